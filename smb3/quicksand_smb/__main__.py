@@ -1,7 +1,7 @@
 """`python -m quicksand_smb --config FILE`: serve the stream that is standard input and output.
 
-With `--listen HOST:PORT` it serves a listening socket instead, and with `--attend PATH` the Unix
-socket of a QEMU, as long as that lives (attend.py). On SIGHUP the configuration is read
+With `--listen HOST:PORT` it serves a listening socket instead, and with `--supervise PATH` the Unix
+socket of a QEMU, as long as that lives (supervisor.py). On SIGHUP the configuration is read
 again: shares that are gone from it end at once, with what is open in them. The process is confined
 to the shares that it started with (`confine`), so that others are added by starting it anew.
 """
@@ -11,7 +11,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from quicksand_smb.house import House
+    from quicksand_smb.server_state import ServerState
 
 
 def main(arguments: list[str]) -> int:
@@ -21,57 +21,57 @@ def main(arguments: list[str]) -> int:
     gc.disable()  # loading makes no garbage, and looking for some takes a twentieth of the time
     options = dict(zip(arguments[::2], arguments[1::2], strict=False))
     modes = [name for name in options if name != "--config"]
-    is_known = modes in ([], ["--listen"], ["--attend"])
+    is_known = modes in ([], ["--listen"], ["--supervise"])
     if len(arguments) % 2 or not is_known or "--config" not in options:
         sys.stderr.write(
-            "usage: python -m quicksand_smb --config FILE [--listen HOST:PORT | --attend PATH]\n"
+            "usage: python -m quicksand_smb --config FILE [--listen HOST:PORT | --supervise PATH]\n"
         )
         return 2
     where = options.get("--listen")
-    if "--attend" in options:
-        return _attend(options["--config"], options["--attend"])
+    if "--supervise" in options:
+        return _supervise(options["--config"], options["--supervise"])
     # Before anything can fail: what is written to descriptor 2 would go to the guest.
     stream = None if where else confine.take_stream()
     import _socket
 
     from quicksand_smb.config import ConfigError, load
-    from quicksand_smb.house import House
     from quicksand_smb.server import serve_listener, serve_socket
+    from quicksand_smb.server_state import ServerState
 
     path = options["--config"]
     try:
-        house = House(load(path))
+        server = ServerState(load(path))
     except ConfigError as error:
         sys.stderr.write(f"quicksand_smb: {error}\n")
         return 1
-    _reload_on_hangup(house, path)
+    _reload_on_hangup(server, path)
     if stream is not None:
         connection = _socket.socket(-1, -1, -1, fileno=stream)
-        _confine(house, path)
-        serve_socket(connection, house)
+        _confine(server, path)
+        serve_socket(connection, server)
         return 0
     host, _, port = (where or "").rpartition(":")
     listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     listener.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
     listener.bind((host, int(port)))
     listener.listen(16)
-    _confine(house, path)
-    serve_listener(listener, house)
+    _confine(server, path)
+    serve_listener(listener, server)
     return 0
 
 
-def _attend(config: str, path: str) -> int:
-    from quicksand_smb.attend import attend
+def _supervise(config: str, path: str) -> int:
     from quicksand_smb.config import ConfigError, load
+    from quicksand_smb.supervisor import supervise
 
     try:
-        return attend(load(config), path)
+        return supervise(load(config), path)
     except ConfigError as error:
         sys.stderr.write(f"quicksand_smb: {error}\n")
         return 1
 
 
-def _confine(house: "House", path: str) -> None:
+def _confine(server: "ServerState", path: str) -> None:
     """All is loaded: give up all rights but those to the shares, and to read the configuration
     again. What could not be given up is told on standard error."""
     import os
@@ -81,14 +81,14 @@ def _confine(house: "House", path: str) -> None:
     gc.freeze()
     gc.enable()
     readable = [*confine.module_directories(), os.path.dirname(os.path.abspath(path))]
-    for measure in confine.confine(house.directories(), also_read=readable):
+    for measure in confine.confine(server.directories(), also_read=readable):
         if not measure.in_force:
             sys.stderr.write(f"quicksand_smb: not confined by {measure}\n")
 
 
-def _reload_on_hangup(house: "House", path: str) -> None:
+def _reload_on_hangup(server: "ServerState", path: str) -> None:
     from quicksand_smb.config import ConfigError, load
-    from quicksand_smb.light import signal, start_thread
+    from quicksand_smb.minimal_stdlib import signal, start_thread
 
     if not hasattr(signal, "SIGHUP"):
         return
@@ -98,8 +98,8 @@ def _reload_on_hangup(house: "House", path: str) -> None:
             config = load(path)
         except ConfigError:
             return  # half written, or wrong: what is shared stays as it is
-        with house.lock:
-            house.reload(config)
+        with server.lock:
+            server.reload(config)
 
     # Not in the handler itself: the thread it interrupts may hold the lock.
     signal.signal(signal.SIGHUP, lambda *_: start_thread(read_again))

@@ -11,9 +11,9 @@ import struct
 
 from quicksand_smb import posix
 from quicksand_smb.access_rights import ALL_ACCESS, READ_CONTROL, WRITE_DAC
-from quicksand_smb.light import Final, NamedTuple
+from quicksand_smb.minimal_stdlib import Final, NamedTuple
 from quicksand_smb.status import Refusal, Status
-from quicksand_smb.values import Kind, Stat
+from quicksand_smb.store_types import FileKind, Stat
 from quicksand_smb.wire import Cursor, ProtocolError
 
 OWNER: Final = 1
@@ -187,7 +187,7 @@ def inherited(parent: Descriptor, stat: Stat) -> Descriptor | None:
     """What a new file gets from its directory ([MS-DTYP] 2.5.3.4); None if that leaves nothing."""
     found: list[Entry] = []
     owner, group = user(), posix.group_sid(stat.gid)
-    is_directory = stat.kind is Kind.DIRECTORY
+    is_directory = stat.kind is FileKind.DIRECTORY
     mark = _WAS_INHERITED if parent.control & _AUTO_INHERITED else 0
     for one in parent.entries or ():
         reaches = one.flags & (_CONTAINER if is_directory else _OBJECT)

@@ -1,6 +1,6 @@
 """Access rights of handles ([MS-SMB2] 2.2.13.1) and the flags of ShareAccess ([MS-SMB2] 2.2.13)."""
 
-from quicksand_smb.light import Final
+from quicksand_smb.minimal_stdlib import Final
 
 READ_DATA: Final = 0x1
 WRITE_DATA: Final = 0x2

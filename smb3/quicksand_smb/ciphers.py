@@ -6,7 +6,7 @@ enough to sign the few messages that must be signed, too slow to encrypt a share
 
 import struct
 
-from quicksand_smb.light import Final
+from quicksand_smb.minimal_stdlib import Final
 
 MASK: Final = 0xFFFFFFFF
 

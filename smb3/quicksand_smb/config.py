@@ -10,7 +10,7 @@ directory, and `path` only names it: what stands there by now is not looked at.
 The published server's names for the fields, `host_path` and `readonly`, are understood, too.
 """
 
-from quicksand_smb.light import Any, Final, NamedTuple
+from quicksand_smb.minimal_stdlib import Any, Final, NamedTuple
 
 MOST_SHARES: Final = 256
 LARGEST: Final = 1 << 20

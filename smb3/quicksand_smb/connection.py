@@ -8,11 +8,11 @@ from quicksand_smb import leases, signing
 from quicksand_smb.conversation import Conversation, Negotiated, Pending
 from quicksand_smb.credits import FEWER, MOST, SPARE, Window
 from quicksand_smb.header import Command, Header
-from quicksand_smb.house import House
-from quicksand_smb.leases import Clock, Grant
-from quicksand_smb.light import Callable, Final, NamedTuple, deque
+from quicksand_smb.leases import Grant, Timer
 from quicksand_smb.messages import lock
 from quicksand_smb.messages.negotiate import Dialect
+from quicksand_smb.minimal_stdlib import Callable, Final, NamedTuple, deque
+from quicksand_smb.server_state import ServerState
 from quicksand_smb.session import Session
 from quicksand_smb.shares import Handle, Tree
 from quicksand_smb.status import Status
@@ -84,8 +84,8 @@ def _nothing() -> None:
 class Connection:
     """A client's connection: the conversation on it, and the frames that wait to be sent."""
 
-    def __init__(self, house: House, *, can_send_files: bool = False) -> None:
-        self.house = house
+    def __init__(self, server: ServerState, *, can_send_files: bool = False) -> None:
+        self.server = server
         self.can_send_files = can_send_files
         """The stream takes bytes of files from the kernel."""
         self.conversation = self._new_conversation()
@@ -94,15 +94,15 @@ class Connection:
         self.outbox: deque[Frame] = deque()
         self.said = 0
         """Bytes of memory that all frames took which were put into the outbox."""
-        self.on_drain: Callable[[], None] = _nothing
+        self.on_output: Callable[[], None] = _nothing
 
     def _new_conversation(self) -> Conversation:
-        joins = self.house.config.resynchronise
+        joins = self.server.config.resynchronise
         return Conversation(Window(FEWER, SPARE) if joins else Window(MOST))
 
     def drain(self) -> None:
         """Send what is in the outbox; called without the lock."""
-        self.on_drain()
+        self.on_output()
 
     # The conversation
 
@@ -141,22 +141,22 @@ class Connection:
         """The stream is gone: everything of it ends. Done twice, it does nothing."""
         self.is_closed = True
         ended = self.conversation
-        self.house.ledger.give(sum(one.cost for one in ended.pending.values()))
+        self.server.ledger.give_back(sum(one.cost for one in ended.pending.values()))
         ended.pending.clear()
         sessions = list(ended.sessions.values())
         ended.sessions.clear()
         for session in sessions:
-            self.house.sessions.pop(session.id, None)
+            self.server.sessions.pop(session.id, None)
             session.end()
         self.conversation = self._new_conversation()
         while self.outbox:
             self.said -= self.outbox.popleft().cost
-        self.house.talking.discard(self)
+        self.server.with_output.discard(self)
 
     def forget(self, session: Session) -> None:
         """A session ends: by a login that failed, or because another replaces it."""
         self.conversation.sessions.pop(session.id, None)
-        self.house.sessions.pop(session.id, None)
+        self.server.sessions.pop(session.id, None)
         session.end()
 
     # What waits
@@ -177,7 +177,7 @@ class Connection:
         """Give a request that waited its answer."""
         if self.conversation.pending.pop(pending.async_id, None) is None:
             return
-        self.house.ledger.give(pending.cost)
+        self.server.ledger.give_back(pending.cost)
         reply = Reply(headers.encode_error() if headers.is_error(status) else body, status)
         # The interim response has granted what there was.
         self.send([Answer(pending.header, reply, 0, pending.async_id)], pending.session)
@@ -186,10 +186,10 @@ class Connection:
 
     # What goes out
 
-    def expect_answer(self, late: Callable[[], None]) -> Clock:
-        return self.house.expect(late)
+    def start_break_timer(self, late: Callable[[], None]) -> Timer:
+        return self.server.expect(late)
 
-    def tell_break(self, grant: Grant, then: int, *, needs_answer: bool) -> None:
+    def send_break(self, grant: Grant, then: int, *, needs_answer: bool) -> None:
         """Send an OPLOCK_BREAK notification ([MS-SMB2] 3.3.4.6, 3.3.4.7)."""
         if grant.key:
             body = lock.encode_lease_break(
@@ -206,14 +206,14 @@ class Connection:
         target = self._first_of_client() if grant.key else self
         target.send([Answer(headers.unasked(Command.OPLOCK_BREAK), Reply(body), 0)], None)
 
-    def ask_to_drop(self, key: bytes) -> None:
+    def send_cache_drop(self, key: bytes) -> None:
         """Have the client drop what it keeps of a file of which it has no lease."""
         body = lock.encode_lease_break(key, 0, leases.NONE, leases.NONE, needs_answer=True)
         self.send([Answer(headers.unasked(Command.OPLOCK_BREAK), Reply(body), 0)], None)
 
     def _first_of_client(self) -> "Connection":
         """A lease is its client's, not its connection's: it is asked back by the oldest."""
-        for session in self.house.sessions.values():
+        for session in self.server.sessions.values():
             owner = session.connection
             if isinstance(owner, Connection) and owner.client_guid == self.client_guid:
                 return owner
@@ -262,12 +262,12 @@ class Connection:
             parts.append(data)
         file = last.reply.file
         length = len(whole) + len(data) + (file.length if file else 0)
-        self.put_out(Frame(parts, length, file, len(whole) + len(data) + COST))
+        self.queue(Frame(parts, length, file, len(whole) + len(data) + COST))
 
-    def put_out(self, frame: Frame) -> None:
+    def queue(self, frame: Frame) -> None:
         self.said += frame.cost
         self.outbox.append(frame)
-        self.house.talking.add(self)
+        self.server.with_output.add(self)
 
     def _remember_handshake(self, answer: Answer, message: bytes) -> None:
         negotiated = self.conversation.negotiated

@@ -5,8 +5,8 @@ import os
 from quicksand_smb.credits import Window
 from quicksand_smb.header import Header
 from quicksand_smb.ledger import Ledger
-from quicksand_smb.light import Callable, Final, NamedTuple
 from quicksand_smb.messages.negotiate import NegotiateRequest
+from quicksand_smb.minimal_stdlib import Callable, Final, NamedTuple
 from quicksand_smb.session import Session
 from quicksand_smb.shares import Handle, Tree
 from quicksand_smb.signing import NO_HANDSHAKE, Algorithm
@@ -36,7 +36,7 @@ class Negotiated(NamedTuple):
 
 
 class Pending:
-    """A request that is answered later. Everything here is done under the lock of the house."""
+    """A request that is answered later. Everything here is done under the lock of the server."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Pending:
     ) -> None:
         """Keep what follows in the frame for `resume`. Raises ProtocolError if it is too much."""
         size = sum(map(len, rest))
-        if size > LARGEST_REST or not self._ledger.has(size):
+        if size > LARGEST_REST or not self._ledger.try_take(size):
             raise ProtocolError("too much behind a request that has to wait")
         self.cost += size
         kept = [bytes(one) for one in rest]

@@ -1,6 +1,6 @@
 """How many requests a client may have under way, and their numbers ([MS-SMB2] 3.3.1.1)."""
 
-from quicksand_smb.light import Final
+from quicksand_smb.minimal_stdlib import Final
 
 MOST: Final = 8192
 """Credits a client may hold. Windows and Samba give as many; a client takes what it needs."""

@@ -6,17 +6,17 @@ the table `COMMANDS`; what a failure becomes stands in `status`.
 
 from quicksand_smb import header as headers
 from quicksand_smb.commands import basic, directory, files, ioctl, locking, opening
-from quicksand_smb.commands.looking import answer_look
 from quicksand_smb.commands.query_info import query_info
 from quicksand_smb.commands.set_info import set_info
+from quicksand_smb.commands.stat_compound import answer_stat_compound
 from quicksand_smb.connection import COST, Answer, Connection, Frame, Reply
 from quicksand_smb.conversation import Pending
 from quicksand_smb.header import Command, Header
-from quicksand_smb.light import Callable, Final, IntEnum, NamedTuple
-from quicksand_smb.reasons import StoreError
-from quicksand_smb.request import Chain, Request, Room
+from quicksand_smb.minimal_stdlib import Callable, Final, IntEnum, NamedTuple
+from quicksand_smb.request import Chain, FrameBudget, Request
 from quicksand_smb.session import Session, Stage
 from quicksand_smb.status import Refusal, Status, of_store
+from quicksand_smb.store_errors import StoreError
 from quicksand_smb.wire import ProtocolError
 
 
@@ -90,10 +90,12 @@ class Dispatcher:
         Raises ProtocolError: the connection cannot go on.
         """
         messages = headers.split(frame)
-        if len(messages) == 3 and (told := answer_look(self._connection, messages)):
-            self._connection.put_out(Frame([told], len(told), None, len(told) + COST))
+        if len(messages) == 3 and (told := answer_stat_compound(self._connection, messages)):
+            self._connection.queue(Frame([told], len(told), None, len(told) + COST))
             return
-        self._handle(messages, Chain(Room(self._connection.largest)), is_alone=len(messages) == 1)
+        self._handle(
+            messages, Chain(FrameBudget(self._connection.largest)), is_alone=len(messages) == 1
+        )
 
     def _handle(self, messages: list[memoryview], chain: Chain, *, is_alone: bool) -> None:
         """The messages of a frame, or those behind one that had to wait."""
@@ -113,7 +115,7 @@ class Dispatcher:
             if not conversation.window.take(header.message_id, charge):
                 raise ProtocolError("a message number that was not granted")
             if not header.flags & headers.RELATED:
-                chain = Chain(chain.room)
+                chain = Chain(chain.budget)
             elif number == 0 and chain.is_new:
                 chain.is_broken = True
             chain.is_new = False
@@ -163,7 +165,7 @@ class Dispatcher:
         is_negotiated = connection.conversation.negotiated is not None
         if is_negotiated and not begins:
             return True
-        if not connection.house.config.resynchronise:
+        if not connection.server.config.resynchronise:
             if begins and not is_negotiated and not connection.is_closed:
                 return True
             raise ProtocolError("a conversation begins with one NEGOTIATE")
@@ -191,7 +193,7 @@ class Dispatcher:
                 raise Refusal(Status.INVALID_PARAMETER)
             if request.header.command not in _LOOKING:
                 request.chain.seen = None
-            request.chain.room.admit()
+            request.chain.budget.admit()
             self._find_place(request, entry.need)
             outcome = entry.run(request)
         except Refusal as error:
@@ -202,7 +204,7 @@ class Dispatcher:
             outcome = Reply(headers.encode_error(), Status.INVALID_PARAMETER)
         except Exception:  # noqa: BLE001 - it is told where errors are kept
             # What the host has may be what nobody has thought of: one request fails.
-            self._connection.house.complain()
+            self._connection.server.complain()
             outcome = Reply(headers.encode_error(), Status.UNEXPECTED_IO_ERROR)
         if isinstance(outcome, Reply):
             _note(request.chain, request.header, outcome.status)
@@ -224,7 +226,7 @@ class Dispatcher:
             if need >= Need.SESSION and not _is_heard(session, header, request.message):
                 # Who has other keys has them of another conversation. Told that the session is
                 # gone, Linux begins a new one; denied, it would try with these keys for ever.
-                begins_anew = self._connection.house.config.resynchronise
+                begins_anew = self._connection.server.config.resynchronise
                 raise Refusal(Status.USER_SESSION_DELETED if begins_anew else Status.ACCESS_DENIED)
         if need >= Need.SESSION and (session is None or session.stage is not Stage.VALID):
             request.session = None
@@ -250,5 +252,5 @@ class Dispatcher:
         connection = self._connection
         charge = header.charge if connection.pays_by_size else 1
         # Of a NEGOTIATE the client may count what was meant for an earlier one of its connections.
-        is_frugal = connection.house.config.resynchronise and header.command == Command.NEGOTIATE
+        is_frugal = connection.server.config.resynchronise and header.command == Command.NEGOTIATE
         return connection.conversation.window.grant(charge, 0 if is_frugal else header.credits)

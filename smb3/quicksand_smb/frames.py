@@ -14,7 +14,7 @@ a connection that is gone; its answer would reach the next one, and be taken for
 import _socket
 
 from quicksand_smb.header import MAGIC, SIZE, Command
-from quicksand_smb.light import Final
+from quicksand_smb.minimal_stdlib import Final
 from quicksand_smb.traffic import SENT
 from quicksand_smb.wire import ProtocolError
 

@@ -7,9 +7,9 @@ longer one is cut ([MS-SMB2] 3.3.5.20.1).
 import struct
 
 from quicksand_smb import posix
-from quicksand_smb.light import Callable, Final, NamedTuple
 from quicksand_smb.messages.create import Times
-from quicksand_smb.values import Kind, Space, Stat
+from quicksand_smb.minimal_stdlib import Callable, Final, NamedTuple
+from quicksand_smb.store_types import FileKind, Space, Stat
 from quicksand_smb.wire import Cursor, ProtocolError, decode_text, encode_text, filetime, pad
 
 # File attributes, [MS-FSCC] 2.6
@@ -59,9 +59,9 @@ def times_of(stat: Stat) -> Times:
 
 def attributes_of(stat: Stat, kept: int) -> int:
     found = kept
-    if stat.kind is Kind.DIRECTORY:
+    if stat.kind is FileKind.DIRECTORY:
         return (found | DIRECTORY) & ~(NORMAL | SPARSE)
-    if stat.kind is not Kind.FILE:
+    if stat.kind is not FileKind.FILE:
         found |= REPARSE
     elif not stat.mode & 0o222:
         found |= READ_ONLY
@@ -73,7 +73,7 @@ def _basic(view: View) -> bytes:
 
 
 def _standard(view: View) -> bytes:
-    is_directory = view.stat.kind is Kind.DIRECTORY
+    is_directory = view.stat.kind is FileKind.DIRECTORY
     return struct.pack(
         "<QQIBBH",
         view.allocated,
@@ -91,7 +91,7 @@ def _links(view: View) -> int:
 
 def size_of(stat: Stat) -> int:
     """Directories have no size on the wire."""
-    return 0 if stat.kind is Kind.DIRECTORY else stat.size
+    return 0 if stat.kind is FileKind.DIRECTORY else stat.size
 
 
 def _internal(view: View) -> bytes:
@@ -139,7 +139,7 @@ def _all(view: View) -> bytes:
         _ALL.pack(
             *view.times, view.attributes, 0,
             view.allocated, size_of(stat), _links(view), view.is_deleted,
-            stat.kind is Kind.DIRECTORY, 0,
+            stat.kind is FileKind.DIRECTORY, 0,
             stat.inode, posix.reparse_tag(stat.kind), view.access,
             view.position, view.mode, 0, len(text),
         )
@@ -339,7 +339,7 @@ class BasicChange(NamedTuple):
     attributes: int
 
 
-class RenameWish(NamedTuple):
+class RenameRequest(NamedTuple):
     replace: bool
     path: str
 
@@ -351,7 +351,7 @@ def decode_basic(data: memoryview) -> BasicChange:
 
 
 # [MS-FSCC] 2.4.42.2, and the same for links in 2.4.27.2
-def decode_rename(data: memoryview) -> RenameWish:
+def decode_rename(data: memoryview) -> RenameRequest:
     cursor = Cursor(data)
     replace = cursor.u8()
     cursor.skip(7)
@@ -360,7 +360,7 @@ def decode_rename(data: memoryview) -> RenameWish:
     length = cursor.u32()
     if length % 2:
         raise ProtocolError("a name of half a character")
-    return RenameWish(bool(replace), decode_text(cursor.take(length)))
+    return RenameRequest(bool(replace), decode_text(cursor.take(length)))
 
 
 # [MS-FSCC] 2.4.15.1

@@ -2,7 +2,7 @@
 
 import struct
 
-from quicksand_smb.light import Final, IntEnum
+from quicksand_smb.minimal_stdlib import Final, IntEnum
 from quicksand_smb.status import Status
 from quicksand_smb.wire import Buffer, Cursor, ProtocolError
 

@@ -13,7 +13,7 @@ import struct
 import sys
 from _thread import _local
 
-from quicksand_smb.values import STATX_SIZE, Stat, stat_from_os, stat_from_statx
+from quicksand_smb.store_types import STATX_SIZE, Stat, stat_from_os, stat_from_statx
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

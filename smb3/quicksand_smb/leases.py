@@ -9,7 +9,7 @@ another's request is asked back by a message; where that one may have kept somet
 See [MS-SMB2] 3.3.4.6, 3.3.4.7, 3.3.5.9.8, 3.3.5.9.11, 3.3.5.22 and [MS-FSA] 2.1.4.12, 2.1.5.18.
 """
 
-from quicksand_smb.light import Callable, Final, Iterable, NamedTuple, Protocol
+from quicksand_smb.minimal_stdlib import Callable, Final, Iterable, NamedTuple, Protocol
 from quicksand_smb.status import Refusal, Status
 
 NONE: Final = 0
@@ -48,21 +48,21 @@ class Wanted(NamedTuple):
     epoch: int = 0
 
 
-class Clock(Protocol):
+class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-class Postman(Protocol):
+class BreakSender(Protocol):
     """A connection, as far as grants know it."""
 
-    def tell_break(self, grant: "Grant", then: int, *, needs_answer: bool) -> None:
+    def send_break(self, grant: "Grant", then: int, *, needs_answer: bool) -> None:
         """Tell the client that `then` is what is left of its grant."""
 
-    def expect_answer(self, late: Callable[[], None]) -> Clock:
-        """Start to count `PATIENCE_S`; `late` is called under the lock of the house."""
+    def start_break_timer(self, late: Callable[[], None]) -> Timer:
+        """Start to count `PATIENCE_S`; `late` is called under the lock of the server."""
 
 
-class Opened(Protocol):
+class LeaseHolder(Protocol):
     """What this module knows of a handle."""
 
     id: int
@@ -70,20 +70,20 @@ class Opened(Protocol):
     grant: "Grant | None"
 
 
-class Leased(Protocol):
+class LeasedFile(Protocol):
     """What this module knows of an open file."""
 
     grants: "list[Grant]"
 
     @property
-    def handles(self) -> Iterable[Opened]: ...
+    def handles(self) -> Iterable[LeaseHolder]: ...
     @property
     def locks(self) -> object: ...
     def retry_opens(self) -> None: ...
 
 
 class Grant:
-    def __init__(self, file: "Leased", wanted: Wanted, table: "dict[Key, Grant]") -> None:
+    def __init__(self, file: "LeasedFile", wanted: Wanted, table: "dict[Key, Grant]") -> None:
         self.file = file
         self._table = table
         self.key = wanted.key
@@ -95,15 +95,15 @@ class Grant:
         """What the client was told it may keep, until it answers."""
         self._required = 0
         """What it may keep in the end; less, if more was asked for meanwhile."""
-        self._clock: Clock | None = None
-        self.holders: dict[Opened, Postman] = {}
+        self._timer: Timer | None = None
+        self.holders: dict[LeaseHolder, BreakSender] = {}
 
     @property
     def level(self) -> int:
         """Of an oplock, as it is told."""
         return _LEVELS.get(self.state, 0)
 
-    def ask_back(self, then: int, *, is_same: bool = False) -> None:
+    def break_to(self, then: int, *, is_same: bool = False) -> None:
         """Leave the client no more than `then`. `is_same`: it is a further step of one demand."""
         then &= self.state
         if self.breaking is not None:
@@ -115,15 +115,15 @@ class Grant:
         needs_answer = bool(self.state & (WRITE | HANDLE))
         if self.version == 2 and not is_same:
             self.epoch = (self.epoch + 1) & 0xFFFF
-        postman = next(iter(self.holders.values()))
+        sender = next(iter(self.holders.values()))
         if needs_answer:
             self.breaking = self._required = then
-            self._clock = postman.expect_answer(self.give_up)
-        postman.tell_break(self, then, needs_answer=needs_answer)
+            self._timer = sender.start_break_timer(self.time_out)
+        sender.send_break(self, then, needs_answer=needs_answer)
         if not needs_answer:
             self.state = then
 
-    def answer(self, state: int) -> None:
+    def acknowledge(self, state: int) -> None:
         """The client says what it keeps. Raises Refusal."""
         if self.breaking is None:
             raise Refusal(Status.UNSUCCESSFUL if self.key else Status.INVALID_OPLOCK_PROTOCOL)
@@ -136,32 +136,32 @@ class Grant:
 
     def _settle(self, state: int) -> None:
         required = self._required
-        self._stop_clock()
+        self._stop_timer()
         self.state, self.breaking = state, None
         if state & ~required:
             # Step by step: who gives up the handle still may read until it has.
             step = required | state & READ if state & HANDLE else required
-            self.ask_back(step, is_same=True)
+            self.break_to(step, is_same=True)
             if self.breaking is not None:
                 self._required = required
         self.file.retry_opens()
 
-    def give_up(self) -> None:
+    def time_out(self) -> None:
         """The client does not answer: it keeps nothing, as far as others are concerned."""
         if self.breaking is not None:
             self._required = NONE
             self._settle(NONE)
 
-    def _stop_clock(self) -> None:
-        if self._clock:
-            self._clock.cancel()
-            self._clock = None
+    def _stop_timer(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
 
-    def let_go(self, handle: "Opened") -> None:
+    def release(self, handle: "LeaseHolder") -> None:
         """A handle is closed; the last takes the grant with it."""
         self.holders.pop(handle, None)
         if not self.holders:
-            self._stop_clock()
+            self._stop_timer()
             self.state, self.breaking = NONE, None
             if self in self.file.grants:
                 self.file.grants.remove(self)
@@ -169,8 +169,8 @@ class Grant:
                 del self._table[self.key]
 
 
-def ask_others(
-    file: "Leased",
+def break_conflicting(
+    file: "LeasedFile",
     own: Key | None,
     access: int,
     *,
@@ -204,11 +204,11 @@ def ask_others(
         if grant.key is None:
             then &= READ
         waits |= bool(grant.state & in_the_way) or (was_breaking and not is_first)
-        grant.ask_back(then)
+        grant.break_to(then)
     return waits
 
 
-def ask_handles(file: "Leased", own: Grant | None) -> bool:
+def break_handle_caching(file: "LeasedFile", own: Grant | None) -> bool:
     """Before a file is renamed or removed: ask those to close it who need not have it open. Whether
     to wait for them."""
     waits = False
@@ -216,18 +216,18 @@ def ask_handles(file: "Leased", own: Grant | None) -> bool:
         if grant is own or not grant.key:
             continue
         waits |= bool(grant.state & HANDLE)
-        grant.ask_back(grant.state & ~HANDLE)
+        grant.break_to(grant.state & ~HANDLE)
     return waits
 
 
-def tell_change(file: "Leased", by: Grant | None) -> None:
+def break_read_caching(file: "LeasedFile", by: Grant | None) -> None:
     """Bytes of a file change, or are locked: nobody else may keep what was read of it."""
     for grant in list(file.grants):
         if grant is not by or not (grant.key or grant.state & WRITE):
-            grant.ask_back(NONE)
+            grant.break_to(NONE)
 
 
-def check_key(file: "Leased | None", wanted: Wanted, table: dict[Key, Grant]) -> None:
+def check_key(file: "LeasedFile | None", wanted: Wanted, table: dict[Key, Grant]) -> None:
     """A key belongs to one file as long as a handle has it."""
     known = table.get(wanted.key) if wanted.key else None
     if known is not None and known.file is not file:
@@ -235,10 +235,10 @@ def check_key(file: "Leased | None", wanted: Wanted, table: dict[Key, Grant]) ->
 
 
 def grant(
-    file: "Leased",
-    handle: "Opened",
+    file: "LeasedFile",
+    handle: "LeaseHolder",
     wanted: Wanted,
-    postman: Postman,
+    sender: BreakSender,
     table: dict[Key, Grant],
     *,
     most: int,
@@ -280,6 +280,6 @@ def grant(
             state = mine.state
         mine.state = state
         mine.epoch = (mine.epoch + 1) & 0xFFFF
-    mine.holders[handle] = postman
+    mine.holders[handle] = sender
     handle.grant = mine
     return mine

@@ -5,7 +5,7 @@ Whoever keeps something that a client can have more of takes its bytes first, an
 with it.
 """
 
-from quicksand_smb.light import Final
+from quicksand_smb.minimal_stdlib import Final
 from quicksand_smb.status import Refusal, Status
 
 MOST: Final = 32 << 20
@@ -13,33 +13,33 @@ MOST: Final = 32 << 20
 itself that is less than 128 MiB."""
 
 # What things take, measured, with what malloc(3) adds
-OF_HANDLE: Final = 2048
+HANDLE_COST: Final = 2048
 """An open file, without its path."""
-OF_GRANT: Final = 1024
-OF_GUARD: Final = 1344
+GRANT_COST: Final = 1024
+GUARD_COST: Final = 1344
 """A guard of a file that is open for writing, with its watch."""
-OF_WRITTEN: Final = 384
+WRITTEN_COST: Final = 384
 """What is remembered of a file that was written to."""
-OF_LISTING: Final = 36 << 10
+LISTING_COST: Final = 36 << 10
 """A search under way, most of which the C library reads directories into."""
-OF_PATTERN: Final = 256
+PATTERN_COST: Final = 256
 """A character of its pattern."""
-OF_TREE: Final = 512
-OF_PENDING: Final = 2048
+TREE_COST: Final = 512
+PENDING_COST: Final = 2048
 """A request that waits, without what it said."""
-OF_EVENT: Final = 128
+EVENT_COST: Final = 128
 """One of a watch, without its name."""
-OF_NAME: Final = 80
+NAME_COST: Final = 80
 """One of a path that is kept name by name, without its characters."""
 
 
 def price(path: bytes, *, keeps: bool) -> int:
     """Of an open file with this path; `keeps`: something is granted of it, or may be."""
-    cost = OF_HANDLE + len(path)
+    cost = HANDLE_COST + len(path)
     if keeps:
         # A directory that is kept is known by its names.
         names = path.count(b"/") + 1
-        cost += OF_GRANT + names * OF_NAME + 4 * len(path)
+        cost += GRANT_COST + names * NAME_COST + 4 * len(path)
     return cost
 
 
@@ -53,7 +53,7 @@ class Ledger:
         """Whether more than three quarters are taken."""
         return self.left < self._most // 4
 
-    def has(self, count: int) -> bool:
+    def try_take(self, count: int) -> bool:
         """Whether there are so many, which are taken then."""
         if count > self.left:
             return False
@@ -62,9 +62,9 @@ class Ledger:
 
     def take(self, count: int) -> int:
         """Take bytes, and return how many. Raises Refusal if there are too few."""
-        if not self.has(count):
+        if not self.try_take(count):
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
         return count
 
-    def give(self, count: int) -> None:
+    def give_back(self, count: int) -> None:
         self.left += count

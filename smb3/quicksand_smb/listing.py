@@ -1,8 +1,8 @@
 """A search of a directory under way."""
 
 from quicksand_smb import fscc
-from quicksand_smb.light import Iterator
-from quicksand_smb.values import Entry, Stat
+from quicksand_smb.minimal_stdlib import Iterator
+from quicksand_smb.store_types import Entry, Stat
 
 
 class Listing:

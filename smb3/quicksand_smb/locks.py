@@ -1,6 +1,6 @@
 """Locks on ranges of bytes, which live as long as the server ([MS-FSA] 2.1.5.7)."""
 
-from quicksand_smb.light import Final, NamedTuple
+from quicksand_smb.minimal_stdlib import Final, NamedTuple
 
 MOST: Final = 2048
 """Locks on one file."""

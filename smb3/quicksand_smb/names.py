@@ -17,7 +17,7 @@ the locale says.
 
 from __future__ import annotations
 
-from quicksand_smb.reasons import Reason, StoreError
+from quicksand_smb.store_errors import Reason, StoreError
 
 Names = tuple[str, ...]
 """Components below the root of a share; () is the root."""

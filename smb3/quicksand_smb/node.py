@@ -1,8 +1,8 @@
 """An open file, directory, or something else that is only looked at.
 
 All work goes by the descriptor; a file that was renamed or removed stays the one that was opened.
-Every method takes the descriptor for its time (`walk.Held`), maps errors, and, if it changes
-something, first passes the gate; `_operation` is the one place for the three.
+Every method takes the descriptor for its time (`walk.SharedDescriptor`), maps errors, and, if it
+changes something, first asks the write policy; `_operation` is the one place for the three.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import errno
 import os
 
 from quicksand_smb import copying, kernel, patterns, xattrs
-from quicksand_smb.light import Protocol
+from quicksand_smb.disk_reserve import BLOCK, DiskReserve
+from quicksand_smb.minimal_stdlib import Protocol
 from quicksand_smb.names import from_host, from_wire, host_path, to_wire
-from quicksand_smb.reasons import Reason, StoreError, store_error
-from quicksand_smb.room import BLOCK, Room
-from quicksand_smb.values import Entry, Kind, Limits, Stat
-from quicksand_smb.walk import Held
+from quicksand_smb.store_errors import Reason, StoreError, store_error
+from quicksand_smb.store_types import Entry, FileKind, Limits, Stat
+from quicksand_smb.walk import SharedDescriptor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Concatenate, ParamSpec, TypeVar
 
-    from quicksand_smb.own import Own
+    from quicksand_smb.own_changes import OwnChanges
 
     P = ParamSpec("P")
     R = TypeVar("R")
@@ -43,8 +43,8 @@ class Share(Protocol):
     """What a node needs of its store."""
 
     limits: Limits
-    room: Room
-    own: Own | None
+    disk_reserve: DiskReserve
+    own_changes: OwnChanges | None
     """Notes what is done here, while somebody wants to know what others do."""
 
     def forget(self, node: Node) -> None:
@@ -64,8 +64,8 @@ def _operation(
             descriptor = self.held.take()
             try:
                 result = method(self, descriptor, *args, **kwargs)
-                if changes and self._share.own is not None:
-                    self._share.own.left(descriptor)
+                if changes and self._share.own_changes is not None:
+                    self._share.own_changes.record(descriptor)
                 return result
             except (OSError, OverflowError, ValueError) as error:
                 raise store_error(error) from error
@@ -90,7 +90,7 @@ class Node:
         self,
         share: Share,
         descriptor: int,
-        kind: Kind,
+        kind: FileKind,
         *,
         read: bool,
         write: bool,
@@ -103,14 +103,14 @@ class Node:
         self._read = read
         self._write = write
         self._append = append
-        self.held = Held(descriptor)
+        self.held = SharedDescriptor(descriptor)
         self.kind = kind
         self.frozen = frozen
         """Whether nothing may be changed by it."""
         self.first = first
         """What it was when it was opened, unless opening it has changed that."""
         self.path: bytes | None = path
-        """The host's bytes of the name it was opened by, or has by now (`Store.told_name`): in one
+        """The host's bytes of the name it was opened by, or has by now (`Store.known_name`): in one
         piece, since thousands may be open, each 512 names deep. None: not known any more."""
         self.opened_by = len(path)
         """Bytes of the name it was opened by. A longer one is not kept: who has opened it has paid
@@ -158,7 +158,7 @@ class Node:
         if at_end or (self._append and not self._write):
             offset = os.fstat(descriptor).st_size
         self._check_size(offset, count)
-        self._share.room.need_range(descriptor, offset, count)
+        self._share.disk_reserve.need_range(descriptor, offset, count)
         if at_end and _APPEND:
             return os.pwritev(descriptor, [data], 0, _APPEND)
         done = os.pwrite(descriptor, data, offset)
@@ -179,7 +179,7 @@ class Node:
     @_operation(changes=False)
     def sync(self, descriptor: int, *, data_only: bool = False) -> None:
         """Bring what was written to the disk; of a directory, its names."""
-        if self.kind is Kind.DIRECTORY:
+        if self.kind is FileKind.DIRECTORY:
             directory = os.open(b".", os.O_RDONLY | kernel.O_ALWAYS, dir_fd=descriptor)
             try:
                 os.fsync(directory)
@@ -202,7 +202,7 @@ class Node:
         only says who owns what is made in it."""
         now = kernel.stat_of(descriptor)
         mode &= 0o1777
-        if now.kind is Kind.DIRECTORY:
+        if now.kind is FileKind.DIRECTORY:
             mode |= now.mode & 0o2000
         self._change_mode(descriptor, mode)
 
@@ -238,7 +238,7 @@ class Node:
         """Reserve disk space. Raises UNSUPPORTED where the file system cannot."""
         self._need(self._write)
         self._check_size(offset, count)
-        self._share.room.need_range(descriptor, offset, count)
+        self._share.disk_reserve.need_range(descriptor, offset, count)
         kernel.fallocate(descriptor, kernel.FALLOC_KEEP_SIZE if keep_size else 0, offset, count)
 
     @_operation(changes=True)
@@ -291,7 +291,7 @@ class Node:
         source = other.held.take()
         try:
             count = max(0, min(count, os.fstat(source).st_size - offset))
-            self._share.room.need_range(descriptor, to, count)
+            self._share.disk_reserve.need_range(descriptor, to, count)
             done = copying.copy_in_kernel(source, descriptor, offset, to, count)
             return done + copying.copy(source, descriptor, offset + done, to + done, count - done)
         finally:
@@ -308,7 +308,7 @@ class Node:
             raise StoreError(Reason.INVALID)
         if not count:
             return
-        self._share.room.need(BLOCK)  # of what is shared it takes notes
+        self._share.disk_reserve.need(BLOCK)  # of what is shared it takes notes
         source = other.held.take()
         try:
             kernel.clone_range(descriptor, source, offset, count, to)
@@ -318,7 +318,7 @@ class Node:
     @_operation(changes=False)
     def read_link(self, descriptor: int) -> str:
         """A symlink's target, which is data. Raises INVALID for anything else."""
-        if self.kind is not Kind.SYMLINK:
+        if self.kind is not FileKind.SYMLINK:
             raise StoreError(Reason.INVALID)
         return from_host(os.readlink(b"", dir_fd=descriptor))
 
@@ -333,7 +333,7 @@ class Node:
     def search(self, pattern: str, *, posix: bool = False) -> Iterator[Entry | None]:
         """As `entries`, but with a None after each `PAUSE` names that do not match: it may take
         long until one does."""
-        if self.kind is not Kind.DIRECTORY:
+        if self.kind is not FileKind.DIRECTORY:
             raise StoreError(Reason.NOT_DIRECTORY)
         if patterns.is_literal(pattern):
             return self._entry(pattern, posix)
@@ -406,7 +406,7 @@ class Node:
         there = xattrs.listed(target)
         if len(there) >= limits.attributes and key not in there:
             raise StoreError(Reason.TOO_MANY)
-        self._share.room.need(max(len(value), BLOCK))
+        self._share.disk_reserve.need(max(len(value), BLOCK))
         os.setxattr(target, key, value)
 
     @_operation(changes=True)
@@ -416,7 +416,7 @@ class Node:
         os.removexattr(xattrs.path_for(self.kind, descriptor), key)
 
     def _need(self, allowed: bool) -> None:
-        if self.kind is Kind.DIRECTORY:
+        if self.kind is FileKind.DIRECTORY:
             raise StoreError(Reason.IS_DIRECTORY)
         if not allowed:
             raise StoreError(Reason.DENIED)

@@ -5,8 +5,8 @@ Changes that others make on the host are not seen: a client that must see them l
 
 import struct
 
-from quicksand_smb.ledger import OF_EVENT, OF_NAME, OF_PENDING, Ledger
-from quicksand_smb.light import Callable, Final
+from quicksand_smb.ledger import EVENT_COST, NAME_COST, PENDING_COST, Ledger
+from quicksand_smb.minimal_stdlib import Callable, Final
 from quicksand_smb.names import Names, to_wire
 from quicksand_smb.status import Status
 from quicksand_smb.wire import encode_text, pad
@@ -46,7 +46,7 @@ class Watch:
     ) -> None:
         """Raises Refusal if there is no memory for it."""
         self._ledger = ledger
-        self._cost = ledger.take(OF_PENDING + OF_NAME * len(names) + 4 * sum(map(len, names)))
+        self._cost = ledger.take(PENDING_COST + NAME_COST * len(names) + 4 * sum(map(len, names)))
         self.names = names
         self.wanted = wanted
         self.recursive = recursive
@@ -69,9 +69,9 @@ class Watch:
             return
         name = encode_text("\\".join(to_wire(name) for name in names[depth:]))
         self._bytes += len(name)
-        cost = OF_EVENT + len(name)
+        cost = EVENT_COST + len(name)
         is_much = len(self._events) >= MOST_EVENTS or self._bytes > MOST_BYTES
-        if is_much or not self._ledger.has(cost):
+        if is_much or not self._ledger.try_take(cost):
             self._forget_events()
             self._overflowed = True
         else:
@@ -81,7 +81,7 @@ class Watch:
     def _forget_events(self) -> None:
         self._events = []
         self._bytes = 0
-        self._ledger.give(self._taken)
+        self._ledger.give_back(self._taken)
         self._taken = 0
 
     def ask(self, most: int, answer: Answer) -> None:
@@ -106,7 +106,7 @@ class Watch:
     def end(self, status: Status) -> None:
         """The directory is closed, or removed: nothing more will be told."""
         self._forget_events()
-        self._ledger.give(self._cost)
+        self._ledger.give_back(self._cost)
         self._cost = 0
         waiting, self._waiting = self._waiting, []
         for _, answer in waiting:

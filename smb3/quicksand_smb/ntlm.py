@@ -5,7 +5,7 @@ import struct
 
 from quicksand_smb import spnego
 from quicksand_smb.ciphers import md4, rc4
-from quicksand_smb.light import Enum, Final, NamedTuple
+from quicksand_smb.minimal_stdlib import Enum, Final, NamedTuple
 from quicksand_smb.wire import Cursor, ProtocolError, decode_text, encode_text, filetime
 
 _CHALLENGE: Final = struct.Struct("<8sIHHII8s8sHHI8s")

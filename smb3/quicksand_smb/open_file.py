@@ -10,13 +10,13 @@ from quicksand_smb.access_rights import (
     SHARE_WRITE,
     WRITE_DATA,
 )
-from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Protocol
 from quicksand_smb.locks import Locks
+from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Callable, Final, Protocol
 from quicksand_smb.status import Refusal, Status
-from quicksand_smb.values import Stat
+from quicksand_smb.store_types import Stat
 
 if TYPE_CHECKING:
-    from quicksand_smb.hostwrites import Guard
+    from quicksand_smb.host_writes import Guard
     from quicksand_smb.leases import Grant
     from quicksand_smb.notify import Watch
 
@@ -38,8 +38,19 @@ class File:
     """A file with at least one handle on it."""
 
     __slots__ = (
-        "_uses", "grants", "guard", "handles", "held_up", "is_misjudged", "is_removed", "key",
-        "locks", "stream", "to_delete", "unwatch", "waiting",
+        "_uses",
+        "grants",
+        "guard",
+        "handles",
+        "is_misjudged",
+        "is_removed",
+        "key",
+        "locks",
+        "stream",
+        "to_delete",
+        "unwatch",
+        "waiting",
+        "waiting_opens",
     )  # fmt: skip
 
     def __init__(self, stat: Stat, stream: str = "") -> None:
@@ -60,7 +71,7 @@ class File:
         """Oplocks and leases."""
         self.guard: Guard | None = None
         """As long as a client has it open for writing that may keep what the host changes."""
-        self.held_up: list[Callable[[], bool]] = []
+        self.waiting_opens: list[Callable[[], bool]] = []
         """Requests that wait until somebody gives back what was granted; as in `waiting`."""
         self.to_delete = False
         """The name goes with the last handle; until then nobody may open it."""
@@ -106,9 +117,11 @@ class File:
 
     def retry_opens(self) -> None:
         """Somebody has given something back, or is gone."""
-        if self.held_up:
-            waiting, self.held_up = self.held_up, []
-            self.held_up = [attempt for attempt in waiting if not attempt()] + self.held_up
+        if self.waiting_opens:
+            waiting, self.waiting_opens = self.waiting_opens, []
+            self.waiting_opens = [
+                attempt for attempt in waiting if not attempt()
+            ] + self.waiting_opens
 
     def check_sharing(self, access: int, sharing: int) -> None:
         """[MS-FSA] 2.1.5.1.2.2: whether a further handle goes with those that are open."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from _thread import allocate_lock
 
 from quicksand_smb.node import Node
-from quicksand_smb.reasons import Reason, StoreError
+from quicksand_smb.store_errors import Reason, StoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from quicksand_smb.walk import Held
+    from quicksand_smb.walk import SharedDescriptor
 
 
 class OpenNodes:
     """May be used by several threads."""
 
-    def __init__(self, root: Held, most: int) -> None:
+    def __init__(self, root: SharedDescriptor, most: int) -> None:
         self._root = root
         self._most = most
         self._nodes: set[Node] = set()

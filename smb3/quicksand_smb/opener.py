@@ -10,13 +10,13 @@ import errno
 import os
 
 from quicksand_smb import kernel
-from quicksand_smb.gate import Gate
 from quicksand_smb.names import Names, host_path
 from quicksand_smb.node import Node
 from quicksand_smb.open_nodes import OpenNodes
-from quicksand_smb.reasons import Reason, StoreError
 from quicksand_smb.root import Root
-from quicksand_smb.values import Action, Disposition, Kind, Stat, Wish
+from quicksand_smb.store_errors import Reason, StoreError
+from quicksand_smb.store_types import Action, Disposition, FileKind, Stat, Wish
+from quicksand_smb.write_policy import WritePolicy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ _EMPTIES = (Disposition.SUPERSEDE, Disposition.OVERWRITE, Disposition.OVERWRITE_
 class Opener:
     """Opens the files of one share."""
 
-    def __init__(self, share: Share, root: Root, gate: Gate, nodes: OpenNodes) -> None:
+    def __init__(self, share: Share, root: Root, policy: WritePolicy, nodes: OpenNodes) -> None:
         self._share = share
         self._root = root
-        self._gate = gate
+        self._policy = policy
         self._nodes = nodes
 
     def open(self, root: int, names: Names, wish: Wish) -> tuple[Node, Action]:
@@ -44,7 +44,7 @@ class Opener:
         if self._nodes.is_full:
             raise StoreError(Reason.TOO_MANY)
         directory = bool(wish.directory)
-        frozen = self._gate.is_frozen(names, directory=directory)
+        frozen = self._policy.is_frozen(names, directory=directory)
         creating = wish.disposition is Disposition.CREATE
         for _ in range(_TRIES):
             # Where nothing may be changed, what is missing or there is told first, as Linux does.
@@ -59,7 +59,7 @@ class Opener:
                         return self._open_found(root, names, found, wish)
                     except FileNotFoundError:
                         continue
-            self._gate.check(names, directory=directory)
+            self._policy.check(names, directory=directory)
             try:
                 return self._create(root, path, wish), Action.CREATED
             except FileExistsError:
@@ -75,11 +75,11 @@ class Opener:
                 raise StoreError(Reason.EXISTS)
             empties = wish.disposition in _EMPTIES
             stat = kernel.stat_of(found)
-            frozen = self._gate.is_frozen(names, directory=stat.kind is Kind.DIRECTORY)
+            frozen = self._policy.is_frozen(names, directory=stat.kind is FileKind.DIRECTORY)
             if frozen and (wish.write or wish.append or empties):
                 raise StoreError(Reason.READ_ONLY)
             self._check_kind(stat, wish)
-            if stat.kind is Kind.FILE and (wish.read or wish.write or wish.append or empties):
+            if stat.kind is FileKind.FILE and (wish.read or wish.write or wish.append or empties):
                 flags = _flags(wish, empties)
                 looked, found = found, self._reopen(root, host_path(names), found, stat, flags)
                 os.close(looked)
@@ -89,7 +89,7 @@ class Opener:
             os.close(found)
             raise
         try:
-            if stat.kind is Kind.FILE and (wish.write or wish.append or empties):
+            if stat.kind is FileKind.FILE and (wish.write or wish.append or empties):
                 if stat.mode & 0o6000:
                     node.first = None
                     node.drop_set_id(stat.mode)
@@ -107,12 +107,12 @@ class Opener:
 
     @staticmethod
     def _check_kind(stat: Stat, wish: Wish) -> None:
-        if stat.kind is Kind.DIRECTORY:
+        if stat.kind is FileKind.DIRECTORY:
             if wish.directory is False or wish.disposition in _EMPTIES:
                 raise StoreError(Reason.IS_DIRECTORY)
         elif wish.directory:
             raise StoreError(Reason.NOT_DIRECTORY)
-        elif stat.kind is not Kind.FILE and wish.disposition in _EMPTIES:
+        elif stat.kind is not FileKind.FILE and wish.disposition in _EMPTIES:
             raise StoreError(Reason.DENIED)
 
     def _reopen(self, root: int, path: list[bytes], found: int, stat: Stat, flags: int) -> int:
@@ -133,7 +133,7 @@ class Opener:
     def _create(self, root: int, path: list[bytes], wish: Wish) -> Node:
         if not path:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        self._share.room.need_name()
+        self._share.disk_reserve.need_name()
         mode = wish.mode & 0o1777
         if wish.directory:
             return self._make_directory(root, path, wish, mode)
@@ -143,7 +143,7 @@ class Opener:
         except OSError as error:
             raise self._root.better(root, path, error) from error
         try:
-            return self._node(descriptor, Kind.FILE, wish, b"/".join(path))
+            return self._node(descriptor, FileKind.FILE, wish, b"/".join(path))
         except BaseException:
             os.close(descriptor)
             raise
@@ -156,7 +156,7 @@ class Opener:
         finally:
             self._root.drop(root, parent)
         try:
-            return self._node(descriptor, Kind.DIRECTORY, wish, b"/".join(path))
+            return self._node(descriptor, FileKind.DIRECTORY, wish, b"/".join(path))
         except BaseException:
             os.close(descriptor)
             raise
@@ -164,14 +164,14 @@ class Opener:
     def _node(
         self,
         descriptor: int,
-        kind: Kind,
+        kind: FileKind,
         wish: Wish,
         path: bytes,
         *,
         frozen: bool = False,
         first: Stat | None = None,
     ) -> Node:
-        data = kind is Kind.FILE
+        data = kind is FileKind.FILE
         node = Node(
             self._share,
             descriptor,

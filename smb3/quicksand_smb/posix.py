@@ -7,8 +7,8 @@ create_posix_rsp, smb2_posix_info, smb311_posix_qinfo, FILE_SYSTEM_POSIX_INFO).
 import os
 import struct
 
-from quicksand_smb.light import Final
-from quicksand_smb.values import Kind, Space, Stat
+from quicksand_smb.minimal_stdlib import Final
+from quicksand_smb.store_types import FileKind, Space, Stat
 from quicksand_smb.wire import Cursor
 
 LEVEL: Final = 100
@@ -23,22 +23,22 @@ _SPACE: Final = struct.Struct("<IIQQQQQQ")
 
 # The kind stands above the nine bits of permission and the three special ones.
 _KINDS: Final = {
-    Kind.FILE: 0,
-    Kind.DIRECTORY: 1,
-    Kind.SYMLINK: 2,
-    Kind.DEVICE: 3,
-    Kind.FIFO: 5,
-    Kind.SOCKET: 6,
+    FileKind.FILE: 0,
+    FileKind.DIRECTORY: 1,
+    FileKind.SYMLINK: 2,
+    FileKind.DEVICE: 3,
+    FileKind.FIFO: 5,
+    FileKind.SOCKET: 6,
 }
 _REPARSE_TAGS: Final = {
-    Kind.SYMLINK: 0xA000000C,
-    Kind.FIFO: 0x80000024,
-    Kind.SOCKET: 0x80000023,
-    Kind.DEVICE: 0x80000025,
+    FileKind.SYMLINK: 0xA000000C,
+    FileKind.FIFO: 0x80000024,
+    FileKind.SOCKET: 0x80000023,
+    FileKind.DEVICE: 0x80000025,
 }
 
 
-def reparse_tag(kind: Kind) -> int:
+def reparse_tag(kind: FileKind) -> int:
     """[MS-FSCC] 2.1.2.1; 0 for files and directories."""
     return _REPARSE_TAGS.get(kind, 0)
 

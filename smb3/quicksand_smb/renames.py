@@ -6,8 +6,8 @@ import errno
 import os
 
 from quicksand_smb import kernel
-from quicksand_smb.reasons import Reason, StoreError
-from quicksand_smb.values import Kind, Stat
+from quicksand_smb.store_errors import Reason, StoreError
+from quicksand_smb.store_types import FileKind, Stat
 
 
 def expect(parent: int, name: bytes, wanted: Stat) -> None:
@@ -20,7 +20,7 @@ def clearer(parent: int, name: bytes, error: OSError, directory: bool) -> OSErro
     if error.errno == errno.EEXIST:
         return OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
     if error.errno == errno.EPERM and not directory:
-        is_directory = kernel.stat_at(parent, name).kind is Kind.DIRECTORY
+        is_directory = kernel.stat_at(parent, name).kind is FileKind.DIRECTORY
         return OSError(errno.EISDIR if is_directory else errno.EPERM, "")
     return error
 

@@ -8,9 +8,9 @@ from quicksand_smb.connection import Connection
 from quicksand_smb.conversation import Pending
 from quicksand_smb.fscc import View
 from quicksand_smb.header import Header
-from quicksand_smb.house import House
-from quicksand_smb.ledger import OF_PENDING
-from quicksand_smb.light import Callable, Final
+from quicksand_smb.ledger import PENDING_COST
+from quicksand_smb.minimal_stdlib import Callable, Final
+from quicksand_smb.server_state import ServerState
 from quicksand_smb.session import Session
 from quicksand_smb.shares import Handle, Share, Tree
 from quicksand_smb.status import Refusal, Status
@@ -27,7 +27,7 @@ MOST_PENDING: Final = 512
 """Requests of a connection that wait for something; more are refused."""
 
 
-class Room:
+class FrameBudget:
     """How much the requests of one frame may still move, and cost. Their answers are in memory at
     once: together they are no larger than one may be."""
 
@@ -54,10 +54,19 @@ class Room:
 class Chain:
     """What the requests of one frame that are related hand on to each other."""
 
-    __slots__ = ("error", "file_id", "is_broken", "is_new", "room", "seen", "session_id", "tree_id")
+    __slots__ = (
+        "budget",
+        "error",
+        "file_id",
+        "is_broken",
+        "is_new",
+        "seen",
+        "session_id",
+        "tree_id",
+    )
 
-    def __init__(self, room: Room) -> None:
-        self.room = room
+    def __init__(self, budget: FrameBudget) -> None:
+        self.budget = budget
         self.session_id = 0
         self.tree_id = 0
         self.file_id: tuple[int, int] | None = None
@@ -132,9 +141,9 @@ class Request:
             raise Refusal(Status.INVALID_PARAMETER)
         if self.connection.pays_by_size and count > max(self.header.charge, 1) << 16:
             raise Refusal(Status.INVALID_PARAMETER)
-        room = self.chain.room
-        room.left -= count
-        if room.left < 0:
+        budget = self.chain.budget
+        budget.left -= count
+        if budget.left < 0:
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
 
     def defer(
@@ -150,14 +159,14 @@ class Request:
         if len(conversation.pending) >= MOST_PENDING:
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
         # What it said is kept decoded, too.
-        ledger = connection.house.ledger
+        ledger = connection.server.ledger
         pending = Pending(
             self.header,
             self.session,
             self.tree,
             async_id=conversation.new_async_id(),
             ledger=ledger,
-            cost=ledger.take(OF_PENDING + 2 * len(self.message)),
+            cost=ledger.take(PENDING_COST + 2 * len(self.message)),
             answer=connection.finish,
             cancel=cancel,
             handle=handle,
@@ -169,16 +178,16 @@ class Request:
 
     def unlocked(self) -> "Unlocked":
         """Let others work while this request waits for a disk."""
-        return Unlocked(self.connection.house)
+        return Unlocked(self.connection.server)
 
 
 class Unlocked:
-    """A `with` in which the lock of the house is let go."""
+    """A `with` in which the lock of the server is let go."""
 
     __slots__ = ("_lock",)
 
-    def __init__(self, house: House) -> None:
-        self._lock = house.lock
+    def __init__(self, server: ServerState) -> None:
+        self._lock = server.lock
 
     def __enter__(self) -> None:
         self._lock.release()

@@ -7,9 +7,9 @@ import os
 
 from quicksand_smb import kernel
 from quicksand_smb.names import Names, host_path
-from quicksand_smb.reasons import Reason, StoreError, store_error
-from quicksand_smb.values import Kind, stat_from_os
-from quicksand_smb.walk import Held, best_walk, link_depth
+from quicksand_smb.store_errors import Reason, StoreError, store_error
+from quicksand_smb.store_types import FileKind, stat_from_os
+from quicksand_smb.walk import SharedDescriptor, best_walk, link_depth
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Root:
                 descriptor = os.open(os.fsencode(root), flags)
         except (OSError, ValueError) as error:
             raise store_error(error) from error
-        self.held = Held(descriptor)
+        self.held = SharedDescriptor(descriptor)
         self.walk = walk or best_walk(descriptor)
 
     def open_path(self, root: int, path: list[bytes]) -> int:
@@ -57,7 +57,7 @@ class Root:
                 found = os.stat(path[-1], dir_fd=parent, follow_symlinks=False)
             finally:
                 os.close(parent)
-            if stat_from_os(found).kind not in (Kind.FILE, Kind.DIRECTORY):
+            if stat_from_os(found).kind not in (FileKind.FILE, FileKind.DIRECTORY):
                 raise StoreError(Reason.UNSUPPORTED)
 
     def parent(self, root: int, names: Names, *, change: bool = False) -> tuple[int, bytes]:
@@ -107,7 +107,7 @@ def _own(directory: int) -> int:
     """A descriptor that was inherited, for this process alone. Raises OSError."""
     descriptor = os.dup(directory)
     os.close(directory)
-    if kernel.stat_of(descriptor).kind is not Kind.DIRECTORY:
+    if kernel.stat_of(descriptor).kind is not FileKind.DIRECTORY:
         os.close(descriptor)
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     return descriptor

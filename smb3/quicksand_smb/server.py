@@ -20,9 +20,9 @@ from quicksand_smb.conversation import Conversation
 from quicksand_smb.dispatch import Dispatcher
 from quicksand_smb.frames import IN_PLACE, LARGEST_FRAME, Frames
 from quicksand_smb.header import Command
-from quicksand_smb.house import House, Talker
-from quicksand_smb.light import Callable, Final, NamedTuple, start_thread
-from quicksand_smb.sending import MOST_UNSENT, Sender
+from quicksand_smb.minimal_stdlib import Callable, Final, NamedTuple, start_thread
+from quicksand_smb.sender import MOST_UNSENT, Sender
+from quicksand_smb.server_state import OutputQueue, ServerState
 from quicksand_smb.wire import ProtocolError
 
 MOST_WORKERS: Final = 4
@@ -42,19 +42,19 @@ WRITE_THROUGH: Final = 1
 class Stream:
     """A connection and the socket it is on."""
 
-    def __init__(self, socket: _socket.socket, house: House) -> None:
+    def __init__(self, socket: _socket.socket, server: ServerState) -> None:
         self._socket = socket
-        self._house = house
-        self._keeps_reading = house.config.resynchronise
+        self._server = server
+        self._keeps_reading = server.config.resynchronise
         self._is_over = False
         can_send_files = hasattr(_socket, "AF_UNIX") and _can_send_files()
-        self.connection = Connection(house, can_send_files=can_send_files)
-        self.connection.on_drain = self._drain_for_other
+        self.connection = Connection(server, can_send_files=can_send_files)
+        self.connection.on_output = self._drain_for_other
         self._dispatcher = Dispatcher(self.connection)
         socket.setblocking(True)
-        self._frames = Frames(socket, house.traffic, resynchronises=self._keeps_reading)
+        self._frames = Frames(socket, server.traffic, resynchronises=self._keeps_reading)
         self._sender = Sender(
-            socket, self.connection, house.traffic, is_patient=self._keeps_reading
+            socket, self.connection, server.traffic, is_patient=self._keeps_reading
         )
         # Under `_state`:
         self._state = allocate_lock()
@@ -121,10 +121,10 @@ class Stream:
             self._threads -= 1
             is_last = not self._threads
         if is_last:
-            with self._house.lock:
+            with self._server.lock:
                 self.connection.end()
-                talking = self._take_talking()
-            self._drain_others(talking)
+                with_output = self._take_others()
+            self._drain_others(with_output)
             self._socket.close()
             self._nobody_left.release()
 
@@ -176,7 +176,7 @@ class Stream:
 
     def _take(self, frame: memoryview) -> None:
         """Answer a frame, or leave it to a worker."""
-        lock = self._house.lock
+        lock = self._server.lock
         if _is_long(frame) or self._late:
             self._leave_to_worker(frame, is_late=not _is_long(frame))
         elif lock.acquire(timeout=TICK_S if self._keeps_reading else -1):
@@ -190,7 +190,7 @@ class Stream:
         if self._waiting + cost > MOST_WAITING:
             if self._keeps_reading:
                 raise ProtocolError("more requests than were granted")
-            self._house.lock.acquire()
+            self._server.lock.acquire()
             self._answer(frame, waits=True)
             return
         kept = frame if is_own else memoryview(bytearray(frame))
@@ -217,11 +217,11 @@ class Stream:
                 self._sends = False
                 self._sender.drain(waits=True)
             else:
-                self._house.lock.acquire()
+                self._server.lock.acquire()
                 if job.conversation is self.connection.conversation:
                     self._answer(job.frame, waits=True)
                 else:
-                    self._house.lock.release()
+                    self._server.lock.release()
                 self._frames.give_back(job.frame)
             with self._state:
                 self._free += 1
@@ -230,7 +230,7 @@ class Stream:
         # One word is enough for all: each passes it on when he leaves.
 
     def _answer(self, frame: memoryview, *, waits: bool) -> None:
-        """With the lock of the house, which is given back."""
+        """With the lock of the server, which is given back."""
         try:
             self._dispatcher.receive(frame)
         except ProtocolError:
@@ -238,23 +238,23 @@ class Stream:
                 raise
             self.connection.end()  # the stream goes on with another one
         finally:
-            talking = self._take_talking()
-            self._house.lock.release()
-        self._drain_others(talking)
+            with_output = self._take_others()
+            self._server.lock.release()
+        self._drain_others(with_output)
         self._drain(waits=waits)
         if self._keeps_reading and self._sender.unsent > MOST_UNSENT:
             raise ProtocolError("a client that does not read")
 
     # Sending
 
-    def _take_talking(self) -> list[Talker]:
-        talking = [one for one in self._house.talking if one is not self.connection]
-        self._house.talking.clear()
-        return talking
+    def _take_others(self) -> list[OutputQueue]:
+        with_output = [one for one in self._server.with_output if one is not self.connection]
+        self._server.with_output.clear()
+        return with_output
 
     @staticmethod
-    def _drain_others(talking: list[Talker]) -> None:
-        for connection in talking:
+    def _drain_others(with_output: list[OutputQueue]) -> None:
+        for connection in with_output:
             connection.drain()
 
     def _drain(self, *, waits: bool) -> None:
@@ -301,12 +301,12 @@ def _is_long(frame: memoryview) -> bool:
     return command in _LONG
 
 
-def serve_socket(socket: _socket.socket, house: House) -> None:
+def serve_socket(socket: _socket.socket, server: ServerState) -> None:
     """Serve one connected stream until it ends."""
-    Stream(socket, house).serve()
+    Stream(socket, server).serve()
 
 
-def serve_listener(listener: _socket.socket, house: House, *, most: int = 64) -> None:
+def serve_listener(listener: _socket.socket, server: ServerState, *, most: int = 64) -> None:
     """Serve every connection of a listening socket, each with a thread; more than `most` at once
     are turned away."""
     places = [0] * most
@@ -319,7 +319,7 @@ def serve_listener(listener: _socket.socket, house: House, *, most: int = 64) ->
 
         def serve(peer: _socket.socket = peer, place: int = places.pop()) -> None:
             try:
-                serve_socket(peer, house)
+                serve_socket(peer, server)
             finally:
                 places.append(place)
 

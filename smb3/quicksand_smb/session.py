@@ -1,7 +1,7 @@
 """Sessions, the trees connected in them, and the handles opened there."""
 
-from quicksand_smb.ledger import OF_TREE, Ledger
-from quicksand_smb.light import TYPE_CHECKING, Enum, Final, Protocol, auto
+from quicksand_smb.ledger import TREE_COST, Ledger
+from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Enum, Final, Protocol, auto
 from quicksand_smb.shares import Handle, Share, Tree
 from quicksand_smb.signing import Signer
 from quicksand_smb.status import Refusal, Status
@@ -69,7 +69,7 @@ class Session:
     def connect(self, share: Share | None) -> Tree:
         if len(self.trees) >= MOST_TREES:
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
-        self._ledger.take(OF_TREE)
+        self._ledger.take(TREE_COST)
         tree = Tree(self._next_tree, share)
         self._next_tree += 1
         self.trees[tree.id] = tree
@@ -111,21 +111,21 @@ class Session:
 
     def disconnect(self, tree: Tree) -> None:
         if self.trees.pop(tree.id, None):
-            self._ledger.give(OF_TREE)
+            self._ledger.give_back(TREE_COST)
         self.connection.give_up_tree(tree)
         self._close_all([one for one in self.handles.values() if one.tree is tree])
 
     def end(self) -> None:
         self.stage = Stage.ENDED
         trees, self.trees = list(self.trees.values()), {}
-        self._ledger.give(OF_TREE * len(trees))
+        self._ledger.give_back(TREE_COST * len(trees))
         for tree in trees:
             self.connection.give_up_tree(tree)
         self._close_all(list(self.handles.values()))
 
     def _close_all(self, handles: list[Handle]) -> None:
         """Close what nobody waits for: one that cannot be removed from the host stays there."""
-        from quicksand_smb.reasons import StoreError
+        from quicksand_smb.store_errors import StoreError
 
         for handle in handles:
             try:

@@ -12,22 +12,22 @@ from quicksand_smb.access_rights import (
     WRITE_ATTRIBUTES,
     WRITE_DATA,
 )
-from quicksand_smb.kept import Kept
+from quicksand_smb.directory_leases import DirectoryLeases
 from quicksand_smb.ledger import Ledger
-from quicksand_smb.light import TYPE_CHECKING, Final, Iterator
 from quicksand_smb.listing import Listing
 from quicksand_smb.messages.session import DISK, PIPE
+from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Final, Iterator
 from quicksand_smb.names import Names
 from quicksand_smb.open_file import File
-from quicksand_smb.reasons import Reason, StoreError
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
-from quicksand_smb.values import Kind, Stat
+from quicksand_smb.store_errors import Reason, StoreError
+from quicksand_smb.store_types import FileKind, Stat
 from quicksand_smb.windows_metadata import WindowsMetadata
 
 if TYPE_CHECKING:
-    from quicksand_smb.changes import Changes
-    from quicksand_smb.hostwrites import Guard
+    from quicksand_smb.host_changes import HostChanges
+    from quicksand_smb.host_writes import Guard
     from quicksand_smb.leases import Grant
     from quicksand_smb.notify import Watch
 
@@ -91,7 +91,7 @@ class Handle:
 
     @property
     def is_directory(self) -> bool:
-        return self.node.kind is Kind.DIRECTORY
+        return self.node.kind is FileKind.DIRECTORY
 
     def need(self, access: int) -> None:
         """Refuse what the handle was not opened for."""
@@ -134,9 +134,9 @@ class Share:
         self.files: dict[tuple[int, int] | tuple[int, int, str], File] = {}
         """By device and inode; a stream has its name there, too."""
         self.watches: list[Watch] = []
-        self.host_changes: Changes | None = None
+        self.host_changes: HostChanges | None = None
         """While somebody in the guest wants to know what the host changes."""
-        self.kept = Kept()
+        self.directory_leases = DirectoryLeases()
         self._listings = 0
         self.searching = 0
         self.metadata = WindowsMetadata(ledger)
@@ -171,22 +171,22 @@ class Share:
         if handle.file.grants:
             from quicksand_smb import leases
 
-            leases.tell_change(handle.file, handle.grant)
+            leases.break_read_caching(handle.file, handle.grant)
         self.touched(handle)
 
     def touched(self, handle: Handle) -> None:
         """Before the size, times or mode of a file change: whoever keeps its directory is told to
         look again. Linux may have an inode for each name of a file, and then knows the change by
         one of them only."""
-        if self.kept and (names := self.store.told_name(handle.node)):
-            self.kept.changed_in(names[:-1])
+        if self.directory_leases and (names := self.store.known_name(handle.node)):
+            self.directory_leases.changed_in(names[:-1])
 
     def add(self, handle: Handle, paid: int) -> None:
         """A handle is open. `paid`: bytes that were taken of the ledger for it before it was known
         what comes of the open; the rest is given back."""
         keeps = handle.grant is not None
         handle.cost = ledger.price(handle.node.path or b"", keeps=keeps)
-        self.ledger.give(paid - handle.cost)
+        self.ledger.give_back(paid - handle.cost)
         self._enter(handle)
 
     def _enter(self, handle: Handle) -> None:
@@ -207,7 +207,7 @@ class Share:
         if file.locks.remove_all(handle.id):
             file.retry_locks()
         if handle.grant:
-            handle.grant.let_go(handle)
+            handle.grant.release(handle)
             handle.grant = None
         if not file.handles:
             self.files.pop(file.key, None)
@@ -215,7 +215,7 @@ class Share:
         handle.node = node
         handle.file = self.file_of(stat) or File(stat)
         cost = ledger.price(node.path or b"", keeps=False)
-        if self.ledger.has(cost - handle.cost):
+        if self.ledger.try_take(cost - handle.cost):
             handle.cost = cost
         else:
             node.path = None  # it is longer than the old one, and cannot be paid for
@@ -227,7 +227,7 @@ class Share:
         file = handle.file
         if file.guard and file.guard.remove_writer(handle):
             file.guard = None
-            self.ledger.give(ledger.OF_GUARD)
+            self.ledger.give_back(ledger.GUARD_COST)
 
     def admit_listing(
         self, handle: Handle, pattern: str, dots: Iterator[tuple[str, Stat]]
@@ -236,10 +236,10 @@ class Share:
         Raises Refusal."""
         if not handle.listing and self._listings >= MOST_LISTINGS:
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
-        cost = ledger.OF_LISTING + len(pattern) * ledger.OF_PATTERN
+        cost = ledger.LISTING_COST + len(pattern) * ledger.PATTERN_COST
         self.ledger.take(cost)
         if handle.listing:
-            self.ledger.give(handle.listing.cost)
+            self.ledger.give_back(handle.listing.cost)
         else:
             self._listings += 1
         entries = handle.node.search(pattern, posix=handle.is_posix)
@@ -250,7 +250,7 @@ class Share:
         """A handle is closed: its locks end, and the file, if it was to go."""
         file = handle.file
         file.remove(handle)
-        if handle.node.kind is Kind.FILE:
+        if handle.node.kind is FileKind.FILE:
             self._end_writing(handle)
         if file.locks.remove_all(handle.id):
             file.retry_locks()
@@ -260,7 +260,7 @@ class Share:
         if file.to_delete:
             file.end_watches()
         if handle.grant:
-            handle.grant.let_go(handle)
+            handle.grant.release(handle)
         try:
             if file.to_delete and not file.is_removed and (deletes_at_once or not file.handles):
                 self._unlink(handle)
@@ -270,10 +270,10 @@ class Share:
                 file.end_watch()
             if handle.listing:
                 self._listings -= 1
-                self.ledger.give(handle.listing.cost)
+                self.ledger.give_back(handle.listing.cost)
                 handle.listing.end()
             handle.node.close()
-            self.ledger.give(handle.cost)
+            self.ledger.give_back(handle.cost)
             handle.cost = 0
             file.retry_opens()
 
@@ -289,7 +289,7 @@ class Share:
         if self.written.pop(key, None) is None:
             if len(self.written) >= MOST_WRITTEN:
                 del self.written[next(iter(self.written))]
-            elif not self.ledger.has(ledger.OF_WRITTEN):
+            elif not self.ledger.try_take(ledger.WRITTEN_COST):
                 return  # then it counts as changed by somebody else
         self.written[key] = stat.size, stat.written_ns
 
@@ -313,7 +313,7 @@ class Share:
             if error.reason in (Reason.NOT_FOUND, Reason.GONE, Reason.NO_PATH):
                 return
             raise
-        self.store.left(handle.node)  # of its other names, too
+        self.store.record_change(handle.node)  # of its other names, too
         if stat.nlink <= 1 or handle.is_directory:
             file.is_removed = True
             self.metadata.forget((stat.device, stat.inode))
@@ -321,10 +321,10 @@ class Share:
 
     def changed(self, names: Names, *, removed: bool = False, is_directory: bool = False) -> None:
         """Tell those who watch that a name came or went."""
-        if self.kept:
-            self.kept.changed_in(names[:-1])
+        if self.directory_leases:
+            self.directory_leases.changed_in(names[:-1])
             if removed and is_directory:
-                self.kept.moved(names)
+                self.directory_leases.moved(names)
         if self.watches:
             from quicksand_smb import notify
 
@@ -353,7 +353,7 @@ class Share:
         self.files.clear()
         self.end_changes()
         self.metadata.clear()
-        self.ledger.give(len(self.written) * ledger.OF_WRITTEN)
+        self.ledger.give_back(len(self.written) * ledger.WRITTEN_COST)
         self.written.clear()
         self.store.close()
 

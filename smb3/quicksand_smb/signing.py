@@ -1,7 +1,7 @@
 """Signatures of messages, and the keys they are made with ([MS-SMB2] 3.1.4.1, 3.1.4.2)."""
 
-from quicksand_smb.light import Final, IntEnum, NamedTuple, sha512
 from quicksand_smb.messages.negotiate import Dialect
+from quicksand_smb.minimal_stdlib import Final, IntEnum, NamedTuple, sha512
 from quicksand_smb.wire import Buffer
 
 ZEROES: Final = bytes(16)

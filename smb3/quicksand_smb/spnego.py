@@ -3,7 +3,7 @@
 Linux sends NTLM as it is; smbclient and Windows wrap it. The answer has the form of the question.
 """
 
-from quicksand_smb.light import Final, NamedTuple
+from quicksand_smb.minimal_stdlib import Final, NamedTuple
 from quicksand_smb.wire import Cursor, ProtocolError
 
 NTLMSSP: Final = b"NTLMSSP\0"

@@ -1,7 +1,7 @@
 """Status codes of replies ([MS-ERREF] 2.3.1), and which one each failure of a store becomes."""
 
-from quicksand_smb.light import IntEnum
-from quicksand_smb.reasons import Reason, StoreError
+from quicksand_smb.minimal_stdlib import IntEnum
+from quicksand_smb.store_errors import Reason, StoreError
 
 
 class Status(IntEnum):

@@ -4,7 +4,7 @@ hostile.
 * Every path is walked from a descriptor of the root (`walk`); symlinks are data. An operation on a
   name takes its parent directory so, and then one system call relative to it.
 * Nothing but files and directories is ever opened (`opener`).
-* The gate (gate.py) stands before everything that changes something.
+* The gate (write_policy.py) stands before everything that changes something.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from __future__ import annotations
 import os
 
 from quicksand_smb import kernel, renames
-from quicksand_smb.gate import Gate
+from quicksand_smb.disk_reserve import DiskReserve
 from quicksand_smb.names import Names, from_host, host_path, names_of
 from quicksand_smb.node import Node
 from quicksand_smb.open_nodes import OpenNodes
 from quicksand_smb.opener import Opener
-from quicksand_smb.reasons import Reason, StoreError, store_error
-from quicksand_smb.room import Room
 from quicksand_smb.root import Root
-from quicksand_smb.values import (
+from quicksand_smb.store_errors import Reason, StoreError, store_error
+from quicksand_smb.store_types import (
     Action,
     Disposition,
     Entry,
-    Kind,
+    FileKind,
     Limits,
     Space,
     Stat,
     Wish,
 )
+from quicksand_smb.write_policy import WritePolicy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Concatenate, ParamSpec, TypeVar
 
-    from quicksand_smb.own import Own
+    from quicksand_smb.own_changes import OwnChanges
     from quicksand_smb.walk import Walk
 
     P = ParamSpec("P")
@@ -46,7 +46,7 @@ __all__ = [
     "Action",
     "Disposition",
     "Entry",
-    "Kind",
+    "FileKind",
     "Limits",
     "Names",
     "Node",
@@ -105,12 +105,14 @@ class Store:
         it. A descriptor of the root is taken over. Raises StoreError. `walk` is for tests."""
         self.read_only = read_only
         self.limits = limits or Limits()
-        self._gate = Gate(read_only=read_only, protected=protected, tell=tell, within=within)
+        self._policy = WritePolicy(
+            read_only=read_only, protected=protected, tell=tell, within=within
+        )
         self._root = Root(root, walk)
-        self.room = Room(self._root.held, self.limits)
-        self.own: Own | None = None
+        self.disk_reserve = DiskReserve(self._root.held, self.limits)
+        self.own_changes: OwnChanges | None = None
         self._nodes = OpenNodes(self._root.held, self.limits.nodes)
-        self._opener = Opener(self, self._root, self._gate, self._nodes)
+        self._opener = Opener(self, self._root, self._policy, self._nodes)
 
     def close(self) -> None:
         """Take the share away: what is open becomes unusable at once. Idempotent."""
@@ -171,11 +173,11 @@ class Store:
 
     def space(self) -> Space:
         """Of the file system of the root."""
-        found = self.room.look()
+        found = self.disk_reserve.look()
         return Space(
             total=found.f_blocks * found.f_frsize,
             free=found.f_bfree * found.f_frsize,
-            available=max(0, self.room.spare(found)),
+            available=max(0, self.disk_reserve.spare(found)),
             block_size=found.f_frsize,
             names=found.f_files,
             free_names=found.f_ffree,
@@ -203,18 +205,18 @@ class Store:
         except StoreError:
             return None
 
-    def told_name(self, node: Node) -> Names | None:
+    def known_name(self, node: Node) -> Names | None:
         """What to call an open file: the name it was opened by, as the guest has renamed it and the
         directories above it since. A rename by the host is not looked for, unless one by the guest
         has given it a longer name: then it is as `where` has it."""
         return self.where(node) if node.path is None else names_of(node.path)
 
-    def left(self, node: Node) -> None:
+    def record_change(self, node: Node) -> None:
         """Something has been done to an open file by another way than its own methods."""
-        if self.own is not None:
+        if self.own_changes is not None:
             descriptor = node.held.take()
             try:
-                self.own.left(descriptor)
+                self.own_changes.record(descriptor)
             finally:
                 node.held.give()
 
@@ -239,13 +241,13 @@ class Store:
         TOO_MANY, BAD_NAME, LOOP; BUSY if somebody makes and removes the name all the time.
         """
         node, action = self._opener.open(root, names, wish)
-        if self.own is not None and (node.first is None or action is not Action.OPENED):
-            self.left(node)
-            self.own.made(names)
-        if node.kind is not Kind.DIRECTORY and (
+        if self.own_changes is not None and (node.first is None or action is not Action.OPENED):
+            self.record_change(node)
+            self.own_changes.record_made(names)
+        if node.kind is not FileKind.DIRECTORY and (
             wish.write or wish.append or action is not Action.OPENED
         ):
-            self._gate.told(names, node.kind)
+            self._policy.report(names, node.kind)
         return node, action
 
     def forget(self, node: Node) -> None:
@@ -256,7 +258,7 @@ class Store:
 
     def _changed_parent(self, root: int, names: Names) -> tuple[int, bytes]:
         """As `Root.parent`, where something will be changed. Raises READ_ONLY."""
-        self._gate.check(names, directory=True)
+        self._policy.check(names, directory=True)
         return self._root.parent(root, names, change=True)
 
     @_mapped
@@ -267,7 +269,7 @@ class Store:
 
         Raises NOT_FOUND, NOT_EMPTY, IS_DIRECTORY, NOT_DIRECTORY, READ_ONLY, DENIED, BUSY.
         """
-        self._gate.check(names, directory=directory)
+        self._policy.check(names, directory=directory)
         parent, name = self._changed_parent(root, names)
         try:
             if same_as is not None:
@@ -276,8 +278,8 @@ class Store:
                 (os.rmdir if directory else os.unlink)(name, dir_fd=parent)
             except OSError as error:
                 raise renames.clearer(parent, name, error, directory) from error
-            if self.own is not None:
-                self.own.removed(names)
+            if self.own_changes is not None:
+                self.own_changes.record_removed(names)
         finally:
             self._root.drop(root, parent)
 
@@ -311,29 +313,29 @@ class Store:
                 if self._is_another(kind, new_parent, new_name):
                     renames.rename_new(new_parent, new_name, old_parent, old_name)
                     raise StoreError(Reason.BUSY)
-                if self.own is not None:
-                    self.own.removed(old)
-                    self.own.left_at(new_parent, new_name, new)
+                if self.own_changes is not None:
+                    self.own_changes.record_removed(old)
+                    self.own_changes.record_name(new_parent, new_name, new)
                 self._nodes.renamed(b"/".join(host_path(old)), b"/".join(host_path(new)))
-                self._gate.told(new, kind)
+                self._policy.report(new, kind)
             finally:
                 self._root.drop(root, new_parent)
         finally:
             self._root.drop(root, old_parent)
 
-    def _check_move(self, parent: int, name: bytes, old: Names, new: Names) -> Kind:
+    def _check_move(self, parent: int, name: bytes, old: Names, new: Names) -> FileKind:
         """What kind of file is about to get a name. Raises READ_ONLY."""
-        if not self._gate.is_selective:
-            return Kind.FILE
+        if not self._policy.is_selective:
+            return FileKind.FILE
         kind = kernel.stat_at(parent, name).kind
-        self._gate.check_name(old, kind)
-        self._gate.check_name(new, kind)
+        self._policy.check_name(old, kind)
+        self._policy.check_name(new, kind)
         return kind
 
-    def _is_another(self, kind: Kind, parent: int, name: bytes) -> bool:
+    def _is_another(self, kind: FileKind, parent: int, name: bytes) -> bool:
         """Whether what got a name is of another kind than the gate was asked about: somebody has
         exchanged it meanwhile."""
-        return self._gate.is_selective and kernel.stat_at(parent, name).kind is not kind
+        return self._policy.is_selective and kernel.stat_at(parent, name).kind is not kind
 
     @_mapped
     def may_remove(self, root: int, names: Names) -> bool:
@@ -368,16 +370,16 @@ class Store:
                 if same_as is not None:
                     renames.expect(old_parent, old_name, same_as)
                 kind = self._check_move(old_parent, old_name, old, new)
-                self.room.need_name()
+                self.disk_reserve.need_name()
                 renames.link(old_parent, old_name, new_parent, new_name, replace)
                 if self._is_another(kind, new_parent, new_name):
                     made = kernel.stat_at(new_parent, new_name)
                     if kernel.stat_at(old_parent, old_name).same_file(made):
                         os.unlink(new_name, dir_fd=new_parent)  # it is what was just linked
                     raise StoreError(Reason.BUSY)
-                if self.own is not None:
-                    self.own.left_at(new_parent, new_name, new)
-                self._gate.told(new, kind)
+                if self.own_changes is not None:
+                    self.own_changes.record_name(new_parent, new_name, new)
+                self._policy.report(new, kind)
             finally:
                 self._root.drop(root, new_parent)
         finally:
@@ -391,29 +393,32 @@ class Store:
         if not data or len(data) > 4095 or b"\0" in data:
             raise StoreError(Reason.BAD_NAME)
         self._make(
-            root, names, Kind.SYMLINK, lambda parent, name: os.symlink(data, name, dir_fd=parent)
+            root,
+            names,
+            FileKind.SYMLINK,
+            lambda parent, name: os.symlink(data, name, dir_fd=parent),
         )
 
     @_mapped
-    def make_node(self, root: int, names: Names, kind: Kind, mode: int) -> None:
+    def make_node(self, root: int, names: Names, kind: FileKind, mode: int) -> None:
         """Make a FIFO or a socket, which means nothing to the host. Raises DENIED for devices,
         EXISTS, and as `open`."""
-        if kind not in (Kind.FIFO, Kind.SOCKET):
+        if kind not in (FileKind.FIFO, FileKind.SOCKET):
             raise StoreError(Reason.DENIED)
-        type_ = 0o010000 if kind is Kind.FIFO else 0o140000
+        type_ = 0o010000 if kind is FileKind.FIFO else 0o140000
         bits = type_ | mode & 0o777
         self._make(root, names, kind, lambda parent, name: os.mknod(name, bits, dir_fd=parent))
 
     def _make(
-        self, root: int, names: Names, kind: Kind, make: Callable[[int, bytes], None]
+        self, root: int, names: Names, kind: FileKind, make: Callable[[int, bytes], None]
     ) -> None:
-        self._gate.check_name(names, kind)
+        self._policy.check_name(names, kind)
         parent, name = self._changed_parent(root, names)
         try:
-            self.room.need_name()
+            self.disk_reserve.need_name()
             make(parent, name)
-            if self.own is not None:
-                self.own.left_at(parent, name, names)
-            self._gate.told(names, kind)
+            if self.own_changes is not None:
+                self.own_changes.record_name(parent, name, names)
+            self._policy.report(names, kind)
         finally:
             self._root.drop(root, parent)

@@ -5,11 +5,11 @@ The attributes are named as Samba names them (vfs_streams_xattr), with the zero 
 behind each value.
 """
 
-from quicksand_smb.light import Final
+from quicksand_smb.minimal_stdlib import Final
 from quicksand_smb.node import Node
-from quicksand_smb.reasons import Reason, StoreError
 from quicksand_smb.status import Refusal, Status
-from quicksand_smb.values import Kind, Stat
+from quicksand_smb.store_errors import Reason, StoreError
+from quicksand_smb.store_types import FileKind, Stat
 
 PREFIX: Final = "DosStream."
 SUFFIX: Final = ":$DATA"
@@ -82,7 +82,7 @@ class StreamNode(Node):
         self._share = base._share
         self._read = self._write = self._append = True
         self.held = base.held
-        self.kind = Kind.FILE
+        self.kind = FileKind.FILE
         self.frozen = base.frozen
         self.name = name
         self.first = None
@@ -118,7 +118,7 @@ class StreamNode(Node):
 
     def stat(self) -> Stat:
         found = self._base.stat()
-        found.kind = Kind.FILE
+        found.kind = FileKind.FILE
         found.size, found.nlink = self._size()
         found.allocated = found.size
         return found

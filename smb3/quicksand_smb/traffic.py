@@ -1,14 +1,14 @@
 """How many bytes a stream has carried, in a file that others may read meanwhile.
 
 The file holds two numbers of 64 bits in the machine's byte order: the bytes that the guest has
-received, and those that it has sent, all of the protocol included. It is mapped by the attendant
+received, and those that it has sent, all of the protocol included. It is mapped by the supervisor
 and written through that mapping, so counting takes no system call, and the confined server has no
 descriptor of the file.
 """
 
 import os
 
-from quicksand_smb.light import Final
+from quicksand_smb.minimal_stdlib import Final
 
 SUFFIX: Final = ".traffic"
 """Of the file beside the socket."""
@@ -22,12 +22,12 @@ _MAP_SHARED: Final = 1
 """Linux and macOS, sys/mman.h."""
 
 
-def unseen() -> memoryview:
+def private_counters() -> memoryview:
     """Return counters that nobody reads."""
     return memoryview(bytearray(_SIZE)).cast("Q")
 
 
-def counted_in(path: str) -> memoryview:
+def map_counters(path: str) -> memoryview:
     """Return counters that are the content of a file, which begins anew; without such a file (the
     disk is full) nobody reads them. They stay mapped until the process ends."""
     return mapped_file(path, _SIZE).cast("Q")

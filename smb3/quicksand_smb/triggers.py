@@ -5,7 +5,7 @@ A pattern is the end of a path, with `/`; `*` is any one name, `**` any number o
 below a match belongs to it. Case does not count, since it does not to some file systems.
 """
 
-from quicksand_smb.light import TYPE_CHECKING, Final
+from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from quicksand_smb.names import Names

@@ -12,7 +12,7 @@ import os
 from _thread import allocate_lock
 
 from quicksand_smb import kernel
-from quicksand_smb.reasons import Reason, StoreError
+from quicksand_smb.store_errors import Reason, StoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def link_depth(root: int, names: list[bytes]) -> int:
     return 0
 
 
-class Held:
+class SharedDescriptor:
     """A descriptor that several threads use, and one closes.
 
     It is really closed when nobody is using it, so that its number never means another file to

@@ -4,8 +4,8 @@ import os
 
 from quicksand_smb import fscc
 from quicksand_smb.ledger import Ledger
-from quicksand_smb.light import TYPE_CHECKING, Final
-from quicksand_smb.values import Kind, Stat
+from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Final
+from quicksand_smb.store_types import FileKind, Stat
 from quicksand_smb.wire import filetime
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class WindowsMetadata:
         known = self.remember(stat)
         encoded = access.encode(security, access.OWNER | access.GROUP | access.DACL)
         self._ledger.take(len(encoded))
-        self._ledger.give(len(known.security))
+        self._ledger.give_back(len(known.security))
         known.security = encoded
         self.has_security = True
 
@@ -78,7 +78,7 @@ class WindowsMetadata:
     def forget(self, key: tuple[int, int]) -> None:
         known = self._remembered.pop(key, None)
         if known:
-            self._ledger.give(len(known.security))
+            self._ledger.give_back(len(known.security))
 
     def _known(self, stat: Stat) -> Remembered | None:
         return self._remembered.get((stat.device, stat.inode)) if self._remembered else None
@@ -100,7 +100,9 @@ class WindowsMetadata:
                 changed = filetime(known.changed_ns)
             times = created, accessed, written, changed
         allocated = (
-            0 if stat.kind is Kind.DIRECTORY else max(stat.allocated, -(-stat.size // 4096) * 4096)
+            0
+            if stat.kind is FileKind.DIRECTORY
+            else max(stat.allocated, -(-stat.size // 4096) * 4096)
         )
         return fscc.View(stat, attributes, times, allocated=allocated, serial=self.serial)
 

@@ -6,7 +6,7 @@ The guest is hostile: a decoder reads through a `Cursor`, whose only failure is 
 import struct
 from codecs import utf_16_le_decode, utf_16_le_encode
 
-from quicksand_smb.light import Final
+from quicksand_smb.minimal_stdlib import Final
 
 Buffer = bytes | bytearray | memoryview
 

@@ -8,13 +8,13 @@ import os
 
 from quicksand_smb import kernel
 from quicksand_smb.names import NAME_MAX
-from quicksand_smb.reasons import Reason, StoreError
-from quicksand_smb.values import Kind
+from quicksand_smb.store_errors import Reason, StoreError
+from quicksand_smb.store_types import FileKind
 
 
-def path_for(kind: Kind, descriptor: int) -> bytes:
+def path_for(kind: FileKind, descriptor: int) -> bytes:
     """xattr calls refuse O_PATH descriptors, which most of ours are, but take their path."""
-    if not hasattr(os, "setxattr") or kind not in (Kind.FILE, Kind.DIRECTORY):
+    if not hasattr(os, "setxattr") or kind not in (FileKind.FILE, FileKind.DIRECTORY):
         raise StoreError(Reason.UNSUPPORTED)
     return kernel.own_path(descriptor)
 

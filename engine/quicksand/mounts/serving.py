@@ -96,9 +96,19 @@ async def start_server(
 
 async def _start(socket: Path, config: dict[str, Any], inherited: Sequence[int]) -> int:
     """Start a server, which inherits the lock and the directory, and return the process id of its
-    attendant. Raises MountError."""
+    supervisor. Raises MountError."""
     package = Path(quicksand_smb.__file__).parent.parent
-    words = ["-I", "-S", "-c", PROGRAM, str(package), "--config", CONFIG, "--attend", str(socket)]
+    words = [
+        "-I",
+        "-S",
+        "-c",
+        PROGRAM,
+        str(package),
+        "--config",
+        CONFIG,
+        "--supervise",
+        str(socket),
+    ]
     starter = await asyncio.create_subprocess_exec(
         sys.executable,
         *words,

@@ -1,5 +1,5 @@
 """Which files of a mount a guest has written that programs of the host run or obey, such as git's
-hooks (quicksand_smb/triggers.py), as its server tells them (quicksand_smb/telling.py)."""
+hooks (quicksand_smb/triggers.py), as its server tells them (quicksand_smb/trigger_report.py)."""
 
 from __future__ import annotations
 

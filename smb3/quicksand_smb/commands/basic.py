@@ -6,10 +6,10 @@ import time
 from quicksand_smb import spnego
 from quicksand_smb.connection import SMALLEST_MAXIMUM, Connection, Reply
 from quicksand_smb.conversation import Negotiated
-from quicksand_smb.light import Final, NamedTuple
 from quicksand_smb.messages import negotiate as wire
 from quicksand_smb.messages import session as messages
 from quicksand_smb.messages.negotiate import ContextType, Dialect
+from quicksand_smb.minimal_stdlib import Final, NamedTuple
 from quicksand_smb.ntlm import Answer, Login, Outcome
 from quicksand_smb.request import Request
 from quicksand_smb.session import Session, Stage
@@ -30,7 +30,7 @@ MOST_SESSIONS: Final = 64
 # [MS-SMB2] 3.3.5.4
 def negotiate(request: Request) -> Reply:
     connection = request.connection
-    house = connection.house
+    server = connection.server
     wanted = wire.decode_request(request.message)
     if not wanted.dialects:
         raise Refusal(Status.INVALID_PARAMETER)
@@ -46,11 +46,11 @@ def negotiate(request: Request) -> Reply:
             wire.NegotiateResponse(
                 agreed.negotiated.dialect,
                 SIGNING_ENABLED,
-                house.guid,
+                server.guid,
                 agreed.negotiated.capabilities,
                 agreed.negotiated.largest,
                 # 0 where all answers are the same, see `_salt`.
-                0 if house.config.resynchronise else filetime(time.time_ns()),
+                0 if server.config.resynchronise else filetime(time.time_ns()),
                 spnego.hello(),
                 agreed.contexts,
             )
@@ -66,7 +66,7 @@ class _Agreed(NamedTuple):
 
 def _agree(connection: Connection, wanted: wire.NegotiateRequest, dialect: int) -> _Agreed:
     """Choose what the connection speaks. Raises Refusal if dialect 3.1.1 lacks a context."""
-    leases = connection.house.config.leases
+    leases = connection.server.config.leases
     has_leases = dialect >= Dialect.SMB210 and leases != "none"
     capabilities = LARGE_MTU if dialect >= Dialect.SMB210 else 0
     capabilities |= LEASING if has_leases else 0
@@ -85,7 +85,7 @@ def _agree(connection: Connection, wanted: wire.NegotiateRequest, dialect: int) 
             algorithm = Algorithm(chosen)
             contexts.append((int(ContextType.SIGNING), wire.encode_signing(chosen)))
         tag = wanted.contexts.get(ContextType.POSIX)
-        if tag == wire.POSIX_TAG and connection.house.config.posix:
+        if tag == wire.POSIX_TAG and connection.server.config.posix:
             has_posix = True
             contexts.append((int(ContextType.POSIX), wire.POSIX_TAG))
     negotiated = Negotiated(
@@ -116,8 +116,8 @@ def _salt(connection: Connection) -> bytes:
     given up, and the next one gets it. The keys depend on the bytes of the answer, so all answers
     of a server are the same.
     """
-    house = connection.house
-    return house.salt if house.config.resynchronise else os.urandom(32)
+    server = connection.server
+    return server.salt if server.config.resynchronise else os.urandom(32)
 
 
 # [MS-SMB2] 3.3.5.5
@@ -133,7 +133,7 @@ def session_setup(request: Request) -> Reply:
     if is_new and connection.negotiated.dialect == Dialect.SMB311:
         session.handshake = extended(session.handshake, request.message)
     if session.login is None:
-        session.login = Login(connection.house.config.secret, time.time_ns())
+        session.login = Login(connection.server.config.secret, time.time_ns())
     answer = session.login.step(wanted.token)
     if answer.outcome is Outcome.MORE:
         return Reply(messages.encode_setup(0, answer.token), Status.MORE_PROCESSING_REQUIRED)
@@ -145,7 +145,7 @@ def session_setup(request: Request) -> Reply:
         modes = wanted.security_mode | connection.negotiated.client.security_mode
         _accept(request, session, answer, modes)
     if wanted.previous and wanted.previous != session.id:
-        previous = connection.house.sessions.get(wanted.previous)
+        previous = connection.server.sessions.get(wanted.previous)
         if previous is not None and previous.connection.client_guid == connection.client_guid:
             previous.connection.forget(previous)
     return Reply(messages.encode_setup(session.user_flags, answer.token))
@@ -163,11 +163,11 @@ def _session_of(request: Request) -> Session:
         del sessions[ended.id]
     if len(sessions) >= MOST_SESSIONS:
         raise Refusal(Status.INSUFFICIENT_RESOURCES)
-    house = connection.house
+    server = connection.server
     handshake = connection.conversation.handshake
-    session = Session(house.new_session_id(), connection, house.ledger, handshake)
+    session = Session(server.new_session_id(), connection, server.ledger, handshake)
     sessions[session.id] = session
-    connection.house.sessions[session.id] = session
+    connection.server.sessions[session.id] = session
     return session
 
 
@@ -189,7 +189,7 @@ def logoff(request: Request) -> Reply:
     session = request.require_session()
     session.end()
     # The connection knows it until the answer, which may be signed, is made.
-    request.connection.house.sessions.pop(session.id, None)
+    request.connection.server.sessions.pop(session.id, None)
     return Reply(messages.EMPTY)
 
 
@@ -201,7 +201,7 @@ def tree_connect(request: Request) -> Reply:
     if name.upper() == "IPC$":
         tree = session.connect(None)
     else:
-        tree = session.connect(request.connection.house.find_share(name))
+        tree = session.connect(request.connection.server.find_share(name))
     request.header.tree_id = tree.id
     request.chain.tree_id = tree.id
     return Reply(messages.encode_tree(tree.kind, tree.access))

@@ -6,16 +6,16 @@ from quicksand_smb import fscc, notify
 from quicksand_smb.access_rights import READ_DATA
 from quicksand_smb.connection import Reply
 from quicksand_smb.conversation import Pending
-from quicksand_smb.light import Final, Iterator
 from quicksand_smb.listing import Listing
 from quicksand_smb.messages import query as wire
+from quicksand_smb.minimal_stdlib import Final, Iterator
 from quicksand_smb.names import to_wire
 from quicksand_smb.patterns import matcher, short
-from quicksand_smb.reasons import StoreError
 from quicksand_smb.request import Request
 from quicksand_smb.shares import MOST_SEARCHING, Handle
 from quicksand_smb.status import Refusal, Status
-from quicksand_smb.values import Entry, Stat
+from quicksand_smb.store_errors import StoreError
+from quicksand_smb.store_types import Entry, Stat
 from quicksand_smb.wire import encode_text, pad
 
 LARGEST_ANSWER: Final = 256 << 10

@@ -2,7 +2,7 @@
 
 from quicksand_smb.access_rights import APPEND_DATA, EXECUTE, READ_DATA, WRITE_DATA
 from quicksand_smb.connection import FileData, Reply
-from quicksand_smb.hostwrites import Guard
+from quicksand_smb.host_writes import Guard
 from quicksand_smb.messages import readwrite as wire
 from quicksand_smb.messages.session import EMPTY
 from quicksand_smb.request import Request
@@ -67,7 +67,7 @@ def write(request: Request) -> Reply:
     offset = wanted.offset
     if offset > LAST_OFFSET or (count and offset + count > LARGEST_FILE):
         raise Refusal(Status.INVALID_PARAMETER)
-    if handle.file.grants or handle.share.kept:
+    if handle.file.grants or handle.share.directory_leases:
         handle.share.changes(handle)
     if not handle.access & WRITE_DATA:
         offset = handle.node.stat().size

@@ -13,15 +13,15 @@ from quicksand_smb.access_rights import (
 from quicksand_smb.commands.basic import SIGNING_ENABLED
 from quicksand_smb.commands.opening import reparse_symlink
 from quicksand_smb.connection import Reply
-from quicksand_smb.hostwrites import Sizing
-from quicksand_smb.light import Callable
+from quicksand_smb.host_writes import SizeChange
 from quicksand_smb.messages import ioctl as wire
 from quicksand_smb.messages.ioctl import IoctlRequest
-from quicksand_smb.reasons import Reason, StoreError
+from quicksand_smb.minimal_stdlib import Callable
 from quicksand_smb.request import Request
 from quicksand_smb.shares import Handle
 from quicksand_smb.status import Refusal, Status
-from quicksand_smb.values import Kind, Wish
+from quicksand_smb.store_errors import Reason, StoreError
+from quicksand_smb.store_types import FileKind, Wish
 from quicksand_smb.wire import ProtocolError, encode_text
 
 _LAST = (1 << 63) - 1
@@ -67,7 +67,7 @@ def _validate(request: Request, wanted: IoctlRequest) -> Reply:
     return _reply(
         wanted,
         wire.encode_validate(
-            negotiated.capabilities, connection.house.guid, SIGNING_ENABLED, negotiated.dialect
+            negotiated.capabilities, connection.server.guid, SIGNING_ENABLED, negotiated.dialect
         ),
     )
 
@@ -104,7 +104,7 @@ def _set_zero(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
         raise Refusal(Status.FILE_LOCK_CONFLICT)
     if start < end:
         handle.share.changes(handle)
-        with Sizing(handle.guard, handle.node), request.unlocked():
+        with SizeChange(handle.guard, handle.node), request.unlocked():
             handle.node.punch(start, end - start)
     return _reply(wanted)
 
@@ -155,7 +155,7 @@ def _copy(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
         if problem is not None:
             # The reply says how much was copied before; that stays.
             return _reply(wanted, wire.encode_copied(number, 0, total), problem)
-        with Sizing(handle.guard, handle.node), request.unlocked():
+        with SizeChange(handle.guard, handle.node), request.unlocked():
             total += _copy_chunk(source, handle, one)
     return _reply(wanted, wire.encode_copied(len(chunks), 0, total))
 
@@ -191,13 +191,13 @@ def _duplicate(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     if max(said.source, said.target) + said.length > _LAST:
         raise Refusal(Status.INVALID_PARAMETER)
     handle.share.changes(handle)
-    with Sizing(handle.guard, handle.node), request.unlocked():
+    with SizeChange(handle.guard, handle.node), request.unlocked():
         handle.node.clone_from(source.node, said.source, said.target, said.length)
     return _reply(wanted)
 
 
 def _get_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
-    if handle.node.kind is Kind.SYMLINK:
+    if handle.node.kind is FileKind.SYMLINK:
         target = handle.node.read_link()
         text = encode_text(names.target_to_wire(target))
         return _reply(wanted, reparse_symlink(text, relative=not target.startswith("/")))
@@ -216,8 +216,8 @@ def _set_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     if handle.file.stream:
         raise Refusal(Status.NOT_SUPPORTED)  # its size is not the file's
     stat = handle.node.stat()
-    is_directory = handle.node.kind is Kind.DIRECTORY
-    if not is_directory and (handle.node.kind is not Kind.FILE or stat.size):
+    is_directory = handle.node.kind is FileKind.DIRECTORY
+    if not is_directory and (handle.node.kind is not FileKind.FILE or stat.size):
         raise Refusal(Status.NOT_SUPPORTED)
     where = handle.names()
     store = handle.share.store
@@ -234,7 +234,7 @@ def _set_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     return _reply(wanted)
 
 
-def _decode_reparse(data: memoryview, *, is_posix: bool) -> str | Kind:
+def _decode_reparse(data: memoryview, *, is_posix: bool) -> str | FileKind:
     """[MS-FSCC] 2.1.2.4, 2.1.2.6 (NFS), and tags of the Windows subsystem for Linux."""
     if len(data) < 8:
         raise ProtocolError("no reparse point")
@@ -249,14 +249,14 @@ def _decode_reparse(data: memoryview, *, is_posix: bool) -> str | Kind:
         is_relative = data[16] & _RELATIVE
         return names.target_from_wire(text, posix=is_posix, absolute=not is_relative)
     if tag in (0x80000023, 0x80000024):
-        return Kind.SOCKET if tag == 0x80000023 else Kind.FIFO
+        return FileKind.SOCKET if tag == 0x80000023 else FileKind.FIFO
     if tag == 0x80000014 and size >= 8 and len(data) >= 16:
         kind = bytes(data[8:16])
         if kind == b"LNK\1\0\0\0\0":
             text = bytes(data[16 : 8 + size]).decode("utf-16-le", "replace")
             return names.target_from_wire(text, posix=is_posix)
         if kind in (b"FIFO\0\0\0\0", b"SOCK\0\0\0\0"):
-            return Kind.FIFO if kind[0] == ord("F") else Kind.SOCKET
+            return FileKind.FIFO if kind[0] == ord("F") else FileKind.SOCKET
     raise StoreError(Reason.UNSUPPORTED)
 
 
@@ -283,17 +283,17 @@ def _set_compression(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
 
 
 def _changes(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
-    """What the host has changed, and what of it somebody wants to know (changes.py)."""
+    """What the host has changed, and what of it somebody wants to know (host_changes.py)."""
     handle.need(READ_DATA)
     share = handle.share
     if len(wanted.input) >= 16 and not any(wanted.input[8:16]):
         share.end_changes()  # nothing is watched any more
         return _reply(wanted, (1).to_bytes(8, "little"))
     if share.host_changes is None:
-        from quicksand_smb.changes import Changes
+        from quicksand_smb.host_changes import HostChanges
 
-        house = request.connection.house
-        share.host_changes = Changes(share.store, house.ledger, house.run)
+        server = request.connection.server
+        share.host_changes = HostChanges(share.store, server.ledger, server.run)
     return _reply(wanted, share.host_changes.ask(wanted.input, min(wanted.most, MOST_CHANGES)))
 
 

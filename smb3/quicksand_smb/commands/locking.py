@@ -29,7 +29,7 @@ def lock(request: Request) -> Reply | Pending:
         _check_range(one)
     _check_room(handle, len(wanted.elements))
     if handle.file.grants:
-        leases.tell_change(handle.file, handle.grant)
+        leases.break_read_caching(handle.file, handle.grant)
     taken = 0
     for one in wanted.elements:
         attempt = locks.Lock(
@@ -95,16 +95,16 @@ def acknowledge(request: Request) -> Reply:
     connection = request.connection
     if isinstance(said, wire.LeaseAck):
         key = connection.client_guid, said.key
-        if guard := connection.house.guards.get(key):
+        if guard := connection.server.guards.get(key):
             guard.answered()
             return Reply(wire.encode_lease_ack(said.key, said.state))
-        lease = connection.house.leases.get(key)
+        lease = connection.server.leases.get(key)
         if lease is None:
             raise Refusal(Status.OBJECT_NAME_NOT_FOUND)
-        lease.answer(said.state)
+        lease.acknowledge(said.state)
         return Reply(wire.encode_lease_ack(said.key, said.state))
     handle = request.handle(said.file_id)
     if handle.grant is None or handle.grant.key:
         raise Refusal(Status.INVALID_OPLOCK_PROTOCOL)
-    handle.grant.answer(leases.OPLOCKS.get(said.level, leases.NONE))
+    handle.grant.acknowledge(leases.OPLOCKS.get(said.level, leases.NONE))
     return Reply(wire.encode_oplock(handle.grant.level if handle.grant else 0, said.file_id))

@@ -1,13 +1,13 @@
 """What a file gets when it is made, or written anew."""
 
 from quicksand_smb import fscc, streams
-from quicksand_smb.commands.plan import Plan
+from quicksand_smb.commands.open_plan import Plan
 from quicksand_smb.messages import create as wire
-from quicksand_smb.reasons import Reason, StoreError
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node
-from quicksand_smb.values import Kind, Stat
+from quicksand_smb.store_errors import Reason, StoreError
+from quicksand_smb.store_types import FileKind, Stat
 
 
 def protect_new(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
@@ -45,10 +45,10 @@ def finish_new(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
         return
     wanted = plan.wanted
     if wanted.attributes & fscc.READ_ONLY and wanted.options & wire.DELETE_ON_CLOSE:
-        share.store.remove(plan.names, directory=node.kind is Kind.DIRECTORY, same_as=stat)
+        share.store.remove(plan.names, directory=node.kind is FileKind.DIRECTORY, same_as=stat)
         raise Refusal(Status.CANNOT_DELETE)
     kept = wanted.attributes & fscc.KEPT & ~fscc.SPARSE
-    kept |= fscc.ARCHIVE if node.kind is Kind.FILE else 0
+    kept |= fscc.ARCHIVE if node.kind is FileKind.FILE else 0
     if kept:
         share.metadata.remember(stat).attributes = kept
 

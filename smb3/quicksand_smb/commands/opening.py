@@ -14,17 +14,17 @@ from quicksand_smb.access_rights import (
     WRITE_DATA,
     WRITE_OWNER,
 )
-from quicksand_smb.commands.granting import (
-    HeldUp,
-    check_others,
-    guard_written,
+from quicksand_smb.commands.lease_grants import (
+    MustWait,
+    check_other_opens,
+    encode_granted,
+    grantable_state,
+    guard_open,
     level_of,
-    may_keep,
-    most_kept,
-    most_paid,
-    told_lease,
-    wait_for_grants,
-    wanted_grant,
+    may_grant,
+    open_cost,
+    requested_lease,
+    wait_for_breaks,
 )
 from quicksand_smb.commands.new_files import (
     allocate_for,
@@ -32,7 +32,7 @@ from quicksand_smb.commands.new_files import (
     finish_new,
     set_attributes,
 )
-from quicksand_smb.commands.plan import (
+from quicksand_smb.commands.open_plan import (
     CREATE,
     EMPTYING,
     MAXIMUM_ALLOWED,
@@ -47,18 +47,18 @@ from quicksand_smb.commands.plan import (
 )
 from quicksand_smb.connection import Reply
 from quicksand_smb.conversation import Pending
-from quicksand_smb.hostwrites import Sizing
-from quicksand_smb.light import Final, Sequence
+from quicksand_smb.host_writes import SizeChange
 from quicksand_smb.messages import create as wire
 from quicksand_smb.messages.create import CreateRequest
 from quicksand_smb.messages.negotiate import POSIX_TAG, Dialect
+from quicksand_smb.minimal_stdlib import Final, Sequence
 from quicksand_smb.open_file import File
-from quicksand_smb.reasons import Reason, StoreError
 from quicksand_smb.request import Request
 from quicksand_smb.shares import Handle, Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node
-from quicksand_smb.values import Action, Disposition, Kind, Stat, Wish
+from quicksand_smb.store_errors import Reason, StoreError
+from quicksand_smb.store_types import Action, Disposition, FileKind, Stat, Wish
 from quicksand_smb.wire import encode_text
 
 _WISHES: Final = {
@@ -79,8 +79,8 @@ def create(request: Request) -> Reply | Pending:
     plan = plan_open(request.connection, wire.decode_request(request.message), share)
     try:
         return _create(request, share, plan)
-    except HeldUp as found:
-        return wait_for_grants(
+    except MustWait as found:
+        return wait_for_breaks(
             request, found.file, lambda: _create(request, share, plan, is_first=False)
         )
 
@@ -88,8 +88,8 @@ def create(request: Request) -> Reply | Pending:
 def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True) -> Reply:
     session = request.require_session()
     session.admit(request.header.process, share)
-    paid = most_paid(request, plan)
-    if not share.ledger.has(paid):
+    paid = open_cost(request, plan)
+    if not share.ledger.try_take(paid):
         raise Refusal(Status.TOO_MANY_OPENED_FILES)  # before anything is made or emptied
     try:
         node, action = _open(request, share, plan)
@@ -99,7 +99,7 @@ def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True
             node.close()
             raise
     except BaseException:
-        share.ledger.give(paid)
+        share.ledger.give_back(paid)
         raise
     share.add(handle, paid)
     session.add_handle(handle)
@@ -116,17 +116,17 @@ def _finish(request: Request, share: Share, plan: Plan, handle: Handle, action: 
     node = handle.node
     stat = node.stat() if node.first is None or action is not Action.OPENED else node.first
     node.first = None
-    guard_written(request, plan, handle, action, stat)
+    guard_open(request, plan, handle, action, stat)
     if plan.access & _OF_BYTES:
         handle.file.is_misjudged = False  # Linux asks for the mode of what it opens
     if action is Action.CREATED:
-        share.changed(plan.names, is_directory=node.kind is Kind.DIRECTORY)
-    elif share.kept and node.kind is Kind.FILE:
+        share.changed(plan.names, is_directory=node.kind is FileKind.DIRECTORY)
+    elif share.directory_leases and node.kind is FileKind.FILE:
         # Linux takes each file that it opens for one of a single name (`SMB2_open` in
         # fs/smb/client/smb2pdu.c). It shall look again, as it does where it keeps nothing.
         is_misjudged = stat.nlink > 1 and plan.access & _OF_BYTES
         if action is not Action.OPENED or is_misjudged:
-            share.kept.changed_in(plan.names[:-1])
+            share.directory_leases.changed_in(plan.names[:-1])
     view = share.metadata.view(stat)
     body = wire.encode_response(
         level_of(handle),
@@ -198,7 +198,7 @@ def _open_stream(share: Share, plan: Plan) -> tuple[Node, Action]:
                 else Disposition.OPEN)  # fmt: skip
     base, made = share.store.open(plan.names, wish)
     try:
-        if base.kind not in (Kind.FILE, Kind.DIRECTORY):
+        if base.kind not in (FileKind.FILE, FileKind.DIRECTORY):
             raise Refusal(Status.IO_REPARSE_TAG_NOT_HANDLED)
         if made is Action.CREATED:
             share.metadata.remember(base.stat()).attributes = fscc.ARCHIVE
@@ -260,9 +260,9 @@ def _admit(
     """Compare with what is open already, empty the file if that is asked, and make the handle."""
     wanted = plan.wanted
     stat = node.first or node.stat()
-    if node.kind is Kind.SYMLINK and not _means_link(plan):
+    if node.kind is FileKind.SYMLINK and not _means_link(plan):
         raise _stopped(request, node.read_link(), "")
-    if node.kind not in (Kind.FILE, Kind.DIRECTORY) and not _means_link(plan):
+    if node.kind not in (FileKind.FILE, FileKind.DIRECTORY) and not _means_link(plan):
         raise Refusal(Status.IO_REPARSE_TAG_NOT_HANDLED)
     file = share.file_of(stat, plan.stream)
     if file is None:
@@ -272,26 +272,26 @@ def _admit(
     if share.metadata.has_security and action is not Action.CREATED:
         access = _access_to(share, plan, stat)
         plan = Plan(wanted, plan.names, plan.stream, access, plan.mode, plan.lease)
-    is_directory = node.kind is Kind.DIRECTORY
-    keeps = wanted_grant(request, plan, is_directory=is_directory)
+    is_directory = node.kind is FileKind.DIRECTORY
+    keeps = requested_lease(request, plan, is_directory=is_directory)
     if keeps:
-        leases.check_key(file, keeps, request.connection.house.leases)
+        leases.check_key(file, keeps, request.connection.server.leases)
     if action is not Action.CREATED:
         _check_attributes(share, plan, node, stat)
-    check_others(request, file, plan, keeps, is_first=is_first)
+    check_other_opens(request, file, plan, keeps, is_first=is_first)
     if action is Action.CREATED:
         finish_new(share, plan, node, stat)
     elif wanted.disposition in EMPTYING:
-        with Sizing(file.guard, node):
+        with SizeChange(file.guard, node):
             empty_file(share, plan, node, stat)
         supersedes = wanted.disposition == SUPERSEDE
         action = Action.SUPERSEDED if supersedes else Action.OVERWRITTEN
     if action is not Action.OPENED and (given := wanted.contexts.get(wire.EXTENDED_ATTRIBUTES)):
         set_attributes(node, given)
-    if action is not Action.OPENED and node.kind is Kind.FILE:
+    if action is not Action.OPENED and node.kind is FileKind.FILE:
         allocate_for(node, wanted.contexts.get(wire.ALLOCATION, b""))
     handle = Handle(
-        request.connection.house.new_handle_id(),
+        request.connection.server.new_handle_id(),
         request.header.process,
         request.require_tree(),
         node,
@@ -302,15 +302,15 @@ def _admit(
         is_posix=plan.is_posix,
         deletes=bool(wanted.options & wire.DELETE_ON_CLOSE),
     )
-    is_kept = may_keep(request, is_directory=is_directory)
-    if keeps and is_kept and (is_directory or node.kind is Kind.FILE):
+    is_kept = may_grant(request, is_directory=is_directory)
+    if keeps and is_kept and (is_directory or node.kind is FileKind.FILE):
         leases.grant(
             file,
             handle,
             keeps,
             request.connection,
-            request.connection.house.leases,
-            most=most_kept(request, plan, file, handle),
+            request.connection.server.leases,
+            most=grantable_state(request, plan, file, handle),
             empties=wanted.disposition in EMPTYING,
         )
     return handle, action
@@ -318,7 +318,7 @@ def _admit(
 
 def _check_attributes(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
     """What Windows refuses for files that are only read, or hidden; Unix does not."""
-    if plan.is_posix or node.kind is not Kind.FILE:
+    if plan.is_posix or node.kind is not FileKind.FILE:
         return
     wanted = plan.wanted
     has = share.metadata.attributes(stat)
@@ -369,7 +369,7 @@ def _contexts(
         serial = handle.share.metadata.serial
         answers.append((wire.DISK_ID, struct.pack("<QQ16x", stat.inode, serial)))
     if handle.grant and handle.grant.key:
-        answers.append((wire.LEASE_NAME, wire.encode_lease(told_lease(handle.grant))))
+        answers.append((wire.LEASE_NAME, wire.encode_lease(encode_granted(handle.grant))))
     if plan.is_posix:
         answers.append((POSIX_TAG, posix.encode_create(stat)))
     return answers

@@ -5,11 +5,11 @@ from quicksand_smb.access_rights import READ_CONTROL, READ_EA
 from quicksand_smb.connection import Reply
 from quicksand_smb.messages import query as wire
 from quicksand_smb.names import to_wire
-from quicksand_smb.reasons import Reason, StoreError
 from quicksand_smb.request import Request
 from quicksand_smb.shares import Handle
 from quicksand_smb.status import Refusal, Status
-from quicksand_smb.values import Kind
+from quicksand_smb.store_errors import Reason, StoreError
+from quicksand_smb.store_types import FileKind
 from quicksand_smb.wire import encode_text
 
 EXTENDED_ATTRIBUTES = 15
@@ -71,9 +71,9 @@ def _query_file(request: Request, handle: Handle, wanted: wire.QueryRequest) -> 
         # Linux asks so at a seek to the end and for a mapping (`cifs_get_file_info` in
         # fs/smb/client/inode.c), and then believes in the mode that its mounts have for all files.
         is_plain = wanted.level == ALL and request.is_alone
-        handle.file.is_misjudged = is_plain and handle.node.kind is Kind.FILE
+        handle.file.is_misjudged = is_plain and handle.node.kind is FileKind.FILE
     if wanted.level in (ALL, 48):
-        names = handle.share.store.told_name(handle.node) or ()
+        names = handle.share.store.known_name(handle.node) or ()
         view.path = "\\" + "\\".join([to_wire(name, posix=handle.is_posix) for name in names])
     view.access = handle.access
     view.position = handle.position
@@ -108,7 +108,7 @@ def _streams(handle: Handle) -> bytes:
     node = handle.node
     found = []
     base = node._base if isinstance(node, streams.StreamNode) else node
-    if base.kind is Kind.FILE:
+    if base.kind is FileKind.FILE:
         view = handle.share.metadata.view(base.stat())
         found.append(("::$DATA", view.stat.size, view.allocated))
     for name in streams.names_of(base):

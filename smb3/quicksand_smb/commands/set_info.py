@@ -13,17 +13,17 @@ from quicksand_smb.access_rights import (
     WRITE_OWNER,
 )
 from quicksand_smb.commands.directory import is_empty
-from quicksand_smb.commands.granting import HeldUp, wait_for_grants
-from quicksand_smb.commands.plan import parse
+from quicksand_smb.commands.lease_grants import MustWait, wait_for_breaks
+from quicksand_smb.commands.open_plan import parse
 from quicksand_smb.connection import Reply
 from quicksand_smb.conversation import Pending
-from quicksand_smb.hostwrites import Sizing
+from quicksand_smb.host_writes import SizeChange
 from quicksand_smb.messages import query as wire
-from quicksand_smb.reasons import Reason, StoreError
 from quicksand_smb.request import Request
 from quicksand_smb.shares import Handle
 from quicksand_smb.status import Refusal, Status
-from quicksand_smb.values import Kind
+from quicksand_smb.store_errors import Reason, StoreError
+from quicksand_smb.store_types import FileKind
 from quicksand_smb.wire import Cursor, from_filetime
 
 LARGEST_CHANGE = 72 << 10
@@ -57,19 +57,19 @@ def set_info(request: Request) -> Reply | Pending:
 
     def run() -> Reply:
         """As soon as nobody keeps the file open who need not."""
-        if leases.ask_handles(handle.file, handle.grant):
-            raise HeldUp(handle.file)
+        if leases.break_handle_caching(handle.file, handle.grant):
+            raise MustWait(handle.file)
         change(request, request.handle(wanted.file_id), memoryview(data))
         return Reply(wire.SET_RESPONSE)
 
     try:
         return run()
-    except HeldUp:
-        return wait_for_grants(request, handle.file, run)
+    except MustWait:
+        return wait_for_breaks(request, handle.file, run)
 
 
 def _is_touch(handle: Handle, wanted: wire.SetRequest) -> bool:
-    """Whether this only raises an event in the guest (changes.py): the file is as it is to be."""
+    """Whether a request changes nothing but raises an event in the guest (host_changes.py)."""
     if (wanted.kind, wanted.level) != (wire.FILE, 4) or handle.share.host_changes is None:
         return False
     change = fscc.decode_basic(wanted.input)
@@ -89,7 +89,7 @@ def _set_security(handle: Handle, wanted: wire.SetRequest) -> None:
         handle.need(WRITE_OWNER)
     said = access.decode(wanted.input)
     mode = access.mode_of(said)
-    if mode is not None and handle.node.kind is not Kind.SYMLINK:
+    if mode is not None and handle.node.kind is not FileKind.SYMLINK:
         handle.node.set_mode(mode)
     if mode is not None or handle.is_posix:
         return  # a guest's owners are not the host's: chown is agreed to, and does nothing
@@ -112,17 +112,19 @@ def _set_basic(_: Request, handle: Handle, data: memoryview) -> None:
     if change.created not in _UNCHANGED:
         handle.share.metadata.remember(stat).born_ns = from_filetime(change.created)
     if change.attributes:
-        if change.attributes & (fscc.TEMPORARY if node.kind is Kind.DIRECTORY else fscc.DIRECTORY):
+        if change.attributes & (
+            fscc.TEMPORARY if node.kind is FileKind.DIRECTORY else fscc.DIRECTORY
+        ):
             raise Refusal(Status.INVALID_PARAMETER)
         kept = change.attributes & fscc.KEPT
-        if node.kind is Kind.DIRECTORY:
+        if node.kind is FileKind.DIRECTORY:
             kept |= change.attributes & fscc.READ_ONLY  # which means little there, and no mode
         if kept != handle.share.metadata.attributes(stat) & (fscc.KEPT | fscc.READ_ONLY):
             handle.share.metadata.remember(stat).attributes = kept
-        if node.kind is Kind.FILE:
+        if node.kind is FileKind.FILE:
             _set_read_only(handle, stat.mode, bool(change.attributes & fscc.READ_ONLY))
     if accessed is not None or written is not None:
-        with Sizing(handle.file.guard, node):
+        with SizeChange(handle.file.guard, node):
             node.set_times(accessed_ns=accessed, written_ns=written)
     if change.changed not in _UNCHANGED:
         share.metadata.remember(stat).changed_ns = from_filetime(change.changed)
@@ -169,14 +171,14 @@ def _rename(_: Request, handle: Handle, data: memoryview) -> None:
             raise Refusal(Status.MEDIA_WRITE_PROTECTED) from error
         raise
     for names in (old, new):
-        share.kept.changed_in(names[:-1])
-        share.kept.moved(names)
+        share.directory_leases.changed_in(names[:-1])
+        share.directory_leases.moved(names)
     if share.watches:
         kind = notify.DIR_NAME if handle.is_directory else notify.FILE_NAME
         notify.tell_rename(share.watches, old, new, kind)
 
 
-def _rename_stream(handle: Handle, wanted: fscc.RenameWish) -> None:
+def _rename_stream(handle: Handle, wanted: fscc.RenameRequest) -> None:
     """Only to another stream of the same file."""
     node = handle.node
     if not isinstance(node, streams.StreamNode) or not wanted.path.startswith(":"):
@@ -220,7 +222,7 @@ def _check_target(handle: Handle, new: tuple[str, ...], replace: bool) -> None:
     if not replace:
         raise Refusal(Status.OBJECT_NAME_COLLISION)
     file = handle.share.file_of(target)
-    if target.kind is Kind.DIRECTORY or (file is not None and file.handles):
+    if target.kind is FileKind.DIRECTORY or (file is not None and file.handles):
         raise Refusal(Status.ACCESS_DENIED)
 
 
@@ -300,7 +302,7 @@ def _set_allocation(_: Request, handle: Handle, data: memoryview) -> None:
     handle.share.changes(handle)
     now = handle.node.stat().size
     if size < now:
-        with Sizing(handle.guard, handle.node, is_set=True):
+        with SizeChange(handle.guard, handle.node, is_set=True):
             handle.node.resize(size)
     elif size > now:
         try:
@@ -313,7 +315,7 @@ def _set_allocation(_: Request, handle: Handle, data: memoryview) -> None:
 def _set_end(_: Request, handle: Handle, data: memoryview) -> None:
     handle.need(WRITE_DATA | APPEND_DATA)
     handle.share.changes(handle)
-    with Sizing(handle.guard, handle.node, is_set=True):
+    with SizeChange(handle.guard, handle.node, is_set=True):
         handle.node.resize(Cursor(data).u64())
     _tell(handle, notify.MODIFIED, notify.SIZE)
 

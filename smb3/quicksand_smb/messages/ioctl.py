@@ -2,7 +2,7 @@
 
 import struct
 
-from quicksand_smb.light import Final, NamedTuple
+from quicksand_smb.minimal_stdlib import Final, NamedTuple
 from quicksand_smb.wire import Buffer, Cursor, ProtocolError, check_end
 
 _REQUEST: Final = struct.Struct("<HHIQQIIIIIIII")
@@ -31,7 +31,7 @@ SET_COMPRESSION: Final = 0x0009C040
 GET_INTEGRITY: Final = 0x0009027C
 PIPE_WAIT: Final = 0x00110018
 CHANGES: Final = 0x00096944
-"""Our own (changes.py): of a function above 0x800, which are free, by a handle that may read."""
+"""A code of our own (host_changes.py) for handles that may read; functions from 0x800 are free."""
 PIPE_TRANSCEIVE: Final = 0x0011C017
 
 MOST_CHUNKS: Final = 256

@@ -2,7 +2,7 @@
 
 import struct
 
-from quicksand_smb.light import Final, NamedTuple
+from quicksand_smb.minimal_stdlib import Final, NamedTuple
 from quicksand_smb.wire import Buffer, Cursor, ProtocolError, check_end
 
 _LOCK: Final = struct.Struct("<HHIQQ")

@@ -2,7 +2,7 @@
 
 import struct
 
-from quicksand_smb.light import Final, IntEnum, NamedTuple
+from quicksand_smb.minimal_stdlib import Final, IntEnum, NamedTuple
 from quicksand_smb.wire import Buffer, Cursor, ProtocolError, pad
 
 _REQUEST: Final = struct.Struct("<HHHHI16sQ")

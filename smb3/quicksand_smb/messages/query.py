@@ -2,7 +2,7 @@
 
 import struct
 
-from quicksand_smb.light import Final, NamedTuple
+from quicksand_smb.minimal_stdlib import Final, NamedTuple
 from quicksand_smb.wire import Buffer, Cursor, ProtocolError, area, check_end, decode_text, fields
 
 _QUERY: Final = struct.Struct("<HBBIHHIIIQQ")

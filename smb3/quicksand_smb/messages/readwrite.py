@@ -2,7 +2,7 @@
 
 import struct
 
-from quicksand_smb.light import Final, NamedTuple
+from quicksand_smb.minimal_stdlib import Final, NamedTuple
 from quicksand_smb.wire import Buffer, ProtocolError, area, check_end, fields
 
 _READ: Final = struct.Struct("<HBBIQQQIIIHH")

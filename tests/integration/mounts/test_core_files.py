@@ -34,7 +34,7 @@ async def test_no_process_of_a_sandbox_leaves_a_core_file(
         found = {one.pid for one in processes_of(sandbox_dir(places, vm.id).root)}
         for share in read_shares(runtime_dir(places, vm.id).current()):
             found |= {share.pid, *children(share.pid)}
-        assert len(found) == 4, "the keeper, QEMU, the attendant and its server"
+        assert len(found) == 4, "the keeper, QEMU, the supervisor and its server"
         limits = {pid: resource.prlimit(pid, resource.RLIMIT_CORE) for pid in found}
         assert set(limits.values()) == {(1, 1)}
 

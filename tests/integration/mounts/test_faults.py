@@ -61,7 +61,7 @@ def shares_of(vm: Sandbox, places: Paths) -> list[Share]:
 
 
 def server_of(share: Share) -> int:
-    """The process that serves, which the attendant begins anew when it ends."""
+    """The process that serves, which the supervisor begins anew when it ends."""
     children = Path(f"/proc/{share.pid}/task/{share.pid}/children")
     found: list[str] = []
 

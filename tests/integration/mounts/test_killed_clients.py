@@ -145,6 +145,6 @@ async def test_who_is_killed_while_reverting_leaves_a_sandbox_that_mounts(
             await vm.mount(tmp_path, "/mnt/data")
             assert await say(vm, "cat /mnt/data/here; echo x >> /mnt/data/log") == "yes"
             assert len(vm.active_mounts) == 1
-        wait_for(lambda: servers(places) == 2, what="one server and its attendant to be left")
+        wait_for(lambda: servers(places) == 2, what="one server and its supervisor to be left")
     lines = (tmp_path / "log").read_text().splitlines()
     assert len(lines) == rounds, "each was written once"

@@ -27,7 +27,7 @@ from quicksand.mounts.directories import check_directory
 from quicksand.mounts.mount import Mount
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import MountTraffic, Share, traffic_of
-from quicksand_smb import HANG_UP, attend
+from quicksand_smb import HANG_UP, supervisor
 
 from tests.conftest import blank_record, our_processes, wait_for
 from tests.unit.smb_attack import raw
@@ -211,12 +211,12 @@ def test_a_server_whose_attendant_has_ended_before_it_began_serves_nobody() -> N
     """By then its parent is another, whose end tells nothing."""
     code = """
 import os
-from quicksand_smb import attend
-attend._die_with({})
+from quicksand_smb import supervisor
+supervisor._die_with({})
 os.write(1, b"serves")
 """
-    for attendant, said in (("os.getppid()", "serves"), ("os.getpid()", "")):
-        command = [sys.executable, "-c", code.format(attendant)]
+    for parent, said in (("os.getppid()", "serves"), ("os.getpid()", "")):
+        command = [sys.executable, "-c", code.format(parent)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         assert done.stdout == said, done.stderr
 
@@ -418,12 +418,12 @@ def test_what_servers_said_is_one_line_that_can_be_shown(machine: MachineDir) ->
 def test_the_log_of_servers_stays_small_and_is_no_link(tmp_path: Path) -> None:
     log = tmp_path / "log"
     for number in range(20):
-        attend._write(str(log), b"%d" % number + b"x" * attend.WORDS_MAX)
-    assert log.stat().st_size == attend.LOG_MAX
-    assert log.read_bytes().endswith(b"19" + b"x" * attend.WORDS_MAX)
+        supervisor._write(str(log), b"%d" % number + b"x" * supervisor.WORDS_MAX)
+    assert log.stat().st_size == supervisor.LOG_MAX
+    assert log.read_bytes().endswith(b"19" + b"x" * supervisor.WORDS_MAX)
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "elsewhere")
-    attend._write(str(link), b"words")
+    supervisor._write(str(link), b"words")
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -431,7 +431,7 @@ def test_of_what_is_written_the_end_is_heard() -> None:
     heard, said = os.pipe()
     os.write(said, b"a" * 10_000 + b"the end")
     os.close(said)
-    assert attend._hear_out(heard) == (b"a" * 10_000 + b"the end")[-attend.WORDS_MAX :]
+    assert supervisor._hear_out(heard) == (b"a" * 10_000 + b"the end")[-supervisor.WORDS_MAX :]
 
 
 async def test_a_machine_remembers_that_its_guest_may_have_mounts(

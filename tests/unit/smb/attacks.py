@@ -23,7 +23,7 @@ from unittest import mock
 
 from quicksand_smb import walk
 from quicksand_smb.names import from_wire
-from quicksand_smb.store import Disposition, Kind, Limits, Reason, Store, StoreError, Wish
+from quicksand_smb.store import Disposition, FileKind, Limits, Reason, Store, StoreError, Wish
 
 from tests.unit.smb.naive import NaiveStore
 
@@ -236,7 +236,7 @@ def attack_07_fifos_sockets_and_devices(t: Target) -> None:
             t.store.rename(t.names(name), t.names("moved"), replace=False)
             t.store.remove(t.names("moved"), directory=False)
         with must_refuse(Reason.DENIED):
-            t.store.make_node(t.names("device"), Kind.DEVICE, 0o666)
+            t.store.make_node(t.names("device"), FileKind.DEVICE, 0o666)
 
 
 def has_reader(fifo: Path) -> bool:
@@ -254,7 +254,7 @@ def attack_08_magic_links(t: Target) -> None:
         for text in ("root\\etc\\passwd", "cwd\\..", f"fd\\{passwd.fileno()}"):
             breach_if(t.read(text, store), text)
             with refused():
-                breach_if(store.look(t.names(text)).kind is not Kind.SYMLINK, text)
+                breach_if(store.look(t.names(text)).kind is not FileKind.SYMLINK, text)
 
 
 def attack_09_read_only_overwritten(t: Target) -> None:
@@ -286,7 +286,7 @@ def changes_by_name(t: Target, store: Any) -> list[Callable[[], object]]:
         lambda: store.rename(old, new, replace=True),
         lambda: store.link(old, new, replace=False),
         lambda: store.symlink("x", new),
-        lambda: store.make_node(new, Kind.FIFO, 0o600),
+        lambda: store.make_node(new, FileKind.FIFO, 0o600),
         lambda: store.open(old, Wish(write=True)),
         lambda: store.open(old, Wish(append=True)),
     ]

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 
 from quicksand_smb import confine
-from quicksand_smb.store import Disposition, Kind, Store, StoreError, Wish
+from quicksand_smb.store import Disposition, FileKind, Store, StoreError, Wish
 
 MAKE = Wish(read=True, write=True, disposition=Disposition.OPEN_IF)
 
@@ -36,7 +36,7 @@ def serve(store: Store) -> None:
     store.rename(("copy",), ("dir", "moved"), replace=False)
     store.link(("file",), ("dir", "link"), replace=False)
     store.symlink("x", ("symlink",))
-    store.make_node(("fifo",), Kind.FIFO, 0o600)
+    store.make_node(("fifo",), FileKind.FIFO, 0o600)
     assert store.where(other) == ("dir", "moved")
     listed = {entry.name for entry in store.open((), Wish())[0].entries("*")}
     assert listed == {"file", "dir", "symlink", "fifo"}

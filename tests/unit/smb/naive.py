@@ -7,8 +7,8 @@ import os
 import stat as stat_
 from collections.abc import Callable, Iterator
 
-from quicksand_smb.store import Action, Disposition, Kind, Space, Stat, Wish
-from quicksand_smb.values import stat_from_os
+from quicksand_smb.store import Action, Disposition, FileKind, Space, Stat, Wish
+from quicksand_smb.store_types import stat_from_os
 
 
 class NaiveNode:
@@ -17,7 +17,7 @@ class NaiveNode:
         self.descriptor = descriptor
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> FileKind:
         return stat_from_os(os.stat(self.path)).kind
 
     def _fd(self) -> int:
@@ -140,8 +140,10 @@ class NaiveStore:
     def symlink(self, target: str, names: tuple[str, ...]) -> None:
         os.symlink(target, self._path(names))
 
-    def make_node(self, names: tuple[str, ...], kind: Kind, mode: int) -> None:
-        type_ = {Kind.FIFO: stat_.S_IFIFO, Kind.SOCKET: stat_.S_IFSOCK}.get(kind, stat_.S_IFCHR)
+    def make_node(self, names: tuple[str, ...], kind: FileKind, mode: int) -> None:
+        type_ = {FileKind.FIFO: stat_.S_IFIFO, FileKind.SOCKET: stat_.S_IFSOCK}.get(
+            kind, stat_.S_IFCHR
+        )
         os.mknod(self._path(names), type_ | mode, os.makedev(1, 5))
 
     def close(self) -> None:

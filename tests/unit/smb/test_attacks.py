@@ -14,7 +14,7 @@ from unittest import mock
 
 import pytest
 from quicksand_smb import kernel, walk
-from quicksand_smb.store import Disposition, Kind, Reason, Store, StoreError, Wish
+from quicksand_smb.store import Disposition, FileKind, Reason, Store, StoreError, Wish
 
 from tests.unit.smb.attacks import ATTACKS, READ, SECRET, Breach, Target, naive_store, run
 from tests.unit.smb.conftest import WALKS, StoreMaker
@@ -218,4 +218,4 @@ def check_inside(store: Store) -> None:
     count = node.read_into(memoryview(buffer), 0)
     node.set_times(written_ns=1)
     node.close()
-    assert node.kind is Kind.FILE and buffer[:count] == b"inside"
+    assert node.kind is FileKind.FILE and buffer[:count] == b"inside"

@@ -19,17 +19,17 @@ from unittest import mock
 import pytest
 from quicksand_smb import kernel
 from quicksand_smb.node import Node
-from quicksand_smb.reasons import store_error
 from quicksand_smb.store import (
     Action,
     Disposition,
-    Kind,
+    FileKind,
     Limits,
     Reason,
     Store,
     StoreError,
     Wish,
 )
+from quicksand_smb.store_errors import store_error
 
 from tests.unit.smb.attacks import changes_by_name, changes_by_node
 from tests.unit.smb.conftest import StoreMaker
@@ -154,7 +154,7 @@ def test_a_symlink_is_opened_as_itself(store: Store, share: Path) -> None:
     store.symlink("target", ("link",))
     assert os.readlink(share / "link") == "target"
     node, action = store.open(("link",), RW)
-    assert (node.kind, action, node.read_link()) == (Kind.SYMLINK, Action.OPENED, "target")
+    assert (node.kind, action, node.read_link()) == (FileKind.SYMLINK, Action.OPENED, "target")
     node.set_times(written_ns=10**9)
     assert (share / "link").lstat().st_mtime == 1
     assert (share / "target").stat().st_mtime != 1
@@ -200,9 +200,9 @@ def test_modes_are_those_of_the_guest(store: Store, share: Path) -> None:
 
 
 def test_the_root_is_a_directory_like_others_but_stays(store: Store) -> None:
-    assert store.look(()).kind is Kind.DIRECTORY
+    assert store.look(()).kind is FileKind.DIRECTORY
     node, action = store.open((), Wish(read=True, disposition=Disposition.OPEN_IF))
-    assert (node.kind, action) == (Kind.DIRECTORY, Action.OPENED)
+    assert (node.kind, action) == (FileKind.DIRECTORY, Action.OPENED)
     assert store.where(node) == ()
     changes: list[Callable[[], object]] = [
         lambda: store.remove((), directory=True),
@@ -415,13 +415,13 @@ def test_hard_links(store: Store, share: Path) -> None:
 
 
 def test_fifos_and_sockets(store: Store, share: Path) -> None:
-    store.make_node(("fifo",), Kind.FIFO, 0o7644)
-    store.make_node(("socket",), Kind.SOCKET, 0o600)
+    store.make_node(("fifo",), FileKind.FIFO, 0o7644)
+    store.make_node(("socket",), FileKind.SOCKET, 0o600)
     assert stat.S_ISFIFO((share / "fifo").stat().st_mode)
     assert (share / "fifo").stat().st_mode & 0o7000 == 0
     assert {e.name: e.stat.kind for e in store.open((), Wish())[0].entries("*")} == {
-        "fifo": Kind.FIFO,
-        "socket": Kind.SOCKET,
+        "fifo": FileKind.FIFO,
+        "socket": FileKind.SOCKET,
     }
 
 
@@ -587,17 +587,17 @@ def test_a_name_that_has_grown_is_looked_for_and_not_kept(store: Store, share: P
     node = make(store, "a", "below", "f")
     other = make(store, "other")
     store.rename(("a",), ("b",), replace=False)
-    assert (node.path, store.told_name(node)) == (b"b/below/f", ("b", "below", "f"))
+    assert (node.path, store.known_name(node)) == (b"b/below/f", ("b", "below", "f"))
     store.rename(("b",), ("far", "away", "b"), replace=False)
     assert node.path is None
-    assert store.told_name(node) == ("far", "away", "b", "below", "f")
-    assert store.told_name(other) == ("other",)
+    assert store.known_name(node) == ("far", "away", "b", "below", "f")
+    assert store.known_name(other) == ("other",)
     assert store.is_open_below(("far", "away"))
     assert store.is_open_below(("far", "away", "b", "below"))
     assert not store.is_open_below(("a",))
     store.rename(("far", "away", "b", "below", "f"), ("f",), replace=False)
     assert not store.is_open_below(("far",))
-    assert store.told_name(node) == ("f",)
+    assert store.known_name(node) == ("f",)
 
 
 def test_every_method_that_changes_something_passes_the_gate(
@@ -610,9 +610,9 @@ def test_every_method_that_changes_something_passes_the_gate(
         "set_attribute", "set_mode", "set_times", "write",
     }  # fmt: skip
     assert {name for name in vars(Store) if not name.startswith("_")} == {
-        "close", "forget", "is_open_below", "left", "link", "look", "make_node", "may_remove",
-        "open", "own_path", "read_link", "remove", "rename", "root_again", "space", "symlink",
-        "told_name", "where", "with_directory",
+        "close", "forget", "is_open_below", "known_name", "link", "look", "make_node", "may_remove",
+        "open", "own_path", "read_link", "record_change", "remove", "rename", "root_again", "space",
+        "symlink", "where", "with_directory",
     }  # fmt: skip
     (share / "file").write_bytes(b"data")
     (share / "dir").mkdir()
@@ -776,7 +776,7 @@ def test_the_reserve_leaves_what_is_there_writable(store: Store) -> None:
     node = make(store, "f", data=b"x" * 8192)
     node.sync()
     found = mock.Mock(f_frsize=4096, f_blocks=1 << 25, f_bavail=10, f_files=0)
-    store.room._budget = 0
+    store.disk_reserve._budget = 0
     with mock.patch("os.fstatvfs", return_value=found):
         assert node.write(memoryview(b"y" * 8192), 0) == 8192
         with Raises(Reason.NO_SPACE):

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand_smb.names import Names
-from quicksand_smb.reasons import Reason
 from quicksand_smb.store import Store
+from quicksand_smb.store_errors import Reason
+from quicksand_smb.store_types import Disposition, FileKind, Wish
 from quicksand_smb.triggers import KNOWN, Triggers
-from quicksand_smb.values import Disposition, Kind, Wish
 
 from tests.unit.smb.conftest import StoreMaker
 from tests.unit.smb.test_store import Raises
@@ -118,7 +118,7 @@ def test_no_way_leads_to_a_command(store: Store, share: Path) -> None:
         lambda: store.link(names("evil/tasks.json"), names(".vscode/tasks.json"), replace=False),
         lambda: store.symlink("../evil", names("evil/.git")),
         lambda: store.symlink("evil", names("evil/.idea")),
-        lambda: store.make_node(names(".git/hooks/x"), Kind.FIFO, 0o600),
+        lambda: store.make_node(names(".git/hooks/x"), FileKind.FIFO, 0o600),
         lambda: store.remove(names(".git/config"), directory=False),
         lambda: store.remove(names(".git/hooks"), directory=True),
         lambda: store.open(names("evil/.git"), MAKE),

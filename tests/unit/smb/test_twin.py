@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand_smb.reasons import store_error
 from quicksand_smb.store import Disposition, Reason, Store, StoreError, Wish
+from quicksand_smb.store_errors import store_error
 
 from tests.unit.smb.conftest import WALKS
 

@@ -12,8 +12,8 @@ from quicksand_smb import access, fscc, header, ntlm, posix, spnego
 from quicksand_smb.commands import ioctl as ioctl_command
 from quicksand_smb.messages import create, ioctl, lock, negotiate, query, readwrite, session
 from quicksand_smb.messages.negotiate import POSIX_TAG
-from quicksand_smb.reasons import StoreError
 from quicksand_smb.status import Refusal
+from quicksand_smb.store_errors import StoreError
 from quicksand_smb.wire import PADDING_MAX, ProtocolError
 
 from tests.unit.smb_attack import raw

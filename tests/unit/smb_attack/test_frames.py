@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand_smb import frames as module
+from quicksand_smb.disk_reserve import DiskReserve
 from quicksand_smb.frames import IN_PLACE, Frames
-from quicksand_smb.room import Room
-from quicksand_smb.traffic import unseen
+from quicksand_smb.traffic import private_counters
 from quicksand_smb.wire import ProtocolError
 
 from tests.unit.smb_attack import raw
@@ -29,7 +29,7 @@ def received(data: bytes, *, resynchronises: bool, most: int = 50) -> list[bytes
     with ours, theirs:
         ours.sendall(data)
         ours.shutdown(socket.SHUT_WR)
-        reader = Frames(theirs, unseen(), resynchronises=resynchronises)
+        reader = Frames(theirs, private_counters(), resynchronises=resynchronises)
         found: list[bytes] = []
         while len(found) < most:
             try:
@@ -71,7 +71,7 @@ def test_frames_of_all_sizes_in_small_pieces(size: int) -> None:
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
     sent = b"".join(map(raw.frame, said))
     with ours, theirs:
-        reader = Frames(theirs, unseen(), resynchronises=True)
+        reader = Frames(theirs, private_counters(), resynchronises=True)
         ours.setblocking(False)
         found = []
         for one in said:
@@ -92,7 +92,7 @@ def test_half_a_frame_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch
         with ours, theirs:
             ours.sendall(raw.frame(b"\xfeSMB" + bytes(100))[:part])
             with pytest.raises(EOFError):
-                Frames(theirs, unseen(), resynchronises=False).next()
+                Frames(theirs, private_counters(), resynchronises=False).next()
 
 
 def test_a_full_disk_is_said_and_the_rest_goes_on(
@@ -102,7 +102,7 @@ def test_a_full_disk_is_said_and_the_rest_goes_on(
     file = guest.open("file")
     found = list(os.statvfs("/"))
     found[4] = 0  # f_bavail
-    monkeypatch.setattr(Room, "look", lambda _: os.statvfs_result(found))
+    monkeypatch.setattr(DiskReserve, "look", lambda _: os.statvfs_result(found))
     answers = {
         guest.ask(raw.WRITE, raw.write(file, 60_000 * one, bytes(60_000))).status
         for one in range(1200)

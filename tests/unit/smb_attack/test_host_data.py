@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from quicksand_smb import fscc
-from quicksand_smb.house import MOST_COMPLAINTS
+from quicksand_smb.server_state import MOST_COMPLAINTS
 
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest, Server
@@ -111,7 +111,7 @@ def test_an_attribute_of_one_byte_too_many_is_left_out(
     def larger(path: object, name: object) -> bytes:
         return bytes(1 << 16) if name == b"user.large" else read(path, name)  # type: ignore[arg-type]
 
-    client = in_process.Client(in_process.house(tmp_path))
+    client = in_process.Client(in_process.server(tmp_path))
     client.begin()
     file = client.open("file")
     monkeypatch.setattr(os, "getxattr", larger)
@@ -124,7 +124,7 @@ def test_what_nobody_has_thought_of_fails_one_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    client = in_process.Client(in_process.house(tmp_path))
+    client = in_process.Client(in_process.server(tmp_path))
     client.begin()
     file = client.open("file")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from quicksand_smb import server as servers
 from quicksand_smb.config import Config, ShareConfig
-from quicksand_smb.house import House
+from quicksand_smb.server_state import ServerState
 
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest, Server, StreamEnded
@@ -21,15 +21,15 @@ class Disk:
 
     def __init__(self, root: Path, *, resynchronise: bool = True) -> None:
         shares = (ShareConfig("RW", str(root), False),)
-        self.house = House(Config(shares, resynchronise=resynchronise))
+        self.server = ServerState(Config(shares, resynchronise=resynchronise))
         self.works = threading.Event()
         self.works.set()
         self.is_hanging = threading.Event()
-        store = self.house.shares["RW"].store
+        store = self.server.shares["RW"].store
         self._real = store.open
         store.open = self._open  # type: ignore[method-assign, assignment]
         ours, theirs = socket.socketpair()
-        self.stream = servers.Stream(theirs, self.house)
+        self.stream = servers.Stream(theirs, self.server)
         self._thread = threading.Thread(target=self.stream.serve, daemon=True)
         self._thread.start()
         self.guest = Guest(ours)
@@ -50,7 +50,7 @@ class Disk:
         self.works.set()
         self.guest.stream.close()
         self._thread.join(30)
-        self.house.end()
+        self.server.end()
         assert not self._thread.is_alive()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from quicksand_smb.config import Config, ShareConfig
 from quicksand_smb.connection import Connection
 from quicksand_smb.dispatch import Dispatcher
-from quicksand_smb.house import House
+from quicksand_smb.server_state import ServerState
 
 SUCCESS = 0
 (
@@ -56,27 +56,27 @@ class Answer:
         return f"{self.status:#010x}"
 
 
-def house(
+def server(
     root: Path,
     *,
     secret: str | None = None,
     read_only: bool = False,
     resync: bool = False,
     leases: str = "none",
-) -> House:
+) -> ServerState:
     shares = (ShareConfig("RW", str(root), read_only),)
-    made = House(Config(shares, secret=secret, resynchronise=resync, leases=leases))
-    HOUSES.append(made)
+    made = ServerState(Config(shares, secret=secret, resynchronise=resync, leases=leases))
+    SERVERS.append(made)
     return made
 
 
-HOUSES: list[House] = []
+SERVERS: list[ServerState] = []
 """Those of the test that runs, which are closed after it."""
 
 
 class Client:
-    def __init__(self, server: House) -> None:
-        self.house = server
+    def __init__(self, server: ServerState) -> None:
+        self.server = server
         self.connection = Connection(server)
         self._dispatcher = Dispatcher(self.connection)
         self.message_id = 0
@@ -122,7 +122,7 @@ class Client:
         )
 
     def frame(self, frame: bytes) -> list[Answer]:
-        with self.house.lock:
+        with self.server.lock:
             self._dispatcher.receive(memoryview(frame))
         return self.hear()
 
@@ -137,7 +137,7 @@ class Client:
                 data += buffer
             assert len(data) == out.length
             heard += split(data)
-        self.house.talking.discard(self.connection)
+        self.server.with_output.discard(self.connection)
         return heard
 
     def ask(self, command: int, body: bytes, **options: int) -> Answer:

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.smb_protocol.client import HOUSES
+from tests.unit.smb_protocol.client import SERVERS
 
 
 @pytest.fixture(autouse=True)
 def closed_houses() -> Iterator[None]:
     yield
-    while HOUSES:
-        HOUSES.pop().end()
+    while SERVERS:
+        SERVERS.pop().end()

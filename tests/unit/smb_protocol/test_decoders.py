@@ -18,7 +18,7 @@ from quicksand_smb import access, fscc, header, names, ntlm, posix, spnego
 from quicksand_smb.commands import ioctl as ioctl_command
 from quicksand_smb.credits import MOST, Window
 from quicksand_smb.messages import create, ioctl, lock, negotiate, query, readwrite, session
-from quicksand_smb.reasons import StoreError
+from quicksand_smb.store_errors import StoreError
 from quicksand_smb.wire import ProtocolError, decode_text
 
 from tests.unit.smb_protocol import client as c
@@ -173,7 +173,7 @@ def test_a_hostile_request_is_answered_and_the_next_one_too(
 def _client(factory: pytest.TempPathFactory) -> Client:
     root = factory.mktemp("share")
     (root / "a").write_text("a")
-    return Client(c.house(root)).begin()
+    return Client(c.server(root)).begin()
 
 
 def test_a_window_takes_each_number_once() -> None:
@@ -202,19 +202,19 @@ def test_a_window_never_grows_beyond_its_limit(requests: list[tuple[int, int, in
 def test_a_next_message_that_lies_nowhere_ends_the_connection(
     tmp_path: Path, following: int
 ) -> None:
-    client = Client(c.house(tmp_path)).begin()
+    client = Client(c.server(tmp_path)).begin()
     with pytest.raises(ProtocolError):
         client.frame(client.message(c.ECHO, struct.pack("<HH", 4, 0), following=following))
 
 
 def test_a_conversation_begins_with_negotiate(tmp_path: Path) -> None:
-    client = Client(c.house(tmp_path))
+    client = Client(c.server(tmp_path))
     with pytest.raises(ProtocolError):
         client.ask(c.ECHO, struct.pack("<HH", 4, 0))
 
 
 def test_a_stream_without_an_end_begins_anew_with_negotiate(tmp_path: Path) -> None:
-    client = Client(c.house(tmp_path, resync=True)).begin()
+    client = Client(c.server(tmp_path, resync=True)).begin()
     file = client.open("a")
     client.message_id = client.session = client.tree = 0
     assert client.negotiate(0x311).status == 0
@@ -224,7 +224,7 @@ def test_a_stream_without_an_end_begins_anew_with_negotiate(tmp_path: Path) -> N
 
 
 def test_a_session_that_nobody_knows_is_deleted(tmp_path: Path) -> None:
-    client = Client(c.house(tmp_path)).begin()
+    client = Client(c.server(tmp_path)).begin()
     client.session = 12345
     assert client.connect().status == 0xC0000203
 
@@ -233,7 +233,7 @@ def test_a_session_that_nobody_knows_is_deleted(tmp_path: Path) -> None:
     ("trailing", "status"), [(0, 0), (8, 0), (9, 0xC000000D), (5000, 0xC000000D)]
 )
 def test_a_request_may_be_padded_and_no_more(tmp_path: Path, trailing: int, status: int) -> None:
-    client = Client(c.house(tmp_path)).begin()
+    client = Client(c.server(tmp_path)).begin()
     body = struct.pack("<HH", 4, 0) + bytes(trailing)
     assert client.ask(c.ECHO, body).status == status
     assert client.ask(c.ECHO, struct.pack("<HH", 4, 0)).status == 0

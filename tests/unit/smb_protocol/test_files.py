@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from quicksand_smb.config import Config, ShareConfig
-from quicksand_smb.house import House
+from quicksand_smb.server_state import ServerState
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
@@ -23,16 +23,16 @@ EXCLUSIVE, SHARED, UNLOCK, AT_ONCE = 2, 1, 4, 0x10
 
 @pytest.fixture
 def client(tmp_path: Path) -> Client:
-    return Client(c.house(tmp_path)).begin()
+    return Client(c.server(tmp_path)).begin()
 
 
 def unix(tmp_path: Path) -> Client:
-    return Client(c.house(tmp_path)).begin(0x311, posix=True)
+    return Client(c.server(tmp_path)).begin(0x311, posix=True)
 
 
 @pytest.mark.parametrize("dialect", [0x202, 0x210, 0x300, 0x302, 0x311])
 def test_every_dialect_reads_what_it_wrote(tmp_path: Path, dialect: int) -> None:
-    client = Client(c.house(tmp_path)).begin(dialect)
+    client = Client(c.server(tmp_path)).begin(dialect)
     file = client.open("a")
     assert client.ask(c.WRITE, c.write(file, 0, b"hello")).status == 0
     answer = client.ask(c.READ, c.read(file, 1, 100))
@@ -231,7 +231,7 @@ class TestReadOnly:
     def reader(self, tmp_path: Path) -> Client:
         (tmp_path / "a").write_text("kept")
         (tmp_path / "d").mkdir()
-        return Client(c.house(tmp_path, read_only=True)).begin(0x311, posix=True)
+        return Client(c.server(tmp_path, read_only=True)).begin(0x311, posix=True)
 
     @pytest.mark.parametrize("disposition", [0, 4, 5])
     def test_no_file_is_emptied(self, reader: Client, tmp_path: Path, disposition: int) -> None:
@@ -283,8 +283,8 @@ class TestReadOnly:
 def test_a_share_that_is_taken_away_is_dead_at_once(client: Client, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     file = client.open("a")
-    with client.house.lock:
-        client.house.reload(Config(()))
+    with client.server.lock:
+        client.server.reload(Config(()))
     assert client.ask(c.READ, c.read(file, 0, 1)).status == 0xC00000C9
     assert client.ask(c.CREATE, c.create("a")).status == 0xC00000C9
     assert client.connect().status == 0xC00000CC
@@ -296,7 +296,7 @@ def test_a_search_that_takes_long_tells_what_it_has_found(
 ) -> None:
     for number in range(200):
         (tmp_path / f"a file {number}").touch()
-    client = Client(c.house(tmp_path)).begin()
+    client = Client(c.server(tmp_path)).begin()
     directory = client.open("", disposition=1, options=1)
     monkeypatch.setattr("quicksand_smb.commands.directory.SEARCH_S", -1)
     first = client.ask(c.FIND, c.find(directory, "?"))
@@ -308,12 +308,12 @@ def test_a_search_that_takes_long_tells_what_it_has_found(
 
 
 def test_a_share_that_is_to_be_protected_is_protected_after_a_reload(tmp_path: Path) -> None:
-    house = c.house(tmp_path)
-    client = Client(house).begin()
+    server = c.server(tmp_path)
+    client = Client(server).begin()
     client.open(".envrc")
-    (share,) = house.config.shares
-    with house.lock:
-        house.reload(house.config._replace(shares=(share._replace(is_protected=True),)))
+    (share,) = server.config.shares
+    with server.lock:
+        server.reload(server.config._replace(shares=(share._replace(is_protected=True),)))
     assert client.ask(c.CREATE, c.create(".envrc")).status == 0xC00000C9
     client.connect()
     assert client.ask(c.CREATE, c.create(".envrc")).status == PROTECTED
@@ -328,25 +328,25 @@ def test_a_reload_opens_nothing_by_the_number_of_a_descriptor(tmp_path: Path) ->
     (mine / "a").touch()
     number = os.open(mine, os.O_RDONLY)
     share = ShareConfig("RW", str(tmp_path / "moved"), False, directory=number)
-    house = House(Config((share,)))
-    c.HOUSES.append(house)
+    server = ServerState(Config((share,)))
+    c.SERVERS.append(server)
     assert os.open(other, os.O_RDONLY) == number
     try:
         read_only = share._replace(is_read_only=True)
         more = share._replace(name="MORE")
-        with house.lock:
-            house.reload(house.config._replace(shares=(read_only, more)))
-        client = Client(house).begin()
+        with server.lock:
+            server.reload(server.config._replace(shares=(read_only, more)))
+        client = Client(server).begin()
         assert client.ask(c.CREATE, c.create("a", access=1, disposition=1)).status == 0
         assert client.ask(c.CREATE, c.create("b")).status == PROTECTED
-        assert set(house.shares) == {"RW"}
+        assert set(server.shares) == {"RW"}
     finally:
         os.close(number)
 
 
 def test_the_answers_of_one_frame_are_together_no_larger_than_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(6 << 20))
-    client = Client(c.house(tmp_path)).begin()
+    client = Client(c.server(tmp_path)).begin()
     file = client.open("file", disposition=1)
     frame = b""
     for number in range(3):

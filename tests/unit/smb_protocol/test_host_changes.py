@@ -1,4 +1,4 @@
-"""What the host changes is told to the agent that asks (`quicksand_smb.changes`)."""
+"""What the host changes is told to the agent that asks (`quicksand_smb.host_changes`)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import struct
 from pathlib import Path
 
 import pytest
-from quicksand_smb import changes, kernel
-from quicksand_smb.changes import guest_path
-from quicksand_smb.house import House
+from quicksand_smb import host_changes, kernel
+from quicksand_smb.host_changes import guest_path
+from quicksand_smb.server_state import ServerState
 from quicksand_smb.wire import from_filetime
 
 from tests.conftest import wait_for
@@ -25,8 +25,8 @@ LONG_AGO = 10**9
 class Agent:
     """As the guest's agent asks."""
 
-    def __init__(self, house: House) -> None:
-        self.client = Client(house).begin(0x311, posix=True)
+    def __init__(self, server: ServerState) -> None:
+        self.client = Client(server).begin(0x311, posix=True)
         self._numbers = iter(range(1, 1000))
         self.number = 0
         self.inodes: list[int] = []
@@ -51,7 +51,7 @@ class Agent:
         self.number, self.inodes = next(self._numbers), [path.stat().st_ino for path in paths]
         assert self.ask() == (0, b"")
         assert self.ask(0, self.inodes)[0] == 1
-        share = self.client.house.shares["RW"]
+        share = self.client.server.shares["RW"]
         assert share.host_changes is not None
         known = share.host_changes._inodes
         wait_for(lambda: all(known.values()), what="the files to be found")
@@ -81,7 +81,7 @@ class Agent:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Agent:
-    return Agent(c.house(tmp_path))
+    return Agent(c.server(tmp_path))
 
 
 def test_what_the_host_makes_edits_renames_and_removes_is_told_once(
@@ -152,7 +152,7 @@ def test_the_agents_touch_changes_nothing_on_the_host(agent: Agent, tmp_path: Pa
 
 
 def test_of_a_read_only_share_what_was_told_may_be_touched_and_nothing_else(tmp_path: Path) -> None:
-    agent = Agent(c.house(tmp_path, read_only=True))
+    agent = Agent(c.server(tmp_path, read_only=True))
     for name in ("f", "other"):
         (tmp_path / name).write_text("x")
     agent.watch(tmp_path)
@@ -186,7 +186,7 @@ def test_a_directory_that_was_moved_is_found_again(agent: Agent, tmp_path: Path)
     (tmp_path / "a").rename(tmp_path / "c")
     (tmp_path / "c/b/f").write_text("x")
     agent.told()
-    share = agent.client.house.shares["RW"]
+    share = agent.client.server.shares["RW"]
     assert share.host_changes is not None
     share.host_changes._search_s = 0.0
     number = 0
@@ -206,10 +206,10 @@ def test_of_much_only_the_directory_is_told_and_nothing_is_lost(
     below = tmp_path / ("d" * 200)
     below.mkdir()
     agent.watch(tmp_path, below)
-    for number in range(changes.MOST_TOLD + 10):
+    for number in range(host_changes.MOST_TOLD + 10):
         (tmp_path / f"{number}").touch()
     found = agent.told()
-    assert len(found) == changes.MOST_TOLD + 1
+    assert len(found) == host_changes.MOST_TOLD + 1
     assert "" in found
     assert agent.told() == {}
     for number in range(100):
@@ -232,7 +232,7 @@ def test_names_that_the_guest_sees_otherwise_are_told_by_their_directory(
 
 
 def test_after_another_server_has_begun_it_is_told_anew_what_is_watched(tmp_path: Path) -> None:
-    first, second = Agent(c.house(tmp_path)), Agent(c.house(tmp_path))
+    first, second = Agent(c.server(tmp_path)), Agent(c.server(tmp_path))
     first.watch(tmp_path)
     second.number, second.inodes = first.number, first.inodes
     assert second.ask() == (0, b"")
@@ -244,14 +244,14 @@ def test_after_another_server_has_begun_it_is_told_anew_what_is_watched(tmp_path
 def test_watching_ends_with_the_last_watch_and_gives_everything_back(
     agent: Agent, tmp_path: Path
 ) -> None:
-    house = agent.client.house
-    share, left = house.shares["RW"], house.ledger.left
+    server = agent.client.server
+    share, left = server.shares["RW"], server.ledger.left
     agent.watch(tmp_path)
-    assert house.ledger.left == left - changes.COST
+    assert server.ledger.left == left - host_changes.COST
     agent.number, agent.inodes = 77, []
     assert agent.ask() == (1, b"")
-    assert (share.host_changes, share.store.own) == (None, None)
-    assert house.ledger.left == left
+    assert (share.host_changes, share.store.own_changes) == (None, None)
+    assert server.ledger.left == left
     assert agent.ask() == (1, b""), "nothing is begun for it"
     assert share.host_changes is None
 
@@ -262,7 +262,7 @@ def test_bad_questions_are_refused(agent: Agent, tmp_path: Path) -> None:
         b"",
         b"x" * 15,
         struct.pack("<QII", 0, 0, 1),
-        struct.pack("<QII", 1, 0, changes.MOST + 1),
+        struct.pack("<QII", 1, 0, host_changes.MOST + 1),
         struct.pack("<QII", 1, 1, 1) + inode.to_bytes(8, "little"),
         struct.pack("<QII", 1, 0, 1) + b"1234",
         struct.pack("<QII", 1, 0xFFFFFFFF, 1),
@@ -281,20 +281,20 @@ def test_bad_questions_are_refused(agent: Agent, tmp_path: Path) -> None:
 def test_without_memory_or_watches_it_is_refused(
     agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house = agent.client.house
+    server = agent.client.server
     question = struct.pack("<QIIQ", 1, 0, 1, tmp_path.stat().st_ino)
-    taken = house.ledger.left - 4096
-    house.ledger.take(taken)
+    taken = server.ledger.left - 4096
+    server.ledger.take(taken)
     assert agent.ask_raw(question).status == NO_MEMORY
-    house.ledger.give(taken)
-    left = house.ledger.left
+    server.ledger.give_back(taken)
+    left = server.ledger.left
 
     def refuse() -> int:
         raise OSError(24, "too many")
 
     monkeypatch.setattr(kernel, "inotify", refuse)
     assert agent.ask_raw(question).status == 0xC00000BB
-    assert house.ledger.left == left
+    assert server.ledger.left == left
 
 
 def test_what_is_looked_for_is_looked_for_within_bounds(
@@ -305,10 +305,10 @@ def test_what_is_looked_for_is_looked_for_within_bounds(
     deep.mkdir(parents=True)
     for number in range(20):
         (tmp_path / "a" / f"{number}").touch()
-    store = agent.client.house.shares["RW"].store
+    store = agent.client.server.shares["RW"].store
     wanted = {path.stat().st_ino for path in (tmp_path, tmp_path / "near", deep)}
-    assert {names for names, _ in changes.find(store, wanted).values()} == {
+    assert {names for names, _ in host_changes.find(store, wanted).values()} == {
         (), ("near",), tuple("abcdef"),
     }  # fmt: skip
-    monkeypatch.setattr(changes, "MOST_NAMES", 10)
-    assert {names for names, _ in changes.find(store, wanted).values()} == {(), ("near",)}
+    monkeypatch.setattr(host_changes, "MOST_NAMES", 10)
+    assert {names for names, _ in host_changes.find(store, wanted).values()} == {(), ("near",)}

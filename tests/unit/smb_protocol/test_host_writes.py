@@ -1,5 +1,5 @@
 """What the host writes to a file that a client has open for writing, which keeps pages and its end
-without a lease, as Linux does (`quicksand_smb.hostwrites`)."""
+without a lease, as Linux does (`quicksand_smb.host_writes`)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from quicksand_smb import hostwatch, kernel, open_file, windows_metadata
-from quicksand_smb.hostwrites import Guard
-from quicksand_smb.ledger import OF_GUARD, OF_HANDLE, OF_WRITTEN
+from quicksand_smb import host_watch, kernel, open_file, windows_metadata
+from quicksand_smb.host_writes import Guard
+from quicksand_smb.ledger import GUARD_COST, HANDLE_COST, WRITTEN_COST
 from quicksand_smb.node import Node
-from quicksand_smb.reasons import Reason, StoreError
-from quicksand_smb.values import Stat
+from quicksand_smb.store_errors import Reason, StoreError
+from quicksand_smb.store_types import Stat
 
 from tests.conftest import wait_for
 from tests.unit.smb_protocol import client as c
@@ -32,7 +32,7 @@ def client(tmp_path: Path) -> Client:
     file = tmp_path / "f"
     file.write_bytes(b"0123456789")
     os.utime(file, (LONG_AGO, LONG_AGO))
-    return Client(c.house(tmp_path, leases="directories")).begin(0x311, posix=True)
+    return Client(c.server(tmp_path, leases="directories")).begin(0x311, posix=True)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_the_client_is_asked_to_drop_what_it_keeps(client: Client, file: Path) -
 def test_what_it_keeps_counts_again_once_it_has_dropped_the_old(
     client: Client, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quicksand_smb.hostwrites.TAKEN_IN_S", 0)
+    monkeypatch.setattr("quicksand_smb.host_writes.TAKEN_IN_S", 0)
     handle = open_to_write(client)
     file.write_bytes(b"host")
     wait_for_question(client)
@@ -196,7 +196,7 @@ def test_a_file_that_the_host_has_just_written_may_be_written_anew(
 def test_without_a_watch_the_size_tells(
     client: Client, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hostwatch, "MOST_WRITTEN", 0)
+    monkeypatch.setattr(host_watch, "MOST_WRITTEN", 0)
     handle = open_to_write(client)
     append(file, b"host")
     assert write(client, handle, 10, b"a") == [KEY]
@@ -217,9 +217,9 @@ def test_without_inotify_files_are_written_as_the_client_says(
 
 def test_a_closed_file_leaves_nothing(client: Client, file: Path) -> None:
     handle = open_to_write(client)
-    assert len(client.house.guards) == 1
+    assert len(client.server.guards) == 1
     client.close(handle)
-    assert not client.house.guards
+    assert not client.server.guards
     assert file.read_bytes() == b"0123456789"
 
 
@@ -236,7 +236,7 @@ def set_reparse(client: Client, handle: bytes) -> int:
 def test_a_file_that_becomes_a_link_leaves_nothing(
     client: Client, file: Path, *, is_full: bool
 ) -> None:
-    ledger = client.house.ledger
+    ledger = client.server.ledger
     client.close(open_to_write(client))  # listens from now on, and remembers the file
     before, descriptors = ledger.left, os.listdir("/proc/self/fd")
     for _ in range(3):
@@ -247,32 +247,32 @@ def test_a_file_that_becomes_a_link_leaves_nothing(
         ledger.take(spare)
         assert set_reparse(client, handle) == 0
         assert os.readlink(file) == "to"
-        assert not client.house.guards
-        ledger.give(spare)
+        assert not client.server.guards
+        ledger.give_back(spare)
         assert client.close(handle).status == 0
         assert ledger.left == before
         assert os.listdir("/proc/self/fd") == descriptors
-    host = client.house._host
+    host = client.server._host
     assert host is not None
     assert (host._written, host._files) == (0, {})
 
 
 def test_a_guard_is_paid_for_and_given_back(client: Client, file: Path) -> None:
-    ledger = client.house.ledger
+    ledger = client.server.ledger
     before = ledger.left
     handle = open_to_write(client)
-    assert before - ledger.left == OF_HANDLE + OF_GUARD + len("f")
+    assert before - ledger.left == HANDLE_COST + GUARD_COST + len("f")
     client.close(handle)
-    assert before - ledger.left == OF_WRITTEN, "what the client had last seen is remembered"
-    client.house.end()
+    assert before - ledger.left == WRITTEN_COST, "what the client had last seen is remembered"
+    client.server.end()
     assert before == ledger.left
 
 
 def test_where_there_is_no_memory_for_it_nothing_is_emptied_nor_watched(
     client: Client, file: Path
 ) -> None:
-    ledger = client.house.ledger
-    ledger.take(ledger.left - OF_HANDLE - OF_GUARD)
+    ledger = client.server.ledger
+    ledger.take(ledger.left - HANDLE_COST - GUARD_COST)
     lease = c.lease(KEY, READ, epoch=0)
     lease += bytes(-len(lease) % 8)
     contexts = len(lease).to_bytes(4, "little") + lease[4:] + c.posix_context(0o644)
@@ -283,21 +283,21 @@ def test_where_there_is_no_memory_for_it_nothing_is_emptied_nor_watched(
         assert client.ask(c.CREATE, wanted).status == TOO_MANY
     assert file.read_bytes() == b"0123456789"
     assert os.listdir(file.parent) == ["f"]
-    assert not client.house.guards
-    assert ledger.left == OF_HANDLE + OF_GUARD
-    client.house.end()
+    assert not client.server.guards
+    assert ledger.left == HANDLE_COST + GUARD_COST
+    client.server.end()
 
 
 def test_a_lease_that_cannot_be_read_opens_nothing(client: Client) -> None:
-    before = client.house.ledger.left
+    before = client.server.ledger.left
     lease = c.context(b"RqLs", b"short")
     lease += bytes(-len(lease) % 8)
     contexts = len(lease).to_bytes(4, "little") + lease[4:] + c.posix_context(0o644)
     wanted = c.create("f", access=WRITES, oplock=LEASE, contexts=contexts, disposition=1)
     assert client.ask(c.CREATE, wanted).status == INVALID
-    (session,) = client.house.sessions.values()
+    (session,) = client.server.sessions.values()
     assert not session.handles
-    assert client.house.ledger.left == before
+    assert client.server.ledger.left == before
 
 
 def test_an_open_that_fails_late_leaves_no_handle(
@@ -310,7 +310,7 @@ def test_an_open_that_fails_late_leaves_no_handle(
     with monkeypatch.context() as patch:
         patch.setattr(windows_metadata.WindowsMetadata, "view", fail)
         assert client.ask(c.CREATE, wanted).status != 0
-    (session,) = client.house.sessions.values()
+    (session,) = client.server.sessions.values()
     assert not session.handles
     assert file.exists()
 
@@ -322,20 +322,20 @@ def test_what_happens_while_the_host_is_heard_is_for_the_next_time(
     client: Client, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_to_write(client)
-    host = client.house._host
+    host = client.server._host
     assert host is not None
     heard = 0
-    hear = hostwatch.HostWatch._heard
+    hear = host_watch.HostWatch._heard
 
-    def hear_and_write(self: hostwatch.HostWatch, data: bytes) -> dict[open_file.File, int]:
+    def hear_and_write(self: host_watch.HostWatch, data: bytes) -> dict[open_file.File, int]:
         nonlocal heard
         heard += 1
         assert heard < 10, "it never ends"
         append(file, b"more")
         return hear(self, data)
 
-    with client.house.lock:
-        monkeypatch.setattr(hostwatch.HostWatch, "_heard", hear_and_write)
+    with client.server.lock:
+        monkeypatch.setattr(host_watch.HostWatch, "_heard", hear_and_write)
         append(file, b"host")
         host.hear()
         monkeypatch.undo()
@@ -352,7 +352,7 @@ def test_an_error_does_not_end_the_listening(
             raise RuntimeError("is told")
 
         told: list[int] = []
-        patch.setattr(client.house._host, "_complain", lambda: told.append(1), raising=False)
+        patch.setattr(client.server._host, "_complain", lambda: told.append(1), raising=False)
         patch.setattr(Guard, "heard", fail)
         append(file, b"host")
         wait_for(lambda: bool(told), what="a complaint")
@@ -369,8 +369,8 @@ class Broken:
 
 def test_a_change_that_cannot_begin_is_not_under_way(client: Client, file: Path) -> None:
     handle = open_to_write(client)
-    (guard,) = client.house.guards.values()
-    with client.house.lock, pytest.raises(StoreError):
+    (guard,) = client.server.guards.values()
+    with client.server.lock, pytest.raises(StoreError):
         guard.begin(cast("Node", Broken()))
     append(file, b"host")
     assert write(client, handle, 10, b"a") == [KEY]
@@ -381,11 +381,11 @@ def test_the_host_is_heard_again_after_a_change_that_cannot_be_looked_at(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_to_write(client)
-    (guard,) = client.house.guards.values()
+    (guard,) = client.server.guards.values()
     heard: list[Broken] = []
-    monkeypatch.setattr(hostwatch.WrittenWatch, "unmute", lambda _, node: heard.append(node))
+    monkeypatch.setattr(host_watch.WrittenWatch, "unmute", lambda _, node: heard.append(node))
     node = Broken()
-    with client.house.lock, pytest.raises(StoreError):
+    with client.server.lock, pytest.raises(StoreError):
         guard._busy += 1
         guard.finish_sizing(cast("Node", node))
     assert heard == [node]

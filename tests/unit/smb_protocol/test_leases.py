@@ -26,8 +26,8 @@ OVERWRITE = 4
 
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Client, Client]:
-    house = c.house(tmp_path, leases="all")
-    one, two = Client(house), Client(house)
+    server = c.server(tmp_path, leases="all")
+    one, two = Client(server), Client(server)
     two.guid = b"another client--"
     return one.begin(0x210), two.begin(0x210)
 
@@ -69,7 +69,7 @@ def test_who_is_alone_gets_what_makes_sense(
 
 
 def test_nothing_is_given_where_the_configuration_says_so(tmp_path: Path) -> None:
-    client = Client(c.house(tmp_path)).begin(0x210)
+    client = Client(c.server(tmp_path)).begin(0x210)
     assert open_lease(client, KEY, ALL).body[2] == 0
     assert client.ask(c.CREATE, c.create("b", oplock=BATCH)).body[2] == 0
 
@@ -157,7 +157,7 @@ def test_nobody_waits_for_one_who_is_gone(pair: tuple[Client, Client]) -> None:
     one, two = pair
     open_lease(one, KEY, ALL)
     assert two.ask(c.CREATE, c.create("a")).status == PENDING
-    with one.house.lock:
+    with one.server.lock:
         one.connection.end()
     assert [late.status for late in two.hear()] == [0]
 
@@ -166,9 +166,9 @@ def test_nobody_waits_forever(pair: tuple[Client, Client]) -> None:
     one, two = pair
     open_lease(one, KEY, ALL)
     assert two.ask(c.CREATE, c.create("a")).status == PENDING
-    (grant,) = one.house.leases.values()
-    with one.house.lock:
-        grant.give_up()
+    (grant,) = one.server.leases.values()
+    with one.server.lock:
+        grant.time_out()
     assert [late.status for late in two.hear()] == [0]
     assert answer_lease(one, KEY, READ)[-1].status == 0xC0000001
 
@@ -177,10 +177,10 @@ def test_one_who_waits_and_leaves_opens_nothing(pair: tuple[Client, Client]) -> 
     one, two = pair
     open_lease(one, KEY, ALL)
     assert two.ask(c.CREATE, c.create("a")).status == PENDING
-    with two.house.lock:
+    with two.server.lock:
         two.connection.end()
     answer_lease(one, KEY, READ)
-    (file,) = one.house.shares["RW"].files.values()
+    (file,) = one.server.shares["RW"].files.values()
     assert len(file.handles) == 1
 
 
@@ -206,7 +206,7 @@ def test_emptying_a_file_takes_everything(pair: tuple[Client, Client]) -> None:
 @pytest.fixture
 def reader(tmp_path: Path) -> Client:
     (tmp_path / "a").write_bytes(b"old")
-    return Client(c.house(tmp_path, leases="read")).begin(0x210)
+    return Client(c.server(tmp_path, leases="read")).begin(0x210)
 
 
 def open_read(client: Client, key: bytes = KEY) -> Answer:
@@ -217,7 +217,7 @@ def open_read(client: Client, key: bytes = KEY) -> Answer:
 def wait_for_break(client: Client) -> Answer:
     end = time.monotonic() + 10
     rung = threading.Event()
-    client.connection.on_drain = rung.set
+    client.connection.on_output = rung.set
     while not client.connection.outbox:
         assert rung.wait(end - time.monotonic()), "nothing was asked back"
         rung.clear()

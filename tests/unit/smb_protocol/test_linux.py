@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from quicksand_smb import posix
-from quicksand_smb.values import Stat
+from quicksand_smb.store_types import Stat
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
@@ -29,7 +29,7 @@ ALL, FILE_CLOSED = 18, 0xC0000128
 
 @pytest.fixture
 def client(tmp_path: Path) -> Client:
-    return Client(c.house(tmp_path)).begin(0x311, posix=True)
+    return Client(c.server(tmp_path)).begin(0x311, posix=True)
 
 
 def make(client: Client, name: str, mode: int, *, options: int = FILE) -> bytes:

@@ -77,7 +77,7 @@ def log_in(client: Client, password: str) -> tuple[c.Answer, bytes]:
 
 
 def test_the_right_secret_is_let_in_and_the_answer_is_signed(tmp_path: Path) -> None:
-    client = Client(c.house(tmp_path, secret="open sesame"))
+    client = Client(c.server(tmp_path, secret="open sesame"))
     client.negotiate(0x210)
     answer, key = log_in(client, "open sesame")
     assert answer.status == 0
@@ -89,7 +89,7 @@ def test_the_right_secret_is_let_in_and_the_answer_is_signed(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("dialect", [0x300, 0x311])
 def test_a_request_with_a_wrong_signature_is_refused(tmp_path: Path, dialect: int) -> None:
-    client = Client(c.house(tmp_path, secret="s"))
+    client = Client(c.server(tmp_path, secret="s"))
     client.negotiate(dialect)
     assert log_in(client, "s")[0].status == 0
     path = "\\\\server\\RW".encode("utf-16-le")
@@ -106,14 +106,14 @@ def test_a_request_with_a_wrong_signature_is_refused(tmp_path: Path, dialect: in
 
 
 def test_the_wrong_secret_is_turned_away(tmp_path: Path) -> None:
-    client = Client(c.house(tmp_path, secret="open sesame"))
+    client = Client(c.server(tmp_path, secret="open sesame"))
     client.negotiate(0x210)
     assert log_in(client, "guess")[0].status == 0xC000006D
     assert client.connect().status == 0xC0000203
 
 
 def test_where_there_is_a_secret_nobody_is_a_guest(tmp_path: Path) -> None:
-    client = Client(c.house(tmp_path, secret="s"))
+    client = Client(c.server(tmp_path, secret="s"))
     client.negotiate(0x311)
     client.session = client.setup(
         b"NTLMSSP\0" + struct.pack("<II", 1, 0x00088201) + bytes(16)
@@ -123,7 +123,7 @@ def test_where_there_is_a_secret_nobody_is_a_guest(tmp_path: Path) -> None:
 
 
 def test_a_login_is_answered_in_the_form_it_has(tmp_path: Path) -> None:
-    client = Client(c.house(tmp_path))
+    client = Client(c.server(tmp_path))
     client.negotiate(0x210)
     ntlm = b"NTLMSSP\0" + struct.pack("<II", 1, 0x00088201) + bytes(16)
     oid = bytes.fromhex("060a2b06010401823702020a")

@@ -17,8 +17,8 @@ ADDED, REMOVED, MODIFIED = 1, 2, 3
 
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Client, Client]:
-    house = c.house(tmp_path)
-    return Client(house).begin(), Client(house).begin()
+    server = c.server(tmp_path)
+    return Client(server).begin(), Client(server).begin()
 
 
 def watch(client: Client, file: bytes, *, most: int = 4096) -> Answer:

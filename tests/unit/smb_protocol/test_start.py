@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import quicksand_smb
-from quicksand_smb.light import Final, IntEnum, NamedTuple
+from quicksand_smb.minimal_stdlib import Final, IntEnum, NamedTuple
 
 SLOW: Final = {
     "collections", "contextlib", "dataclasses", "enum", "functools", "json", "logging", "pathlib",
@@ -22,10 +22,10 @@ def test_the_server_starts_without_modules_that_load_slowly() -> None:
         f"import sys; sys.path.insert(0, {str(package.parent)!r})\n"
         "from quicksand_smb import confine, seccomp\n"
         "from quicksand_smb.config import parse\n"
-        "from quicksand_smb.house import House\n"
-        "import quicksand_smb.attend, quicksand_smb.server, quicksand_smb.__main__\n"
-        'house = House(parse(b\'{"shares": {"A": {"path": "/nowhere"}}}\'))\n'
-        'quicksand_smb.__main__._reload_on_hangup(house, "/nowhere")\n'
+        "from quicksand_smb.server_state import ServerState\n"
+        "import quicksand_smb.supervisor, quicksand_smb.server, quicksand_smb.__main__\n"
+        'server = ServerState(parse(b\'{"shares": {"A": {"path": "/nowhere"}}}\'))\n'
+        'quicksand_smb.__main__._reload_on_hangup(server, "/nowhere")\n'
         "print(*sys.modules)"
     )
     ran = subprocess.run(
@@ -54,7 +54,7 @@ def test_light_enumerations_are_numbers_with_names() -> None:
 def test_light_tuples_take_names_and_defaults() -> None:
     assert Pair(1) == Pair(left=1) == (1, 7)
     assert Pair(1)._replace(right=2).right == 2
-    for wrong in ({}, {"left": 1, "other": 2}):
+    for wrong in ({}, {"record_change": 1, "other": 2}):
         try:
             Pair(**wrong)
         except TypeError:

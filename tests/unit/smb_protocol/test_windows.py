@@ -21,7 +21,7 @@ ME = access.user()
 
 @pytest.fixture
 def client(tmp_path: Path) -> Client:
-    return Client(c.house(tmp_path)).begin()
+    return Client(c.server(tmp_path)).begin()
 
 
 def set_security(file: bytes, data: bytes, which: int = DACL) -> bytes:
@@ -90,7 +90,7 @@ def test_a_stream_that_went_away_can_be_closed(client: Client) -> None:
 
 def test_a_stream_of_a_share_that_is_only_read_is_not_made(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
-    client = Client(c.house(tmp_path, read_only=True)).begin()
+    client = Client(c.server(tmp_path, read_only=True)).begin()
     request = c.create("a:zone", access=0x80)
     assert client.ask(c.CREATE, request).status in (READ_ONLY, NOT_FOUND)
 

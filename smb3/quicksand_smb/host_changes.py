@@ -15,12 +15,12 @@ import time
 
 from quicksand_smb import kernel
 from quicksand_smb.ledger import Ledger
-from quicksand_smb.light import TYPE_CHECKING, Callable, Final, deque, start_thread
+from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Callable, Final, deque, start_thread
 from quicksand_smb.names import Names, from_host, host_path
-from quicksand_smb.own import Own
-from quicksand_smb.reasons import Reason, StoreError
+from quicksand_smb.own_changes import OwnChanges
 from quicksand_smb.status import Refusal, Status
-from quicksand_smb.values import Kind, Stat
+from quicksand_smb.store_errors import Reason, StoreError
+from quicksand_smb.store_types import FileKind, Stat
 from quicksand_smb.wire import filetime
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ _EVENT: Final = struct.Struct("=iIII")
 _BUFFER: Final = 64 << 10
 
 
-class Watched:
+class WatchedDirectory:
     """A directory of the host."""
 
     __slots__ = ("files", "inode", "is_changed", "names", "waiting")
@@ -78,8 +78,8 @@ class Watched:
         """It is to be told itself."""
 
 
-class Changes:
-    """Of one share. Everything but the search for files runs under the lock of the house."""
+class HostChanges:
+    """Of one share. Everything but the search for files runs under the lock of the server."""
 
     def __init__(
         self, store: "Store", ledger: Ledger, run: Callable[[Callable[[], None]], None]
@@ -92,7 +92,7 @@ class Changes:
         try:
             self._descriptor = kernel.inotify()
         except OSError:
-            ledger.give(COST)
+            ledger.give_back(COST)
             raise Refusal(Status.NOT_SUPPORTED) from None
         self._number = 0
         self._begun: dict[int, None] = {}
@@ -100,7 +100,7 @@ class Changes:
         self._inodes: dict[int, tuple[Names, bool] | None] = {}
         """What is wanted, and where it is and whether it is a directory, if that is known."""
         self._is_whole = False
-        self._watched: dict[int, Watched] = {}
+        self._watched: dict[int, WatchedDirectory] = {}
         self._waiting = 0
         self._told: list[dict[tuple[int, int], int]] = [{}, {}]
         """The times of writing that were told last, and before."""
@@ -111,15 +111,15 @@ class Changes:
         self._pause_s = 1.0
         self._lost: set[Names] = set()
         """Directories that are elsewhere by now, or gone."""
-        self._own = store.own = Own()
+        self._own_changes = store.own_changes = OwnChanges()
 
     def end(self) -> None:
         """Done twice, it does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-            self._store.own = None
-            self._ledger.give(COST)
+            self._store.own_changes = None
+            self._ledger.give_back(COST)
 
     def ask(self, question: memoryview, most: int) -> bytes:
         """Answer the agent with up to `most` bytes. Raises Refusal."""
@@ -203,13 +203,13 @@ class Changes:
                 number, stat = self._store.with_directory(names, self._add)
             except StoreError:
                 continue  # gone, or there are no more watches
-            self._watched[number] = Watched(names, stat.inode, files)
+            self._watched[number] = WatchedDirectory(names, stat.inode, files)
 
     def _add(self, descriptor: int) -> tuple[int, Stat]:
         path = kernel.own_path(descriptor)
         return kernel.inotify_add(self._descriptor, path, _WANTED), kernel.stat_of(descriptor)
 
-    def _drop(self, number: int) -> Watched | None:
+    def _drop(self, number: int) -> WatchedDirectory | None:
         one = self._watched.pop(number, None)
         if one is not None:
             self._waiting -= len(one.waiting)
@@ -278,7 +278,7 @@ class Changes:
             if answer.is_full:
                 break
 
-            def judge(descriptor: int, one: Watched = one) -> None:
+            def judge(descriptor: int, one: WatchedDirectory = one) -> None:
                 self._judge(descriptor, one, answer)
 
             try:
@@ -288,7 +288,7 @@ class Changes:
                 kernel.inotify_remove(self._descriptor, number)
         return answer.changes
 
-    def _judge(self, directory: int, one: Watched, answer: "_Answer") -> None:
+    def _judge(self, directory: int, one: WatchedDirectory, answer: "_Answer") -> None:
         """Tell what was changed in a directory since this server has. Raises OSError, and
         StoreError if it is another directory by now."""
         stat = kernel.stat_of(directory)
@@ -301,12 +301,12 @@ class Changes:
             try:
                 found = kernel.stat_at(directory, host_path((name,))[0]) if name else stat
             except FileNotFoundError:
-                one.is_changed = not self._own.has_removed(names) or one.is_changed
+                one.is_changed = not self._own_changes.has_removed(names) or one.is_changed
                 continue
-            if self._own.is_as_left(found):
+            if self._own_changes.is_as_recorded(found):
                 continue
-            self._own.left_as(found)
-            is_told = found.kind in (Kind.FILE, Kind.DIRECTORY) and answer.add(names, found)
+            self._own_changes.record_stat(found)
+            is_told = found.kind in (FileKind.FILE, FileKind.DIRECTORY) and answer.add(names, found)
             one.is_changed = one.is_changed or is_of_names or not is_told
         if one.is_changed and one.files is None:
             one.is_changed = not answer.add(one.names, stat, is_directory=True)

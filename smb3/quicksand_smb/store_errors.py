@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 
-from quicksand_smb.light import Enum, auto
+from quicksand_smb.minimal_stdlib import Enum, auto
 
 
 class Reason(Enum):

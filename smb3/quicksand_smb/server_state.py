@@ -6,24 +6,24 @@ from _thread import allocate_lock
 from quicksand_smb.config import Config, ShareConfig
 from quicksand_smb.confine import most_files
 from quicksand_smb.leases import PATIENCE_S
-from quicksand_smb.ledger import OF_GUARD, Ledger
-from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Protocol
+from quicksand_smb.ledger import GUARD_COST, Ledger
+from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Callable, Final, Protocol
 from quicksand_smb.names import from_host
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
-from quicksand_smb.telling import Told
-from quicksand_smb.traffic import unseen
+from quicksand_smb.store_types import Limits
+from quicksand_smb.traffic import private_counters
+from quicksand_smb.trigger_report import TriggerReport
 from quicksand_smb.triggers import KNOWN
-from quicksand_smb.values import Limits
 
 if TYPE_CHECKING:
-    from quicksand_smb.hostwatch import HostWatch
-    from quicksand_smb.hostwrites import Client, Guard
-    from quicksand_smb.leases import Clock, Grant, Key
+    from quicksand_smb.host_watch import HostWatch
+    from quicksand_smb.host_writes import Client, Guard
+    from quicksand_smb.leases import Grant, Key, Timer
     from quicksand_smb.open_file import File
     from quicksand_smb.session import Session
-    from quicksand_smb.values import Stat
+    from quicksand_smb.store_types import Stat
 
 
 MOST_OPEN: Final = 16384
@@ -32,14 +32,14 @@ MOST_COMPLAINTS: Final = 20
 """Errors that are told in full, of a server; a guest may know how to make them."""
 
 
-class Talker(Protocol):
-    """A connection, as far as the house knows it."""
+class OutputQueue(Protocol):
+    """A connection, as far as the server knows it."""
 
     def drain(self) -> None:
         """Send what waits to be sent; without the lock."""
 
 
-class House:
+class ServerState:
     """All state is changed under `lock`, which is let go only while a request waits for a disk."""
 
     def __init__(self, config: Config) -> None:
@@ -48,19 +48,19 @@ class House:
         self.guid = os.urandom(16)
         self.salt = os.urandom(32)
         """Of the answers to NEGOTIATE where a stream has no end of connection."""
-        self.traffic = unseen()
+        self.traffic = private_counters()
         """The bytes that the client has received and sent (traffic.py)."""
         self.ledger = Ledger()
         """What all clients together have it keep in memory."""
-        self.told = Told()
-        """Files that the client has written and that programs of the host run (telling.py)."""
+        self.trigger_report = TriggerReport()
+        """Files that clients have written and programs of the host run (trigger_report.py)."""
         self.shares: dict[str, Share] = {}
         self.sessions: dict[int, Session] = {}
         self.leases: dict[Key, Grant] = {}
         self.guards: dict[Key, Guard] = {}
-        """Of files that clients have open for writing (hostwrites.py)."""
+        """Of files that clients have open for writing (host_writes.py)."""
         self._host: HostWatch | None = None
-        self.talking: set[Talker] = set()
+        self.with_output: set[OutputQueue] = set()
         """Connections that have something to send."""
         self._next_handle = 0
         if config.resynchronise:
@@ -91,7 +91,7 @@ class House:
         self._next_handle += 1
         return self._next_handle
 
-    def expect(self, late: Callable[[], None]) -> "Clock":
+    def expect(self, late: Callable[[], None]) -> "Timer":
         """Call `late` under the lock when a client has not answered for too long."""
 
         from threading import Timer
@@ -113,19 +113,19 @@ class House:
     def guard(self, client: "Client", key: "Key", file: "File", node: Node, stat: "Stat") -> None:
         """Heed what the host writes to a file that a client opens for writing. Raises Refusal if
         there is no memory for it; its share gives that back (`Share.end_guard`)."""
-        from quicksand_smb.hostwrites import Guard
+        from quicksand_smb.host_writes import Guard
 
         watch = self._watch_host().add_written(file, node)
         if watch is None:
             return
-        if not self.ledger.has(OF_GUARD):
+        if not self.ledger.try_take(GUARD_COST):
             watch.end()
             raise Refusal(Status.TOO_MANY_OPENED_FILES)
         file.guard = Guard(client, key, watch, stat, self.guards)
 
     def _watch_host(self) -> "HostWatch":
         if self._host is None:
-            from quicksand_smb.hostwatch import HostWatch
+            from quicksand_smb.host_watch import HostWatch
 
             self._host = HostWatch(self.run, self.complain)
         return self._host
@@ -134,9 +134,9 @@ class House:
         """Do something that no client has asked for, and send what is to be sent then."""
         with self.lock:
             work()
-            talking = list(self.talking)
-            self.talking.clear()
-        for one in talking:
+            with_output = list(self.with_output)
+            self.with_output.clear()
+        for one in with_output:
             one.drain()
 
     def find_share(self, name: str) -> Share:
@@ -169,7 +169,7 @@ class House:
                 self._share(one, root)
 
     def _share(self, wanted: ShareConfig, root: str | int) -> None:
-        made = open_share(wanted, root, self.ledger, self.told)
+        made = open_share(wanted, root, self.ledger, self.trigger_report)
         if made is not None:
             self.shares[wanted.name.upper()] = made
 
@@ -195,7 +195,7 @@ def _by_name(config: Config) -> dict[str, ShareConfig]:
 
 
 def _root_of(share: Share) -> int | None:
-    from quicksand_smb.reasons import StoreError
+    from quicksand_smb.store_errors import StoreError
 
     try:
         return share.store.root_again()
@@ -209,9 +209,11 @@ def _is_as(share: Share, wanted: ShareConfig) -> bool:
     return is_same_place and is_as_open and share.is_protected == wanted.is_protected
 
 
-def open_share(wanted: ShareConfig, root: str | int, ledger: Ledger, told: Told) -> Share | None:
+def open_share(
+    wanted: ShareConfig, root: str | int, ledger: Ledger, report: TriggerReport
+) -> Share | None:
     """None: its directory cannot be opened. A descriptor of it is taken over."""
-    from quicksand_smb.reasons import StoreError
+    from quicksand_smb.store_errors import StoreError
 
     try:
         limits = Limits(nodes=min(MOST_OPEN, most_files()))
@@ -220,7 +222,7 @@ def open_share(wanted: ShareConfig, root: str | int, ledger: Ledger, told: Told)
             read_only=wanted.is_read_only,
             protected=KNOWN if wanted.is_protected else (),
             limits=limits,
-            tell=told.tell,
+            tell=report.record,
             within=tuple(from_host(part) for part in os.fsencode(wanted.path).split(b"/") if part),
         )
     except (StoreError, OSError):

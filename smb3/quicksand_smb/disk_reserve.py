@@ -13,9 +13,9 @@ import time
 from _thread import allocate_lock
 
 from quicksand_smb import kernel
-from quicksand_smb.reasons import Reason, StoreError, store_error
-from quicksand_smb.values import Limits
-from quicksand_smb.walk import Held
+from quicksand_smb.store_errors import Reason, StoreError, store_error
+from quicksand_smb.store_types import Limits
+from quicksand_smb.walk import SharedDescriptor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ _REWRITING = frozenset({0xEF53, 0x58465342, _TMPFS, 0xF2F52010})
 tmpfs, F2FS. Others (Btrfs, ZFS) take a new one each time, or do not say."""
 
 
-class Room:
+class DiskReserve:
     """Of the file system of a share's root; those that are mounted below it are not counted."""
 
     __slots__ = ("_budget", "_budget_names", "_limits", "_lock", "_looked", "_root")
 
-    def __init__(self, root: Held, limits: Limits) -> None:
+    def __init__(self, root: SharedDescriptor, limits: Limits) -> None:
         self._root = root
         self._limits = limits
         self._lock = allocate_lock()
@@ -87,7 +87,7 @@ class Room:
     def need_range(self, descriptor: int, offset: int, count: int) -> None:
         """As `need`, for a range of an open file, in whole blocks: a byte in a hole takes one."""
         first, last = offset // BLOCK, -(-(offset + count) // BLOCK)
-        self.need((last - first) * BLOCK, lambda: has_room(descriptor, offset, count))
+        self.need((last - first) * BLOCK, lambda: is_allocated(descriptor, offset, count))
 
     def need_name(self) -> None:
         """Raises NO_SPACE if one more file would leave the host too few inodes, or too few bytes
@@ -107,7 +107,7 @@ class Room:
             self._budget_names = min((free - 1) // _PART, _BUDGET_NAMES)
 
 
-def has_room(descriptor: int, offset: int, count: int) -> bool:
+def is_allocated(descriptor: int, offset: int, count: int) -> bool:
     """Whether bytes of a file are written where blocks of its own are already. Where the file
     system does not tell, they are not."""
     try:

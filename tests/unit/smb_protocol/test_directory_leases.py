@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from quicksand_smb import hostwatch, kernel
-from quicksand_smb.commands import granting
+from quicksand_smb import host_watch, kernel
+from quicksand_smb.commands import lease_grants
 from quicksand_smb.commands.basic import DIRECTORY_LEASING
-from quicksand_smb.ledger import OF_GRANT, OF_HANDLE
+from quicksand_smb.ledger import GRANT_COST, HANDLE_COST
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Answer, Client
@@ -34,7 +34,7 @@ KEYS = [bytes([n]) * 16 for n in range(1, 10)]
 def client(tmp_path: Path) -> Client:
     (tmp_path / "d" / "e").mkdir(parents=True)
     (tmp_path / "d" / "a").write_bytes(b"old")
-    return Client(c.house(tmp_path, leases="directories")).begin(0x311, posix=True)
+    return Client(c.server(tmp_path, leases="directories")).begin(0x311, posix=True)
 
 
 def keep(client: Client, name: str, key: bytes = KEYS[0], *, wanted: int = READ | HANDLE) -> Answer:
@@ -66,7 +66,7 @@ def test_a_directory_may_be_kept_but_not_its_handle_nor_a_file(client: Client) -
     ("leases", "can"), [("directories", True), ("read", False), ("all", False)]
 )
 def test_a_client_is_told_whether_it_can(tmp_path: Path, leases: str, *, can: bool) -> None:
-    new = Client(c.house(tmp_path, leases=leases)).begin(0x311)
+    new = Client(c.server(tmp_path, leases=leases)).begin(0x311)
     assert bool(new.connection.negotiated.capabilities & DIRECTORY_LEASING) == can
 
 
@@ -131,7 +131,7 @@ def test_looking_changes_nothing(client: Client, tmp_path: Path) -> None:
 @pytest.fixture
 def deaf(client: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
     """Its server does not hear what inotify tells, so what it says it knows by itself."""
-    monkeypatch.setattr(hostwatch.HostWatch, "_heard", lambda *_: {})
+    monkeypatch.setattr(host_watch.HostWatch, "_heard", lambda *_: {})
     return client
 
 
@@ -150,13 +150,13 @@ def test_the_guest_s_own_names_are_told_before_the_answer(deaf: Client) -> None:
 
 
 def test_where_there_is_no_memory_for_it_a_directory_is_not_watched(client: Client) -> None:
-    ledger = client.house.ledger
-    ledger.take(ledger.left - OF_HANDLE - OF_GRANT)
+    ledger = client.server.ledger
+    ledger.take(ledger.left - HANDLE_COST - GRANT_COST)
     assert keep(client, "d").status == TOO_MANY
-    assert ledger.left == OF_HANDLE + OF_GRANT
-    (share,) = client.house.shares.values()
-    assert (len(share.files), len(share.kept)) == (0, 0)
-    host = client.house._host
+    assert ledger.left == HANDLE_COST + GRANT_COST
+    (share,) = client.server.shares.values()
+    assert (len(share.files), len(share.directory_leases)) == (0, 0)
+    host = client.server._host
     assert host is None or not host._files
 
 
@@ -236,9 +236,9 @@ def test_a_directory_that_was_moved_is_kept_under_its_new_path_only_when_opened_
 
 
 def test_a_closed_directory_is_watched_no_more(client: Client, tmp_path: Path) -> None:
-    share = client.house.shares["RW"]
+    share = client.server.shares["RW"]
     client.close(handle_of(keep(client, "d\\e")))
-    assert not len(share.kept)
+    assert not len(share.directory_leases)
     (tmp_path / "d" / "e" / "new").write_bytes(b"")
     assert state_of(keep(client, "d\\e")) == READ
     (tmp_path / "d" / "e" / "newer").write_bytes(b"")
@@ -266,14 +266,14 @@ def test_without_watches_nothing_is_kept(client: Client, monkeypatch: pytest.Mon
     monkeypatch.setattr(kernel, "inotify_add", refuse_the_second)
     assert state_of(keep(client, "d\\e")) == 0
     monkeypatch.undo()
-    assert not len(client.house.shares["RW"].kept)
+    assert not len(client.server.shares["RW"].directory_leases)
 
 
 def test_there_is_a_bound(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hostwatch, "MOST", 2)
+    monkeypatch.setattr(host_watch, "MOST", 2)
     assert state_of(keep(client, "d")) == READ
     assert state_of(keep(client, "d\\e", KEYS[1])) == 0  # with the directory above it
     assert state_of(keep(client, "", KEYS[2])) == READ
     monkeypatch.undo()
-    monkeypatch.setattr(granting, "DEEPEST", 1)
+    monkeypatch.setattr(lease_grants, "DEEPEST", 1)
     assert state_of(keep(client, "d\\e", KEYS[3])) == 0

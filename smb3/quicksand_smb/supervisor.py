@@ -6,7 +6,7 @@ wrote to standard error, at most `WORDS_MAX` bytes of it, and how it ended. Noth
 the guest.
 
 Three processes: the one that was started ends as soon as all is ready, so that nobody has to wait
-for the others; the attendant has no rights to lose and does nothing but wait; the server proper is
+for the others; the supervisor has no rights to lose and does nothing but wait; the server proper is
 confined, and is begun anew when it ends while QEMU lives. When QEMU ends its socket does, and with
 it both.
 """
@@ -19,10 +19,10 @@ import time
 
 from quicksand_smb import HANG_UP, confine
 from quicksand_smb.config import Config
-from quicksand_smb.house import House
-from quicksand_smb.light import signal
-from quicksand_smb.telling import SUFFIX as TOLD_SUFFIX
-from quicksand_smb.traffic import SUFFIX, counted_in
+from quicksand_smb.minimal_stdlib import signal
+from quicksand_smb.server_state import ServerState
+from quicksand_smb.traffic import SUFFIX, map_counters
+from quicksand_smb.trigger_report import SUFFIX as TOLD_SUFFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,17 +34,17 @@ PERIOD_S = 60.0
 
 LOG_SUFFIX = ".log"
 WORDS_MAX = 4096
-"""Bytes that are kept of what a server wrote."""
+"""Bytes that are kept of what a child wrote."""
 LOG_MAX = 16384
 """Bytes of the file; of more, the first are dropped."""
 
 _PR_SET_PDEATHSIG = 1
 _UNHEARD = 3
-"""The status of a server whose start nobody waits for any more."""
+"""The status of a child whose start nobody waits for any more."""
 
 
-def attend(config: Config, path: str) -> int:
-    """Serve the socket at `path`. Writes `ready PID`, the attendant's process id, to standard
+def supervise(config: Config, path: str) -> int:
+    """Serve the socket at `path`. Writes `ready PID`, the supervisor's process id, to standard
     output, and returns 0; or else says why not on standard error and returns 1. Only the process
     that was started returns."""
     try:
@@ -52,19 +52,19 @@ def attend(config: Config, path: str) -> int:
     except OSError as error:
         sys.stderr.write(f"quicksand_smb: {path}: {error.strerror}\n")
         return 1
-    house = House(config)
-    missing = [one.name for one in config.shares if one.name.upper() not in house.shares]
+    server = ServerState(config)
+    missing = [one.name for one in config.shares if one.name.upper() not in server.shares]
     if missing:
         sys.stderr.write(f"quicksand_smb: cannot be opened: {', '.join(missing)}\n")
         return 1
     ours, theirs = os.pipe()
-    attendant = _in_child(lambda: _wait_on(socket, house, path, theirs))
+    supervisor = _in_child(lambda: _wait_on(socket, server, path, theirs))
     os.close(theirs)
     with os.fdopen(ours, "rb") as reports:
-        if reports.read() != b"ready":  # the attendant has the other end, too, until then
+        if reports.read() != b"ready":  # the supervisor has the other end, too, until then
             sys.stderr.write("quicksand_smb: the server ended before it was ready\n")
             return 1
-    os.write(1, b"ready %d\n" % attendant)
+    os.write(1, b"ready %d\n" % supervisor)
     return 0
 
 
@@ -92,25 +92,25 @@ def _connect(path: str) -> _socket.socket:
     return socket
 
 
-def _wait_on(socket: _socket.socket, house: House, path: str, report: int) -> None:
-    """The attendant."""
+def _wait_on(socket: _socket.socket, server: ServerState, path: str, report: int) -> None:
+    """The supervisor."""
     os.setsid()
-    house.traffic = counted_in(path + SUFFIX)
-    house.told.keep_in(path + TOLD_SUFFIX)
+    server.traffic = map_counters(path + SUFFIX)
+    server.trigger_report.map_to(path + TOLD_SUFFIX)
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
-    attendant = os.getpid()
+    supervisor = os.getpid()
     ended: list[float] = []
     while len(ended) <= RESTARTS:
         heard, said = os.pipe()
-        server = _in_child(lambda: _serve(socket, house, report, said, attendant))  # noqa: B023 - at once
+        child = _in_child(lambda: _serve(socket, server, report, said, supervisor))  # noqa: B023 - at once
         os.close(said)
         if report >= 0:
             os.close(report)
             report = -1
         words = _hear_out(heard)
-        _, status = os.waitpid(server, 0)
+        _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
         if code == _UNHEARD:
             return
@@ -156,31 +156,33 @@ def _write(path: str, words: bytes) -> None:
         pass
 
 
-def _serve(socket: _socket.socket, house: House, report: int, said: int, attendant: int) -> None:
+def _serve(
+    socket: _socket.socket, server: ServerState, report: int, said: int, supervisor: int
+) -> None:
     """The server proper; its standard error is the pipe `said`."""
     from quicksand_smb.server import serve_socket
 
     os.dup2(said, 2)
     os.close(said)
-    house.told.read_back()
-    _die_with(attendant)
+    server.trigger_report.resume()
+    _die_with(supervisor)
     gc.freeze()  # what is loaded stays
     gc.enable()
-    confine.confine(house.directories())
+    confine.confine(server.directories())
     if report >= 0:
         try:
             os.write(report, b"ready")
         except BrokenPipeError:
             os._exit(_UNHEARD)
         os.close(report)
-    serve_socket(socket, house)
+    serve_socket(socket, server)
 
 
-def _die_with(attendant: int) -> None:
-    """End with the attendant, which may have ended since it made this process."""
+def _die_with(supervisor: int) -> None:
+    """End with the supervisor, which may have ended since it made this process."""
     if sys.platform.startswith("linux"):
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != attendant:
+        if os.getppid() != supervisor:
             os._exit(0)

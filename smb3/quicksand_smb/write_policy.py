@@ -1,17 +1,17 @@
 """What a guest may change in a share, and which of its changes somebody is told of."""
 
-from quicksand_smb.light import Callable
+from quicksand_smb.minimal_stdlib import Callable
 from quicksand_smb.names import Names
-from quicksand_smb.reasons import Reason, StoreError
+from quicksand_smb.store_errors import Reason, StoreError
+from quicksand_smb.store_types import FileKind
 from quicksand_smb.triggers import KNOWN, Triggers
-from quicksand_smb.values import Kind
 
 _HARMLESS = (".sample", ".lock")
 """How names end that git makes with each repository and runs only once they are renamed, which is
 told."""
 
 
-class Gate:
+class WritePolicy:
     """Stands before everything that changes something in a share.
 
     `protected` are patterns (triggers.py): nothing is changed there. Where the guest changes
@@ -49,15 +49,15 @@ class Gate:
         if self.is_frozen(names, directory=directory):
             raise StoreError(Reason.READ_ONLY)
 
-    def check_name(self, names: Names, kind: Kind) -> None:
+    def check_name(self, names: Names, kind: FileKind) -> None:
         """Before something of this kind gets or loses a name. Raises READ_ONLY."""
-        is_directory = kind is Kind.DIRECTORY
+        is_directory = kind is FileKind.DIRECTORY
         self.check(names, directory=is_directory)
         leads = self._protected is not None and self._protected.leads((*self._within, *names))
-        if leads and (is_directory or kind is Kind.SYMLINK):
+        if leads and (is_directory or kind is FileKind.SYMLINK):
             raise StoreError(Reason.READ_ONLY)
 
-    def told(self, names: Names, kind: Kind) -> None:
+    def report(self, names: Names, kind: FileKind) -> None:
         """After something of this kind was written, or got a name."""
         if self._known is None or self._tell is None:
             return
@@ -65,7 +65,7 @@ class Gate:
         if whole and whole[-1].casefold().endswith(_HARMLESS):
             return
         found = self._known.has(whole)
-        if kind in (Kind.DIRECTORY, Kind.SYMLINK):
+        if kind in (FileKind.DIRECTORY, FileKind.SYMLINK):
             found = found or self._known.leads(whole)
         if found:
             self._tell(names)

@@ -17,12 +17,12 @@ told when somebody else changes it (`hostwatch`, and the size before and after e
   its pages (`zero_point` in `netfs_perform_write`). Such zeros are not written, either.
 """
 
-from quicksand_smb.light import TYPE_CHECKING, Callable, Final, NamedTuple, Protocol
-from quicksand_smb.reasons import StoreError
+from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Callable, Final, NamedTuple, Protocol
+from quicksand_smb.store_errors import StoreError
 
 if TYPE_CHECKING:
     from quicksand_smb.node import Node
-    from quicksand_smb.values import Stat
+    from quicksand_smb.store_types import Stat
 
 Key = tuple[bytes, bytes]
 """A client's GUID and the key of the lease that it has asked for."""
@@ -38,7 +38,7 @@ RECENT_NS: Final = 2 * 10**9
 class Client(Protocol):
     """A connection, as far as guards know it."""
 
-    def ask_to_drop(self, key: bytes) -> None:
+    def send_cache_drop(self, key: bytes) -> None:
         """Have the client drop what it keeps of a file."""
 
 
@@ -56,7 +56,7 @@ class Watch(Protocol):
     def end(self) -> None: ...
 
     def later(self, seconds: float, work: Callable[[], None]) -> None:
-        """Do something under the lock of the house, and send what is to be sent."""
+        """Do something under the lock of the server, and send what is to be sent."""
 
     def now(self) -> float:
         """Seconds of a clock that nobody sets."""
@@ -178,7 +178,7 @@ class Guard:
 
     def _ask(self) -> None:
         self._asked_s, self._again = self._watch.now(), False
-        self._client.ask_to_drop(self.key[1])
+        self._client.send_cache_drop(self.key[1])
 
     def _is_late(self) -> bool:
         since = self._final_s if self._asked_s is None else self._asked_s
@@ -305,7 +305,7 @@ def _zeros_at_end(data: memoryview) -> int:
     return len(data) - len(bytes(data).rstrip(b"\0"))
 
 
-class Sizing:
+class SizeChange:
     """A `with` in which the client changes a file by other means than writes, or sets its size
     (`is_set`). A time of writing that is set looks like a write, too (`fsnotify_change`)."""
 

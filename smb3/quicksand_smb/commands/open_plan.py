@@ -3,10 +3,10 @@
 from quicksand_smb import names, posix, streams
 from quicksand_smb.access_rights import ALL_ACCESS, DELETE, READ_ACCESS, WRITE_ATTRIBUTES
 from quicksand_smb.connection import Connection
-from quicksand_smb.light import Final
 from quicksand_smb.messages import create as wire
 from quicksand_smb.messages.create import CreateRequest
 from quicksand_smb.messages.negotiate import POSIX_TAG
+from quicksand_smb.minimal_stdlib import Final
 from quicksand_smb.names import Names
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status

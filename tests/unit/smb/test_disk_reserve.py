@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from quicksand_smb import kernel, room
+from quicksand_smb import disk_reserve, kernel
 from quicksand_smb.node import Node
-from quicksand_smb.reasons import Reason, StoreError
 from quicksand_smb.store import Store
-from quicksand_smb.values import Disposition, Wish
+from quicksand_smb.store_errors import Reason, StoreError
+from quicksand_smb.store_types import Disposition, Wish
 
 from tests.unit.smb.conftest import StoreMaker
 
@@ -54,7 +54,7 @@ def holes_behind_what_is_allocated(root: str) -> None:
 def bytes_in_many_holes(root: str) -> None:
     """Each byte takes a block."""
     store = Store(root, read_only=False)
-    fill(new(store, "file"), step=room.BLOCK, size=1)
+    fill(new(store, "file"), step=disk_reserve.BLOCK, size=1)
 
 
 def several_servers(root: str) -> None:
@@ -124,19 +124,19 @@ def test_a_hole_and_what_is_shared_have_no_blocks_of_their_own(
     path = share / "file"
     path.write_bytes(b"x" * MIB)
     with path.open("r+b") as file:
-        if kernel.file_system(file.fileno()) not in room._REWRITING:
+        if kernel.file_system(file.fileno()) not in disk_reserve._REWRITING:
             pytest.skip("this file system takes new blocks for everything that is written")
         os.fsync(file.fileno())
-        assert room.has_room(file.fileno(), 0, MIB)
-        assert room.has_room(file.fileno(), 5000, 10)
-        assert not room.has_room(file.fileno(), MIB - 1, 2), "beyond the end"
+        assert disk_reserve.is_allocated(file.fileno(), 0, MIB)
+        assert disk_reserve.is_allocated(file.fileno(), 5000, 10)
+        assert not disk_reserve.is_allocated(file.fileno(), MIB - 1, 2), "beyond the end"
         os.ftruncate(file.fileno(), 3 * MIB)
-        assert not room.has_room(file.fileno(), MIB - 1, 2)
-        assert not room.has_room(file.fileno(), 2 * MIB, 1)
-        assert room.has_room(file.fileno(), 0, MIB)
+        assert not disk_reserve.is_allocated(file.fileno(), MIB - 1, 2)
+        assert not disk_reserve.is_allocated(file.fileno(), 2 * MIB, 1)
+        assert disk_reserve.is_allocated(file.fileno(), 0, MIB)
         kernel.fallocate(file.fileno(), kernel.FALLOC_PUNCH_HOLE | 1, 4096 * 16, 4096)
-        assert not room.has_room(file.fileno(), 0, MIB)
-        assert room.has_room(file.fileno(), 0, 4096 * 16)
+        assert not disk_reserve.is_allocated(file.fileno(), 0, MIB)
+        assert disk_reserve.is_allocated(file.fileno(), 0, 4096 * 16)
 
 
 if __name__ == "__main__":

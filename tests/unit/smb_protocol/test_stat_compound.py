@@ -80,20 +80,20 @@ def test_it_says_what_the_commands_say(
     tree: Path, name: str, level: int, posix: bool, read_only: bool, access: int, most: int,
     flags: int,
 ) -> None:  # fmt: skip
-    house = c.house(tree, read_only=read_only)
-    client = Client(house).begin(0x311, posix=posix)
+    server = c.server(tree, read_only=read_only)
+    client = Client(server).begin(0x311, posix=posix)
     client.open("open", disposition=1, access=0x81)
     question = asked(name, level, posix=posix, access=access, most=most, flags=flags)
     said = told(client.chain(*question))
-    with mock.patch.object(dispatch, "answer_look", lambda *_: None):
+    with mock.patch.object(dispatch, "answer_stat_compound", lambda *_: None):
         assert said == told(client.chain(*question))
-    house.end()
+    server.end()
 
 
 @pytest.mark.parametrize("name", ["", "file", "dir/deep/file", "Ünïcode"])
 @pytest.mark.parametrize("level", [18, 100])
 def test_a_look_opens_nothing(tree: Path, name: str, level: int) -> None:
-    client = Client(c.house(tree)).begin(0x311, posix=True)
+    client = Client(c.server(tree)).begin(0x311, posix=True)
     question = asked(name, level, posix=True, access=0x80, most=4096, flags=0)
     with mock.patch.object(dispatch.Dispatcher, "_run") as ran:
         answers = client.chain(*question)
@@ -102,7 +102,7 @@ def test_a_look_opens_nothing(tree: Path, name: str, level: int) -> None:
 
 
 def test_a_number_that_was_used_is_refused(tree: Path) -> None:
-    client = Client(c.house(tree)).begin(0x311)
+    client = Client(c.server(tree)).begin(0x311)
     question = asked("file", 18, posix=False, access=0x80, most=4096, flags=0)
     client.chain(*question)
     client.message_id -= 1
@@ -111,8 +111,8 @@ def test_a_number_that_was_used_is_refused(tree: Path) -> None:
 
 
 def test_who_must_sign_is_not_heard_without(tree: Path) -> None:
-    client = Client(c.house(tree)).begin(0x311)
-    (session,) = client.house.sessions.values()
+    client = Client(c.server(tree)).begin(0x311)
+    (session,) = client.server.sessions.values()
     session.signer = Signer(b"k" * 16, Algorithm.HMAC_SHA256, is_required=True)
     question = asked("file", 18, posix=False, access=0x80, most=4096, flags=0)
     assert client.chain(*question)[0].status == 0xC0000022

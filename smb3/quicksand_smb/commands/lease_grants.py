@@ -2,26 +2,26 @@
 
 import time
 
-from quicksand_smb import hostwrites, leases, streams
+from quicksand_smb import host_writes, leases, streams
 from quicksand_smb.access_rights import APPEND_DATA, WRITE_DATA
-from quicksand_smb.commands.plan import EMPTYING, Plan
+from quicksand_smb.commands.open_plan import EMPTYING, Plan
 from quicksand_smb.connection import Reply
 from quicksand_smb.conversation import Pending
-from quicksand_smb.house import House
-from quicksand_smb.kept import DEEPEST
-from quicksand_smb.ledger import OF_GUARD, price
-from quicksand_smb.light import Callable
+from quicksand_smb.directory_leases import DEEPEST
+from quicksand_smb.ledger import GUARD_COST, price
 from quicksand_smb.messages import create as wire
+from quicksand_smb.minimal_stdlib import Callable
 from quicksand_smb.names import host_path
 from quicksand_smb.open_file import File
-from quicksand_smb.reasons import StoreError
 from quicksand_smb.request import Request
+from quicksand_smb.server_state import ServerState
 from quicksand_smb.shares import Handle
 from quicksand_smb.status import Refusal, Status, of_store
-from quicksand_smb.values import Action, Kind, Stat
+from quicksand_smb.store_errors import StoreError
+from quicksand_smb.store_types import Action, FileKind, Stat
 
 
-class HeldUp(Exception):  # noqa: N818 - no error: it is tried again
+class MustWait(Exception):  # noqa: N818 - no error: it is tried again
     """What was granted to others has to be given back first."""
 
     def __init__(self, file: File) -> None:
@@ -29,7 +29,7 @@ class HeldUp(Exception):  # noqa: N818 - no error: it is tried again
         self.file = file
 
 
-def wait_for_grants(request: Request, file: File, run: Callable[[], Reply]) -> Pending:
+def wait_for_breaks(request: Request, file: File, run: Callable[[], Reply]) -> Pending:
     """Answer when `run` is no longer held up by what others keep of a file."""
 
     def attempt() -> bool:
@@ -37,10 +37,10 @@ def wait_for_grants(request: Request, file: File, run: Callable[[], Reply]) -> P
             return True
         try:
             reply = run()
-        except HeldUp as found:
+        except MustWait as found:
             if found.file is file:
                 return False
-            found.file.held_up.append(attempt)
+            found.file.waiting_opens.append(attempt)
         except Refusal as error:
             pending.finish(error.status, b"")
         except StoreError as error:
@@ -53,20 +53,20 @@ def wait_for_grants(request: Request, file: File, run: Callable[[], Reply]) -> P
         pending.finish(status, b"")
 
     pending = request.defer(cancel, opens=True)
-    file.held_up.append(attempt)
+    file.waiting_opens.append(attempt)
     return pending
 
 
-def check_others(
+def check_other_opens(
     request: Request, file: File, plan: Plan, keeps: leases.Wanted | None, *, is_first: bool
 ) -> None:
-    """Compare with the handles there are. Raises HeldUp, and Refusal for what they do not share."""
+    """Compare an open with the handles there are. Raises MustWait, and Refusal for a conflict."""
     shut_out = None
     try:
         file.check_sharing(plan.access, plan.wanted.sharing)
     except Refusal as error:
         shut_out = error
-    if file.grants and leases.ask_others(
+    if file.grants and leases.break_conflicting(
         file,
         keeps.key if keeps else None,
         plan.access,
@@ -75,19 +75,19 @@ def check_others(
         is_shut_out=shut_out is not None,
         is_first=is_first,
     ):
-        raise HeldUp(file)
+        raise MustWait(file)
     if shut_out:
         raise shut_out
     writes = plan.access & (WRITE_DATA | APPEND_DATA)
-    if file.grants and writes and request.connection.house.config.leases == "read":
-        leases.tell_change(file, None)
+    if file.grants and writes and request.connection.server.config.leases == "read":
+        leases.break_read_caching(file, None)
 
 
-def wanted_grant(request: Request, plan: Plan, *, is_directory: bool) -> leases.Wanted | None:
-    """What a client asks to keep. Its key counts also where nothing may be kept (`may_keep`): one
+def requested_lease(request: Request, plan: Plan, *, is_directory: bool) -> leases.Wanted | None:
+    """What a client asks to keep. Its key counts also where nothing may be kept (`may_grant`): one
     that has a file must not be given to a directory."""
     connection = request.connection
-    kept = connection.house.config.leases
+    kept = connection.server.config.leases
     if kept == "none" or (kept == "directories" and not is_directory):
         return None
     said = plan.lease
@@ -101,34 +101,34 @@ def wanted_grant(request: Request, plan: Plan, *, is_directory: bool) -> leases.
     return leases.Wanted(said.state, key, said.version, parent, said.epoch)
 
 
-def may_keep(request: Request, *, is_directory: bool) -> bool:
+def may_grant(request: Request, *, is_directory: bool) -> bool:
     """Whether the configuration has clients keep anything of directories, or of files."""
-    return is_directory == (request.connection.house.config.leases == "directories")
+    return is_directory == (request.connection.server.config.leases == "directories")
 
 
-def most_kept(request: Request, plan: Plan, file: File, handle: Handle) -> int:
+def grantable_state(request: Request, plan: Plan, file: File, handle: Handle) -> int:
     """What a client may keep, as the configuration has it. What one writes nobody keeps, so that
     whatever is seen to change is the host's doing."""
-    house = request.connection.house
+    server = request.connection.server
     if handle.is_directory:
-        return leases.READ if _keep_directory(house, plan, file, handle) else leases.NONE
-    if house.config.leases == "all":
+        return leases.READ if _watch_directory(server, plan, file, handle) else leases.NONE
+    if server.config.leases == "all":
         return leases.EVERYTHING
     if any(one.access & (WRITE_DATA | APPEND_DATA) for one in (handle, *file.handles)):
         return leases.NONE
     if isinstance(handle.node, streams.StreamNode):
         return leases.NONE
-    return leases.READ if house.watch(file, handle.node) else leases.NONE
+    return leases.READ if server.watch(file, handle.node) else leases.NONE
 
 
-def _keep_directory(house: House, plan: Plan, file: File, handle: Handle) -> bool:
+def _watch_directory(server: ServerState, plan: Plan, file: File, handle: Handle) -> bool:
     """Whether all that happens in a directory will be heard of."""
     share, names = handle.share, plan.names
     if file.unwatch is not None:
-        return share.kept.is_at(names, file)
+        return share.directory_leases.is_at(names, file)
     if len(names) > DEEPEST:
         return False
-    if not house.watch_directory(file, handle.node, len(names)):
+    if not server.watch_directory(file, handle.node, len(names)):
         return False
     is_there = False
     try:
@@ -138,7 +138,7 @@ def _keep_directory(house: House, plan: Plan, file: File, handle: Handle) -> boo
         if not is_there:
             file.end_watch()
     if is_there:
-        share.kept.add(names, file)
+        share.directory_leases.add(names, file)
     return is_there
 
 
@@ -149,40 +149,40 @@ def level_of(handle: Handle) -> int:
     return leases.LEASE if handle.grant.key else handle.grant.level
 
 
-def told_lease(grant: leases.Grant) -> wire.LeaseRequest:
+def encode_granted(grant: leases.Grant) -> wire.LeaseRequest:
     flags = wire.BREAKING if grant.breaking is not None else 0
     flags |= wire.PARENT_KEY if grant.parent else 0
     key = grant.key[1] if grant.key else b""
     return wire.LeaseRequest(key, grant.state, flags, grant.version, grant.parent, grant.epoch)
 
 
-def most_paid(request: Request, plan: Plan) -> int:
+def open_cost(request: Request, plan: Plan) -> int:
     """Bytes of the ledger that an open comes to at most."""
-    keeps = bool(plan.wanted.oplock) and request.connection.house.config.leases != "none"
+    keeps = bool(plan.wanted.oplock) and request.connection.server.config.leases != "none"
     path = b"/".join(host_path(plan.names))
-    return price(path, keeps=keeps) + (OF_GUARD if _may_be_guarded(request, plan) else 0)
+    return price(path, keeps=keeps) + (GUARD_COST if _needs_guard(request, plan) else 0)
 
 
-def _may_be_guarded(request: Request, plan: Plan) -> bool:
+def _needs_guard(request: Request, plan: Plan) -> bool:
     """Whether it is Linux that writes, which keeps pages without a lease."""
     writes = bool(plan.access & WRITE_DATA) and plan.is_posix and plan.lease is not None
-    return writes and request.connection.house.config.leases == "directories"
+    return writes and request.connection.server.config.leases == "directories"
 
 
-def guard_written(request: Request, plan: Plan, handle: Handle, action: Action, stat: Stat) -> None:
+def guard_open(request: Request, plan: Plan, handle: Handle, action: Action, stat: Stat) -> None:
     """Heed what the host writes to a file that Linux opens for writing, which may keep pages of it
     without a lease (`hostwrites`)."""
     file, connection = handle.file, request.connection
-    if not plan.access & WRITE_DATA or handle.node.kind is not Kind.FILE:
+    if not plan.access & WRITE_DATA or handle.node.kind is not FileKind.FILE:
         if file.guard is not None:
             file.guard.told(stat.size)
         return
-    if file.guard is None and plan.lease is not None and _may_be_guarded(request, plan):
+    if file.guard is None and plan.lease is not None and _needs_guard(request, plan):
         key = (connection.client_guid, plan.lease.key)
-        connection.house.guard(connection, key, file, handle.node, stat)
+        connection.server.guard(connection, key, file, handle.node, stat)
         known = handle.share.written.get((stat.device, stat.inode))
         is_new = action is not Action.OPENED
-        if file.guard and not is_new and hostwrites.is_suspect(stat, known, time.time_ns()):
+        if file.guard and not is_new and host_writes.is_suspect(stat, known, time.time_ns()):
             file.guard.suspect()
     if file.guard is not None:
         if file.guard.key[0] == connection.client_guid:

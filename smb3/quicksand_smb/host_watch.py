@@ -12,9 +12,9 @@ import struct
 import time
 
 from quicksand_smb import kernel
-from quicksand_smb.kept import ask_back
-from quicksand_smb.light import TYPE_CHECKING, Callable, Final, start_thread
-from quicksand_smb.reasons import StoreError
+from quicksand_smb.directory_leases import break_all
+from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Callable, Final, start_thread
+from quicksand_smb.store_errors import StoreError
 
 if TYPE_CHECKING:
     from quicksand_smb.node import Node
@@ -56,7 +56,7 @@ _BUFFER: Final = 64 << 10
 
 
 class HostWatch:
-    """The watches of a server. All but `_listen` runs under the lock of the house."""
+    """The watches of a server. All but `_listen` runs under the lock of the server."""
 
     def __init__(
         self, run: Callable[[Callable[[], None]], None], complain: Callable[[], None]
@@ -253,7 +253,7 @@ class HostWatch:
 def _tell(file: "File", mask: int) -> None:
     """Something has happened to a file."""
     if mask & _OF_FILE or file.guard is None:
-        ask_back(file)
+        break_all(file)
     if file.guard is not None and mask & _OF_WRITTEN:
         file.guard.heard(is_closed=not mask & _MODIFY)
 

@@ -7,18 +7,18 @@ the commands themselves: until there is an answer, nothing has been done.
 """
 
 from quicksand_smb import fscc, header, posix
-from quicksand_smb.commands.plan import plan_open
+from quicksand_smb.commands.open_plan import plan_open
 from quicksand_smb.connection import Connection
 from quicksand_smb.header import Command, Header
-from quicksand_smb.light import Final
 from quicksand_smb.messages import create, query
 from quicksand_smb.messages.create import CreateRequest
 from quicksand_smb.messages.negotiate import POSIX_TAG
+from quicksand_smb.minimal_stdlib import Final
 from quicksand_smb.names import to_wire
 from quicksand_smb.request import SAME_FILE
 from quicksand_smb.session import Session, Stage
 from quicksand_smb.shares import Share
-from quicksand_smb.values import Kind
+from quicksand_smb.store_types import FileKind
 from quicksand_smb.wire import ProtocolError, pad
 
 _COMMANDS: Final = (Command.CREATE, Command.QUERY_INFO, Command.CLOSE)
@@ -33,7 +33,7 @@ _OPENED: Final = 1
 """What the CREATE has done, [MS-SMB2] 2.2.14."""
 
 
-def answer_look(connection: Connection, messages: list[memoryview]) -> bytes | None:
+def answer_stat_compound(connection: Connection, messages: list[memoryview]) -> bytes | None:
     """The frame that answers three messages; None where the commands must.
 
     Raises ProtocolError for numbers of messages that were not granted.
@@ -96,7 +96,7 @@ def _look(connection: Connection, share: Share, messages: list[memoryview]) -> l
         return None
     plan = plan_open(connection, wanted, share)
     stat = share.store.look(plan.names)
-    is_plain = stat.kind in (Kind.FILE, Kind.DIRECTORY) and not plan.stream
+    is_plain = stat.kind in (FileKind.FILE, FileKind.DIRECTORY) and not plan.stream
     if not is_plain or share.file_of(stat) is not None:
         return None
     view = share.metadata.view(stat)
@@ -107,7 +107,7 @@ def _look(connection: Connection, share: Share, messages: list[memoryview]) -> l
     if asked.most < max(len(output), level.least):
         return None
     size = fscc.size_of(stat)
-    number = connection.house.new_handle_id()
+    number = connection.server.new_handle_id()
     context = [(POSIX_TAG, posix.encode_create(stat))] if plan.is_posix else []
     opened = create.encode_response(
         0, _OPENED, view.times, view.allocated, size, view.attributes, (number, number), context

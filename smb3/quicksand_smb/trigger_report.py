@@ -1,7 +1,7 @@
 """Which files a guest has written that programs of the host run or obey (triggers.py), in a file
 that others may read meanwhile.
 
-The file is mapped by the attendant, as the counters of `traffic` are: the confined server has no
+The file is mapped by the supervisor, as the counters of `traffic` are: the confined server has no
 descriptor of it, and telling takes no system call. In the machine's byte order it has a number of
 64 bits that is odd while the rest is changed, and `ENTRIES` places of `ENTRY` bytes: the seconds
 since 1970 as 64 bits, 0 for a place that is free, the length of the path as 16, and the path below
@@ -10,7 +10,7 @@ the share's root as the host has it.
 
 from _struct import Struct
 
-from quicksand_smb.light import TYPE_CHECKING, Final
+from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Final
 from quicksand_smb.names import host_path
 from quicksand_smb.traffic import mapped_file
 
@@ -30,8 +30,8 @@ PATH_MAX: Final = ENTRY - _HEAD.size
 """Bytes of a path; of a longer one the end is told, after dots."""
 
 
-class Told:
-    """The places, in memory until `keep_in`."""
+class TriggerReport:
+    """The places, in memory until `map_to`."""
 
     def __init__(self) -> None:
         self._memory = memoryview(bytearray(_SIZE))
@@ -39,12 +39,12 @@ class Told:
         """Paths, the one that was written longest ago first."""
         self._number = 0
 
-    def keep_in(self, path: str) -> None:
+    def map_to(self, path: str) -> None:
         """Tell it in a file, which begins anew; without such a file (the disk is full) nobody
         reads it."""
         self._memory = mapped_file(path, _SIZE)
 
-    def read_back(self) -> None:
+    def resume(self) -> None:
         """Go on where another server has ended, perhaps in the midst of telling."""
         found = []
         for place in range(1, ENTRIES + 1):
@@ -58,7 +58,7 @@ class Told:
         self._number += self._number % 2
         _NUMBER.pack_into(self._memory, 0, self._number)
 
-    def tell(self, names: "Names") -> None:
+    def record(self, names: "Names") -> None:
         """The guest has written a file."""
         import time
 

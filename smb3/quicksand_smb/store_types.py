@@ -5,14 +5,14 @@ from __future__ import annotations
 import stat as _stat
 import struct
 
-from quicksand_smb.light import Enum, IntEnum, auto
+from quicksand_smb.minimal_stdlib import Enum, IntEnum, auto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
 
 
-class Kind(Enum):
+class FileKind(Enum):
     FILE = auto()
     DIRECTORY = auto()
     SYMLINK = auto()
@@ -23,11 +23,11 @@ class Kind(Enum):
 
 
 _KINDS = {
-    _stat.S_IFREG: Kind.FILE,
-    _stat.S_IFDIR: Kind.DIRECTORY,
-    _stat.S_IFLNK: Kind.SYMLINK,
-    _stat.S_IFIFO: Kind.FIFO,
-    _stat.S_IFSOCK: Kind.SOCKET,
+    _stat.S_IFREG: FileKind.FILE,
+    _stat.S_IFDIR: FileKind.DIRECTORY,
+    _stat.S_IFLNK: FileKind.SYMLINK,
+    _stat.S_IFIFO: FileKind.FIFO,
+    _stat.S_IFSOCK: FileKind.SOCKET,
 }
 
 
@@ -114,7 +114,7 @@ class Stat:
     __slots__ = ("accessed_ns", "allocated", "born_ns", "changed_ns", "device", "gid", "inode",
                  "kind", "mode", "nlink", "size", "uid", "written_ns")  # fmt: skip
 
-    kind: Kind
+    kind: FileKind
     mode: int
     """Permission and set-id bits (0o7777)."""
     inode: int
@@ -151,7 +151,7 @@ def stat_from_statx(buffer: bytes | bytearray) -> Stat:
     (mask, found.nlink, found.uid, found.gid, mode, found.inode, found.size, blocks,
      accessed, accessed_ns, born, born_ns, changed, changed_ns, written, written_ns,
      major, minor) = _STATX(buffer)  # fmt: skip
-    found.kind = _KINDS.get(mode & 0o170000, Kind.DEVICE)
+    found.kind = _KINDS.get(mode & 0o170000, FileKind.DEVICE)
     found.mode = mode & 0o7777
     found.allocated = blocks * _BLOCK
     found.accessed_ns = accessed * 1_000_000_000 + accessed_ns
@@ -165,7 +165,7 @@ def stat_from_statx(buffer: bytes | bytearray) -> Stat:
 def stat_from_os(status: os.stat_result) -> Stat:
     """What os.stat gave, where there is no statx."""
     found = Stat()
-    found.kind = _KINDS.get(_stat.S_IFMT(status.st_mode), Kind.DEVICE)
+    found.kind = _KINDS.get(_stat.S_IFMT(status.st_mode), FileKind.DEVICE)
     found.mode = status.st_mode & 0o7777
     found.inode = status.st_ino
     found.device = status.st_dev

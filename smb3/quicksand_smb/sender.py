@@ -6,8 +6,8 @@ from _thread import allocate_lock
 
 from quicksand_smb.connection import Connection, Frame
 from quicksand_smb.conversation import Conversation
-from quicksand_smb.light import Final
-from quicksand_smb.reasons import StoreError
+from quicksand_smb.minimal_stdlib import Final
+from quicksand_smb.store_errors import StoreError
 from quicksand_smb.traffic import RECEIVED
 from quicksand_smb.wire import Buffer
 
