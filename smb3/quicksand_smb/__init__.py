@@ -1,11 +1,12 @@
-"""An SMB3 file server for one guest, with the standard library only.
+"""An SMB3 file server for one guest, written with the standard library only.
 
-It shares directories of the host with a guest that is taken to be hostile. One half knows files and
-nothing of SMB: `names` (what a guest may call a file), `walk` (from names to descriptors), `store`
-(a share), `confine` (what the process may do at all). The other half knows SMB and opens no file.
+The server shares directories of the host with a guest that it takes to be hostile. One half of the
+package knows files and nothing of SMB: `names` (names of files), `walk` (from names to
+descriptors), `store` (a share), `confine` (the rights of the process). The other half knows SMB and
+opens no file.
 """
 
 HANG_UP = b"\xff\0\0\0"
-"""A frame of a type that does not exist (RFC 1002, 4.3.1): a Linux client opens a new connection at
-once (fs/smb/client/connect.c, is_smb_response), instead of waiting for answers that will not
-come."""
+"""A frame of a type that does not exist (RFC 1002, 4.3.1). A Linux client that receives it opens a
+new connection at once (fs/smb/client/connect.c, is_smb_response) instead of waiting for answers
+that will not come."""

@@ -1,9 +1,10 @@
-"""`python -m quicksand_smb --config FILE`: serve the stream that is standard input and output.
+"""`python -m quicksand_smb --config FILE` serves the stream that is standard input and output.
 
-With `--listen HOST:PORT` it serves a listening socket instead, and with `--supervise PATH` the Unix
-socket of a QEMU, as long as that lives (supervisor.py). On SIGHUP the configuration is read
-again: shares that are gone from it end at once, with what is open in them. The process is confined
-to the shares that it started with (`confine`), so that others are added by starting it anew.
+With `--listen HOST:PORT` it serves a listening socket instead. With `--supervise PATH` it serves
+the Unix socket of a QEMU for as long as that QEMU lives (supervisor.py). SIGHUP makes it read the
+configuration again: a share that is gone from it ends at once, with everything that is open in it.
+The process is confined to the shares with which it started (`confine`), so only a new process can
+add others.
 """
 
 import gc
@@ -72,8 +73,8 @@ def _supervise(config: str, path: str) -> int:
 
 
 def _confine(server: "ServerState", path: str) -> None:
-    """All is loaded: give up all rights but those to the shares, and to read the configuration
-    again. What could not be given up is told on standard error."""
+    """Give up all rights but those to the shares and to the configuration file, once everything is
+    loaded. Standard error names each right that could not be given up."""
     import os
 
     from quicksand_smb import confine

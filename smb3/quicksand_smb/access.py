@@ -1,9 +1,8 @@
-"""Security descriptors: who may do what, as clients of Windows say it ([MS-DTYP] 2.4.4 to 2.4.6).
+"""Security descriptors, with which Windows clients say who may do what ([MS-DTYP] 2.4.4 to 2.4.6).
 
-A file of Unix has no place for them. One that a client sets is remembered as long as the server
-runs, and heeded as the client means it: a login that the list does not allow something is refused
-it ([MS-DTYP] 2.5.3.2). There is one user here. It only takes rights away: what the share and the
-host forbid stays forbidden.
+Unix files cannot store them. The server remembers a descriptor that a client sets for as long as it
+runs, and applies it as [MS-DTYP] 2.5.3.2 says. There is one user. A descriptor only takes rights
+away: the limits of the share and of the host still apply.
 """
 
 import os
@@ -20,7 +19,7 @@ OWNER: Final = 1
 GROUP: Final = 2
 DACL: Final = 4
 LARGEST: Final = 4096
-"""Bytes of a descriptor: 4096 files may have one."""
+"""The largest descriptor in bytes. Up to 4096 files may have one."""
 
 _GENERIC: Final = (
     (0x10000000, ALL_ACCESS),
@@ -45,7 +44,7 @@ _CREATOR_OWNER: Final = posix.sid(3, 0)
 _CREATOR_GROUP: Final = posix.sid(3, 1)
 _OWNER_RIGHTS: Final = posix.sid(3, 4)
 _GROUPS: Final = (EVERYBODY, posix.sid(5, 2), posix.sid(5, 11))
-"""Everybody, who comes by a network, and who has logged in."""
+"""The groups of the user: everyone, users of the network, and authenticated users."""
 
 
 class Entry(NamedTuple):
@@ -60,30 +59,31 @@ class Descriptor(NamedTuple):
     owner: bytes
     group: bytes
     entries: tuple[Entry, ...] | None
-    """None: there is no list, and everything is allowed."""
+    """None means that there is no list and everything is allowed."""
 
 
 def user() -> bytes:
-    """The one who is logged in: the owner of what the server makes."""
+    """Return the SID of the user who is logged in, who owns every file that the server makes."""
     return posix.owner_sid(os.getuid())
 
 
 def of_file(stat: Stat) -> Descriptor:
-    """Of a file for which none was set: everybody may do everything."""
+    """Return the default descriptor of a file, which allows everything to everyone."""
     everything = Entry(_ALLOWS, 0, ALL_ACCESS, EVERYBODY)
     return Descriptor(0, posix.owner_sid(stat.uid), posix.group_sid(stat.gid), (everything,))
 
 
 def decode(data: bytes | memoryview) -> Descriptor:
-    """[MS-DTYP] 2.4.6, in the form that is relative to itself. Raises ProtocolError, Refusal."""
+    """Decode a self-relative descriptor ([MS-DTYP] 2.4.6). Raises ProtocolError, and Refusal if it
+    is too large."""
     if len(data) > LARGEST:
         raise Refusal(Status.INSUFFICIENT_RESOURCES)
     return read_back(data)
 
 
 def read_back(data: bytes | memoryview) -> Descriptor:
-    """As `decode`, of what `encode` has made, which may be larger: owners are added, and entries
-    are handed on twice."""
+    """Decode a descriptor that `encode` has made. It may be larger than `LARGEST`, since owners are
+    added and inherited entries are stored twice."""
     cursor = Cursor(data)
     _, _, control, owner, group, _, dacl = cursor.fields(_DESCRIPTOR)
     entries: list[Entry] | None = None
@@ -126,7 +126,7 @@ def _specific(mask: int) -> int:
 
 
 def encode(found: Descriptor, wanted: int) -> bytes:
-    """The parts that are asked for."""
+    """Encode the parts that the bits of `wanted` name."""
     owner = found.owner if wanted & OWNER else b""
     group = found.group if wanted & GROUP else b""
     acl = b""
@@ -153,7 +153,7 @@ def encode(found: Descriptor, wanted: int) -> bytes:
 
 
 def changed(old: Descriptor, new: Descriptor, which: int) -> Descriptor:
-    """`old` with those parts of `new` that are to be set."""
+    """Return `old` with the parts of `new` that the bits of `which` name."""
     return Descriptor(
         new.control if which & DACL else old.control,
         new.owner or old.owner if which & OWNER else old.owner,
@@ -163,7 +163,7 @@ def changed(old: Descriptor, new: Descriptor, which: int) -> Descriptor:
 
 
 def allowed(found: Descriptor) -> int:
-    """Everything that the user may do."""
+    """Return the access mask that the descriptor grants to the user."""
     if found.entries is None:
         return ALL_ACCESS
     me = {user(), *_GROUPS, found.group}
@@ -184,7 +184,8 @@ def allowed(found: Descriptor) -> int:
 
 
 def inherited(parent: Descriptor, stat: Stat) -> Descriptor | None:
-    """What a new file gets from its directory ([MS-DTYP] 2.5.3.4); None if that leaves nothing."""
+    """Return the descriptor that a new file inherits from its directory ([MS-DTYP] 2.5.3.4), or
+    None if it inherits no entry."""
     found: list[Entry] = []
     owner, group = user(), posix.group_sid(stat.gid)
     is_directory = stat.kind is FileKind.DIRECTORY
@@ -210,13 +211,14 @@ def inherited(parent: Descriptor, stat: Stat) -> Descriptor | None:
 
 
 _MODE: Final = posix.sid(5, 88, 3)[8:]
-"""S-1-5-88-3, which is followed by a mode of Unix."""
+"""The SID prefix S-1-5-88-3. A Unix mode follows it."""
 
 
 def of_posix(stat: Stat) -> Descriptor:
-    """For a client with POSIX extensions: what the file's mode is (`modefromsid`), and that the
-    rest is the server's business. Linux asks for it after it has made a file, whose mode it would
-    have to guess until it looks at it again (fs/smb/client/dir.c, cifs_do_create)."""
+    """Return the descriptor for a client with POSIX extensions: it carries the file's mode
+    (`modefromsid`) and allows everything, since the server checks the rest. Linux asks for it after
+    it has made a file, because it would otherwise guess the mode until its next look
+    (fs/smb/client/dir.c, cifs_do_create)."""
     sids = posix.seen_owners(stat)
     mode = Entry(_DENIES, 0, 0, posix.sid(5, 88, 3, stat.mode & 0o7777))
     everything = Entry(_ALLOWS, 0, ALL_ACCESS, EVERYBODY)
@@ -224,7 +226,7 @@ def of_posix(stat: Stat) -> Descriptor:
 
 
 def mode_of(found: Descriptor) -> int | None:
-    """The mode that a Linux client puts into a list of who may do what (`modefromsid`)."""
+    """Return the mode that a Linux client has put into the list (`modefromsid`), or None."""
     mode = None
     for one in found.entries or ():
         if one.who[:2] == b"\1\3" and one.who[8:16] == _MODE and len(one.who) >= 20:

@@ -1,7 +1,8 @@
 """The old algorithms of NTLM and SMB3 that Python's standard library lacks.
 
-MD4 and RC4 are no protection today, but [MS-NLMP] is made of them. AES in Python runs at 2 MB/s:
-enough to sign the few messages that must be signed, too slow to encrypt a share's traffic.
+MD4 and RC4 protect nothing today, but [MS-NLMP] requires them. AES in Python runs at 2 MB/s. That
+is enough to sign the few messages that must be signed, and too slow to encrypt the traffic of a
+share.
 """
 
 import struct
@@ -63,7 +64,8 @@ def _double(value: int) -> int:
 
 
 def _tables() -> tuple[list[int], list[list[int]]]:
-    """FIPS 197: the substitution box, and it combined with the mixing of columns, for each row."""
+    """Return the substitution box of FIPS 197, and its combination with the mixing of columns for
+    each row."""
     box = [0] * 256
     p = q = 1
     while True:
@@ -85,7 +87,7 @@ def _tables() -> tuple[list[int], list[list[int]]]:
 
 
 class Aes128:
-    """Encryption of single blocks with one key."""
+    """Encrypts single blocks with one key."""
 
     _cache: tuple[list[int], list[list[int]]] | None = None
 
@@ -109,7 +111,7 @@ class Aes128:
         self._words = words
 
     def encrypt(self, block: int) -> int:
-        """A block as a number of 128 bits, most significant byte first."""
+        """Encrypt a block, given as a number of 128 bits with the most significant byte first."""
         t0, t1, t2, t3 = self._rows
         words = self._words
         a = block >> 96 ^ words[0]

@@ -14,16 +14,18 @@ from quicksand_smb.minimal_stdlib import Any, Final, NamedTuple
 
 MOST_SHARES: Final = 256
 LARGEST: Final = 1 << 20
-"""Bytes of a configuration."""
+"""The largest configuration in bytes."""
 
 
 LEASES: Final = ("none", "directories", "read", "all")
-"""Nothing; what they have read of directories, or of files that no client writes, until anybody
-changes these; or what they ask for of files, which is only true if nobody else changes them."""
+"""The caching that clients may do: none; of directories they have read; of files that no client
+writes; or all that they ask for of files. The last is correct only if nobody else changes the
+files. The others end when somebody changes the file or directory."""
 
 
 class ConfigError(Exception):
-    """The configuration is wrong; the message is for whoever started the server, not the guest."""
+    """The configuration is wrong. The message is for whoever started the server, not for the
+    guest."""
 
 
 class ShareConfig(NamedTuple):
@@ -31,21 +33,21 @@ class ShareConfig(NamedTuple):
     path: str
     is_read_only: bool
     is_protected: bool = False
-    """What programs of the host run by themselves (triggers.py) is read-only."""
+    """Files that programs of the host run by themselves (triggers.py) are read-only."""
     directory: int | None = None
-    """A descriptor that was opened by whoever started the server. None: `path` is opened."""
+    """An inherited descriptor of the directory. None means that `path` is opened."""
 
 
 class Config(NamedTuple):
     shares: tuple[ShareConfig, ...]
     secret: str | None = None
-    """The password of every user. None: there are only guests."""
+    """The password of every user. None means that every user is a guest."""
     posix: bool = True
-    """Offer the POSIX extensions."""
+    """The server offers the POSIX extensions."""
     resynchronise: bool = False
-    """The stream has no end of connection: a NEGOTIATE begins a new one."""
+    """The stream has no end of connection: each NEGOTIATE begins a new one."""
     leases: str = "none"
-    """What clients may keep of files, `LEASES`."""
+    """The caching that clients may do, one of `LEASES`."""
 
 
 def load(path: str) -> Config:
@@ -88,8 +90,8 @@ def parse(text: bytes) -> Config:
 
 
 def _read_json(text: bytes) -> Any:
-    """As `json.loads`, whose regular expressions take longer to load than all else here: the
-    scanner behind it is asked alone where the interpreter has it."""
+    """Parse JSON with the interpreter's scanner if it has one. Loading `json` with its regular
+    expressions takes 4 ms of processor time."""
     plain = text.decode().strip()
     try:
         import _json
@@ -106,7 +108,7 @@ def _read_json(text: bytes) -> Any:
 
 
 class _Plain:
-    """What a scanner asks of its decoder: values are as they come."""
+    """The decoder settings that the scanner reads. Values are returned as they are."""
 
     strict = True
     object_hook = object_pairs_hook = None

@@ -1,10 +1,9 @@
-"""Least rights for the serving process: what the walk of paths must not allow, the kernel does not
-allow either.
+"""Least rights for the serving process: the kernel refuses what the path walk must not allow.
 
-Each measure is taken if the system has it, and the report says which are in force. None replaces a
-check elsewhere. To be called once, early: `take_stream` before anything is written anywhere,
-`confine` when shares are open and modules imported, before the first thread starts, since Landlock
-holds for this thread and those that it starts.
+Each measure is taken if the system supports it, and the report names those in force. None replaces
+a check elsewhere. Call `take_stream` before anything is written anywhere. Call `confine` once, when
+shares are open and modules imported, and before the first thread starts: Landlock holds for the
+calling thread and the threads that it starts.
 """
 
 from __future__ import annotations
@@ -22,16 +21,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 FILES = 20480
-"""Open descriptors: the files of a share, and those beside them."""
+"""The limit of open descriptors, for the files of a share and everything else."""
 BESIDE_FILES = 1536
-"""Descriptors that are left for listings, walks and all else."""
+"""Descriptors that are reserved for listings, walks and everything else."""
 
 MEMORY = 2 << 30
-"""Bytes of address space, far above what a server in good order takes (threads reserve much)."""
+"""The limit of address space in bytes. A healthy server takes far less, but threads reserve
+much."""
 
 
 class Measure:
-    """One restriction; `why` says why it is not in force, or how far it goes."""
+    """One restriction. `why` explains why it is not in force, or how far it goes."""
 
     __slots__ = ("in_force", "name", "why")
 
@@ -45,11 +45,11 @@ class Measure:
 
 
 def take_stream(log: int | None = None) -> int:
-    """Take the stream off descriptors 0, 1 and 2, and return a descriptor of it that no program
-    inherits. Instead 0 and 1 are /dev/null, and 2 is `log` or /dev/null.
+    """Move the stream away from descriptors 0, 1 and 2, and return a descriptor that no program
+    inherits. Descriptors 0 and 1 become /dev/null, and 2 becomes `log` or /dev/null.
 
-    QEMU gives the connection to the guest as all three. A warning, a traceback, or what the
-    interpreter prints when it dies would go to the guest, amid the protocol. Raises OSError.
+    QEMU passes the guest's connection as all three descriptors. Warnings, tracebacks and the
+    interpreter's last words would otherwise reach the guest amid the protocol. Raises OSError.
     """
     stream = os.dup(0)  # not inherited (PEP 446)
     null = os.open(os.devnull, os.O_RDWR)
@@ -62,7 +62,7 @@ def take_stream(log: int | None = None) -> int:
 
 
 def guard_errors(log: int | None = None) -> None:
-    """Only keep descriptor 2 away from the stream, for a server that was handed a socket of its
+    """Point descriptor 2 away from the stream. This is for a server that inherited a socket of its
     own. Raises OSError."""
     if log is None:
         log = os.open(os.devnull, os.O_WRONLY)
@@ -80,10 +80,11 @@ def confine(
     file_bytes: int | None = None,
     memory: int | None = MEMORY,
 ) -> list[Measure]:
-    """Restrict this process for good; never raises.
+    """Restrict this process for good. Never raises.
 
-    `shares`: directories, and whether each is read-only. `also_read`: more directories to read,
-    by default those of Python's modules. `file_bytes`: of the largest file that may be written.
+    `shares` lists directories, and whether each is read-only. `also_read` lists further directories
+    to read; the default are those of Python's modules. `file_bytes` limits the size of a file that
+    is written.
     """
     if also_read is None:
         also_read = module_directories()
@@ -105,8 +106,8 @@ def confine(
 
 
 def no_core_files() -> Measure:
-    """Let nothing of this process get into a core file. With a limit of 1 none is written, nor
-    piped to a program, which is done with a limit of 0 (Linux, fs/coredump.c)."""
+    """Prevent core files of this process. A limit of 1 also keeps the kernel from piping a core to
+    a program, which a limit of 0 does not (Linux, fs/coredump.c)."""
     return _limit("core", "RLIMIT_CORE", 1)
 
 
@@ -131,7 +132,7 @@ def _limit(name: str, which: str, value: int) -> Measure:
 
 
 def most_files() -> int:
-    """How many files may be open with the descriptors that `confine` will leave."""
+    """Return how many files may be open with the descriptors that `confine` leaves."""
     there = FILES
     try:
         import resource
@@ -144,7 +145,7 @@ def most_files() -> int:
 
 
 def module_directories() -> list[str]:
-    """Where modules come from that are imported late."""
+    """Return the directories from which late imports load modules."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return [here, *(path for path in sys.path if path and os.path.isdir(path))]
 
@@ -174,13 +175,13 @@ def _no_new_privileges() -> str:
 
 _CAPABILITIES_3 = 0x20080522  # _LINUX_CAPABILITY_VERSION_3 (linux/capability.h)
 _KEPT_CAPABILITIES = 1 << 1 | 1 << 2 | 1 << 3
-"""CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH and CAP_FOWNER, by which root uses the files of others."""
+"""CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH and CAP_FOWNER. Root uses the files of others with them."""
 
 
 def _drop_capabilities() -> str:
-    """Of what root may do, leave what files need. Without CAP_FSETID the kernel takes set-id bits
-    from each file that is written to, and without CAP_SYS_RESOURCE it keeps the file system's own
-    reserve (capabilities(7))."""
+    """Drop all capabilities of root but those that files need. Without CAP_FSETID the kernel clears
+    the set-id bits of each file that is written, and without CAP_SYS_RESOURCE it keeps the file
+    system's own reserve (capabilities(7))."""
     libc = _libc()
     head = struct.pack("=Ii", _CAPABILITIES_3, 0)
     data = ctypes.create_string_buffer(24)
@@ -245,7 +246,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def _call(number: int, *arguments: int | bytes | None) -> int:
-    """A system call by its number; raises OSError."""
+    """Make a system call by its number. Raises OSError."""
     syscall = _libc().syscall
     syscall.restype = ctypes.c_long
     words = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]

@@ -1,4 +1,4 @@
-"""A connection without its stream: its conversation, and the frames that go out.
+"""A connection without its stream: its conversation, and the frames that wait to be sent.
 
 `dispatch` answers the frames that come in.
 """
@@ -20,13 +20,13 @@ from quicksand_smb.store import Node
 from quicksand_smb.wire import Buffer, pad
 
 COST: Final = 512
-"""Bytes that a reply takes beside its own."""
+"""The memory in bytes that a reply takes besides its contents."""
 SMALLEST_MAXIMUM: Final = 1 << 16
-"""The largest payload in bytes before dialect 2.1, and before anything is agreed on."""
+"""The largest payload in bytes before dialect 2.1, and before a dialect is negotiated."""
 
 
 class FileData(NamedTuple):
-    """Bytes of a file that the kernel moves to the stream."""
+    """A range of a file that the kernel sends to the stream."""
 
     node: Node
     offset: int
@@ -46,13 +46,14 @@ class Reply:
         self.body = body
         self.status = status
         self.data = data
-        """Follows the body; where nothing follows, it is not copied."""
+        """Bytes that follow the body. They are not copied if nothing follows them."""
         self.file = file
-        """Follows, too; only where nothing else follows and nothing is signed."""
+        """A range of a file that follows the body. Nothing else may follow it, and nothing may be
+        signed."""
 
 
 class Frame:
-    """What goes out: the parts, and then the bytes of a file."""
+    """An outgoing frame: its parts, and then a range of a file."""
 
     __slots__ = ("cost", "file", "length", "parts")
 
@@ -61,39 +62,39 @@ class Frame:
         self.length = length
         self.file = file
         self.cost = cost
-        """Bytes of memory until it is sent."""
+        """The memory in bytes that the frame takes until it is sent."""
 
 
 class Answer:
-    """A reply, and what its header is to say."""
+    """A reply and the fields of its header."""
 
     __slots__ = ("async_id", "granted", "header", "reply")
 
     def __init__(self, header: Header, reply: Reply, granted: int, async_id: int = 0) -> None:
         self.header = header
-        """Of the request."""
+        """The header of the request."""
         self.reply = reply
         self.granted = granted
         self.async_id = async_id
 
 
 def _nothing() -> None:
-    """Who has no stream reads the outbox himself."""
+    """Do nothing. A test without a stream reads the outbox itself."""
 
 
 class Connection:
-    """A client's connection: the conversation on it, and the frames that wait to be sent."""
+    """A client's connection: its conversation, and the frames that wait to be sent."""
 
     def __init__(self, server: ServerState, *, can_send_files: bool = False) -> None:
         self.server = server
         self.can_send_files = can_send_files
-        """The stream takes bytes of files from the kernel."""
+        """The stream takes ranges of files from the kernel."""
         self.conversation = self._new_conversation()
         self.is_closed = False
         """The conversation has ended, and no NEGOTIATE has begun another."""
         self.outbox: deque[Frame] = deque()
         self.said = 0
-        """Bytes of memory that all frames took which were put into the outbox."""
+        """The memory in bytes of all frames that were ever put into the outbox."""
         self.on_output: Callable[[], None] = _nothing
 
     def _new_conversation(self) -> Conversation:
@@ -101,14 +102,14 @@ class Connection:
         return Conversation(Window(FEWER, SPARE) if joins else Window(MOST))
 
     def drain(self) -> None:
-        """Send what is in the outbox; called without the lock."""
+        """Send the frames of the outbox. Call it without the lock."""
         self.on_output()
 
     # The conversation
 
     @property
     def negotiated(self) -> Negotiated:
-        """What NEGOTIATE has agreed on. Only commands that need a dialect may ask."""
+        """The result of NEGOTIATE. Only commands that need a dialect may read it."""
         assert self.conversation.negotiated is not None, "the table of commands says who needs it"
         return self.conversation.negotiated
 
@@ -129,16 +130,16 @@ class Connection:
 
     @property
     def deletes_at_once(self) -> bool:
-        """As Unix does it: a name goes while others still have the file open."""
+        """A deleted name disappears while others still have the file open, as on Unix."""
         return self.negotiated.has_posix
 
     def begin(self) -> None:
-        """End the conversation, and begin another."""
+        """End the conversation and begin another."""
         self.end()
         self.is_closed = False
 
     def end(self) -> None:
-        """The stream is gone: everything of it ends. Done twice, it does nothing."""
+        """End the conversation and everything in it. A second call does nothing."""
         self.is_closed = True
         ended = self.conversation
         self.server.ledger.give_back(sum(one.cost for one in ended.pending.values()))
@@ -154,7 +155,7 @@ class Connection:
         self.server.with_output.discard(self)
 
     def forget(self, session: Session) -> None:
-        """A session ends: by a login that failed, or because another replaces it."""
+        """End a session whose login failed, or which another session replaces."""
         self.conversation.sessions.pop(session.id, None)
         self.server.sessions.pop(session.id, None)
         session.end()
@@ -162,19 +163,19 @@ class Connection:
     # What waits
 
     def give_up(self, handle: Handle) -> None:
-        """A handle is closed: requests that wait for its locks fail."""
+        """Fail the requests that wait for locks of a handle, which is being closed."""
         for pending in list(self.conversation.pending.values()):
             if pending.handle is handle:
                 pending.cancel(Status.RANGE_NOT_LOCKED)
 
     def give_up_tree(self, tree: Tree) -> None:
-        """A tree is disconnected: requests that wait to open something there fail."""
+        """Fail the opens that wait in a tree, which is being disconnected."""
         for pending in list(self.conversation.pending.values()):
             if pending.tree is tree and pending.opens:
                 pending.cancel(Status.CANCELLED)
 
     def finish(self, pending: Pending, status: Status, body: bytes) -> None:
-        """Give a request that waited its answer."""
+        """Send the final answer of a request that waited."""
         if self.conversation.pending.pop(pending.async_id, None) is None:
             return
         self.server.ledger.give_back(pending.cost)
@@ -207,12 +208,13 @@ class Connection:
         target.send([Answer(headers.unasked(Command.OPLOCK_BREAK), Reply(body), 0)], None)
 
     def send_cache_drop(self, key: bytes) -> None:
-        """Have the client drop what it keeps of a file of which it has no lease."""
+        """Ask the client to drop its cached pages of a file on which it holds no lease."""
         body = lock.encode_lease_break(key, 0, leases.NONE, leases.NONE, needs_answer=True)
         self.send([Answer(headers.unasked(Command.OPLOCK_BREAK), Reply(body), 0)], None)
 
     def _first_of_client(self) -> "Connection":
-        """A lease is its client's, not its connection's: it is asked back by the oldest."""
+        """Return the oldest connection of this client. Leases belong to clients and not to
+        connections, so the break goes there."""
         for session in self.server.sessions.values():
             owner = session.connection
             if isinstance(owner, Connection) and owner.client_guid == self.client_guid:

@@ -1,4 +1,4 @@
-"""The conversation on a connection: what NEGOTIATE has agreed on, and what lives until its end."""
+"""A conversation: the result of NEGOTIATE, and everything that lives until its end."""
 
 import os
 
@@ -14,7 +14,7 @@ from quicksand_smb.status import Status
 from quicksand_smb.wire import ProtocolError
 
 LARGEST_REST: Final = 64 << 10
-"""Bytes of a chain that wait for the open at its beginning."""
+"""The bytes of a compound that may wait for the open at its beginning."""
 
 
 class Negotiated(NamedTuple):
@@ -28,7 +28,7 @@ class Negotiated(NamedTuple):
     largest: int
     """The largest read, write or transaction, in bytes."""
     pays_by_size: bool
-    """A request costs one credit for each 64 KiB."""
+    """Each 64 KiB of payload cost one credit."""
     has_leases: bool
     has_posix: bool
     algorithm: Algorithm
@@ -36,7 +36,7 @@ class Negotiated(NamedTuple):
 
 
 class Pending:
-    """A request that is answered later. Everything here is done under the lock of the server."""
+    """A request that is answered later. Its methods are called under the server's lock."""
 
     def __init__(
         self,
@@ -59,24 +59,24 @@ class Pending:
         self.async_id = async_id
         self._ledger = ledger
         self.cost = cost
-        """Bytes that were taken of the ledger."""
+        """The bytes that the request has taken from the ledger."""
         self._answer = answer
-        """Sends the answer, which has a status and a body."""
+        """Sends the answer, given its status and body."""
         self.cancel = cancel
-        """Gives the request up, with the status that its answer is to have."""
+        """Cancels the request and answers with the given status."""
         self.handle = handle
-        """The handle whose locks the request waits for."""
+        """The handle for whose locks the request waits."""
         self.opens = opens
-        """It waits until a file may be opened, or moved."""
+        """The request waits until it may open or move a file."""
         self.begin = begin
-        """Called when the client has been told that it must wait: the answer may be there."""
+        """Called once the client knows that it must wait. The answer may be ready by then."""
         self.resume: Callable[[Status], None] | None = None
-        """Answers the requests that follow in its frame, given the status of this one."""
+        """Answers the rest of the compound, given the status of this request."""
 
     def keep(
         self, rest: list[memoryview], resume: Callable[[list[memoryview], Status], None]
     ) -> None:
-        """Keep what follows in the frame for `resume`. Raises ProtocolError if it is too much."""
+        """Keep the rest of the compound for `resume`. Raises ProtocolError if it is too large."""
         size = sum(map(len, rest))
         if size > LARGEST_REST or not self._ledger.try_take(size):
             raise ProtocolError("too much behind a request that has to wait")
@@ -97,9 +97,9 @@ class Conversation:
     def __init__(self, window: Window) -> None:
         self.window = window
         self.negotiated: Negotiated | None = None
-        """None until a NEGOTIATE has succeeded."""
+        """None until a NEGOTIATE succeeds."""
         self.handshake = NO_HANDSHAKE
-        """The hash of the messages of NEGOTIATE, for dialect 3.1.1."""
+        """The hash of the NEGOTIATE messages, for dialect 3.1.1."""
         self.sessions: dict[int, Session] = {}
         self.pending: dict[int, Pending] = {}
         self._last_async_id = int.from_bytes(os.urandom(2), "little")

@@ -1,4 +1,4 @@
-"""Copying bytes between two open files."""
+"""Copies bytes between two open files."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import errno
 import os
 
 _BUFFER = 1 << 20
-"""Bytes that a copy by reading and writing moves at once."""
+"""The bytes that one read and one write move at once."""
 
 
 def copy_in_kernel(source: int, target: int, offset: int, to: int, count: int) -> int:
-    """How many bytes copy_file_range has copied before it could not go on."""
+    """Copy with copy_file_range, and return how many bytes it copied before it failed."""
     if not hasattr(os, "copy_file_range"):
         return 0
     done = 0
@@ -28,7 +28,8 @@ def copy_in_kernel(source: int, target: int, offset: int, to: int, count: int) -
 
 
 def copy(source: int, target: int, offset: int, to: int, count: int) -> int:
-    """The same by a buffer; backwards if the ranges of one file demand it."""
+    """Copy with a buffer, and return how many bytes there were. Overlapping ranges of one file are
+    copied backwards if necessary."""
     one_file = count and os.path.sameopenfile(source, target)
     if one_file and offset < to < offset + count:
         left = count

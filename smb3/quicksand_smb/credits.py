@@ -1,33 +1,36 @@
-"""How many requests a client may have under way, and their numbers ([MS-SMB2] 3.3.1.1)."""
+"""Credits: how many requests a client may have under way, and their message ids ([MS-SMB2]
+3.3.1.1)."""
 
 from quicksand_smb.minimal_stdlib import Final
 
 MOST: Final = 8192
-"""Credits a client may hold. Windows and Samba give as many; a client takes what it needs."""
+"""The most credits of a client. Windows and Samba grant as many, and a client takes what it
+needs."""
 FEWER: Final = 256
-"""The same where all that a client sends must be taken at once: 16 MiB, since a credit stands for
-64 KiB."""
+"""The most credits where the server must take everything at once that a client sends. Each stands
+for 64 KiB, so that is 16 MiB."""
 SPARE: Final = 16
-"""Credits beyond these: a client that makes a new connection, on a stream that has no end of
-connections, may get answers to a NEGOTIATE of an earlier one, and counts the credit of each."""
+"""Extra credits on a stream without an end of connection. A client that reconnects may receive
+answers to an earlier NEGOTIATE, and counts the credit of each."""
 
 
 class Window:
-    """The numbers of messages that are granted and unused."""
+    """The message ids that are granted and unused."""
 
     def __init__(self, most: int = MOST, spare: int = 0) -> None:
         self._most = most
         self._spare = spare
-        """Numbers that may be used without having been granted."""
+        """How many ids may still be used without a grant."""
         self._low = 0
-        """Every number below is used."""
+        """Every id below is used."""
         self._high = 1
-        """Every number from here on is not granted."""
+        """No id from here on is granted."""
         self._used: set[int] = set()
-        """Numbers between that are used: at most as many as the window is wide."""
+        """The used ids in between. There are never more than the window is wide."""
 
     def take(self, first: int, count: int) -> bool:
-        """Use up the numbers of one request. False: it bears numbers it may not bear."""
+        """Use up the ids of one request. Returns False if one of them is used already or was not
+        granted."""
         count = count or 1
         beyond = first + count - self._high
         if first < self._low or beyond > self._spare:
@@ -51,7 +54,8 @@ class Window:
         return True
 
     def grant(self, charge: int, asked: int) -> int:
-        """Credits for a response: as many as were used, and more as far as the window allows."""
+        """Return the credits of a response: as many as the request used, and more as far as the
+        window allows."""
         given = asked if asked > charge else charge or 1
         room = self._most - (self._high - self._low)
         if given > room:

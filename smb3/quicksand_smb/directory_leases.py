@@ -1,10 +1,10 @@
-"""Leases of directories: while a client has one, it does not ask for what is in there.
+"""Directory leases: a client that holds one answers questions about the directory from its cache.
 
-[MS-SMB2] 3.3.5.9.11 and [MS-FSA] 2.1.4.12: of a directory a client may keep what it has read. It is
-asked back when a name in it comes, goes or changes. Nothing is kept that would have to be given
-back first (`HANDLE`, `WRITE`), so nobody waits for an answer.
+A client may cache what it has read of a directory ([MS-SMB2] 3.3.5.9.11, [MS-FSA] 2.1.4.12). The
+server breaks the lease when a name in it comes, goes or changes. It never grants `HANDLE` or
+`WRITE` there, so no request waits for an acknowledgement.
 
-A client knows a directory by its path, so it must also hear when one above is moved.
+Clients know directories by their paths, so moving a parent breaks the lease, too.
 """
 
 from quicksand_smb.leases import Grant
@@ -12,19 +12,19 @@ from quicksand_smb.minimal_stdlib import Callable, Final, Protocol
 from quicksand_smb.names import Names
 
 DEEPEST: Final = 32
-"""Names in the path of a directory that is kept. Each directory above it is watched, too."""
+"""The most names in the path of a leased directory. Each directory above it is watched, too."""
 
 
 class LeasedDirectory(Protocol):
-    """What this module knows of an open directory, or of a file."""
+    """The part of an open directory or file that this module uses."""
 
     grants: list[Grant]
     unwatch: Callable[[], None] | None
 
 
 class DirectoryLeases:
-    """The directories of a share of which clients keep something, by their paths. What the guest
-    changes is told at once, before the answer to the change; `hostwatch` tells the rest."""
+    """The leased directories of a share, by their paths. A change by the guest breaks leases before
+    it is answered. `host_watch` reports the other changes."""
 
     def __init__(self) -> None:
         self._files: dict[Names, LeasedDirectory] = {}
@@ -33,11 +33,13 @@ class DirectoryLeases:
         return len(self._files)
 
     def is_at(self, names: Names, file: LeasedDirectory) -> bool:
-        """Whether a directory is watched at this path; it may have been at another one before."""
+        """Tell whether a directory is registered at this path. It may have had another path
+        before."""
         return self._files.get(names) is file
 
     def add(self, names: Names, file: LeasedDirectory) -> None:
-        """`file.unwatch` is called when its last handle is closed, and takes it away again."""
+        """Register a directory. Its `unwatch`, called when the last handle closes, removes it
+        again."""
         self._files[names] = file
         end_watch = file.unwatch
 
@@ -50,13 +52,13 @@ class DirectoryLeases:
         file.unwatch = end
 
     def changed_in(self, names: Names) -> None:
-        """A name in this directory came or went."""
+        """Break the leases on a directory in which a name came or went."""
         file = self._files.get(names)
         if file is not None:
             break_all(file)
 
     def moved(self, names: Names) -> None:
-        """What was there, and all below, has another path now, or none."""
+        """Break the leases on everything at or below a path that was moved or removed."""
         depth = len(names)
         for path, file in self._files.items():
             if path[:depth] == names:
@@ -64,6 +66,6 @@ class DirectoryLeases:
 
 
 def break_all(file: LeasedDirectory) -> None:
-    """Leave nobody anything of a file."""
+    """Break all leases and oplocks of a file."""
     for grant in list(file.grants):
         grant.break_to(0)

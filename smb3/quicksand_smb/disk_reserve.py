@@ -1,9 +1,9 @@
-"""How much of the host's disk the guest may still take.
+"""The part of the host's disk that the guest may still take.
 
-A reserve of bytes and inodes stays free for the host, whatever the guest writes. The disk is looked
-at once for many writes, not for each; between two looks a budget is used up. It is reckoned in
-blocks, as the disk is, and small: a part of what is spare, and good for a moment only, since other
-servers and the host's own programs write to the same disk.
+A reserve of bytes and inodes stays free for the host. The server looks at the disk once for many
+writes: between two looks it uses up a budget. The budget counts blocks, as the disk does. It is a
+small part of the spare space and expires soon, since other servers and programs of the host write
+to the same disk.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _BUDGET = 64 << 20
-"""Bytes at most that are written between two looks."""
+"""The most bytes that are written between two looks at the disk."""
 _PART = 256
-"""A budget is this part of what is spare, or less: many servers may have one at the same time."""
+"""A budget is at most this fraction of the spare space, since many servers may have one at a
+time."""
 _GOOD_FOR_S = 0.25
-"""Seconds after which the disk is looked at anew; as long as a budget is, it counts on what was
-seen then."""
+"""The seconds for which a look at the disk is valid."""
 
 _BUDGET_NAMES = 16
 BLOCK = 4096
-"""Bytes at least that a file takes of a disk at once, and that a new name is reckoned to take."""
+"""The least bytes that a file takes of a disk, and the assumed cost of a new name."""
 
 _TMPFS = 0x01021994
 _REWRITING = frozenset({0xEF53, 0x58465342, _TMPFS, 0xF2F52010})
-"""File systems that write a block again where it was, unless it is shared (statfs(2)): ext, XFS,
-tmpfs, F2FS. Others (Btrfs, ZFS) take a new one each time, or do not say."""
+"""File systems that overwrite a block in place unless it is shared (statfs(2)): ext, XFS, tmpfs,
+F2FS. Others (Btrfs, ZFS) allocate a new block each time, or do not tell."""
 
 
 class DiskReserve:
-    """Of the file system of a share's root; those that are mounted below it are not counted."""
+    """The reserve on the file system of a share's root. File systems mounted below the root are not
+    counted."""
 
     __slots__ = ("_budget", "_budget_names", "_limits", "_lock", "_looked", "_root")
 
@@ -53,7 +54,7 @@ class DiskReserve:
         self._looked = 0.0
 
     def look(self) -> os.statvfs_result:
-        """As the host sees it. Raises StoreError."""
+        """Return the state of the file system as the host sees it. Raises StoreError."""
         root = self._root.take()
         try:
             return os.fstatvfs(root)
@@ -63,13 +64,13 @@ class DiskReserve:
             self._root.give()
 
     def spare(self, found: os.statvfs_result) -> int:
-        """Free bytes less what is kept for the host, which of a small disk is a twentieth."""
+        """Return the free bytes less the host's reserve, which is a twentieth of a small disk."""
         kept = min(self._limits.reserve, found.f_blocks * found.f_frsize // 20)
         return found.f_bavail * found.f_frsize - kept
 
     def need(self, count: int, is_there: Callable[[], bool] | None = None) -> None:
-        """Raises NO_SPACE if `count` bytes more would leave the host less than the reserve, unless
-        `is_there` says that the file has its blocks already."""
+        """Raise NO_SPACE if `count` more bytes would cut into the reserve, unless `is_there` says
+        that the file already has the blocks."""
         now = time.monotonic()
         with self._lock:
             if now - self._looked < _GOOD_FOR_S:
@@ -85,13 +86,14 @@ class DiskReserve:
             raise StoreError(Reason.NO_SPACE)
 
     def need_range(self, descriptor: int, offset: int, count: int) -> None:
-        """As `need`, for a range of an open file, in whole blocks: a byte in a hole takes one."""
+        """As `need`, for a range of an open file in whole blocks. A byte in a hole takes a
+        block."""
         first, last = offset // BLOCK, -(-(offset + count) // BLOCK)
         self.need((last - first) * BLOCK, lambda: is_allocated(descriptor, offset, count))
 
     def need_name(self) -> None:
-        """Raises NO_SPACE if one more file would leave the host too few inodes, or too few bytes
-        even for its name."""
+        """Raise NO_SPACE if another file would leave the host too few inodes, or too few bytes for
+        its name."""
         self.need(BLOCK)
         with self._lock:
             self._budget_names -= 1
@@ -108,8 +110,8 @@ class DiskReserve:
 
 
 def is_allocated(descriptor: int, offset: int, count: int) -> bool:
-    """Whether bytes of a file are written where blocks of its own are already. Where the file
-    system does not tell, they are not."""
+    """Tell whether a write goes to blocks that the file already owns. False if the file system does
+    not tell."""
     try:
         kind = kernel.file_system(descriptor)
         if kind not in _REWRITING or offset + count > os.fstat(descriptor).st_size:
@@ -122,7 +124,7 @@ def is_allocated(descriptor: int, offset: int, count: int) -> bool:
 
 
 def _is_data(descriptor: int, offset: int, count: int) -> bool:
-    """Whether a range has no hole, as tmpfs tells (lseek(2))."""
+    """Tell whether a range of a tmpfs file has no hole (lseek(2))."""
     return (
         os.lseek(descriptor, offset, os.SEEK_DATA) == offset
         and os.lseek(descriptor, offset, os.SEEK_HOLE) >= offset + count

@@ -1,7 +1,7 @@
-"""Frames in, answers out: each request of a frame is checked, run and answered.
+"""Answers frames: checks, runs and answers each request of a frame.
 
-The order of checks is that of [MS-SMB2] 3.3.5.2. What a command needs before it may run stands in
-the table `COMMANDS`; what a failure becomes stands in `status`.
+The order of checks is that of [MS-SMB2] 3.3.5.2. The table `COMMANDS` says what a command needs
+before it runs. The module `status` maps failures.
 """
 
 from quicksand_smb import header as headers
@@ -21,7 +21,7 @@ from quicksand_smb.wire import ProtocolError
 
 
 class Need(IntEnum):
-    """What must be there for a command."""
+    """The state that a command needs."""
 
     NOTHING = 0
     DIALECT = 1
@@ -57,11 +57,11 @@ COMMANDS: Final[dict[int, Entry]] = {
 
 
 _LOOKING: Final = (Command.QUERY_INFO, Command.CLOSE)
-"""What changes nothing of a file."""
+"""Commands that change nothing of a file."""
 
 
 def _is_heard(session: Session, header: Header, message: memoryview) -> bool:
-    """[MS-SMB2] 3.3.5.2.4."""
+    """Check the signature of a request ([MS-SMB2] 3.3.5.2.4)."""
     signer = session.signer
     if signer is None:
         return True
@@ -71,7 +71,7 @@ def _is_heard(session: Session, header: Header, message: memoryview) -> bool:
 
 
 def _note(chain: Chain, header: Header, status: int) -> None:
-    """What those that follow in a chain have of a CREATE: its file, or its error."""
+    """Record the file or the error of a CREATE for the requests that follow in its chain."""
     if header.command == Command.CREATE:
         failed = headers.is_error(status)
         chain.error = Status(status) if failed else None
@@ -85,9 +85,9 @@ class Dispatcher:
         self._connection = connection
 
     def receive(self, frame: memoryview) -> None:
-        """Handle one frame, under the lock. Its memory is the caller's again afterwards.
+        """Handle one frame under the lock. The caller may reuse its memory afterwards.
 
-        Raises ProtocolError: the connection cannot go on.
+        Raises ProtocolError if the connection cannot go on.
         """
         messages = headers.split(frame)
         if len(messages) == 3 and (told := answer_stat_compound(self._connection, messages)):
@@ -98,7 +98,7 @@ class Dispatcher:
         )
 
     def _handle(self, messages: list[memoryview], chain: Chain, *, is_alone: bool) -> None:
-        """The messages of a frame, or those behind one that had to wait."""
+        """Handle the messages of a frame, or the rest of a compound that had to wait."""
         connection = self._connection
         answers: list[Answer] = []
         for number, message in enumerate(messages):
@@ -138,7 +138,7 @@ class Dispatcher:
             self._connection.send(answers, None)
 
     def _keep_rest(self, pending: Pending, rest: list[memoryview], chain: Chain) -> None:
-        """Keep the requests behind one that has to wait, until that is answered."""
+        """Keep the rest of a compound until the waiting request is answered."""
 
         def resume(rest: list[memoryview], status: Status) -> None:
             _note(chain, pending.header, status)
@@ -150,7 +150,7 @@ class Dispatcher:
         pending.keep(rest, resume)
 
     def _put_off(self, pending: Pending) -> None:
-        """Tell the client that its answer comes later."""
+        """Send the interim response, which tells the client to wait."""
         header = pending.header
         interim = Reply(headers.encode_error(), Status.PENDING)
         answer = Answer(header, interim, self._grant(header), pending.async_id)
@@ -159,7 +159,8 @@ class Dispatcher:
             pending.begin()
 
     def _is_in_phase(self, header: Header, *, is_alone: bool) -> bool:
-        """Whether a message may be handled. False: its client is told to begin anew."""
+        """Tell whether the conversation allows this message. If not, the client is told to begin
+        anew."""
         begins = header.command == Command.NEGOTIATE
         connection = self._connection
         is_negotiated = connection.conversation.negotiated is not None
@@ -178,8 +179,8 @@ class Dispatcher:
         return True
 
     def _turn_away(self, header: Header) -> None:
-        """Answer one who speaks as if there were a conversation: this server is another than his,
-        or has ended it. Linux then connects anew, and does not wait for a time to run out."""
+        """Answer a client that assumes a conversation which this server never had, or has ended.
+        Linux then reconnects at once instead of waiting for a timeout."""
         if header.command == Command.CANCEL:
             return
         reply = Reply(headers.encode_error(), Status.USER_SESSION_DELETED)
@@ -211,7 +212,8 @@ class Dispatcher:
         return outcome
 
     def _find_place(self, request: Request, need: Need) -> None:
-        """The session and the tree a request is about; a chain may take them from its beginning."""
+        """Find the session and the tree of a request. In a chain they may come from the first
+        request."""
         header, chain = request.header, request.chain
         if chain.is_broken:
             raise Refusal(Status.INVALID_PARAMETER)
@@ -239,7 +241,7 @@ class Dispatcher:
         chain.is_broken = False
 
     def _cancel(self, header: Header) -> None:
-        """[MS-SMB2] 3.3.5.16: there is no answer to it, but the one of what is cancelled."""
+        """Cancel a request ([MS-SMB2] 3.3.5.16). Only the cancelled request is answered."""
         for pending in list(self._connection.conversation.pending.values()):
             if header.flags & headers.ASYNC:
                 if pending.async_id == header.async_id:
@@ -248,7 +250,7 @@ class Dispatcher:
                 pending.cancel(Status.CANCELLED)
 
     def _grant(self, header: Header) -> int:
-        """Credits for the response to a request."""
+        """Return the credits to grant with the response."""
         connection = self._connection
         charge = header.charge if connection.pays_by_size else 1
         # Of a NEGOTIATE the client may count what was meant for an earlier one of its connections.

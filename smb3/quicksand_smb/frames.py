@@ -1,14 +1,15 @@
-"""Frames out of a stream of bytes ([MS-SMB2] 2.1: a zero, and the length in three bytes).
+"""Reads frames from a stream of bytes ([MS-SMB2] 2.1: a zero byte, and the length in three bytes).
 
-A stream that QEMU's guestfwd ends in a Unix socket carries one connection of the guest after the
-other, and never says where one ends. Half a frame may be left behind, or what a hostile guest
-throws in between. `Frames` comes back in step at a NEGOTIATE, with which each connection begins:
+A stream that ends in a Unix socket of QEMU's guestfwd carries one connection of the guest after the
+other, and never marks where one ends. A dead connection may leave half a frame behind, and a
+hostile guest may throw bytes in between. `Frames` resynchronises at a NEGOTIATE, with which each
+connection begins:
 
-* where a frame should begin and none does, it looks for one, and throws away what stands before;
-* where the rest of a frame does not come, and what has come ends with a whole NEGOTIATE.
+* if no frame begins where one should, it skips bytes up to the next NEGOTIATE;
+* if the rest of a frame does not come, it looks for a whole NEGOTIATE at the end of the bytes.
 
-A client waits for the answer to its NEGOTIATE. One behind which another has come already is that of
-a connection that is gone; its answer would reach the next one, and be taken for that one's own.
+A client waits for the answer to its NEGOTIATE. If another NEGOTIATE follows one, its client is
+gone, and its answer would be taken for that of the next connection. So it is dropped.
 """
 
 import _socket
@@ -19,15 +20,15 @@ from quicksand_smb.traffic import SENT
 from quicksand_smb.wire import ProtocolError
 
 LARGEST_FRAME: Final = (8 << 20) + (64 << 10)
-"""Bytes: the largest write, and what stands before it."""
+"""The largest frame in bytes: the largest write and its headers."""
 IN_PLACE: Final = 256 << 10
-"""Bytes up to which frames are read by way of the one buffer; larger ones get their own."""
+"""The largest frame in bytes that is read into the shared buffer. Larger ones get their own."""
 GAP_S: Final = 1.0
-"""Seconds without a byte amid a frame, after which its client may be gone."""
+"""The seconds without a byte inside a frame after which the client may be gone."""
 PATIENCE_S: Final = 60.0
-"""Seconds that the rest of a frame may take where a stream has an end."""
+"""The seconds that the rest of a frame may take on a stream that has an end."""
 MOST_SKIPPED: Final = LARGEST_FRAME
-"""Bytes thrown away in search of a beginning: what one frame may have left behind."""
+"""The most bytes to skip in search of a NEGOTIATE: one frame may have left that many behind."""
 LARGEST_NEGOTIATE: Final = 4096
 _NEGOTIATE: Final = Command.NEGOTIATE.to_bytes(2, "little")
 _SPARE: Final = 2
@@ -45,15 +46,15 @@ class Frames:
         self._acknowledges = _QUICKACK if socket.family == _socket.AF_INET else None
         self._view = memoryview(bytearray(IN_PLACE + 4))
         self._start = self._end = 0
-        """What of the buffer is received and not yet given away."""
+        """The part of the buffer that is received and not yet returned."""
         self._skipped = 0
         self._spare: list[bytearray] = []
 
     def next(self) -> memoryview:
-        """The next frame. It is the caller's until the next call, or, if it is larger than
-        `IN_PLACE`, until he gives it back.
+        """Return the next frame. It is valid until the next call; a frame larger than `IN_PLACE` is
+        valid until `give_back`.
 
-        Raises EOFError at the end, OSError, and ProtocolError for what is no SMB2.
+        Raises EOFError at the end, OSError, and ProtocolError for bytes that are not SMB2.
         """
         while True:
             # Its first bytes tell whether it is one at all.
@@ -76,20 +77,20 @@ class Frames:
                     return self._view[at : at + length]
 
     def give_back(self, frame: memoryview) -> None:
-        """A large frame is done with: its memory is used again."""
+        """Take back the buffer of a large frame, to use it again."""
         buffer = frame.obj
         if isinstance(buffer, bytearray) and len(self._spare) < _SPARE and len(frame) > IN_PLACE:
             self._spare.append(buffer)
 
     def change_buffer(self) -> None:
-        """Somebody still works with the last frame, and another goes on reading."""
+        """Use a new buffer, because another thread still works with the last frame."""
         rest = self._view[self._start : self._end]
         self._view = memoryview(bytearray(IN_PLACE + 4))
         self._view[: len(rest)] = rest
         self._start, self._end = 0, len(rest)
 
     def _is_gone(self, at: int, length: int) -> bool:
-        """Whether a frame is a NEGOTIATE, and its client has made another connection since."""
+        """Tell whether a frame is a NEGOTIATE whose client has reconnected since."""
         if not self._resynchronises or self._view[at + 12 : at + 14] != _NEGOTIATE:
             return False
         if not _may_negotiate(bytes(self._view[at - 4 : at + min(length, 20)])):
@@ -108,7 +109,8 @@ class Frames:
         return at >= 0
 
     def _need(self, count: int) -> bool:
-        """Have so many bytes from `_start` on. False: a new connection begins there instead."""
+        """Receive until `count` bytes are buffered. Returns False if a new connection begins
+        instead."""
         while self._end - self._start < count:
             if self._start == self._end:
                 self._start = self._end = 0
@@ -127,7 +129,8 @@ class Frames:
         return True
 
     def _take_large(self, length: int) -> memoryview | None:
-        """A frame with a buffer of its own; None if a new connection begins instead."""
+        """Receive a frame into a buffer of its own. Returns None if a new connection begins
+        instead."""
         frame = memoryview(self._memory(length))[:length]
         have = min(self._end - self._start - 4, length)
         frame[:have] = self._view[self._start + 4 : self._start + 4 + have]
@@ -153,7 +156,7 @@ class Frames:
         return bytearray(length)
 
     def _search(self) -> None:
-        """Go on to where a NEGOTIATE begins, or may begin with what has come so far."""
+        """Skip bytes up to the next place where a NEGOTIATE begins, or may begin."""
         if not self._resynchronises:
             raise ProtocolError("a frame of another protocol, or too long")
         data = bytes(self._view[self._start : self._end])
@@ -164,7 +167,7 @@ class Frames:
             raise ProtocolError("nothing that could be SMB2")
 
     def _receive(self, into: memoryview, is_amid: bool) -> int:
-        """Bytes received; 0 if, amid a frame, none came for a while."""
+        """Receive bytes and return how many. Returns 0 if none came for a while inside a frame."""
         if not is_amid:
             count = self._socket.recv_into(into)
         else:
@@ -185,7 +188,7 @@ class Frames:
         return count
 
     def _await(self, seconds: float | None) -> bool:
-        """Whether something came within a time."""
+        """Wait for bytes. Returns False after a timeout."""
         import select
 
         if not hasattr(select, "poll"):
@@ -196,8 +199,7 @@ class Frames:
 
 
 def find_negotiate(received: memoryview) -> int | None:
-    """Where, in what was received of a frame, another frame begins that ends where the bytes end
-    and is a NEGOTIATE."""
+    """Return the offset of a NEGOTIATE that ends where the received bytes end, or None."""
     tail = bytes(received[-LARGEST_NEGOTIATE:])
     before = len(received) - len(tail)
     at = tail.rfind(MAGIC)
@@ -211,7 +213,7 @@ def find_negotiate(received: memoryview) -> int | None:
 
 
 def _next_negotiate(data: bytes) -> int:
-    """Where, behind the first byte, a NEGOTIATE begins, or may begin with what has come so far."""
+    """Return the offset behind the first byte at which a NEGOTIATE begins, or may begin."""
     at = data.find(MAGIC, 5) - 4
     while at > 0 and not _may_negotiate(data[at : at + 24]):
         at = data.find(MAGIC, at + 5) - 4
@@ -224,7 +226,8 @@ def _next_negotiate(data: bytes) -> int:
 
 
 def _may_negotiate(start: bytes) -> bool:
-    """Whether a NEGOTIATE can begin so; fewer than 24 bytes are all that has come."""
+    """Tell whether a NEGOTIATE may begin with these bytes. Fewer than 24 mean that more may
+    follow."""
     length = int.from_bytes(start[:4], "big")
     if len(start) >= 4 and not SIZE <= length <= LARGEST_NEGOTIATE:
         return False

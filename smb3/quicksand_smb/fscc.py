@@ -1,7 +1,7 @@
-"""What is told of files, directories and file systems: the records of [MS-FSCC] 2.4 and 2.5.
+"""The records for files, directories and file systems ([MS-FSCC] 2.4 and 2.5).
 
-Encoders by level, from what a store tells. A record of fixed size that does not fit is an error, a
-longer one is cut ([MS-SMB2] 3.3.5.20.1).
+Each level has an encoder. A record of fixed size that does not fit is an error; a longer one is cut
+off ([MS-SMB2] 3.3.5.20.1).
 """
 
 import struct
@@ -23,11 +23,11 @@ TEMPORARY: Final = 0x100
 SPARSE: Final = 0x200
 REPARSE: Final = 0x400
 KEPT: Final = HIDDEN | SYSTEM | ARCHIVE | TEMPORARY | SPARSE | 0x1000 | 0x2000
-"""Attributes that a file of Unix has no place for: they are remembered beside it."""
+"""Attributes that Unix files cannot store. The server remembers them."""
 
 
 class View:
-    """A file as a client is to see it."""
+    """A file as a client sees it."""
 
     __slots__ = ("access", "allocated", "attributes", "is_deleted", "mode", "path", "position",
                  "serial", "stat", "times")  # fmt: skip
@@ -90,7 +90,7 @@ def _links(view: View) -> int:
 
 
 def size_of(stat: Stat) -> int:
-    """Directories have no size on the wire."""
+    """Return the size of a file. Directories have the size 0."""
     return 0 if stat.kind is FileKind.DIRECTORY else stat.size
 
 
@@ -132,7 +132,7 @@ _ALL: Final = struct.Struct("<QQQQII QQIBBH QII QIII")
 
 
 def _all(view: View) -> bytes:
-    """Most of the levels above in one; what a client asks for that wants to know a file."""
+    """Encode most of the levels above in one record, with which clients ask for all of a file."""
     stat = view.stat
     text = encode_text(view.path)
     return (
@@ -149,7 +149,7 @@ def _all(view: View) -> bytes:
 
 # [MS-FSCC] 2.4.49
 def encode_streams(streams: list[tuple[str, int, int]]) -> bytes:
-    """Names, sizes and what they take on the disk."""
+    """Encode the name, size and allocated bytes of each stream."""
     encoded = b""
     for index, (name, size, allocated) in enumerate(streams):
         text = encode_text(name)
@@ -186,9 +186,9 @@ def _posix(view: View) -> bytes:
 class Level(NamedTuple):
     encode: Callable[[View], bytes]
     least: int
-    """Bytes of answer a client must have room for."""
+    """The least bytes that the client's buffer must have."""
     access: int = 0
-    """What the handle must have been opened for."""
+    """The access that the handle must have."""
 
 
 READ_ATTRIBUTES: Final = 0x80
@@ -266,7 +266,7 @@ def _volume(volume: Volume) -> bytes:
 
 
 def _block(space: Space) -> tuple[int, int]:
-    """Bytes of a sector, and sectors of a unit of allocation."""
+    """Return the bytes of a sector, and the sectors of an allocation unit."""
     return 512, max(space.block_size // 512, 1)
 
 
@@ -299,7 +299,7 @@ def _abilities(volume: Volume) -> bytes:
 
 
 def _quota(_: Volume) -> bytes:
-    """No limits are kept for users of the guest."""
+    """Encode that users of the guest have no quotas."""
     none = (1 << 64) - 1
     return struct.pack("<QQQQQI4x", 0, 0, 0, none, none, 0)
 
@@ -330,7 +330,7 @@ VOLUME_LEVELS: Final[dict[int, tuple[Callable[[Volume], bytes], int]]] = {
 
 
 class BasicChange(NamedTuple):
-    """FILETIMEs, where 0 and -1 leave a time as it is."""
+    """FILETIMEs. The values 0 and -1 leave a time unchanged."""
 
     created: int
     accessed: int
@@ -365,11 +365,13 @@ def decode_rename(data: memoryview) -> RenameRequest:
 
 # [MS-FSCC] 2.4.15.1
 LARGEST_VALUE: Final = 0xFFFF
-"""Bytes of an attribute that can be told; the host's may have one more (xattr(7))."""
+"""The longest attribute value in bytes that the protocol allows. The host allows one byte more
+(xattr(7))."""
 
 
 def encode_attributes(pairs: list[tuple[str, bytes]]) -> bytes:
-    """Extended attributes, none larger than `LARGEST_VALUE`; the last has no offset to a next."""
+    """Encode extended attributes, none longer than `LARGEST_VALUE`. The last one has the offset
+    0."""
     parts: list[bytes] = []
     for index, (name, value) in enumerate(pairs):
         text = name.encode("utf-8", "replace")[:255]

@@ -1,4 +1,4 @@
-"""The header of each message, and messages joined to one frame ([MS-SMB2] 2.2.1, 3.3.5.2.7)."""
+"""The header of each message, and the messages of a compound ([MS-SMB2] 2.2.1, 3.3.5.2.7)."""
 
 import struct
 
@@ -18,7 +18,8 @@ ASYNC: Final = 0x2
 RELATED: Final = 0x4
 SIGNED: Final = 0x8
 MOST_IN_CHAIN: Final = 64
-"""Requests joined to one frame. Clients join at most ten; each reply may be as large as a read."""
+"""The most requests in a compound. Clients join at most ten, and each reply may be as large as a
+read."""
 
 
 class Command(IntEnum):
@@ -44,8 +45,8 @@ class Command(IntEnum):
 
 
 class Header:
-    """Of a request. Commands that make a session or a tree put its number here, and the response
-    is given it."""
+    """The header of a request. Commands that make a session or a tree store its id here, and the
+    response copies it."""
 
     __slots__ = (
         "async_id", "charge", "command", "credits", "flags", "message_id", "next", "process",
@@ -53,25 +54,25 @@ class Header:
     )  # fmt: skip
 
     charge: int
-    """Credits the request costs: one for each 64 KiB of payload."""
+    """The credits that the request costs: one for each 64 KiB of payload."""
     command: int
     credits: int
-    """Asked for."""
+    """The credits that the client asks for."""
     flags: int
     next: int
-    """Bytes to the next message of the frame, or 0."""
+    """The offset of the next message of the frame in bytes, or 0."""
     message_id: int
     tree_id: int
     session_id: int
     async_id: int
-    """Stands in place of the tree where the flag ASYNC is set."""
+    """The id that replaces the tree if the flag ASYNC is set."""
     process: int
-    """The client's, which the specification leaves to it: Linux tells the lower 16 bits of its
-    number (fs/smb/client/smb2pdu.c, smb2_hdr_assemble)."""
+    """The client's process. The specification leaves the field to clients, and Linux sends the
+    lower 16 bits of the process id (fs/smb/client/smb2pdu.c, smb2_hdr_assemble)."""
 
 
 def unasked(command: int) -> Header:
-    """What stands for the request where the server speaks first ([MS-SMB2] 2.2.23)."""
+    """Return a header for a message that answers no request ([MS-SMB2] 2.2.23)."""
     header = Header()
     header.charge = header.credits = header.flags = header.next = 0
     header.tree_id = header.session_id = header.async_id = header.process = 0
@@ -99,7 +100,7 @@ def decode_header(data: Buffer) -> Header:
 def encode_response(
     header: Header, status: int, granted: int, flags: int, async_id: int, following: int
 ) -> bytes:
-    """The header of a response to `header`; its signature is left empty."""
+    """Encode the header of a response. Its signature is empty."""
     low, high = 0, header.tree_id
     if async_id:
         flags |= ASYNC
@@ -124,7 +125,7 @@ def decode_error(body: Buffer) -> bytes:
 
 
 def split(frame: memoryview) -> list[memoryview]:
-    """The messages of a frame: all but the last a multiple of eight long, and within it."""
+    """Split a frame into its messages. All but the last have a multiple of eight bytes."""
     messages: list[memoryview] = []
     while True:
         if len(frame) < SIZE:
@@ -141,7 +142,7 @@ def split(frame: memoryview) -> list[memoryview]:
 
 
 def is_error(status: int) -> bool:
-    """Whether the response is an error response: severities 2 and 3, but for overflow."""
+    """Tell whether a status makes an error response: severities 2 and 3, except an overflow."""
     return status & 0xC0000000 == 0xC0000000 or status in (
         Status.NO_MORE_FILES,
         Status.STOPPED_ON_SYMLINK,

@@ -1,12 +1,13 @@
-"""What the host changes in directories that programs of the guest watch (inotify(7)).
+"""Reports changes by the host in directories that programs of the guest watch (inotify(7)).
 
-Linux's client raises no event for it. So the guest's agent, which finds the watches, asks for the
-changes by a control code of our own, and sets of each file that it is told the time of writing to
-what it is: that is an event in the guest, and here nothing (`is_touch`).
+Linux's client raises no events for changes of the host. So the guest's agent finds the watches and
+asks for changes with a control code of our own. For each changed file it then sets the time of
+writing to its present value. That raises an event in the guest and changes nothing here
+(`is_touch`).
 
-A question says by which number the agent knows what is watched, and tells the inodes only where the
-number is not known here. They are looked for below the root, and watched; events wait in the kernel
-until the next question.
+A question carries a number that stands for a set of watched inodes. The agent lists the inodes only
+if the server does not know the number. The server finds them below the root and watches them.
+Events stay in the kernel until the next question.
 """
 
 import os
@@ -37,23 +38,25 @@ _WANTED: Final = (
 _OF_NAMES: Final = _MOVED_FROM | _MOVED_TO | _CREATED | _GONE
 
 MOST: Final = 2048
-"""Files and directories that are watched, of one share. They are the host's user's
-(fs.inotify.max_user_watches, 8192 on a small machine)."""
+"""The most watched files and directories of a share. Watches are shared by all programs of the
+host's user (fs.inotify.max_user_watches, 8192 on a small machine)."""
 MOST_NAMES: Final = 200_000
-"""How many names of a share are looked at to find them, those near the root first."""
+"""The most names of a share that a search visits, those near the root first."""
 MOST_DIRECTORIES: Final = 10_000
 MOST_DEPTH: Final = 32
-"""How many directories and names deep it is looked for them."""
+"""The limits of a search: directories, and names of a path."""
 MOST_WAITING: Final = 2048
-"""Changed names that are kept until the next question; of more, only the directories are."""
+"""The most changed names that are kept for the next question. Beyond it only the directories
+are."""
 MOST_TOLD: Final = 256
-"""Files in one answer; of more, only their directories are told."""
+"""The most files in one answer. Beyond it only their directories are named."""
 COST: Final = 8 << 20
-"""Bytes that all this takes at most, of the ledger."""
+"""The most bytes of memory that all of this takes, from the ledger."""
 _REST: Final = 20
-"""Looking for files takes no more than one part in so many of a processor's time."""
+"""Searches use at most this fraction of a processor's time."""
 _LONGEST_PAUSE_S: Final = 300.0
-"""What is not found may have been removed here, which the guest does not know."""
+"""The longest pause between searches. A missing file may have been removed on the host without the
+guest's knowledge."""
 
 _QUESTION: Final = struct.Struct("<QII")
 _ANSWER: Final = struct.Struct("<II")
@@ -63,7 +66,7 @@ _BUFFER: Final = 64 << 10
 
 
 class WatchedDirectory:
-    """A directory of the host."""
+    """A watched directory of the host."""
 
     __slots__ = ("files", "inode", "is_changed", "names", "waiting")
 
@@ -71,20 +74,21 @@ class WatchedDirectory:
         self.names = names
         self.inode = inode
         self.files = files
-        """Only these of it are watched; None: all of it."""
+        """The watched files in it. None means the whole directory."""
         self.waiting: dict[str, bool] = {}
-        """What has changed, and whether names came or went."""
+        """Changed names, and whether a name came or went."""
         self.is_changed = False
-        """It is to be told itself."""
+        """The next answer must name the directory itself."""
 
 
 class HostChanges:
-    """Of one share. Everything but the search for files runs under the lock of the server."""
+    """The host's changes in one share. All but the search for files runs under the server's
+    lock."""
 
     def __init__(
         self, store: "Store", ledger: Ledger, run: Callable[[Callable[[], None]], None]
     ) -> None:
-        """`run` does something under the lock. Raises Refusal."""
+        """`run` calls a function under the lock. Raises Refusal."""
         self._store = store
         self._run = run
         self._ledger = ledger
@@ -96,25 +100,26 @@ class HostChanges:
             raise Refusal(Status.NOT_SUPPORTED) from None
         self._number = 0
         self._begun: dict[int, None] = {}
-        """What was told so far by this number."""
+        """The inodes that the agent has listed so far for this number."""
         self._inodes: dict[int, tuple[Names, bool] | None] = {}
-        """What is wanted, and where it is and whether it is a directory, if that is known."""
+        """The wanted inodes. Each has the names of its path, and whether it is a directory; None if
+        it was not found."""
         self._is_whole = False
         self._watched: dict[int, WatchedDirectory] = {}
         self._waiting = 0
         self._told: list[dict[tuple[int, int], int]] = [{}, {}]
-        """The times of writing that were told last, and before."""
+        """The times of writing in the last answer, and in the one before."""
         self._names: list[set[Names]] = [set(), set()]
         self._is_searching = False
         self._search_s = 0.0
-        """When to look for files again."""
+        """The time of the next search."""
         self._pause_s = 1.0
         self._lost: set[Names] = set()
-        """Directories that are elsewhere by now, or gone."""
+        """Directories that were moved or removed."""
         self._own_changes = store.own_changes = OwnChanges()
 
     def end(self) -> None:
-        """Done twice, it does nothing."""
+        """Stop watching. A second call does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -122,7 +127,7 @@ class HostChanges:
             self._ledger.give_back(COST)
 
     def ask(self, question: memoryview, most: int) -> bytes:
-        """Answer the agent with up to `most` bytes. Raises Refusal."""
+        """Answer the agent with at most `most` bytes. Raises Refusal."""
         if len(question) < _QUESTION.size or (len(question) - _QUESTION.size) % 8:
             raise Refusal(Status.INVALID_PARAMETER)
         number, first, total = _QUESTION.unpack_from(question)
@@ -151,7 +156,7 @@ class HostChanges:
     # What is watched
 
     def _search(self) -> None:
-        """Find what is not found, if somebody has looked long enough ago."""
+        """Search for missing files, if the last search is long enough ago."""
         self._forget_lost()
         missing = {inode for inode, where in self._inodes.items() if where is None}
         if not missing or self._is_searching or time.monotonic() < self._search_s:
@@ -181,7 +186,7 @@ class HostChanges:
         self._watch()
 
     def _watch(self) -> None:
-        """Watch what is wanted and found, and nothing else."""
+        """Watch the files that are wanted and found, and no others."""
         self._forget_lost()
         wanted: dict[Names, set[str] | None] = {}
         for where in self._inodes.values():
@@ -216,7 +221,7 @@ class HostChanges:
         return one
 
     def _forget(self, number: int) -> None:
-        """A directory is elsewhere, or gone."""
+        """Drop a directory that was moved or removed."""
         one = self._drop(number)
         if one is not None:
             self._lost.add(one.names)
@@ -268,7 +273,7 @@ class HostChanges:
         one.waiting[file] = one.waiting.get(file, False) or bool(mask & _OF_NAMES)
 
     def _tell(self, most: int) -> list[bytes]:
-        """What has changed, as far as it fits; the rest waits."""
+        """Return the changes that fit. The others wait for the next answer."""
         self._told = [{}, self._told[0]]
         self._names = [set(), self._names[0]]
         answer = _Answer(most, self._told[0], self._names[0])
@@ -289,8 +294,8 @@ class HostChanges:
         return answer.changes
 
     def _judge(self, directory: int, one: WatchedDirectory, answer: "_Answer") -> None:
-        """Tell what was changed in a directory since this server has. Raises OSError, and
-        StoreError if it is another directory by now."""
+        """Report the changes in a directory that this server has not made itself. Raises OSError,
+        and StoreError if another directory has taken its place."""
         stat = kernel.stat_of(directory)
         if stat.inode != one.inode:
             raise StoreError(Reason.NOT_FOUND)
@@ -314,8 +319,8 @@ class HostChanges:
             one.is_changed = False
 
     def is_touch(self, stat: Stat, written: int) -> bool:
-        """Whether to set this time of writing (as the protocol has it) is what the agent does with
-        a file that it was told of."""
+        """Tell whether setting this time of writing (a FILETIME) is how the agent raises an event
+        for a file that it was told of."""
         key = (stat.device, stat.inode)
         return any(told.get(key) == written for told in self._told)
 
@@ -324,7 +329,7 @@ class HostChanges:
 
 
 class _Answer:
-    """Changes as they are told."""
+    """The changes of one answer."""
 
     def __init__(self, most: int, times: dict[tuple[int, int], int], told: set[Names]) -> None:
         self._left = most
@@ -334,7 +339,7 @@ class _Answer:
         self.is_full = False
 
     def add(self, names: Names, stat: Stat, *, is_directory: bool = False) -> bool:
-        """Whether it was told, or need not be."""
+        """Add a change. Returns False if it does not fit."""
         path = guest_path(names)
         if path is None:
             return is_directory  # the guest has another name for it
@@ -354,7 +359,7 @@ class _Answer:
 
 
 def guest_path(names: Names) -> bytes | None:
-    """A path as Linux's client shows it; None if that has other characters than the host's."""
+    """Return a path as Linux's client shows it, or None if the client shows other characters."""
     path = "/".join(names)
     if any("\uf000" <= char <= "\uf0ff" or "\udc80" <= char <= "\udcff" for char in path):
         return None
@@ -363,8 +368,8 @@ def guest_path(names: Names) -> bytes | None:
 
 
 def find(store: "Store", inodes: set[int]) -> dict[int, tuple[Names, bool]]:
-    """Where files are that are known by their inodes, in the file system of the root, and whether
-    they are directories. Raises StoreError if the share is gone."""
+    """Find files by their inodes in the file system of the root. Returns their names, and whether
+    each is a directory. Raises StoreError if the share is gone."""
     missing = set(inodes)
     found: dict[int, tuple[Names, bool]] = {}
     root = store.look(())

@@ -1,9 +1,9 @@
-"""What the host itself changes: inotify(7), for files and directories of which clients keep what
-they have read, and for files that they have open for writing (`hostwrites`).
+"""Watches the host's changes with inotify(7): of files and directories that clients have leased,
+and of files that they have open for writing (`host_writes`).
 
-It tells of writes, and of changes of size, times, mode and names. It does not tell of writes
-through a mapping (mmap) before the file is closed, nor of what another machine does on a network's
-file system: directories there are not watched.
+inotify reports writes, and changes of size, times, mode and names. It does not report writes
+through a mapping (mmap) before the file is closed, nor changes that another machine makes on a
+network file system. So directories on such file systems are not watched.
 """
 
 import os
@@ -29,47 +29,47 @@ _OF_FILE: Final = _MODIFY | _ATTRIB | _DELETED | _MOVED
 _OF_DIRECTORY: Final = (
     _OF_FILE | _CLOSED | _MOVED_FROM | _MOVED_TO | _CREATED | _GONE | _ONLY_DIRECTORY
 )
-"""Events of a directory that is kept, and of the files in it. A file that was written through a
-mapping tells of it when it is closed."""
+"""The events of a leased directory and the files in it. A file written through a mapping reports
+that when it is closed."""
 _OF_WRITTEN: Final = _MODIFY | _CLOSED
-"""Events of a file that a client has open for writing."""
+"""The events of a file that a client has open for writing."""
 _NOTHING: Final = _DELETED
-"""A watch needs some event; this one comes when nobody has the file open any more."""
+"""A watch needs at least one event. This one comes only after nobody has the file open."""
 _OF_PATH: Final = _MOVED | _ONLY_DIRECTORY
-"""Events of a directory above one that is kept."""
+"""The events of a directory above a leased one."""
 _LOCAL: Final = frozenset({
     0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0xF2F52010, 0x2FC12FC1, 0xCA451A4E, 0x794C7630,
 })  # fmt: skip
-"""File systems that nobody but this system changes (statfs(2)): ext, XFS, Btrfs, tmpfs, F2FS, ZFS,
+"""File systems that only this system changes (statfs(2)): ext, XFS, Btrfs, tmpfs, F2FS, ZFS,
 bcachefs, overlayfs."""
 MOST: Final = 2048
-"""Watches of a server at the same time. They are the host's user's (fs.inotify.max_user_watches,
-8192 on a small machine), whose other programs need some."""
+"""The most watches of a server. They are shared by all programs of the host's user
+(fs.inotify.max_user_watches, 8192 on a small machine)."""
 MOST_WRITTEN: Final = 1024
-"""Those of files that are open for writing, beside them."""
+"""The most further watches, for files that are open for writing."""
 MOST_LATER: Final = 4096
-"""Things that are to be done later."""
+"""The most delayed calls."""
 _TURN_MS: Final = 100
-"""How often a look is taken at what is to be done later, while there is something."""
+"""The milliseconds between two checks for delayed calls that are due."""
 _EVENT: Final = struct.Struct("=iIII")
 _BUFFER: Final = 64 << 10
 
 
 class HostWatch:
-    """The watches of a server. All but `_listen` runs under the lock of the server."""
+    """The watches of a server. All but `_listen` runs under the server's lock."""
 
     def __init__(
         self, run: Callable[[Callable[[], None]], None], complain: Callable[[], None]
     ) -> None:
-        """Where there is no inotify, nothing is watched. `run` does something under the lock, and
-        sends what is to be sent then; it is called by threads of this watch, without the lock.
-        `complain` tells of the error that is being handled."""
+        """`run` calls a function under the lock and then sends all waiting output; threads of this
+        watch call it without the lock. `complain` logs the error that is being handled. Without
+        inotify nothing is watched."""
         self._run = run
         self._complain = complain
         self._files: dict[int, dict[File, int]] = {}
-        """For each watch those who want to hear of it, and of what."""
+        """The files that each watch serves, and their events."""
         self._written = 0
-        """Watches of files that are open for writing."""
+        """The number of watches on files that are open for writing."""
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._is_over = False
         try:
@@ -80,20 +80,20 @@ class HostWatch:
         start_thread(self._listen)
 
     def add(self, file: "File", node: "Node") -> bool:
-        """Watch a file, which is open. False: there are no more watches."""
+        """Watch an open file. Returns False if there are no more watches."""
         file.unwatch = self._add(file, node, [(b"", _OF_FILE)])
         return file.unwatch is not None
 
     def add_directory(self, file: "File", node: "Node", depth: int) -> bool:
-        """Watch a directory, what is in it, and those above it that are `depth` names of its path.
-        False: what changes there would not be told."""
+        """Watch a directory, its files, and the `depth` directories above it. Returns False if
+        changes would go unnoticed."""
         above = [(b"/.." * n, _OF_PATH) for n in range(1, depth)]
         file.unwatch = self._add(file, node, [(b"", _OF_DIRECTORY), *above])
         return file.unwatch is not None
 
     def add_written(self, file: "File", node: "Node") -> "WrittenWatch | None":
-        """Watch a file that is open for writing, as long as there are watches. None: nothing is
-        ever told here."""
+        """Watch a file that is open for writing, while there are watches. Returns None where the
+        system has no inotify."""
         if self._is_over or self._descriptor < 0:
             return None
         end = None
@@ -109,7 +109,7 @@ class HostWatch:
     def _add(
         self, file: "File", node: "Node", wanted: list[tuple[bytes, int]], beside: int = 0
     ) -> Callable[[], None] | None:
-        """What ends it; None where it cannot be."""
+        """Add watches, and return a function that ends them, or None if they cannot be added."""
         try:
             descriptor = node.held.take()
         except StoreError:
@@ -141,7 +141,7 @@ class HostWatch:
         return end
 
     def set_written(self, node: "Node", *, is_heard: bool) -> None:
-        """Have a file's own watch tell something, or nothing."""
+        """Turn the events of a written file on or off."""
         try:
             descriptor = node.held.take()
         except StoreError:
@@ -163,8 +163,8 @@ class HostWatch:
                 kernel.inotify_remove(self._descriptor, watch)
 
     def later(self, seconds: float, work: Callable[[], None]) -> None:
-        """Do something under the lock, and send what is to be sent then; not where there is too
-        much to do."""
+        """Call a function under the lock after some seconds and send the output. The call is
+        dropped if too many wait."""
         if len(self._later) >= MOST_LATER:
             return
         self._later.append((time.monotonic() + seconds, work))
@@ -175,13 +175,13 @@ class HostWatch:
                 return  # no more watches: with the next event, then
 
     def _wake(self) -> None:
-        """A watch that ends is an event, by which the thread wakes. Raises OSError if it has been
-        awake and has closed the descriptor."""
+        """Wake the thread by adding and removing a watch. Raises OSError if the thread was awake
+        and has closed the descriptor."""
         watch = kernel.inotify_add(self._descriptor, b"/", _DELETED)
         kernel.inotify_remove(self._descriptor, watch)
 
     def end(self) -> None:
-        """The thread ends, too. Done twice, it does nothing."""
+        """End the watches and the thread. A second call does nothing."""
         if self._is_over or self._descriptor < 0:
             self._is_over = True
             return
@@ -214,14 +214,16 @@ class HostWatch:
             self._try(work)
 
     def _try(self, work: Callable[..., None], *arguments: object) -> None:
-        """What goes wrong with one file keeps nobody from being told of the others."""
+        """Call a function. Its failure is logged and does not keep other files from being
+        reported."""
         try:
             work(*arguments)
         except Exception:  # noqa: BLE001 - see above
             self._complain()
 
     def hear(self) -> None:
-        """Take in what has happened so far; not what happens meanwhile, which may never end."""
+        """Process the events that are queued by now. Later ones are left, since they may never
+        end."""
         if self._descriptor < 0 or self._is_over:
             return
         left = kernel.unread(self._descriptor)
@@ -235,7 +237,7 @@ class HostWatch:
                 self._try(_tell, file, mask)
 
     def _heard(self, data: bytes) -> "dict[File, int]":
-        """Who wants to hear of these events, and what happened there."""
+        """Return the files that wait for these events, and what happened to each."""
         found: dict[File, int] = {}
         while len(data) >= _EVENT.size:
             watch, mask, _, length = _EVENT.unpack_from(data)
@@ -251,7 +253,7 @@ class HostWatch:
 
 
 def _tell(file: "File", mask: int) -> None:
-    """Something has happened to a file."""
+    """Break the leases on a changed file, and inform its guard."""
     if mask & _OF_FILE or file.guard is None:
         break_all(file)
     if file.guard is not None and mask & _OF_WRITTEN:
@@ -259,7 +261,7 @@ def _tell(file: "File", mask: int) -> None:
 
 
 class WrittenWatch:
-    """The watch of a file that a client has open for writing (`hostwrites.Watch`)."""
+    """The watch of a file that a client has open for writing (`host_writes.Watch`)."""
 
     __slots__ = ("_end", "_host")
 

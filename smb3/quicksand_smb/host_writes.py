@@ -1,20 +1,20 @@
-"""What the host writes into files that a client has open for writing.
+"""Protects files that a client has open for writing against lost writes of the host.
 
 Linux's client with a page cache and without a lease appends at the end that it knows, and writes
-whole pages of what it keeps; it looks at neither again before it writes, and never takes a file for
-shorter than it was while it has it open for writing (`is_size_safe_to_change` in
-fs/smb/client/file.c). So a `Guard` of such a file knows what the client takes for its end, and is
-told when somebody else changes it (`hostwatch`, and the size before and after each write):
+whole cached pages. It checks neither before it writes, and never shortens a file that it has open
+for writing (`is_size_safe_to_change` in fs/smb/client/file.c). So a `Guard` tracks which end the
+client assumes. It learns of other writers from `host_watch`, and from the size before and after
+each write:
 
-- The client is asked to drop what it keeps. That is the message by which a lease is asked back,
-  for the key by which it has asked for one: it needs to have none (`smb2_is_valid_lease_break` in
-  fs/smb/client/smb2misc.c), writes what it has not written, drops its pages, mapped ones, too, and
+- The guard asks the client to drop its cache. It sends a lease break with the key of the lease that
+  the client has asked for. The client needs no lease for that (`smb2_is_valid_lease_break` in
+  fs/smb/client/smb2misc.c): it writes its dirty pages, drops all pages, mapped ones too, and
   answers (`cifs_oplock_break`).
-- What it appends where the file no longer ends is put where the file ends now.
-- Until it has answered, it may have bytes at another place than the file has: what stands there,
-  before an appended part in the same write, is not written.
-- A client that learns by itself that a file has grown takes what is new for zeros until it drops
-  its pages (`zero_point` in `netfs_perform_write`). Such zeros are not written, either.
+- Bytes that the client appends at an old end are written at the present end.
+- Until the client has answered, it may hold bytes at offsets that no longer match the file. Such
+  bytes before an appended part of the same write are not written.
+- A client that sees a file grow takes the new part for zeros until it drops its pages (`zero_point`
+  in `netfs_perform_write`). Such zeros are not written either.
 """
 
 from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Callable, Final, NamedTuple, Protocol
@@ -25,61 +25,62 @@ if TYPE_CHECKING:
     from quicksand_smb.store_types import Stat
 
 Key = tuple[bytes, bytes]
-"""A client's GUID and the key of the lease that it has asked for."""
+"""A client's GUID, and the key of the lease that it has asked for."""
 TAKEN_IN_S: Final = 1.0
-"""What a client was told so long ago it goes by."""
+"""The seconds after which a client surely uses what it was told."""
 ANSWERED_S: Final = 3.0
-"""After so long without an answer it is asked again."""
+"""The seconds without an answer after which the client is asked again."""
 _PAGE: Final = 4096
 RECENT_NS: Final = 2 * 10**9
-"""A client may go by what it knows of a file for a second (`actimeo`); the rest is for clocks."""
+"""The age in nanoseconds of a change that a client may not know. It trusts its cache for a second
+(`actimeo`); the rest allows for clock differences."""
 
 
 class Client(Protocol):
-    """A connection, as far as guards know it."""
+    """The part of a connection that guards use."""
 
     def send_cache_drop(self, key: bytes) -> None:
-        """Have the client drop what it keeps of a file."""
+        """Ask the client to drop its cached pages of a file."""
 
 
 class Watch(Protocol):
-    """The host's watch of one file. Nothing here fails: who has no watch hears nothing."""
+    """The host's watch of one file. Its methods never fail; without a watch nothing is reported."""
 
     def hear(self) -> None:
-        """Take in at once what was told so far, of all files."""
+        """Process the queued events of all files."""
 
     def mute(self, node: "Node") -> None:
-        """What follows is this server's own doing."""
+        """Ignore the following changes, which are the server's own."""
 
     def unmute(self, node: "Node") -> None: ...
 
     def end(self) -> None: ...
 
     def later(self, seconds: float, work: Callable[[], None]) -> None:
-        """Do something under the lock of the server, and send what is to be sent."""
+        """Call a function under the server's lock after some seconds, and send the output."""
 
     def now(self) -> float:
-        """Seconds of a clock that nobody sets."""
+        """Return the seconds of a monotonic clock."""
 
 
 class Writer(Protocol):
-    """A handle by which a client may write."""
+    """A handle with which a client may write."""
 
     @property
     def node(self) -> "Node": ...
 
 
 class Part(NamedTuple):
-    """Of the bytes of one write."""
+    """A part of the bytes of one write."""
 
     start: int
     stop: int
     at: int | None
-    """Where in the file they go; None: to its end, wherever that is by then."""
+    """The offset in the file. None means its end at the moment of writing."""
 
 
 class Guard:
-    """Of one open file, for the client that has it open for writing."""
+    """The guard of one open file, for the client that has it open for writing."""
 
     __slots__ = (
         "_again", "_agreed", "_asked_s", "_before", "_busy", "_client", "_final_s", "_is_moved",
@@ -96,38 +97,38 @@ class Guard:
         self._table = table
         table[key] = self
         self._final_s = watch.now() + TAKEN_IN_S
-        """From when on it counts that the client has dropped what it kept: before, it may not have
-        taken in that it has the file open, or how large that is."""
+        """The time from which on a dropped cache counts. Before, the client may not yet know that
+        it has the file open, or how large it is."""
         self.writers: set[Writer] = set()
         self._busy = 0
-        """Changes of ours under way."""
+        """The number of the server's own changes under way."""
         self._size = stat.size
-        """What it would be, had only we changed it."""
+        """The size that the file would have without changes of the host."""
         self._written_ns = stat.written_ns
         self.end = stat.size
-        """What the client takes for it."""
+        """The end that the client assumes."""
         self._before: int | None = None
-        """What it took for the end until it was told, and may still."""
+        """The end that the client assumed before it was told, and may still assume."""
         self._is_moved = False
-        """The host has changed the size since the client was told."""
+        """The host has changed the size since the client was told it."""
         self._agreed: int | None = None
-        """Beyond this offset the client may have bytes at another place than the file; None: it has
-        dropped what it kept since the size was changed."""
+        """The offset beyond which the client may hold bytes at other places than the file. None
+        means that it has dropped its cache since the size changed."""
         self.is_stale = False
-        """The host has changed bytes of which the client may still keep what was there."""
+        """The host has changed bytes of which the client may still cache the old ones."""
         self._is_suspect = False
-        """The client may take for zeros what the host has written up to the end."""
+        """The client may take for zeros what the host has appended."""
         self._is_waiting = False
-        """It will be asked in a while."""
+        """A request to drop the cache is scheduled."""
         self._asked_s: float | None = None
         self._again = False
-        """There was another change after the client was asked."""
+        """The file changed again after the client was asked."""
 
     def add_writer(self, handle: Writer) -> None:
         self.writers.add(handle)
 
     def remove_writer(self, handle: Writer) -> bool:
-        """Whether nobody is left."""
+        """Remove a writer. Returns True if no writer is left."""
         self.writers.discard(handle)
         if self.writers:
             return False
@@ -139,8 +140,8 @@ class Guard:
     # What the host does
 
     def heard(self, *, is_closed: bool) -> None:
-        """The watch has told of something. A file that is closed was written to by a mapping, if
-        its time says so: it may be one that nobody has written to, or our own."""
+        """Handle an event. A file that was closed counts as changed only if its size or time
+        differs: the program may not have written, or may be this server."""
         try:
             stat = next(iter(self.writers)).node.stat()
         except StoreError:
@@ -150,12 +151,12 @@ class Guard:
             self.changed()
 
     def changed(self) -> None:
-        """The host has written, or has cut the file."""
+        """Record that the host has written to the file or has cut it."""
         self.is_stale = True
         self._ask_again()
 
     def suspect(self) -> None:
-        """The client is being told of a file that the host has just changed, or lengthened."""
+        """Record that the client learns of a file that the host has just changed or lengthened."""
         self._is_suspect = True
         self._final_s = self._watch.now() + TAKEN_IN_S
         self._wait()
@@ -186,7 +187,7 @@ class Guard:
         return is_due and self._watch.now() - since > ANSWERED_S
 
     def answered(self) -> None:
-        """The client has dropped what it kept when it was asked."""
+        """Record that the client has dropped its cache as asked."""
         self._asked_s = None
         if self._again:
             self._ask()
@@ -199,7 +200,7 @@ class Guard:
     # What the client is told, and does
 
     def told(self, size: int) -> None:
-        """The client is being told how large the file is. It believes it if that is more."""
+        """Record the size that the client is being told. It believes a larger one."""
         if size > self.end:
             self._before, self.end = self.end, size
             self.suspect()
@@ -207,7 +208,7 @@ class Guard:
             self._is_moved = False
 
     def begin(self, node: "Node") -> None:
-        """Before the client changes bytes or the size."""
+        """Prepare a change of bytes or size by the client."""
         self._busy += 1
         if self._busy > 1:
             return
@@ -220,7 +221,8 @@ class Guard:
         self._watch.mute(node)
 
     def finish(self, node: "Node", *, reached: int = 0, appended: int = 0) -> None:
-        """After it: where what was written ends, or how much of it went to the end."""
+        """Complete a change: `reached` is the end of what was written, `appended` the bytes that
+        went to the end."""
         self._size = max(self._size + appended, reached)
         self._busy -= 1
         if not self._busy:
@@ -228,7 +230,7 @@ class Guard:
             self._note(node.stat())
 
     def finish_sizing(self, node: "Node", *, is_set: bool = False) -> None:
-        """As `finish`, after what may have changed the size, or has set it."""
+        """Complete a change that may have changed the size, or has set it (`is_set`)."""
         self._busy -= 1
         if not self._busy:
             self._watch.unmute(node)
@@ -238,7 +240,7 @@ class Guard:
         self._is_moved = self._is_moved and self.end != self._size
 
     def _note(self, stat: "Stat") -> bool:
-        """Compare with what the file is; whether its size was changed by the host."""
+        """Compare with the file's present state. Returns True if the host has changed the size."""
         self._written_ns = stat.written_ns
         if stat.size == self._size:
             return False
@@ -254,12 +256,12 @@ class Guard:
 
     @property
     def is_as_known(self) -> bool:
-        """Whether the client knows the file as it is."""
+        """Whether the client knows the present state of the file."""
         return not (self._is_moved or self.is_stale or self._is_suspect)
 
     def place(self, offset: int, data: memoryview) -> list[Part]:
-        """Where the bytes of a write go, between `begin` and `finish`. All parts are to be written
-        without letting go of the lock, unless it is one that goes where the client has it."""
+        """Return where the bytes of a write go. Call it between `begin` and `finish`. Keep the lock
+        while the parts are written, unless one part goes where the client has it."""
         count = len(data)
         stop = offset + count
         end = self._believed_end(offset, stop)
@@ -286,9 +288,8 @@ class Guard:
         return [Part(0, kept, offset), tail] if kept else [tail]
 
     def _believed_end(self, offset: int, stop: int) -> int:
-        """What the client took for the end when it sent a write. That may have been before it took
-        in what it was told: then the write begins there, or with the page, and ends before the new
-        end."""
+        """Return the end that the client assumed when it sent a write. It may be the one before it
+        was last told. Then the write begins there or at its page, and ends before the new end."""
         before = self._before
         if before is None or not offset <= before < stop:
             return self.end
@@ -306,8 +307,8 @@ def _zeros_at_end(data: memoryview) -> int:
 
 
 class SizeChange:
-    """A `with` in which the client changes a file by other means than writes, or sets its size
-    (`is_set`). A time of writing that is set looks like a write, too (`fsnotify_change`)."""
+    """A context in which the client changes a file by other means than writes, or sets its size
+    (`is_set`). Setting the time of writing looks like a write, too (`fsnotify_change`)."""
 
     __slots__ = ("_guard", "_is_set", "_node")
 
@@ -324,6 +325,6 @@ class SizeChange:
 
 
 def is_suspect(stat: "Stat", known: "tuple[int, int] | None", now_ns: int) -> bool:
-    """Whether a file that is being opened was changed by somebody else while the client went by
-    what it had. `known` is its size and time when this client had last written to it."""
+    """Tell whether somebody else changed a file that is being opened while the client trusted its
+    cache. `known` is the size and time when this client last wrote to it."""
     return 0 <= now_ns - stat.written_ns < RECENT_NS and known != (stat.size, stat.written_ns)

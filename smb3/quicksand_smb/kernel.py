@@ -1,7 +1,7 @@
-"""System calls of Linux that the os module lacks, by ctypes; each says where it is missing.
+"""Linux system calls that the os module lacks, called with ctypes.
 
-Every function raises OSError as os functions do. ENOSYS means that the kernel or the C library does
-not know the call; callers have another way then.
+Every function raises OSError, as os functions do. ENOSYS means that the kernel or the C library
+does not know the call. Callers then do without it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ O_ALWAYS: int = (
     | getattr(os, "O_NOCTTY", 0)
 )
 O_LOOK: int = (O_PATH or getattr(os, "O_NONBLOCK", 0)) | O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
-"""For a descriptor that only names a file (open(2), O_PATH); elsewhere it reads, too."""
+"""The flags for a descriptor that only names a file (open(2), O_PATH). On other systems it can
+read, too."""
 
 _AT_FDCWD = -100
 _AT_SYMLINK_NOFOLLOW = 0x100
@@ -57,7 +58,7 @@ def _load() -> Any:
 
 
 libc: Any = _load()
-"""None where this is not Linux."""
+"""The C library. None on other systems than Linux."""
 
 
 def _function(name: str, *types: Any) -> Any:
@@ -85,7 +86,7 @@ _openat2 = _function("syscall", ctypes.c_long, ctypes.c_long, _text, _text, ctyp
 
 
 def failed(what: bytes = b"") -> OSError:
-    """The error of the last call by ctypes in this thread."""
+    """Return the error of the last ctypes call in this thread."""
     number = ctypes.get_errno()
     return OSError(number, os.strerror(number), what or None)
 
@@ -95,7 +96,7 @@ def missing() -> OSError:
 
 
 def openat2(root: int, path: bytes, flags: int, mode: int) -> int:
-    """Open `path` at or below the directory `root`, with no symlink on the way; Linux 5.6."""
+    """Open `path` at or below the directory `root` without following symlinks. Needs Linux 5.6."""
     if _openat2 is None:
         raise missing()
     how = _OPEN_HOW(flags, mode, _RESOLVE)
@@ -118,7 +119,7 @@ _buffer = _Buffer()
 
 
 def stat_of(descriptor: int) -> Stat:
-    """Of an open descriptor, O_PATH as well."""
+    """Return the state of an open descriptor. O_PATH is allowed."""
     if _statx is None:
         return stat_from_os(os.fstat(descriptor))
     if _statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_WANTED, _buffer.address) < 0:
@@ -127,7 +128,8 @@ def stat_of(descriptor: int) -> Stat:
 
 
 def stat_at(directory: int, name: bytes) -> Stat:
-    """Of one name in a directory; a symlink itself. Mounts nothing."""
+    """Return the state of a name in a directory; a symlink is not followed, and nothing is
+    mounted."""
     if _statx is None:
         return stat_from_os(os.stat(name, dir_fd=directory, follow_symlinks=False))
     flags = _AT_SYMLINK_NOFOLLOW | _AT_NO_AUTOMOUNT
@@ -137,8 +139,8 @@ def stat_at(directory: int, name: bytes) -> Stat:
 
 
 def rename_no_replace(old_dir: int, old: bytes, new_dir: int, new: bytes) -> None:
-    """Rename only if `new` does not exist, atomically. Raises ENOSYS or EINVAL where the file
-    system cannot."""
+    """Rename atomically if `new` does not exist. Raises ENOSYS or EINVAL where the file system
+    cannot."""
     if _renameat2 is None:
         raise missing()
     if _renameat2(old_dir, old, new_dir, new, _RENAME_NOREPLACE) < 0:
@@ -146,7 +148,7 @@ def rename_no_replace(old_dir: int, old: bytes, new_dir: int, new: bytes) -> Non
 
 
 def fallocate(descriptor: int, mode: int, offset: int, count: int) -> None:
-    """fallocate(2); unlike posix_fallocate it writes no zeros where the file system cannot."""
+    """Call fallocate(2). Unlike posix_fallocate it never writes zeros."""
     if _fallocate is None:
         raise missing()
     while _fallocate(descriptor, mode, offset, count) < 0:
@@ -155,7 +157,8 @@ def fallocate(descriptor: int, mode: int, offset: int, count: int) -> None:
 
 
 def clone_range(to: int, source: int, offset: int, count: int, to_offset: int) -> None:
-    """FICLONERANGE (ioctl_ficlonerange(2)): share the extents; `count` 0 is up to the end."""
+    """Share extents with FICLONERANGE (ioctl_ficlonerange(2)). A `count` of 0 means up to the
+    end."""
     try:
         from fcntl import ioctl
     except ImportError:
@@ -173,9 +176,9 @@ _LAST_EXTENT, _SHARED_EXTENT = 0x1, 0x2000  # FIEMAP_EXTENT_LAST, FIEMAP_EXTENT_
 
 
 def has_blocks(descriptor: int, offset: int, count: int) -> bool:
-    """Whether a file has blocks of its own for all of a range (linux/fiemap.h), so that writing
-    there takes no more of the disk: no hole, and nothing that another file shares. Raises OSError
-    where the file system does not tell."""
+    """Tell whether a file owns blocks for all of a range (linux/fiemap.h), so that a write there
+    takes no more disk space: no hole, and no block that another file shares. Raises OSError where
+    the file system does not tell."""
     try:
         from fcntl import ioctl
     except ImportError:
@@ -210,8 +213,8 @@ def _timespec(time_ns: int | None) -> tuple[int, int]:
 
 
 def set_times(descriptor: int, accessed_ns: int | None, written_ns: int | None) -> None:
-    """Times of an open file, nanoseconds since 1970, or None for one that stays. `descriptor` may
-    be O_PATH on Linux. Out of the file system's range means its earliest or latest time."""
+    """Set the times of an open file in nanoseconds since 1970. None leaves a time unchanged.
+    `descriptor` may be O_PATH on Linux. A time out of range becomes the earliest or latest one."""
     if _utimensat is None or struct.calcsize("l") != 8:
         now = os.fstat(descriptor)
         accessed = now.st_atime_ns if accessed_ns is None else accessed_ns
@@ -227,8 +230,8 @@ def set_times(descriptor: int, accessed_ns: int | None, written_ns: int | None) 
 
 
 def file_system(descriptor: int) -> int:
-    """What kind of file system an open file is in: `f_type` of statfs(2), Linux only; 0 elsewhere.
-    It is the first word of a structure of 120 bytes."""
+    """Return the type of the file system of a descriptor: `f_type` of statfs(2) on Linux, 0
+    elsewhere. It is the first word of a structure of 120 bytes."""
     if _fstatfs is None or not sys.platform.startswith("linux"):
         return 0
     found = ctypes.create_string_buffer(256)
@@ -238,7 +241,7 @@ def file_system(descriptor: int) -> int:
 
 
 def inotify() -> int:
-    """A descriptor that tells of changes (inotify(7))."""
+    """Return a new inotify(7) descriptor."""
     if _inotify_init is None:
         raise missing()
     found: int = _inotify_init(_IN_FLAGS)
@@ -248,7 +251,7 @@ def inotify() -> int:
 
 
 def inotify_add(descriptor: int, path: bytes, mask: int) -> int:
-    """Watch what a path leads to. One file has one number, however often it is asked."""
+    """Watch the file of a path. Each file has one number, however often it is added."""
     found: int = _inotify_add(descriptor, path, mask)
     if found < 0:
         raise failed(path)
@@ -256,7 +259,7 @@ def inotify_add(descriptor: int, path: bytes, mask: int) -> int:
 
 
 def unread(descriptor: int) -> int:
-    """Bytes that can be read from it now (FIONREAD, ioctl_tty(2))."""
+    """Return how many bytes can be read now (FIONREAD, ioctl_tty(2))."""
     from fcntl import ioctl
 
     answer = bytearray(4)
@@ -265,11 +268,11 @@ def unread(descriptor: int) -> int:
 
 
 def inotify_remove(descriptor: int, watch: int) -> None:
-    """Watches of files that are gone have ended by themselves."""
+    """Remove a watch. Watches of files that are gone have ended already."""
     _inotify_remove(descriptor, watch)
 
 
 def own_path(descriptor: int) -> bytes:
-    """A path to what a descriptor of this process names, be it moved or removed meanwhile. Calls
-    that refuse an O_PATH descriptor take this path; it needs /proc."""
+    """Return a path to the file of a descriptor, even if it was moved or removed. Calls that refuse
+    O_PATH descriptors accept it. It needs /proc."""
     return b"/proc/self/fd/%d" % descriptor

@@ -1,10 +1,10 @@
-"""Oplocks and leases: what a client may keep to itself of a file, and how it is asked back.
+"""Oplocks and leases: permissions of clients to cache files, and breaking them.
 
-Both are a `Grant` here: a lease is one that several handles share, known by a key of its client's;
-an oplock belongs to one handle. A grant is of three permissions ([MS-SMB2] 2.2.13.2.8): to keep
-what was read, what was written, and the file open though nobody uses it. What stands against
-another's request is asked back by a message; where that one may have kept something which counts
-(written bytes, an open file), the request waits for its answer, for `PATIENCE_S` at most.
+A `Grant` stands for either. A lease has a key that its client chose, and several handles share it.
+An oplock belongs to one handle. A grant consists of up to three permissions ([MS-SMB2] 2.2.13.2.8):
+to cache reads, to cache writes, and to keep the file open without using it. A request that
+conflicts with a grant breaks it by a message. If the holder may have written bytes or an unused
+open, the request waits for the acknowledgement, at most `PATIENCE_S`.
 
 See [MS-SMB2] 3.3.4.6, 3.3.4.7, 3.3.5.9.8, 3.3.5.9.11, 3.3.5.22 and [MS-FSA] 2.1.4.12, 2.1.5.18.
 """
@@ -18,7 +18,7 @@ HANDLE: Final = 2
 WRITE: Final = 4
 EVERYTHING: Final = READ | HANDLE | WRITE
 PATIENCE_S: Final = 35
-"""What Windows and Samba give a client to answer."""
+"""The seconds that a client has to acknowledge a break, as with Windows and Samba."""
 
 # [MS-SMB2] 2.2.13, RequestedOplockLevel
 LEVEL_II: Final = 0x01
@@ -29,22 +29,23 @@ OPLOCKS: Final = {LEVEL_II: READ, EXCLUSIVE: READ | WRITE, BATCH: READ | WRITE |
 _LEVELS: Final = {states: level for level, states in OPLOCKS.items()}
 
 _LOOKS: Final = 0x100000 | 0x80 | 0x100
-"""Accesses that disturb nobody: to wait for the handle, to read and to write attributes."""
+"""Accesses that conflict with no grant: to wait for the handle, and to read and write
+attributes."""
 _LOOKS_AT_LEASE: Final = _LOOKS | 0x20000
 
 Key = tuple[bytes, bytes]
-"""A client's GUID and the key that it has given a lease."""
+"""A client's GUID, and the key of one of its leases."""
 
 
 class Wanted(NamedTuple):
-    """What a request for an open asks to keep."""
+    """The lease or oplock that an open asks for."""
 
     state: int
     key: Key | None = None
-    """None: an oplock."""
+    """None means an oplock."""
     version: int = 1
     parent: bytes = b""
-    """The key of the directory's lease; the client tells it, and it comes back."""
+    """The key of the directory's lease. The client sends it and gets it back."""
     epoch: int = 0
 
 
@@ -53,17 +54,17 @@ class Timer(Protocol):
 
 
 class BreakSender(Protocol):
-    """A connection, as far as grants know it."""
+    """The part of a connection that grants use."""
 
     def send_break(self, grant: "Grant", then: int, *, needs_answer: bool) -> None:
-        """Tell the client that `then` is what is left of its grant."""
+        """Tell the client that only `then` is left of its grant."""
 
     def start_break_timer(self, late: Callable[[], None]) -> Timer:
-        """Start to count `PATIENCE_S`; `late` is called under the lock of the server."""
+        """Start a timer of `PATIENCE_S`. It calls `late` under the server's lock."""
 
 
 class LeaseHolder(Protocol):
-    """What this module knows of a handle."""
+    """The part of a handle that this module uses."""
 
     id: int
     access: int
@@ -71,7 +72,7 @@ class LeaseHolder(Protocol):
 
 
 class LeasedFile(Protocol):
-    """What this module knows of an open file."""
+    """The part of an open file that this module uses."""
 
     grants: "list[Grant]"
 
@@ -92,19 +93,19 @@ class Grant:
         self.epoch = wanted.epoch
         self.state = NONE
         self.breaking: int | None = None
-        """What the client was told it may keep, until it answers."""
+        """The state that the break offers to the client, until it acknowledges."""
         self._required = 0
-        """What it may keep in the end; less, if more was asked for meanwhile."""
+        """The state that the client may keep in the end. Further breaks meanwhile reduce it."""
         self._timer: Timer | None = None
         self.holders: dict[LeaseHolder, BreakSender] = {}
 
     @property
     def level(self) -> int:
-        """Of an oplock, as it is told."""
+        """The OplockLevel of an oplock."""
         return _LEVELS.get(self.state, 0)
 
     def break_to(self, then: int, *, is_same: bool = False) -> None:
-        """Leave the client no more than `then`. `is_same`: it is a further step of one demand."""
+        """Leave the client no more than `then`. `is_same` marks a further step of one break."""
         then &= self.state
         if self.breaking is not None:
             self._required &= then
@@ -124,7 +125,7 @@ class Grant:
             self.state = then
 
     def acknowledge(self, state: int) -> None:
-        """The client says what it keeps. Raises Refusal."""
+        """Accept the client's acknowledgement of a break. Raises Refusal."""
         if self.breaking is None:
             raise Refusal(Status.UNSUCCESSFUL if self.key else Status.INVALID_OPLOCK_PROTOCOL)
         if state & ~self.breaking:
@@ -147,7 +148,7 @@ class Grant:
         self.file.retry_opens()
 
     def time_out(self) -> None:
-        """The client does not answer: it keeps nothing, as far as others are concerned."""
+        """Take the grant away from a client that does not acknowledge."""
         if self.breaking is not None:
             self._required = NONE
             self._settle(NONE)
@@ -158,7 +159,7 @@ class Grant:
             self._timer = None
 
     def release(self, handle: "LeaseHolder") -> None:
-        """A handle is closed; the last takes the grant with it."""
+        """Remove a handle that is being closed. The last one removes the grant."""
         self.holders.pop(handle, None)
         if not self.holders:
             self._stop_timer()
@@ -179,9 +180,10 @@ def break_conflicting(
     is_shut_out: bool,
     is_first: bool = True,
 ) -> bool:
-    """Ask back what stands against an open; whether its answer has to wait.
+    """Break the grants that conflict with an open. Returns True if the open has to wait.
 
-    `is_shut_out`: somebody's sharing stands against it, who may not need the file any more.
+    `is_shut_out` means that the sharing of another handle refuses the open. Its holder may not need
+    the file any more.
     """
     if not empties and not access & ~_LOOKS:
         return False
@@ -209,8 +211,8 @@ def break_conflicting(
 
 
 def break_handle_caching(file: "LeasedFile", own: Grant | None) -> bool:
-    """Before a file is renamed or removed: ask those to close it who need not have it open. Whether
-    to wait for them."""
+    """Break handle caching before a file is renamed or removed. Returns True if the request has to
+    wait."""
     waits = False
     for grant in list(file.grants):
         if grant is own or not grant.key:
@@ -221,14 +223,14 @@ def break_handle_caching(file: "LeasedFile", own: Grant | None) -> bool:
 
 
 def break_read_caching(file: "LeasedFile", by: Grant | None) -> None:
-    """Bytes of a file change, or are locked: nobody else may keep what was read of it."""
+    """Break the read caching of all others, because bytes of the file change or are locked."""
     for grant in list(file.grants):
         if grant is not by or not (grant.key or grant.state & WRITE):
             grant.break_to(NONE)
 
 
 def check_key(file: "LeasedFile | None", wanted: Wanted, table: dict[Key, Grant]) -> None:
-    """A key belongs to one file as long as a handle has it."""
+    """Refuse a key that belongs to another open file."""
     known = table.get(wanted.key) if wanted.key else None
     if known is not None and known.file is not file:
         raise Refusal(Status.INVALID_PARAMETER)
@@ -244,7 +246,7 @@ def grant(
     most: int,
     empties: bool,
 ) -> Grant | None:
-    """Give what can be given to a handle just opened, which is not among the file's yet."""
+    """Grant as much as possible to a new handle, which is not yet among those of the file."""
     mine = table.get(wanted.key) if wanted.key else None
     state = wanted.state & most
     if not state & READ or file.locks:

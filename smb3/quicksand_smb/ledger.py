@@ -1,16 +1,16 @@
-"""What a server keeps in memory for its clients, in bytes, as Python has it in memory: each kind of
-thing has a limit of its own, but together they would be several times what a server may take.
+"""The memory that a server keeps for its clients, in bytes as Python uses it.
 
-Whoever keeps something that a client can have more of takes its bytes first, and gives them back
-with it.
+Each kind of object has a limit of its own, but all limits together would be several times what a
+server may take. So every object that a client can multiply takes its bytes from the ledger first,
+and gives them back at its end.
 """
 
 from quicksand_smb.minimal_stdlib import Final
 from quicksand_smb.status import Refusal, Status
 
 MOST: Final = 32 << 20
-"""Bytes. With requests that wait and replies that nobody hears (24 MiB each) and the interpreter
-itself that is less than 128 MiB."""
+"""The bytes of the ledger. With waiting requests and unsent replies (24 MiB each) and the
+interpreter that is less than 128 MiB."""
 
 # What things take, measured, with what malloc(3) adds
 HANDLE_COST: Final = 2048
@@ -19,22 +19,23 @@ GRANT_COST: Final = 1024
 GUARD_COST: Final = 1344
 """A guard of a file that is open for writing, with its watch."""
 WRITTEN_COST: Final = 384
-"""What is remembered of a file that was written to."""
+"""The remembered state of a file that was written."""
 LISTING_COST: Final = 36 << 10
-"""A search under way, most of which the C library reads directories into."""
+"""A search under way. Most of it is the buffer with which the C library reads directories."""
 PATTERN_COST: Final = 256
-"""A character of its pattern."""
+"""One character of a search pattern."""
 TREE_COST: Final = 512
 PENDING_COST: Final = 2048
-"""A request that waits, without what it said."""
+"""A waiting request, without its message."""
 EVENT_COST: Final = 128
-"""One of a watch, without its name."""
+"""One event of a watch, without its name."""
 NAME_COST: Final = 80
-"""One of a path that is kept name by name, without its characters."""
+"""One name of a path that is kept as names, without its characters."""
 
 
 def price(path: bytes, *, keeps: bool) -> int:
-    """Of an open file with this path; `keeps`: something is granted of it, or may be."""
+    """Return the cost of an open file with this path. `keeps` means that it has a lease or oplock,
+    or may get one."""
     cost = HANDLE_COST + len(path)
     if keeps:
         # A directory that is kept is known by its names.
@@ -54,14 +55,14 @@ class Ledger:
         return self.left < self._most // 4
 
     def try_take(self, count: int) -> bool:
-        """Whether there are so many, which are taken then."""
+        """Take bytes if there are enough. Returns False if not."""
         if count > self.left:
             return False
         self.left -= count
         return True
 
     def take(self, count: int) -> int:
-        """Take bytes, and return how many. Raises Refusal if there are too few."""
+        """Take bytes and return how many. Raises Refusal if there are too few."""
         if not self.try_take(count):
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
         return count

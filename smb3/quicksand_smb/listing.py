@@ -1,4 +1,4 @@
-"""A search of a directory under way."""
+"""A directory search under way."""
 
 from quicksand_smb import fscc
 from quicksand_smb.minimal_stdlib import Iterator
@@ -6,7 +6,7 @@ from quicksand_smb.store_types import Entry, Stat
 
 
 class Listing:
-    """A search of a directory under way."""
+    """A directory search under way."""
 
     __slots__ = ("cost", "dots", "entries", "has_told", "held", "is_busy", "is_over", "pattern")
 
@@ -19,20 +19,20 @@ class Listing:
     ) -> None:
         self.pattern = pattern
         self.cost = cost
-        """Bytes that were taken of the ledger."""
+        """The bytes that the search has taken from the ledger."""
         self.entries = entries
-        """None: nothing was found for a while."""
+        """The entries. None among them means that nothing matched for a while."""
         self.is_busy = False
-        """Somebody searches on without the lock."""
+        """A request searches without the lock."""
         self.is_over = False
         self.dots = dots
         """The directory itself and its parent, which come first."""
         self.held: tuple[str, fscc.View] | None = None
-        """Read, and did not fit the last answer."""
+        """An entry that did not fit into the last answer."""
         self.has_told = False
 
     def end(self) -> None:
-        """Close the directory; if it is being searched, whoever does it closes it."""
+        """Close the directory. A request that is searching closes it instead."""
         self.is_over = True
         close = getattr(self.entries, "close", None)
         if close and not self.is_busy:

@@ -1,17 +1,17 @@
-"""Locks on ranges of bytes, which live as long as the server ([MS-FSA] 2.1.5.7)."""
+"""Byte-range locks, which live as long as the server ([MS-FSA] 2.1.5.7)."""
 
 from quicksand_smb.minimal_stdlib import Final, NamedTuple
 
 MOST: Final = 2048
-"""Locks on one file."""
+"""The most locks on one file."""
 MOST_OF_SHARE: Final = 8192
-"""Locks on all files of a share."""
+"""The most locks on all files of a share."""
 END: Final = 1 << 64
 
 
 class Lock(NamedTuple):
     owner: int
-    """The handle that holds it."""
+    """The id of the handle that holds the lock."""
     start: int
     end: int
     is_exclusive: bool
@@ -30,8 +30,8 @@ class Locks:
         return len(self._held)
 
     def add(self, wanted: Lock) -> bool:
-        """Take a lock unless another is in its way. One's own are in the way of an exclusive one,
-        too, and not of a shared one."""
+        """Take a lock unless another one conflicts. A handle's own locks conflict with an exclusive
+        lock, but not with a shared one."""
         owner, start, end, is_exclusive = wanted
         if start == end:
             return self._add_empty(wanted)
@@ -53,12 +53,12 @@ class Locks:
         return True
 
     def take_back(self, count: int) -> None:
-        """Give back the locks that were added last."""
+        """Release the locks that were added last."""
         if count:
             del self._held[-count:]
 
     def remove(self, owner: int, start: int, end: int) -> bool:
-        """Give back a lock of exactly this range."""
+        """Release a lock of exactly this range. Returns False if there is none."""
         for index, held in enumerate(self._held):
             if (held.owner, held.start, held.end) == (owner, start, end):
                 del self._held[index]
@@ -73,7 +73,7 @@ class Locks:
         return len(self._held) != before
 
     def forbids(self, owner: int, start: int, count: int, *, writing: bool) -> bool:
-        """Whether a lock stands against reading or writing bytes."""
+        """Tell whether a lock forbids to read or write a range."""
         if not count:
             return False
         end = start + count

@@ -1,8 +1,14 @@
-"""What the server takes from `typing`, `enum`, `collections` and others, without loading them.
+"""Minimal substitutes for parts of the standard library, which make the server start faster.
 
-A sandbox waits for its server to start, and those take longer to load than all of the server.
-Checkers of types are shown the real ones; what runs is the part of them that is used here. Members
-of these enumerations are plain attributes, too: looking one up takes a quarter of the time.
+A sandbox waits for its server to start. The figures are processor time added to a start of 16 ms,
+the median of 40 starts by turns with Python 3.11 on a busy machine:
+
+    typing 8.0 ms (most of it makes named tuples)    enum 3.3 ms    signal 2.3 ms
+    hashlib 1.6 ms    threading 1.2 ms    collections.abc 0.6 ms    collections 0.5 ms
+
+All together add 12.9 ms. Some load others, so the sum is larger. Type checkers see the real
+classes. The enumerations here have members that are plain attributes, and reading one takes a
+quarter of the time.
 """
 
 from __future__ import annotations
@@ -44,19 +50,19 @@ else:
     Any = object
 
     class Final:
-        """For annotations."""
+        """A type that only annotations use."""
 
         def __class_getitem__(cls, item):
             return cls
 
     class Protocol:
-        """A class that is only there for checkers of types."""
+        """A base class that only type checkers use."""
 
     class auto:  # noqa: N801 - the name it has in `enum`
-        """A member that has no value of its own."""
+        """A member without a value of its own."""
 
     class Enum:
-        """Members are told apart by identity."""
+        """An enumeration whose members are compared by identity."""
 
         def __init_subclass__(cls):
             for name, value in list(vars(cls).items()):
@@ -69,7 +75,7 @@ else:
             return f"{type(self).__name__}.{self.name}"
 
     class IntEnum(int):
-        """Members are numbers with a name; of two names for one number the first counts."""
+        """An enumeration whose members are integers. The first name of a value counts."""
 
         def __init_subclass__(cls):
             cls._members = {}
@@ -91,7 +97,7 @@ else:
             return f"{type(self).__name__}.{self.name}"
 
     class NamedTuple(tuple):
-        """A tuple whose items have names, and those at the end default values."""
+        """A tuple whose items have names, and the last ones default values."""
 
         __slots__ = ()
 
@@ -129,12 +135,12 @@ else:
 
 
 def start_thread(work: Callable[[], None]) -> None:
-    """Run `work` in a thread of its own, which does not keep the process alive."""
+    """Run `work` in a new thread, which does not keep the process alive."""
     start_new_thread(work, ())
 
 
 def sha512(data: bytes) -> bytes:
-    """`hashlib` loads OpenSSL first, which the few bytes of a handshake do not need."""
+    """Return the SHA-512 digest without `hashlib`, which loads OpenSSL first (1.6 ms)."""
     for name in ("_sha512", "_sha2"):  # up to Python 3.11, and since
         try:
             digest: bytes = __import__(name).sha512(data).digest()

@@ -20,19 +20,19 @@ from __future__ import annotations
 from quicksand_smb.store_errors import Reason, StoreError
 
 Names = tuple[str, ...]
-"""Components below the root of a share; () is the root."""
+"""The names of a path below the root of a share; () is the root."""
 
 NAME_MAX = 255
-"""Bytes of one component (limits.h)."""
+"""The longest name in bytes (limits.h)."""
 
 PATH_MAX = 4095
-"""Bytes of a whole path or of a symlink's target, without the NUL (linux/limits.h)."""
+"""The longest path or symlink target in bytes, without the NUL (linux/limits.h)."""
 
 DEPTH_MAX = 512
-"""Components of a path."""
+"""The most names of a path."""
 
 _ESCAPES = {chr(0xF000 + byte): chr(0xDC00 + byte) for byte in range(0x80, 0x100)}
-"""Of the guest: single bytes; PEP 383 has them in another range."""
+"""Single bytes that the guest sends. PEP 383 represents them in another range."""
 
 _BYTES = str.maketrans({escape: byte for byte, escape in _ESCAPES.items()})
 
@@ -41,8 +41,8 @@ _SFM |= {chr(0xF000 + code): chr(code) for code in range(1, 0x20)}
 
 _FORBIDDEN = frozenset('\0/"*:<>?\\|') | {chr(code) for code in range(0x20)}
 _FORBIDDEN_POSIX = frozenset("\0/?")
-"""Linux puts a question mark for a byte that is no UTF-8 (fs/smb/client/cifs_unicode.c,
-cifs_strtoUTF16), so that two names would become one. One that is meant comes as U+F025."""
+"""Linux replaces a byte that is not UTF-8 by a question mark (fs/smb/client/cifs_unicode.c,
+cifs_strtoUTF16), which would make two names one. It sends a real question mark as U+F025."""
 
 
 def _bytewise(char: str) -> str:
@@ -50,7 +50,7 @@ def _bytewise(char: str) -> str:
 
 
 class _Map:
-    """How the characters of one kind of client are told apart from the host's."""
+    """The mapping between the characters of one kind of client and those of the host."""
 
     __slots__ = ("_at_end", "_special", "_to_guest", "_to_host", "forbidden")
 
@@ -87,9 +87,9 @@ _POSIX = _Map(
 
 
 def from_wire(path: str, *, posix: bool = False, separator: str = "\\") -> Names:
-    """Names of the host for a path from a request, which does not begin with a separator; "" is
-    the root. `posix`: the POSIX extensions are in use; with them every character but NUL, "/" and
-    "?" may also come as it is.
+    """Return the host's names for a path of a request. The path has no leading separator, and "" is
+    the root. `posix` means that the client uses the POSIX extensions: then every character but NUL,
+    "/" and "?" may come as it is.
 
     Raises StoreError(BAD_NAME).
     """
@@ -122,16 +122,16 @@ def _component(part: str, posix: bool) -> str:
 
 
 def to_wire(name: str, *, posix: bool = False) -> str:
-    """One name of the host as the guest is to see it; `from_wire` gives the name back."""
+    """Return a name of the host as the guest sees it. `from_wire` reverses it."""
     return (_POSIX if posix else _WINDOWS).to_guest(name)
 
 
 def target_from_wire(text: str, *, posix: bool = False, absolute: bool = False) -> str:
-    """A symlink's target, separated by "/", as the host is to store it. It is data: it may be
+    """Return a symlink's target as the host stores it, separated by "/". It is data: it may be
     absolute and lead anywhere, since this server follows no link. Raises StoreError(BAD_NAME).
 
-    `absolute`: its record says so. Linux leaves out the first separator of every target
-    (`cifs_convert_path_to_utf16` in fs/smb/client/smb2misc.c), of "//a" one as well.
+    `absolute` is the flag of its record. Linux leaves out the first separator of every target
+    (`cifs_convert_path_to_utf16` in fs/smb/client/smb2misc.c), even of "//a".
     """
     if absolute and (posix or not text.startswith("/")):
         text = "/" + text
@@ -145,16 +145,16 @@ def target_from_wire(text: str, *, posix: bool = False, absolute: bool = False) 
 
 
 def target_to_wire(target: str) -> str:
-    """A symlink's target as the guest is to see it, still separated by "/". Unlike names, Linux
-    takes it as it comes (`cifs_strndup_from_utf16`), so no character is put for another, but for
-    bytes that are no UTF-8."""
+    """Return a symlink's target as the guest sees it, still separated by "/". Linux does not map
+    the characters of targets (`cifs_strndup_from_utf16`), so only bytes that are not UTF-8 are
+    replaced."""
     return target.translate(_BYTES)
 
 
 def host_path(names: Names) -> list[bytes]:
-    """The components as the host has them. Every name passes here on its way to a system call.
+    """Return the names as the host stores them. Every name passes here on its way to a system call.
 
-    Raises StoreError(BAD_NAME) for what is no name, wherever it came from.
+    Raises StoreError(BAD_NAME) for an invalid name, wherever it came from.
     """
     try:
         whole = "/".join(names).encode("utf-8", "surrogateescape")
@@ -172,10 +172,10 @@ def host_path(names: Names) -> list[bytes]:
 
 
 def names_of(path: bytes) -> Names:
-    """The components of a path as `host_path` gives them, joined by "/"."""
+    """Return the names of a path that `host_path` has made and "/" has joined."""
     return tuple(path.decode("utf-8", "surrogateescape").split("/")) if path else ()
 
 
 def from_host(name: bytes) -> str:
-    """A name that the host has told."""
+    """Return a name that the host has reported."""
     return name.decode("utf-8", "surrogateescape")

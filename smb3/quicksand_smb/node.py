@@ -1,8 +1,8 @@
-"""An open file, directory, or something else that is only looked at.
+"""An open file or directory, or a special file that is only looked at.
 
-All work goes by the descriptor; a file that was renamed or removed stays the one that was opened.
-Every method takes the descriptor for its time (`walk.SharedDescriptor`), maps errors, and, if it
-changes something, first asks the write policy; `_operation` is the one place for the three.
+All work uses the descriptor, so a file that is renamed or removed stays the one that was opened.
+Every method holds the descriptor (`walk.SharedDescriptor`) and maps errors, and asks the write
+policy before it changes something. `_operation` does all three.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ if TYPE_CHECKING:
     R = TypeVar("R")
 
 OFFSET_MAX = (1 << 63) - 1
-"""Of a file, in bytes (off_t)."""
+"""The largest offset in a file, in bytes (off_t)."""
 
 _SET_ID = 0o6000
 _APPEND: int = getattr(os, "RWF_APPEND", 0)
-"""Of pwritev2(2), Linux 4.16: it writes to the end in one step."""
+"""The flag of pwritev2(2) that appends in one step (Linux 4.16)."""
 
 PAUSE = 64
-"""Names that a search passes by at once: some milliseconds, whatever the pattern."""
+"""The names that a search passes by at once. They take some milliseconds, whatever the pattern."""
 
 
 class Share(Protocol):
-    """What a node needs of its store."""
+    """The part of a store that its nodes use."""
 
     limits: Limits
     disk_reserve: DiskReserve
     own_changes: OwnChanges | None
-    """Notes what is done here, while somebody wants to know what others do."""
+    """The record of the server's own changes, while somebody asks for those of others."""
 
     def forget(self, node: Node) -> None:
-        """The node was closed."""
+        """Remove a node that was closed."""
 
 
 def _operation(
     *, changes: bool
 ) -> Callable[[Callable[Concatenate[Node, int, P], R]], Callable[Concatenate[Node, P], R]]:
-    """A method that gets the descriptor as its first argument. `changes`: it is refused with
-    READ_ONLY where the share, or the file's place in it, is not the guest's to change."""
+    """Make a method that gets the descriptor as its first argument. With `changes` it raises
+    READ_ONLY where the guest may not change the file."""
 
     def wrap(method: Callable[Concatenate[Node, int, P], R]) -> Callable[Concatenate[Node, P], R]:
         def run(self: Node, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -81,7 +81,8 @@ def _operation(
 
 
 class Node:
-    """Made by `Store.open`. All methods raise StoreError; GONE after `close` or `Store.close`."""
+    """An open file, made by `Store.open`. All methods raise StoreError, and GONE after `close` or
+    `Store.close`."""
 
     __slots__ = ("_append", "_read", "_share", "_write", "first", "frozen", "held", "kind",
                  "opened_by", "path")  # fmt: skip
@@ -106,35 +107,37 @@ class Node:
         self.held = SharedDescriptor(descriptor)
         self.kind = kind
         self.frozen = frozen
-        """Whether nothing may be changed by it."""
+        """Whether nothing may be changed with this node."""
         self.first = first
-        """What it was when it was opened, unless opening it has changed that."""
+        """The file's state when it was opened, unless opening has changed it."""
         self.path: bytes | None = path
-        """The host's bytes of the name it was opened by, or has by now (`Store.known_name`): in one
-        piece, since thousands may be open, each 512 names deep. None: not known any more."""
+        """The path by which the file was opened, or its present one (`Store.known_name`). It is
+        kept as bytes, since thousands of files may be open, each 512 names deep. None means that it
+        is unknown."""
         self.opened_by = len(path)
-        """Bytes of the name it was opened by. A longer one is not kept: who has opened it has paid
-        for these (`ledger`)."""
+        """The length in bytes of the path by which the file was opened. A longer one is not kept,
+        since the ledger holds only these bytes."""
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the node. A second call does nothing."""
         self.held.close()
         self._share.forget(self)
 
     @_operation(changes=False)
     def stat(self, descriptor: int) -> Stat:
-        """As it is now."""
+        """Return the present state of the file."""
         return kernel.stat_of(descriptor)
 
     @_operation(changes=False)
     def read_into(self, descriptor: int, buffer: memoryview, offset: int) -> int:
-        """Fill the buffer from `offset`; returns how many bytes there were, 0 at the end."""
+        """Fill the buffer from `offset`. Returns how many bytes there were, 0 at the end."""
         self._need(self._read)
         return os.preadv(descriptor, [buffer], offset)
 
     def send_to(self, socket_fd: int, offset: int, count: int) -> int:
-        """Send bytes to a socket without copying them; returns how many it took, 0 at the end of
-        the file. Raises OSErrors of the socket as they are (BlockingIOError, ConnectionError)."""
+        """Send bytes to a socket without copying them. Returns how many the socket took, 0 at the
+        end of the file. Raises the socket's own errors unchanged (BlockingIOError,
+        ConnectionError)."""
         descriptor = self.held.take()
         try:
             self._need(self._read)
@@ -150,9 +153,9 @@ class Node:
 
     @_operation(changes=True)
     def write(self, descriptor: int, data: memoryview, offset: int, *, at_end: bool = False) -> int:
-        """Write all of `data` at `offset`, or at the end if that is asked or the node is for
-        appending; returns how many bytes were written: fewer only if the disk filled up
-        meanwhile. `at_end` is where the file ends by then, whoever else appends to it."""
+        """Write all of `data` at `offset`, or at the end if `at_end` is set or the node only
+        appends. Returns how many bytes were written; there are fewer only if the disk filled up
+        meanwhile. `at_end` means the end at the moment of writing, even if others append."""
         self._need(self._write or self._append)
         count = len(data)
         if at_end or (self._append and not self._write):
@@ -178,7 +181,7 @@ class Node:
 
     @_operation(changes=False)
     def sync(self, descriptor: int, *, data_only: bool = False) -> None:
-        """Bring what was written to the disk; of a directory, its names."""
+        """Flush the file to the disk. For a directory that means its names."""
         if self.kind is FileKind.DIRECTORY:
             directory = os.open(b".", os.O_RDONLY | kernel.O_ALWAYS, dir_fd=descriptor)
             try:
@@ -192,14 +195,14 @@ class Node:
     def set_times(
         self, descriptor: int, *, accessed_ns: int | None = None, written_ns: int | None = None
     ) -> None:
-        """Times in nanoseconds since 1970; None leaves one as it is. What the file system cannot
-        store becomes its earliest or latest time."""
+        """Set times in nanoseconds since 1970. None leaves a time unchanged. A time that the file
+        system cannot store becomes its earliest or latest one."""
         kernel.set_times(descriptor, accessed_ns, written_ns)
 
     @_operation(changes=True)
     def set_mode(self, descriptor: int, mode: int) -> None:
-        """Permission bits. Set-id bits are never set; a directory keeps its set-group-id bit, which
-        only says who owns what is made in it."""
+        """Set the permission bits. Set-id bits are never set. A directory keeps its set-group-id
+        bit, which only determines the group of new files."""
         now = kernel.stat_of(descriptor)
         mode &= 0o1777
         if now.kind is FileKind.DIRECTORY:
@@ -215,7 +218,7 @@ class Node:
             os.chmod(kernel.own_path(descriptor), mode)
 
     def empty(self) -> None:
-        """For an open that overwrites; whether it may was asked there."""
+        """Empty the file for an open that overwrites it. The open has checked the permission."""
         descriptor = self.held.take()
         try:
             os.ftruncate(descriptor, 0)
@@ -223,8 +226,8 @@ class Node:
             self.held.give()
 
     def drop_set_id(self, mode: int) -> None:
-        """Before a guest writes into a program: the kernel does the same for ordinary users, but
-        not if this server runs as root."""
+        """Drop the set-id bits before a guest writes to a program. The kernel does that for
+        ordinary users, but not if this server runs as root."""
         descriptor = self.held.take()
         try:
             os.fchmod(descriptor, mode & ~_SET_ID)
@@ -243,8 +246,8 @@ class Node:
 
     @_operation(changes=True)
     def punch(self, descriptor: int, offset: int, count: int) -> None:
-        """Make a range read as zeros and free its blocks; the size stays. Raises UNSUPPORTED where
-        the file system cannot."""
+        """Free the blocks of a range, which then reads as zeros. The size stays. Raises UNSUPPORTED
+        where the file system cannot."""
         self._need(self._write)
         if offset < 0 or count < 0 or offset + count > OFFSET_MAX:
             raise StoreError(Reason.INVALID)
@@ -256,8 +259,8 @@ class Node:
     def ranges(
         self, descriptor: int, offset: int, count: int, *, at_most: int = 1024
     ) -> list[tuple[int, int]]:
-        """The parts with data as (offset, count), at most so many of them, within the range. Where
-        the file system knows no holes, all of it."""
+        """Return the parts of a range that hold data, as (offset, count), at most `at_most` of
+        them. If the file system reports no holes, that is the whole range."""
         self._need(self._read or self._write)
         if offset < 0 or count < 0:
             raise StoreError(Reason.INVALID)
@@ -281,8 +284,8 @@ class Node:
 
     @_operation(changes=True)
     def copy_from(self, descriptor: int, other: Node, offset: int, to: int, count: int) -> int:
-        """Copy bytes of another file into this one, in the kernel where it can; ranges of one file
-        may overlap. Returns how many there were before the other's end."""
+        """Copy bytes from another file, in the kernel if possible. Ranges of one file may overlap.
+        Returns how many bytes there were before the other's end."""
         self._need(self._write)
         other._need(other._read)
         self._check_size(to, count)
@@ -299,8 +302,8 @@ class Node:
 
     @_operation(changes=True)
     def clone_from(self, descriptor: int, other: Node, offset: int, to: int, count: int) -> None:
-        """Share the disk blocks of a part of another file. Raises UNSUPPORTED where the file
-        system cannot, and INVALID if the range does not fit its blocks."""
+        """Share the disk blocks of a part of another file. Raises UNSUPPORTED where the file system
+        cannot, and INVALID if the range does not fit its blocks."""
         self._need(self._write)
         other._need(other._read)
         self._check_size(to, count)
@@ -317,22 +320,22 @@ class Node:
 
     @_operation(changes=False)
     def read_link(self, descriptor: int) -> str:
-        """A symlink's target, which is data. Raises INVALID for anything else."""
+        """Return a symlink's target, which is data. Raises INVALID for anything else."""
         if self.kind is not FileKind.SYMLINK:
             raise StoreError(Reason.INVALID)
         return from_host(os.readlink(b"", dir_fd=descriptor))
 
     def entries(self, pattern: str, *, posix: bool = False) -> Iterator[Entry]:
-        """The names of a directory that match (`patterns`), as they come, without "." and "..".
-        Memory does not grow with the directory. What vanishes meanwhile is left out.
+        """Iterate over the names of a directory that match (`patterns`), without "." and "..".
+        Memory does not grow with the directory. Names that vanish meanwhile are left out.
 
-        Each call reads anew by a descriptor of its own, which ends with the iterator.
+        Each call reads with a descriptor of its own, which the iterator closes at its end.
         """
         return (entry for entry in self.search(pattern, posix=posix) if entry is not None)
 
     def search(self, pattern: str, *, posix: bool = False) -> Iterator[Entry | None]:
-        """As `entries`, but with a None after each `PAUSE` names that do not match: it may take
-        long until one does."""
+        """As `entries`, but with a None after each `PAUSE` names that do not match, because the
+        next match may take long."""
         if self.kind is not FileKind.DIRECTORY:
             raise StoreError(Reason.NOT_DIRECTORY)
         if patterns.is_literal(pattern):
@@ -384,20 +387,20 @@ class Node:
 
     @_operation(changes=False)
     def attributes(self, descriptor: int) -> list[str]:
-        """Names without "user."."""
+        """Return the names of the extended attributes, without "user."."""
         found = xattrs.listed(xattrs.path_for(self.kind, descriptor))
         names = [from_host(name[5:]) for name in found if name.startswith(b"user.")]
         return [name for name in names if xattrs.is_name(name)][: self._share.limits.attributes]
 
     @_operation(changes=False)
     def attribute(self, descriptor: int, name: str) -> bytes:
-        """Its value. Raises NOT_FOUND."""
+        """Return the value of an extended attribute. Raises NOT_FOUND."""
         key = xattrs.key_of(name)
         return os.getxattr(xattrs.path_for(self.kind, descriptor), key)
 
     @_operation(changes=True)
     def set_attribute(self, descriptor: int, name: str, value: bytes) -> None:
-        """Make or change one. Raises TOO_LARGE and TOO_MANY beyond the limits."""
+        """Make or change an extended attribute. Raises TOO_LARGE and TOO_MANY beyond the limits."""
         key = xattrs.key_of(name)
         limits = self._share.limits
         if len(value) > limits.attribute_bytes:
@@ -411,7 +414,7 @@ class Node:
 
     @_operation(changes=True)
     def remove_attribute(self, descriptor: int, name: str) -> None:
-        """Raises NOT_FOUND."""
+        """Remove an extended attribute. Raises NOT_FOUND."""
         key = xattrs.key_of(name)
         os.removexattr(xattrs.path_for(self.kind, descriptor), key)
 

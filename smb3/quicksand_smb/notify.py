@@ -1,6 +1,6 @@
-"""CHANGE_NOTIFY: who watches a directory is told what is changed through this server.
+"""CHANGE_NOTIFY: reports changes that go through this server to clients that watch a directory.
 
-Changes that others make on the host are not seen: a client that must see them looks again.
+It does not report changes by the host. A client that needs them has to look again.
 """
 
 import struct
@@ -12,11 +12,13 @@ from quicksand_smb.status import Status
 from quicksand_smb.wire import encode_text, pad
 
 MOST_WATCHES: Final = 256
-"""Of one share."""
+"""The most watches of one share."""
 MOST_BYTES: Final = 64 << 10
-"""Of the names that a watch keeps between two requests, as of the answer to one."""
+"""The most bytes of names that a watch keeps between two requests. The answer to one is limited to
+the same."""
 MOST_EVENTS: Final = 512
-"""Events kept between two requests; more are one: "look yourself"."""
+"""The most events that a watch keeps between two requests. Beyond it the client is told to list the
+directory itself."""
 
 # Actions, [MS-FSCC] 2.7.1
 ADDED: Final = 1
@@ -39,7 +41,7 @@ Answer = Callable[[Status, bytes], None]
 
 
 class Watch:
-    """A handle on a directory for which somebody has asked what happens."""
+    """The watch of a directory handle."""
 
     def __init__(
         self, names: Names, wanted: int, ledger: Ledger, *, recursive: bool, most: int
@@ -51,9 +53,9 @@ class Watch:
         self.wanted = wanted
         self.recursive = recursive
         self.most = most
-        """Bytes of an answer, as the first request said."""
+        """The largest answer in bytes, from the first request."""
         self._events: list[tuple[int, bytes]] = []
-        """What was done, and to which name, in UTF-16."""
+        """The actions, and the names in UTF-16."""
         self._bytes = 0
         self._taken = 0
         self._overflowed = False
@@ -91,7 +93,7 @@ class Watch:
         self._waiting = [one for one in self._waiting if one[1] is not answer]
 
     def answer(self) -> None:
-        """Answer the oldest question if there is something to tell."""
+        """Answer the oldest requests while there are events."""
         while self._waiting and (self._events or self._overflowed):
             most, answer = self._waiting.pop(0)
             encoded = encode(self._events)
@@ -104,7 +106,7 @@ class Watch:
                 answer(Status.NOTIFY_ENUM_DIR, b"")
 
     def end(self, status: Status) -> None:
-        """The directory is closed, or removed: nothing more will be told."""
+        """End the watch of a directory that is closed or removed."""
         self._forget_events()
         self._ledger.give_back(self._cost)
         self._cost = 0
@@ -131,7 +133,7 @@ def tell(watches: list[Watch], names: Names, action: int, kind: int) -> None:
 
 
 def tell_rename(watches: list[Watch], old: Names, new: Names, kind: int) -> None:
-    """One who watches both directories gets both halves in one answer."""
+    """Report a rename. A watch on both directories gets both halves in one answer."""
     for watch in watches:
         watch.hear(old, RENAMED_OLD, kind)
         watch.hear(new, RENAMED_NEW, kind)

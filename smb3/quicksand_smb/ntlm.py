@@ -1,4 +1,4 @@
-"""The server's part of a login with NTLMv2 ([MS-NLMP])."""
+"""The server side of an NTLMv2 login ([MS-NLMP])."""
 
 import os
 import struct
@@ -46,7 +46,7 @@ _MIC_AT: Final = 72
 class Authenticate(NamedTuple):
     flags: int
     proof: bytes
-    """The NTLMv2 response: 16 bytes of proof and what was proven."""
+    """The NTLMv2 response: 16 bytes of proof, and the data that it proves."""
     domain: str
     user: str
     encrypted_key: bytes
@@ -55,7 +55,7 @@ class Authenticate(NamedTuple):
 
 class Outcome(Enum):
     MORE = 1
-    """The token is a challenge, which the client answers."""
+    """The token is a challenge that the client must answer."""
     ACCEPTED = 2
     ANONYMOUS = 3
     REJECTED = 4
@@ -75,7 +75,7 @@ def _hmac_md5(key: bytes, data: bytes) -> bytes:
 
 # [MS-NLMP] 2.2.1.1
 def decode_negotiate(token: bytes) -> int:
-    """The flags a client asks for."""
+    """Return the flags that a client asks for."""
     cursor = Cursor(token, 8)
     if cursor.u32() != NEGOTIATE:
         raise ProtocolError("no NTLM negotiation")
@@ -127,7 +127,7 @@ def decode_authenticate(token: bytes) -> Authenticate:
 
 
 class Login:
-    """One conversation: a token in, an answer out, until it is accepted or rejected."""
+    """One login. Each step takes a token and returns an answer, until one accepts or rejects."""
 
     def __init__(self, secret: str | None, now_ns: int) -> None:
         self._secret = secret
@@ -169,7 +169,8 @@ class Login:
         return answer._replace(token=spnego.wrap(spnego.COMPLETED, checksum=own))
 
     def _judge(self, message: Authenticate, token: bytes) -> Answer:
-        """[MS-NLMP] 3.2.5.1.2 and 3.3.2."""
+        """Check the client's proof and its message integrity code ([MS-NLMP] 3.2.5.1.2 and
+        3.3.2)."""
         if not self._heard:
             raise ProtocolError("an answer before the challenge")
         if self._secret is None:
@@ -196,7 +197,7 @@ class Login:
         return Answer(Outcome.ACCEPTED, session_key=session_key)
 
     def _checksum(self, session_key: bytes, flags: int) -> bytes:
-        """[MS-NLMP] 3.4.4.2: the signature over the list of mechanisms."""
+        """Return the signature over the list of mechanisms ([MS-NLMP] 3.4.4.2)."""
         import hashlib
 
         sign = hashlib.md5(session_key + _TO_CLIENT_SIGN, usedforsecurity=False).digest()
@@ -209,7 +210,7 @@ class Login:
 
 
 def _promises_mic(proven: bytes) -> bool:
-    """Whether the client says that its message carries a checksum ([MS-NLMP] 2.2.2.1)."""
+    """Tell whether the client's message carries an integrity code ([MS-NLMP] 2.2.2.1)."""
     cursor = Cursor(proven, 28)
     while cursor.left() >= 4:
         kind, length = cursor.u16(), cursor.u16()

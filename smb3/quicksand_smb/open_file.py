@@ -1,4 +1,4 @@
-"""A file with at least one handle on it, whichever clients and shares these belong to."""
+"""A file with at least one open handle."""
 
 from quicksand_smb.access_rights import (
     APPEND_DATA,
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from quicksand_smb.notify import Watch
 
 _COUNTS: Final = READ_DATA | WRITE_DATA | APPEND_DATA | EXECUTE | DELETE
-"""Accesses that others may have to share."""
+"""Accesses that the sharing of other handles must allow."""
 
 
 class FileHandle(Protocol):
-    """A handle, as far as its file knows it."""
+    """The part of a handle that its file uses."""
 
     id: int
     access: int
@@ -35,7 +35,7 @@ class FileHandle(Protocol):
 
 
 class File:
-    """A file with at least one handle on it."""
+    """A file with at least one open handle."""
 
     __slots__ = (
         "_uses",
@@ -59,26 +59,27 @@ class File:
             self.key = (stat.device, stat.inode, stream.casefold())
         self.stream = stream
         self.handles: dict[FileHandle, None] = {}
-        """In the order in which they were opened."""
+        """The handles in the order in which they were opened."""
         self._uses: dict[tuple[int, int], int] = {}
-        """What they were opened for and share, and how many of them."""
+        """How many handles have each combination of access and sharing."""
         self.locks = Locks()
         self.waiting: list[Callable[[], bool]] = []
-        """Requests for locks; each tries again when called, and tells whether it is done."""
+        """Lock requests that wait. Each function tries again and returns whether its request is
+        answered."""
         self.unwatch: Callable[[], None] | None = None
-        """Ends the watch for changes that the host makes."""
+        """Ends the watch for changes by the host."""
         self.grants: list[Grant] = []
         """Oplocks and leases."""
         self.guard: Guard | None = None
-        """As long as a client has it open for writing that may keep what the host changes."""
+        """The guard, while a client that may cache pages has the file open for writing."""
         self.waiting_opens: list[Callable[[], bool]] = []
-        """Requests that wait until somebody gives back what was granted; as in `waiting`."""
+        """Opens that wait for a broken lease or oplock. Each function works as in `waiting`."""
         self.to_delete = False
-        """The name goes with the last handle; until then nobody may open it."""
+        """The name is removed with the last handle. Until then nobody may open the file."""
         self.is_removed = False
         self.is_misjudged = False
-        """A client with POSIX extensions was told of it without its mode, and takes another one
-        for it until it asks again."""
+        """A client with POSIX extensions was told of the file without its mode. It assumes another
+        mode until it asks again."""
 
     def add(self, handle: FileHandle) -> None:
         self.handles[handle] = None
@@ -86,7 +87,7 @@ class File:
         self._uses[use] = self._uses.get(use, 0) + 1
 
     def remove(self, handle: FileHandle) -> None:
-        """Idempotent."""
+        """Remove a handle. A second call does nothing."""
         if handle not in self.handles:
             return
         del self.handles[handle]
@@ -96,13 +97,13 @@ class File:
             del self._uses[use]
 
     def end_watch(self) -> None:
-        """Changes of the host are told no more."""
+        """Stop watching the host's changes."""
         if self.unwatch:
             self.unwatch()
             self.unwatch = None
 
     def end_watches(self) -> None:
-        """[MS-FSA] 2.1.5.15.3: of a directory that is going nothing more is told."""
+        """End the watches on a directory that is being deleted ([MS-FSA] 2.1.5.15.3)."""
         for one in self.handles:
             if one.watch:
                 one.watch.end(Status.DELETE_PENDING)
@@ -116,7 +117,7 @@ class File:
             self.waiting = [attempt for attempt in self.waiting if not attempt()]
 
     def retry_opens(self) -> None:
-        """Somebody has given something back, or is gone."""
+        """Try the waiting opens again, after a grant was given back or a handle was closed."""
         if self.waiting_opens:
             waiting, self.waiting_opens = self.waiting_opens, []
             self.waiting_opens = [
@@ -124,7 +125,7 @@ class File:
             ] + self.waiting_opens
 
     def check_sharing(self, access: int, sharing: int) -> None:
-        """[MS-FSA] 2.1.5.1.2.2: whether a further handle goes with those that are open."""
+        """Check whether another handle is compatible with the open ones ([MS-FSA] 2.1.5.1.2.2)."""
         if not access & _COUNTS:
             return
         for other, shared in self._uses:

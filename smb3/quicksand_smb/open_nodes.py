@@ -1,4 +1,4 @@
-"""The open nodes of a share: how many there are, and by which names they are known."""
+"""The open nodes of a share, and the paths by which they are known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OpenNodes:
-    """May be used by several threads."""
+    """The open nodes. Several threads may use them."""
 
     def __init__(self, root: SharedDescriptor, most: int) -> None:
         self._root = root
@@ -26,7 +26,7 @@ class OpenNodes:
         return len(self._nodes) >= self._most
 
     def add(self, node: Node) -> None:
-        """Raises TOO_MANY, and GONE if the share was taken away meanwhile."""
+        """Add a node. Raises TOO_MANY, and GONE if the share was taken away meanwhile."""
         with self._lock:
             # `Store.close` closes the root first and then what is in the set.
             if self._root.closed:
@@ -36,31 +36,31 @@ class OpenNodes:
             self._nodes.add(node)
 
     def forget(self, node: Node) -> None:
-        """The node was closed."""
+        """Remove a node that was closed."""
         with self._lock:
             self._nodes.discard(node)
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all nodes."""
         with self._lock:
             nodes = list(self._nodes)
         for node in nodes:
             node.close()
 
     def without_name(self) -> list[Node]:
-        """Those whose names are not known any more."""
+        """Return the nodes whose paths are unknown."""
         with self._lock:
             return [node for node in self._nodes if node.path is None]
 
     def below(self, path: bytes) -> list[Node]:
-        """Those that are known by a name below a directory."""
+        """Return the nodes with a known path below a directory."""
         start = path + b"/"
         with self._lock:
             return [node for node in self._nodes if node.path and node.path.startswith(start)]
 
     def renamed(self, old: bytes, new: bytes) -> None:
-        """What is open at or below `old` is known by another name now, or by none if that is longer
-        than the one it was opened by."""
+        """Update the paths of the nodes at or below `old`. A path that grows longer than the one by
+        which the file was opened becomes unknown."""
         below = old + b"/"
         more = len(new) - len(old)
         with self._lock:

@@ -1,7 +1,8 @@
-"""Opening and making files: what is to be opened is first looked at by an O_PATH descriptor, which
-has no effect on it, and only files and directories are opened, by way of that same descriptor. No
-name is looked up twice, and neither a device nor a FIFO is ever opened, whoever swaps names
-meanwhile.
+"""Opens and makes files.
+
+An O_PATH descriptor, which has no effect on a file, shows what is to be opened. Only files and
+directories are opened, and through that same descriptor. So no name is looked up twice, and no
+device or FIFO is ever opened, even if somebody swaps names meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from quicksand_smb.node import Share
 
 _TRIES = 16
-"""How often an open begins anew because somebody made or removed the file in between."""
+"""How often an open starts over because somebody made or removed the file meanwhile."""
 
 _CREATES = (Disposition.SUPERSEDE, Disposition.CREATE, Disposition.OPEN_IF,
             Disposition.OVERWRITE_IF)  # fmt: skip
@@ -68,8 +69,8 @@ class Opener:
         raise StoreError(Reason.BUSY)
 
     def _open_found(self, root: int, names: Names, found: int, wish: Wish) -> tuple[Node, Action]:
-        """Open what `found` names, which is taken over. Raises FileNotFoundError if it must be
-        looked up again."""
+        """Open the file of the descriptor `found`, which is taken over. Raises FileNotFoundError if
+        the name must be looked up again."""
         try:
             if wish.disposition is Disposition.CREATE:
                 raise StoreError(Reason.EXISTS)
@@ -116,7 +117,7 @@ class Opener:
             raise StoreError(Reason.DENIED)
 
     def _reopen(self, root: int, path: list[bytes], found: int, stat: Stat, flags: int) -> int:
-        """Open for data what an O_PATH descriptor names."""
+        """Open the file of an O_PATH descriptor for data."""
         if kernel.O_PATH:
             try:
                 return os.open(kernel.own_path(found), flags & ~kernel.O_NOFOLLOW)
@@ -188,7 +189,7 @@ class Opener:
 
 
 def _flags(wish: Wish, empties: bool) -> int:
-    """Of an open for data."""
+    """Return the flags of an open for data."""
     flags = kernel.O_ALWAYS
     if wish.write or empties:
         flags |= os.O_RDWR if wish.read else os.O_WRONLY

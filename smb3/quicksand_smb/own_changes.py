@@ -1,5 +1,6 @@
-"""What this server itself has last done to a share's files, so that changes of the host's can be
-told from it: by the state in which it has left a file, whatever was heard in between."""
+"""Records the server's own latest changes to the files of a share. They distinguish the host's
+changes by the state in which the server has left a file, however many events were seen in
+between."""
 
 from _thread import allocate_lock
 
@@ -9,31 +10,31 @@ from quicksand_smb.names import Names
 from quicksand_smb.store_types import Stat
 
 MOST: Final = 8192
-"""Files. Those before are forgotten, and may be told as the host's."""
+"""The most remembered files. Changes to forgotten ones may be reported as the host's."""
 MOST_REMOVED: Final = 512
-"""Names that were removed."""
+"""The most remembered names that were removed."""
 
 
 class OwnChanges:
-    """May be used without the lock of the server."""
+    """The record. It may be used without the server's lock."""
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
         self._states: dict[tuple[int, int], int] = {}
         self._removed: dict[str, None] = {}
-        """Whole paths, in one piece: names may be 512 deep."""
+        """Whole paths as single strings, since a path may have 512 names."""
 
     def record(self, descriptor: int) -> None:
-        """Something has just been done to an open file."""
+        """Record the state of an open file after a change."""
         self.record_stat(kernel.stat_of(descriptor))
 
     def record_name(self, directory: int, name: bytes, names: Names) -> None:
-        """A name was made, or replaced."""
+        """Record a name that was made or replaced."""
         self.record_stat(kernel.stat_at(directory, name))
         self.record_made(names)
 
     def record_stat(self, stat: Stat) -> None:
-        """The state is known, whoever has made it."""
+        """Record a state, whoever has caused it."""
         with self._lock:
             self._states.pop((stat.device, stat.inode), None)
             self._states[stat.device, stat.inode] = stat.changed_ns
@@ -55,6 +56,7 @@ class OwnChanges:
             return self._states.get((stat.device, stat.inode)) == stat.changed_ns
 
     def has_removed(self, names: Names) -> bool:
-        """Asked once: then it is forgotten."""
+        """Tell whether the server has removed this name. The answer is given once and then
+        forgotten."""
         with self._lock:
             return self._removed.pop("/".join(names), False) is None

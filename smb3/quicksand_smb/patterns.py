@@ -1,8 +1,8 @@
-"""Patterns of directory searches, matched in time linear in the name, whatever the guest sends.
+"""Search patterns, matched in time linear in the name, whatever the guest sends.
 
-[MS-FSA] 2.1.4.4 gives their meaning: ``*`` any characters, ``?`` one character, and three for
-programs of DOS: ``<`` any characters up to and with the last dot, ``>`` one character or none
-before a dot and at the end, ``"`` a dot or the end. Letters count as they are written.
+[MS-FSA] 2.1.4.4 defines them: ``*`` matches any characters and ``?`` one character. Three are for
+DOS programs: ``<`` matches any characters up to and including the last dot, ``>`` one character, or
+none before a dot and at the end, and ``"`` a dot or the end. Matching is case-sensitive.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _WILD = frozenset('*?<>"')
 
 
 def is_literal(pattern: str) -> bool:
-    """Whether only a file of exactly this name can match."""
+    """Tell whether only a file of exactly this name can match."""
     return bool(pattern) and pattern != NO_NAME and _WILD.isdisjoint(pattern)
 
 
 def matcher(pattern: str) -> Callable[[str], bool] | None:
-    """A function that tells whether a name matches; None if every name does. A pattern
-    that is too long for any name, even with a star between all characters, matches nothing."""
+    """Return a function that tells whether a name matches, or None if every name does. A pattern
+    that is too long for any name matches nothing."""
     pattern = short(pattern)
     if pattern in ("", "*"):
         return None
@@ -41,7 +41,7 @@ NO_NAME = "/"
 
 
 def short(pattern: str) -> str:
-    """The same pattern as short as it can be, since it is kept as long as the search."""
+    """Return the shortest equivalent pattern, since a search keeps its pattern to its end."""
     while "**" in pattern:
         pattern = pattern.replace("**", "*")
     return pattern if len(pattern) <= 2 * NAME_MAX + 1 else NO_NAME
@@ -52,8 +52,8 @@ def _nothing(_name: str) -> bool:
 
 
 def _stars(start: str, *parts: str) -> Callable[[str], bool]:
-    """Texts between stars: each is where it is found first behind the one before, but for the last,
-    which is at the end."""
+    """Match the texts between stars. Each but the last is searched behind the one before; the last
+    is at the end."""
     *middle, end = parts
     least = len(start) + len(end) + sum(map(len, middle))
 
@@ -72,10 +72,10 @@ def _stars(start: str, *parts: str) -> Callable[[str], bool]:
 
 
 class _Automaton:
-    """All ways through the pattern at once, one bit for each place in it.
+    """Follows all paths through the pattern at once, with one bit for each place in it.
 
-    A character costs a few operations on an integer of as many bits as the pattern has characters.
-    So there is nothing to backtrack, and no pattern is slow.
+    Each character costs a few operations on an integer with as many bits as the pattern has
+    characters. So there is no backtracking, and no pattern is slow.
     """
 
     __slots__ = ("_any_dot", "_any_end", "_dos_dot", "_dos_one", "_dos_star", "_end", "_literals",
@@ -97,7 +97,7 @@ class _Automaton:
         self._any_end = self._any_dot | self._dos_dot
 
     def matches(self, name: str) -> bool:
-        """Whether the whole name matches."""
+        """Tell whether the whole name matches."""
         states = 1
         stars = self._star | self._dos_star
         last_dot = name.rfind(".")
@@ -120,9 +120,9 @@ class _Automaton:
 
 
 def _pass(states: int, free: int) -> int:
-    """The states with all that are reached from them by passing `free` places.
+    """Return the states with all that are reached from them by passing `free` places.
 
-    Within a run of free places the sum carries from the lowest state to the place after the run;
-    the exclusive or marks what the carry went through, which are the states that are reached.
+    Within a run of free places the sum carries from the lowest state to the place after the run.
+    The exclusive or marks the places that the carry passed, which are the reached states.
     """
     return states | ((states & free) + free) ^ free

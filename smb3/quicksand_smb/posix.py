@@ -1,4 +1,4 @@
-"""The POSIX extensions of SMB 3.1.1: owners, modes and kinds of files as Unix has them.
+"""The POSIX extensions of SMB 3.1.1: owners, modes and kinds of files as on Unix.
 
 Source: SMB3 POSIX extensions specification (samba.org), as Linux reads it (fs/smb/client/smb2pdu.h:
 create_posix_rsp, smb2_posix_info, smb311_posix_qinfo, FILE_SYSTEM_POSIX_INFO).
@@ -14,9 +14,9 @@ from quicksand_smb.wire import Cursor
 LEVEL: Final = 100
 """The information level of files, directories and file systems."""
 NO_MODE: Final = -1
-"""Linux does not say with which permissions it makes pipes, sockets and links."""
+"""The mode of FIFOs, sockets and symlinks, for which Linux sends no permissions."""
 _ANY_MODE: Final = 0xFFFF
-"""`ACL_NO_MODE` (fs/smb/client/cifsglob.h), which has 16 bits."""
+"""`ACL_NO_MODE` (fs/smb/client/cifsglob.h), a value of 16 bits."""
 _INFO: Final = struct.Struct("<QQQQQQIQII")
 _LINKS: Final = struct.Struct("<III")
 _SPACE: Final = struct.Struct("<IIQQQQQQ")
@@ -39,12 +39,12 @@ _REPARSE_TAGS: Final = {
 
 
 def reparse_tag(kind: FileKind) -> int:
-    """[MS-FSCC] 2.1.2.1; 0 for files and directories."""
+    """Return the reparse tag of a kind ([MS-FSCC] 2.1.2.1), or 0 for files and directories."""
     return _REPARSE_TAGS.get(kind, 0)
 
 
 def sid(authority: int, *parts: int) -> bytes:
-    """[MS-DTYP] 2.4.2.2."""
+    """Encode a security identifier ([MS-DTYP] 2.4.2.2)."""
     return struct.pack(f"<BB6s{len(parts)}I", 1, len(parts), authority.to_bytes(6, "big"), *parts)
 
 
@@ -60,8 +60,8 @@ _ROOT: Final = owner_sid(0) + group_sid(0)
 
 
 def seen_owners(stat: Stat) -> bytes:
-    """What a client with POSIX extensions takes for a file's owner and group. What belongs to the
-    user who runs this server is its root's: git trusts nothing that is a stranger's."""
+    """Return the owner and group that a client with POSIX extensions sees. Files of the user who
+    runs this server belong to root there, since git trusts no files of strangers."""
     mine = stat.uid == os.getuid()
     if mine and stat.gid == os.getgid():
         return _ROOT
@@ -77,7 +77,7 @@ def _links_and_mode(stat: Stat) -> bytes:
 
 # The create context of a request carries the mode, its answer the owner
 def decode_create(data: bytes) -> int:
-    """The permissions of what is to be made, or `NO_MODE`."""
+    """Return the permissions of a new file, or `NO_MODE`."""
     wanted = Cursor(data).u32()
     return NO_MODE if wanted & _ANY_MODE == _ANY_MODE else wanted & 0o7777
 
@@ -87,7 +87,8 @@ def encode_create(stat: Stat) -> bytes:
 
 
 def encode_info(stat: Stat, times: tuple[int, int, int, int], attributes: int) -> bytes:
-    """A file, without its name. `times` are FILETIMEs: created, accessed, written, changed."""
+    """Encode a file without its name. `times` are FILETIMEs: created, accessed, written,
+    changed."""
     return (
         _INFO.pack(
             *times, stat.size, stat.allocated, attributes, stat.inode, stat.device & 0xFFFFFFFF, 0

@@ -1,4 +1,4 @@
-"""Changes of names in directories that are open, as POSIX leaves them to be done with care."""
+"""Removes, renames and links names in open directories, where POSIX needs special care."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def expect(parent: int, name: bytes, wanted: Stat) -> None:
 
 
 def clearer(parent: int, name: bytes, error: OSError, directory: bool) -> OSError:
-    """POSIX lets unlink of a directory fail with EPERM, and rmdir of a full one with EEXIST."""
+    """Return the clearer error: POSIX lets unlink of a directory fail with EPERM, and rmdir of a
+    full one with EEXIST."""
     if error.errno == errno.EEXIST:
         return OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
     if error.errno == errno.EPERM and not directory:

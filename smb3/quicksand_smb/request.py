@@ -1,4 +1,4 @@
-"""One request on its way: what a command is given, and what it hands on."""
+"""A request: the input of a command, and the state that the requests of a compound share."""
 
 from _thread import get_ident
 from time import thread_time
@@ -16,20 +16,21 @@ from quicksand_smb.shares import Handle, Share, Tree
 from quicksand_smb.status import Refusal, Status
 
 SAME_FILE: Final = ((1 << 64) - 1, (1 << 64) - 1)
-"""In a chain: the file that the request before opened or used."""
+"""The file id that means the file of the previous request in the chain."""
 
 
 FREE_IN_FRAME: Final = 8
-"""Requests of a frame that are answered whatever they cost; clients join fewer."""
+"""The requests of a frame that are answered at any cost. Clients join fewer."""
 FRAME_S: Final = 0.25
-"""Seconds of the processor that those behind them may cost together, but for the last."""
+"""The processor time in seconds that the following requests may take together. The last one may
+exceed it."""
 MOST_PENDING: Final = 512
-"""Requests of a connection that wait for something; more are refused."""
+"""The most waiting requests of a connection. Further ones are refused."""
 
 
 class FrameBudget:
-    """How much the requests of one frame may still move, and cost. Their answers are in memory at
-    once: together they are no larger than one may be."""
+    """The payload and processor time that the requests of one frame may still use. All answers are
+    in memory at once, so together they are no larger than one may be."""
 
     __slots__ = ("_begun", "_count", "_thread", "left")
 
@@ -40,8 +41,8 @@ class FrameBudget:
         self._thread = 0
 
     def admit(self) -> None:
-        """One more request is to be answered. Raises Refusal if those before have cost too much:
-        none is dear, but a frame has room for many."""
+        """Admit one more request. Raises Refusal if the earlier ones took too long: none takes
+        long, but a frame holds many."""
         self._count += 1
         if self._count < FREE_IN_FRAME:
             return
@@ -52,7 +53,7 @@ class FrameBudget:
 
 
 class Chain:
-    """What the requests of one frame that are related hand on to each other."""
+    """The state that the related requests of one frame share."""
 
     __slots__ = (
         "budget",
@@ -71,16 +72,17 @@ class Chain:
         self.tree_id = 0
         self.file_id: tuple[int, int] | None = None
         self.is_new = True
-        """Nothing of it was handled."""
+        """No request of the chain was handled yet."""
         self.is_broken = False
-        """It begins with a request that is related to nothing."""
+        """The chain begins with a related request, which has no predecessor."""
         self.error: Status | None = None
-        """Why there is no file for those that follow."""
+        """The error of the CREATE, for the requests that follow."""
         self.seen: tuple[Handle, View] | None = None
-        """What the CREATE before has told of its file; who changes anything forgets it."""
+        """The file as the CREATE before has reported it. A request that changes anything forgets
+        it."""
 
     def view(self, handle: Handle) -> View:
-        """What the CREATE right before has told; else, as it is now."""
+        """Return the file as the CREATE right before has reported it, or else as it is now."""
         if self.seen is not None and self.seen[0] is handle:
             return self.seen[1]
         return handle.share.metadata.view(handle.node.stat())
@@ -105,7 +107,7 @@ class Request:
         self.message = message
         self.chain = chain
         self.is_alone = is_alone
-        """Nothing else is in its frame."""
+        """The frame holds no other request."""
         self.is_last = not header.next
         self.session: Session | None = None
         self.tree: Tree | None = None
@@ -122,7 +124,7 @@ class Request:
         return self.require_tree().require_share()
 
     def handle(self, file_id: tuple[int, int]) -> Handle:
-        """The handle a request is about; in a chain it may be the one of the request before."""
+        """Return the handle of the request. In a chain it may be that of the previous request."""
         if file_id == SAME_FILE and self.header.flags & headers.RELATED:
             if self.chain.error is not None:
                 raise Refusal(self.chain.error)
@@ -136,7 +138,7 @@ class Request:
         return handle
 
     def check_payload(self, count: int) -> None:
-        """[MS-SMB2] 3.3.5.2.5: a request pays one credit for each 64 KiB it moves."""
+        """Check that the request pays one credit for each 64 KiB it moves ([MS-SMB2] 3.3.5.2.5)."""
         if count > self.connection.largest:
             raise Refusal(Status.INVALID_PARAMETER)
         if self.connection.pays_by_size and count > max(self.header.charge, 1) << 16:
@@ -177,12 +179,12 @@ class Request:
         return pending
 
     def unlocked(self) -> "Unlocked":
-        """Let others work while this request waits for a disk."""
+        """Release the lock while this request waits for a disk."""
         return Unlocked(self.connection.server)
 
 
 class Unlocked:
-    """A `with` in which the lock of the server is let go."""
+    """A context in which the server's lock is released."""
 
     __slots__ = ("_lock",)
 

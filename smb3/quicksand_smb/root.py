@@ -1,4 +1,4 @@
-"""The root of a share: every path is walked from its descriptor, never from its name."""
+"""The root of a share. Every path is walked from its descriptor and never from its name."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class Root:
-    """The directory of a share, held open.
+    """The open directory of a share.
 
-    Methods take the number of its descriptor as `root`, from who has taken `held`.
+    Callers hold `held` and pass the number of its descriptor as `root`.
     """
 
     __slots__ = ("held", "walk")
 
     def __init__(self, root: str | int, walk: Walk | None = None) -> None:
-        """Open the root; here, and only here, symlinks are followed, since the host's user named
-        it. A descriptor of the root is taken over. Raises StoreError. `walk` is for tests."""
+        """Open the root. Symlinks are followed only here, since the host's user named the path. A
+        given descriptor is taken over. Raises StoreError. `walk` is for tests."""
         if os.open not in os.supports_dir_fd:
             raise StoreError(Reason.UNSUPPORTED, "this system has no descriptors of directories")
         flags = (kernel.O_LOOK & ~kernel.O_NOFOLLOW) | kernel.O_DIRECTORY
@@ -41,7 +41,7 @@ class Root:
         self.walk = walk or best_walk(descriptor)
 
     def open_path(self, root: int, path: list[bytes]) -> int:
-        """A descriptor that only names what is there."""
+        """Return a descriptor that only names the file."""
         try:
             if not kernel.O_PATH:
                 self._refuse_others(root, path)
@@ -50,7 +50,7 @@ class Root:
             raise self.better(root, path, error) from error
 
     def _refuse_others(self, root: int, path: list[bytes]) -> None:
-        """Where O_PATH is missing, an open has effects: only files and directories are opened."""
+        """Refuse special files on systems without O_PATH, where opening them has effects."""
         if path:
             parent = self.walk(root, path[:-1], kernel.O_LOOK | kernel.O_DIRECTORY, 0)
             try:
@@ -61,8 +61,8 @@ class Root:
                 raise StoreError(Reason.UNSUPPORTED)
 
     def parent(self, root: int, names: Names, *, change: bool = False) -> tuple[int, bytes]:
-        """The directory in which the last name is, and that name; give it to `drop`. `change`:
-        something will be changed there, so that the root itself is refused."""
+        """Return the directory of the last name, and that name. Give the directory to `drop`. With
+        `change` the root itself is refused."""
         path = host_path(names)
         if not path:
             raise StoreError(Reason.DENIED if change else Reason.INVALID)
@@ -85,8 +85,8 @@ class Root:
             os.close(parent)
 
     def better(self, root: int, path: list[bytes], error: OSError) -> StoreError:
-        """What a failed walk means: whether the last name is missing or one before it, and where a
-        symlink stands. FileExistsError passes, since who creates needs it."""
+        """Explain a failed walk: which name is missing, or where a symlink stands. FileExistsError
+        is raised again, since creation needs it."""
         if error.errno == errno.EEXIST:
             raise error
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
@@ -104,7 +104,7 @@ class Root:
 
 
 def _own(directory: int) -> int:
-    """A descriptor that was inherited, for this process alone. Raises OSError."""
+    """Return a private copy of an inherited descriptor. Raises OSError."""
     descriptor = os.dup(directory)
     os.close(directory)
     if kernel.stat_of(descriptor).kind is not FileKind.DIRECTORY:

@@ -1,8 +1,8 @@
-"""A filter of system calls for this process, assembled here, since there is no libseccomp.
+"""A filter of system calls for this process, assembled here without libseccomp.
 
-It refuses what a file server never does, rather than allowing a list: the interpreter and the C
-library use other calls in each version. What is newer than this list is refused as unknown to the
-kernel (ENOSYS), so that no future call slips through.
+It refuses the calls that a file server never makes. It has no list of allowed calls, since the
+interpreter and the C library use other calls in each version. Calls that are newer than the list
+fail with ENOSYS, as if the kernel did not know them.
 
 See seccomp(2), linux/filter.h, linux/audit.h.
 """
@@ -30,7 +30,7 @@ _CLONE_THREAD = 0x00010000
 _SET_USER_ID = 0o4000
 _DEVICES = (0o020000, 0o060000)
 _NEWEST = 469
-"""The highest call that was known when this was written (file_setattr, Linux 6.17)."""
+"""The highest known system call when this was written (file_setattr, Linux 6.17)."""
 
 # Numbers by architecture: x86_64 (arch/x86/entry/syscalls/syscall_64.tbl), then the others'
 # (include/uapi/asm-generic/unistd.h); -1 where there is none.
@@ -83,10 +83,10 @@ def _argument(index: int) -> int:
 
 
 def program(machine: str) -> bytes:
-    """The filter as an array of struct sock_filter. Raises KeyError for an unknown machine.
+    """Return the filter as an array of struct sock_filter. Raises KeyError for an unknown machine.
 
-    Every test stands by itself: it falls through to the next one, or returns. So no jump is longer
-    than the few instructions of its own test.
+    Every test stands alone: it returns, or falls through to the next one. So no jump is longer than
+    the few instructions of its own test.
     """
     arch, column = _ARCHITECTURES[machine]
     fail = _instruction(_RETURN, _FAIL | errno.EPERM)
@@ -119,7 +119,7 @@ def program(machine: str) -> bytes:
 
 
 def _test_argument(number: int, index: int, test: list[bytes]) -> list[bytes]:
-    """For this call, load an argument's lower half and do the test; then load the number again."""
+    """Test the lower half of an argument of this call, and then load the call's number again."""
     if number < 0:
         return []
     body = [_instruction(_LOAD, _argument(index)), *test, _instruction(_LOAD, _NR)]
@@ -127,8 +127,8 @@ def _test_argument(number: int, index: int, test: list[bytes]) -> list[bytes]:
 
 
 def install() -> None:
-    """Put the filter on all threads of this process, for good. no_new_privs must be set. Raises
-    OSError; ENOSYS for a machine whose numbers are not known here."""
+    """Install the filter on all threads of this process for good. no_new_privs must be set. Raises
+    OSError, with ENOSYS for a machine whose call numbers are not known here."""
     machine = os.uname().machine
     number = {"x86_64": 317, "aarch64": 277}.get(machine)
     if number is None or struct.calcsize("P") != 8:

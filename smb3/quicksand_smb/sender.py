@@ -1,4 +1,4 @@
-"""What goes out on a stream: replies in the order in which they were given, and bytes of files."""
+"""Sends replies on a stream in their order, and ranges of files."""
 
 import _socket
 import struct
@@ -12,16 +12,17 @@ from quicksand_smb.traffic import RECEIVED
 from quicksand_smb.wire import Buffer
 
 PATIENCE_S: Final = 60
-"""Seconds that a client may take to read, where a stream has an end."""
+"""The seconds that a client may take to read, on a stream that has an end."""
 MOST_UNSENT: Final = 24 << 20
-"""Bytes that may wait for a client that does not read; more than it has credits for."""
+"""The most bytes that may wait for a client that does not read. A client has credits for less."""
 _ZEROES: Final = bytes(64 << 10)
 _DONTWAIT: Final = getattr(_socket, "MSG_DONTWAIT", 0)
 _MORE: Final = getattr(_socket, "MSG_MORE", 0)
 
 
 class Sender:
-    """One thread sends at a time. Who finds another at it leaves his replies to that one."""
+    """Sends the frames of a connection. One thread sends at a time, and others leave their replies
+    to it."""
 
     def __init__(
         self,
@@ -31,8 +32,8 @@ class Sender:
         *,
         is_patient: bool,
     ) -> None:
-        """`is_patient`: a client may pause for as long as it likes, as a paused machine does, and
-        only who sends waits for it."""
+        """`is_patient` means that a client may pause without limit, as a paused machine does. Only
+        sending threads wait for it."""
         self._socket = socket
         self._is_patient = is_patient
         self._connection = connection
@@ -48,13 +49,13 @@ class Sender:
 
     @property
     def unsent(self) -> int:
-        """Bytes of memory that wait to be sent."""
+        """The bytes of memory that wait to be sent."""
         return self._connection.said - self._sent
 
     def drain(self, *, waits: bool) -> bool:
-        """Send what there is to say. False: the client must be waited for, by a thread that may.
+        """Send the waiting frames. Returns False if a thread that may wait has to go on.
 
-        Raises OSError, BlockingIOError among them if it has not read for too long.
+        Raises OSError, and BlockingIOError if the client has not read for too long.
         """
         outbox = self._connection.outbox
         while (outbox or self._rest) and self._turn.acquire(blocking=not self._is_patient):
@@ -66,7 +67,7 @@ class Sender:
         return True
 
     def _push(self, *, waits: bool) -> bool:
-        """Send until nothing is left, or until it would have to wait. Within one's turn."""
+        """Send until nothing is left or the socket is full. The caller holds the turn."""
         outbox = self._connection.outbox
         while True:
             if self._rest is None:
@@ -117,7 +118,7 @@ class Sender:
 
 
 class Rest:
-    """What of a frame is not sent yet."""
+    """The unsent rest of a frame."""
 
     def __init__(self, frame: Frame, conversation: Conversation) -> None:
         head: Buffer = frame.length.to_bytes(4, "big")

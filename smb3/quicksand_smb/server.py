@@ -1,14 +1,14 @@
-"""Connections on their streams: who reads, who answers, who waits.
+"""Connections and their streams: reading, answering and waiting.
 
-One thread reads, and answers at once what is answered without waiting. What may wait for a disk, or
-for a client that does not read, goes to a few workers.
+One thread reads, and answers at once if nothing has to be waited for. A few workers answer requests
+that may wait for a disk or for a client that does not read.
 
-Where the stream is a socket of QEMU's (`resynchronise`), reading must never pause: QEMU writes to
-it while the whole machine waits. So there
+On a socket of QEMU's (`resynchronise`) reading must never pause, since QEMU writes to it while the
+whole machine waits. So there
 
-* a second thread takes over the reading when the first is kept by a request that takes longer;
-* what waits for workers, and for the client, has a limit that no client reaches who heeds his
-  credits. Beyond it the socket is closed.
+* a second thread takes over the reading if one request keeps the first too long;
+* the bytes that wait for workers and for the client are limited. A client within its credits never
+  reaches the limit; beyond it the socket is closed.
 """
 
 import _socket
@@ -27,20 +27,20 @@ from quicksand_smb.wire import ProtocolError
 
 MOST_WORKERS: Final = 4
 MOST_WAITING: Final = (16 << 20) + LARGEST_FRAME
-"""Bytes of requests that wait for workers, where reading never pauses."""
+"""The most bytes of requests that wait for workers, where reading never pauses."""
 LONG_FROM: Final = IN_PLACE
-"""Bytes of a frame, or of a read, from which on it goes to a worker."""
+"""The size in bytes of a frame, or of a read, from which on a worker answers it."""
 TICK_S: Final = 0.05
-"""Seconds after which somebody looks whether the reader is kept."""
+"""The seconds after which the second thread checks whether the reader is busy."""
 FAREWELL_S: Final = 5.0
-"""Seconds that workers have to come to an end with a stream."""
+"""The seconds that workers have to finish at the end of a stream."""
 _LONG: Final = (Command.FLUSH, Command.IOCTL)
 WRITE_THROUGH: Final = 1
-"""Of a write's flags, [MS-SMB2] 2.2.21."""
+"""A flag of a write request ([MS-SMB2] 2.2.21)."""
 
 
 class Stream:
-    """A connection and the socket it is on."""
+    """A connection and its socket."""
 
     def __init__(self, socket: _socket.socket, server: ServerState) -> None:
         self._socket = socket
@@ -61,12 +61,12 @@ class Stream:
         self._threads = 0
         self._workers = 0
         self._free = 0
-        """Workers that wait for a job; below zero, jobs that wait for a worker."""
+        """Idle workers. A negative number counts jobs that wait for a worker."""
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._waiting = 0
-        """Bytes of the requests that workers have, or will have."""
+        """The bytes of requests that workers have or wait for."""
         self._late = 0
-        """How many of them are short, and wait because the reader could not."""
+        """How many of them are short, and wait only because the reader was busy."""
         self._sends = False
         # Of the reader and the one who stands by; `_is_kept`, `_count` and `_sleeps` are written by
         # the reader alone and by the one who wakes.
@@ -96,7 +96,8 @@ class Stream:
         start_thread(lambda: self._run(work))
 
     def _run(self, work: Callable[[], None]) -> None:
-        """A thread's life: the first that ends ends the stream, the last the connection."""
+        """Run a thread. The first thread that ends closes the stream, and the last one ends the
+        connection."""
         try:
             work()
         except (OSError, EOFError, ProtocolError):
@@ -138,7 +139,7 @@ class Stream:
                 self._stand_by(me)
 
     def _read_on(self, me: int) -> None:
-        """Read and answer, for as long as one is the reader."""
+        """Read and answer for as long as this thread is the reader."""
         while True:
             frame = self._frames.next()
             if not self._keeps_reading:
@@ -156,7 +157,7 @@ class Stream:
                 self._is_kept = False
 
     def _stand_by(self, me: int) -> None:
-        """Become the reader if the other is kept by one request for too long."""
+        """Become the reader if one request keeps the other thread too long."""
         count = self._count
         if self._last_day.acquire(timeout=TICK_S):
             self._last_day.release()
@@ -175,7 +176,7 @@ class Stream:
         self._sleeps = False
 
     def _take(self, frame: memoryview) -> None:
-        """Answer a frame, or leave it to a worker."""
+        """Answer a frame, or give it to a worker."""
         lock = self._server.lock
         if _is_long(frame) or self._late:
             self._leave_to_worker(frame, is_late=not _is_long(frame))
@@ -230,7 +231,7 @@ class Stream:
         # One word is enough for all: each passes it on when he leaves.
 
     def _answer(self, frame: memoryview, *, waits: bool) -> None:
-        """With the lock of the server, which is given back."""
+        """Answer a frame. The caller holds the server's lock, which is released."""
         try:
             self._dispatcher.receive(frame)
         except ProtocolError:
@@ -263,7 +264,7 @@ class Stream:
             self._add(Job(None, 0, False, self.connection.conversation))
 
     def _drain_for_other(self) -> None:
-        """Another connection's request has made this one say something."""
+        """Send output that a request of another connection has caused."""
         try:
             self._drain(waits=not self._keeps_reading)
         except OSError:
@@ -271,14 +272,14 @@ class Stream:
 
 
 class Job(NamedTuple):
-    """What waits for a worker."""
+    """A job for a worker."""
 
     frame: memoryview | None
-    """To be answered. None: there is more to send than the client took at once."""
+    """The frame to answer. None means to go on sending."""
     cost: int
     is_late: bool
     conversation: Conversation
-    """In which it was asked; nobody hears what is answered in another."""
+    """The conversation of the request. Its answer is not sent in another one."""
 
 
 def _can_send_files() -> bool:
@@ -288,7 +289,7 @@ def _can_send_files() -> bool:
 
 
 def _is_long(frame: memoryview) -> bool:
-    """Whether answering a frame is known to wait for a disk."""
+    """Tell whether the answer to a frame is known to wait for a disk."""
     if len(frame) > LONG_FROM:
         return True
     if len(frame) < 112:
@@ -307,8 +308,8 @@ def serve_socket(socket: _socket.socket, server: ServerState) -> None:
 
 
 def serve_listener(listener: _socket.socket, server: ServerState, *, most: int = 64) -> None:
-    """Serve every connection of a listening socket, each with a thread; more than `most` at once
-    are turned away."""
+    """Serve every connection of a listening socket with a thread. More than `most` at once are
+    closed."""
     places = [0] * most
     while True:
         descriptor, _ = listener._accept()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What all connections of a server share: the configuration, the shares and the sessions."""
+"""The state that all connections of a server share: configuration, shares and sessions."""
 
 import os
 from _thread import allocate_lock
@@ -27,41 +27,42 @@ if TYPE_CHECKING:
 
 
 MOST_OPEN: Final = 16384
-"""Open files of a share, if the system gives a process so many descriptors."""
+"""The most open files of a share, if the process may have so many descriptors."""
 MOST_COMPLAINTS: Final = 20
-"""Errors that are told in full, of a server; a guest may know how to make them."""
+"""The most errors that a server logs in full. A guest may be able to cause them."""
 
 
 class OutputQueue(Protocol):
-    """A connection, as far as the server knows it."""
+    """The part of a connection that sends its output."""
 
     def drain(self) -> None:
-        """Send what waits to be sent; without the lock."""
+        """Send the waiting output. The caller does not hold the lock."""
 
 
 class ServerState:
-    """All state is changed under `lock`, which is let go only while a request waits for a disk."""
+    """The shared state. It changes only under `lock`, which is released while a request waits for a
+    disk."""
 
     def __init__(self, config: Config) -> None:
         self.lock = allocate_lock()
         self.config = config
         self.guid = os.urandom(16)
         self.salt = os.urandom(32)
-        """Of the answers to NEGOTIATE where a stream has no end of connection."""
+        """The salt of all answers to NEGOTIATE on a stream without an end of connection."""
         self.traffic = private_counters()
         """The bytes that the client has received and sent (traffic.py)."""
         self.ledger = Ledger()
-        """What all clients together have it keep in memory."""
+        """The memory that the server keeps for all clients together."""
         self.trigger_report = TriggerReport()
         """Files that clients have written and programs of the host run (trigger_report.py)."""
         self.shares: dict[str, Share] = {}
         self.sessions: dict[int, Session] = {}
         self.leases: dict[Key, Grant] = {}
         self.guards: dict[Key, Guard] = {}
-        """Of files that clients have open for writing (host_writes.py)."""
+        """The guards of files that clients have open for writing (host_writes.py)."""
         self._host: HostWatch | None = None
         self.with_output: set[OutputQueue] = set()
-        """Connections that have something to send."""
+        """Connections with output to send."""
         self._next_handle = 0
         if config.resynchronise:
             # A client may still ask for a handle of an earlier server on the same stream.
@@ -72,8 +73,8 @@ class ServerState:
             self._share(one, root)
 
     def complain(self) -> None:
-        """Write the error that is being handled to standard error, which the guest does not see;
-        after `MOST_COMPLAINTS` no more."""
+        """Write the current error to standard error, which the guest does not see. After
+        `MOST_COMPLAINTS` errors nothing is written."""
         self._complaints += 1
         if self._complaints <= MOST_COMPLAINTS:
             import traceback
@@ -81,7 +82,7 @@ class ServerState:
             os.write(2, traceback.format_exc().encode("utf-8", "replace"))
 
     def new_session_id(self) -> int:
-        """Nobody in the guest who may not know the number can guess it."""
+        """Return a random session id, which nobody in the guest can guess."""
         while True:
             number = int.from_bytes(os.urandom(8), "little")
             if number not in self.sessions and number not in (0, (1 << 64) - 1):
@@ -92,7 +93,7 @@ class ServerState:
         return self._next_handle
 
     def expect(self, late: Callable[[], None]) -> "Timer":
-        """Call `late` under the lock when a client has not answered for too long."""
+        """Call `late` under the lock if a client has not answered after `PATIENCE_S`."""
 
         from threading import Timer
 
@@ -102,17 +103,17 @@ class ServerState:
         return clock
 
     def watch(self, file: "File", node: Node) -> bool:
-        """Tell the clients when the host changes a file of which they keep something. False: that
-        cannot be found out."""
+        """Break the leases on a file when the host changes it. Returns False if the file cannot be
+        watched."""
         return self._watch_host().add(file, node)
 
     def watch_directory(self, file: "File", node: Node, depth: int) -> bool:
-        """As `watch`, for a directory, what is in it, and the `depth` names of its path."""
+        """As `watch`, for a directory, its files, and the `depth` directories above it."""
         return self._watch_host().add_directory(file, node, depth)
 
     def guard(self, client: "Client", key: "Key", file: "File", node: Node, stat: "Stat") -> None:
-        """Heed what the host writes to a file that a client opens for writing. Raises Refusal if
-        there is no memory for it; its share gives that back (`Share.end_guard`)."""
+        """Guard a file that a client opens for writing against writes of the host. Raises Refusal
+        if there is no memory for it. `Share.end_guard` gives the memory back."""
         from quicksand_smb.host_writes import Guard
 
         watch = self._watch_host().add_written(file, node)
@@ -131,7 +132,7 @@ class ServerState:
         return self._host
 
     def run(self, work: Callable[[], None]) -> None:
-        """Do something that no client has asked for, and send what is to be sent then."""
+        """Call a function under the lock, and then send the output of all connections."""
         with self.lock:
             work()
             with_output = list(self.with_output)
@@ -146,11 +147,11 @@ class ServerState:
         return share
 
     def reload(self, config: Config) -> None:
-        """Take shares away that the configuration no longer names, and open those that are new.
+        """Remove the shares that the configuration no longer names, and open the new ones.
 
-        A share whose directory cannot be opened is left out: the others go on. One that was given
-        as a descriptor was closed at the start, and its number may be another's by now: only the
-        share that has it can hand it on, to one of the same name and path.
+        A share whose directory cannot be opened is left out. A share that was given as a descriptor
+        was closed at the start, and its number may belong to another file by now. Only its present
+        share can pass the descriptor on, to one of the same name and path.
         """
         self.config = config
         wanted = _by_name(config)
@@ -174,15 +175,15 @@ class ServerState:
             self.shares[wanted.name.upper()] = made
 
     def directories(self) -> list[tuple[str, bool]]:
-        """What is shared, as paths for `confine`, and whether it is only read. By descriptor: a
-        name may by now lead to what is not shared."""
+        """Return the paths of the shares for `confine`, and whether each is read-only. The paths go
+        through descriptors, since a name may now lead elsewhere."""
         return [
             (share.store.own_path() or share.path, share.is_read_only)
             for share in self.shares.values()
         ]
 
     def end(self) -> None:
-        """Close everything that is shared. Done twice, it does nothing."""
+        """Close all shares. A second call does nothing."""
         for share in self.shares.values():
             share.end()
         self.shares.clear()
@@ -212,7 +213,7 @@ def _is_as(share: Share, wanted: ShareConfig) -> bool:
 def open_share(
     wanted: ShareConfig, root: str | int, ledger: Ledger, report: TriggerReport
 ) -> Share | None:
-    """None: its directory cannot be opened. A descriptor of it is taken over."""
+    """Open a share. Returns None if its directory cannot be opened. A descriptor is taken over."""
     from quicksand_smb.store_errors import StoreError
 
     try:

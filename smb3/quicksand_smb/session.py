@@ -1,4 +1,4 @@
-"""Sessions, the trees connected in them, and the handles opened there."""
+"""Sessions, their trees, and the handles that are opened in them."""
 
 from quicksand_smb.ledger import TREE_COST, Ledger
 from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Enum, Final, Protocol, auto
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 MOST_TREES: Final = 1024
 MOST_HANDLES: Final = 16384
-"""Of one session. A store has a limit of its own, for all sessions."""
+"""The most handles of one session. A store also limits those of all sessions."""
 
 
 class Stage(Enum):
-    """How far a session is."""
+    """The stage of a session's login."""
 
     LOGGING_IN = auto()
     """Only SESSION_SETUP is allowed."""
@@ -24,7 +24,7 @@ class Stage(Enum):
 
 
 class Owner(Protocol):
-    """The connection a session lives on, as far as the session knows it."""
+    """The part of a connection that its sessions use."""
 
     @property
     def client_guid(self) -> bytes: ...
@@ -49,19 +49,19 @@ class Session:
         self.stage = Stage.LOGGING_IN
         self.login: Login | None = None
         self.user_flags = 0
-        """Of the SESSION_SETUP response: guest, anonymous."""
+        """The flags of the SESSION_SETUP response: guest, anonymous."""
         self.signer: Signer | None = None
-        """Signs messages; None until the login has succeeded, and for a guest."""
+        """Signs messages. None before the login succeeds, and for guests."""
         self.handshake = handshake
-        """Of the messages that the keys of dialect 3.1.1 depend on."""
+        """The hash of the messages on which the keys of dialect 3.1.1 depend."""
         self.trees: dict[int, Tree] = {}
         self.handles: dict[int, Handle] = {}
         self._next_tree = 1
         self._opened: dict[int, int] = {}
-        """How many handles each process of the client has."""
+        """The number of handles of each process of the client."""
 
     def accept(self, signer: Signer | None, user_flags: int = 0) -> None:
-        """The login has succeeded."""
+        """Make the session valid after a successful login."""
         self.stage = Stage.VALID
         self.signer = signer
         self.user_flags = user_flags
@@ -76,15 +76,15 @@ class Session:
         return tree
 
     def find_handle(self, file_id: tuple[int, int], tree: Tree) -> Handle:
-        """A handle by its number, only through the tree it was opened in."""
+        """Return a handle by its id. Only the tree in which it was opened finds it."""
         handle = self.handles.get(file_id[1])
         if handle is None or file_id[0] != file_id[1] or handle.tree is not tree:
             raise Refusal(Status.FILE_CLOSED)
         return handle
 
     def admit(self, process: int, share: Share) -> None:
-        """One more file is to be opened. Raises Refusal if there are too many: where three quarters
-        of what there is are taken, it is those who have most that get nothing of the rest."""
+        """Check that another file may be opened. Raises Refusal if there are too many. When three
+        quarters are taken, processes with the most open files get none of the rest."""
         most = min(MOST_HANDLES, share.store.limits.nodes)
         there = len(self.handles)
         if there < most - most // 4 and not self._ledger.is_scarce:
@@ -124,7 +124,8 @@ class Session:
         self._close_all(list(self.handles.values()))
 
     def _close_all(self, handles: list[Handle]) -> None:
-        """Close what nobody waits for: one that cannot be removed from the host stays there."""
+        """Close handles for which no request waits. A file that cannot be removed stays on the
+        host."""
         from quicksand_smb.store_errors import StoreError
 
         for handle in handles:

@@ -1,4 +1,4 @@
-"""Shares, the files open in them, and the handles on these: what all connections have in common."""
+"""Shares, trees and handles."""
 
 from quicksand_smb import ledger
 from quicksand_smb.access_rights import (
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from quicksand_smb.notify import Watch
 
 MOST_LISTINGS: Final = 512
-"""Searches under way in a share."""
+"""The most searches under way in a share."""
 MOST_SEARCHING: Final = 2
-"""Searches of a share that find nothing for so long that others are let in meanwhile."""
+"""The most searches of a share that may go on without the lock."""
 MOST_WRITTEN: Final = 4096
-"""Files of which it is remembered how a client has left them, for each share."""
+"""The files of each share whose last state after a client's write is remembered."""
 
 
 class Handle:
-    """What a FileId stands for."""
+    """An open handle. The client knows it by its FileId."""
 
     __slots__ = (
         "access", "cost", "deletes", "file", "grant", "id", "is_posix", "listing", "mode", "node",
@@ -64,9 +64,9 @@ class Handle:
         assert tree.share is not None, "handles are on disks"
         self.id = handle_id
         self.process = process
-        """The client's process that has opened it, as the client says."""
+        """The client's process that opened the handle, as the client reports it."""
         self.cost = 0
-        """Bytes that were taken of the ledger; `Share.add` takes them."""
+        """The bytes that the handle has taken from the ledger. `Share.add` takes them."""
         self.tree = tree
         self.share = tree.share
         self.node = node
@@ -74,7 +74,7 @@ class Handle:
         self.access = access
         self.sharing = sharing
         self.mode = mode
-        """CreateOptions, as far as a client may ask for them again."""
+        """The CreateOptions that a client may query."""
         self.grant: Grant | None = None
         self.deletes = deletes
         """Closing this handle removes the file."""
@@ -85,7 +85,7 @@ class Handle:
 
     @property
     def guard(self) -> "Guard | None":
-        """Of its file, if it is the guard of who has this handle."""
+        """The file's guard, if this handle is one of its writers."""
         guard = self.file.guard
         return guard if guard is not None and self in guard.writers else None
 
@@ -94,17 +94,17 @@ class Handle:
         return self.node.kind is FileKind.DIRECTORY
 
     def need(self, access: int) -> None:
-        """Refuse what the handle was not opened for."""
+        """Refuse an access for which the handle was not opened."""
         if not self.access & access:
             raise Refusal(Status.ACCESS_DENIED)
 
     def need_writable_share(self) -> None:
-        """The gate before everything that changes the host."""
+        """Refuse changes on a read-only share."""
         if self.share.is_read_only:
             raise Refusal(Status.MEDIA_WRITE_PROTECTED)
 
     def names(self) -> Names:
-        """Where the file is now."""
+        """Return the present path of the file."""
         names = self.share.store.where(self.node)
         if names is None:
             raise Refusal(Status.OBJECT_NAME_NOT_FOUND)
@@ -112,7 +112,7 @@ class Handle:
 
 
 class Share:
-    """A directory of the host under a name."""
+    """A directory of the host, served under a name."""
 
     def __init__(
         self,
@@ -132,16 +132,16 @@ class Share:
         self.is_protected = is_protected
         self.is_gone = False
         self.files: dict[tuple[int, int] | tuple[int, int, str], File] = {}
-        """By device and inode; a stream has its name there, too."""
+        """Open files by device and inode, and the name for a stream."""
         self.watches: list[Watch] = []
         self.host_changes: HostChanges | None = None
-        """While somebody in the guest wants to know what the host changes."""
+        """The host's changes, while somebody in the guest asks for them."""
         self.directory_leases = DirectoryLeases()
         self._listings = 0
         self.searching = 0
         self.metadata = WindowsMetadata(ledger)
         self.written: dict[tuple[int, int], tuple[int, int]] = {}
-        """Sizes and times of files that clients have changed, when they had last closed them."""
+        """The size and time of files at the moment when a client last closed them after writing."""
 
     def file_of(self, stat: Stat, stream: str = "") -> File | None:
         if stream:
@@ -149,7 +149,8 @@ class Share:
         return self.files.get((stat.device, stat.inode))
 
     def allowed(self, stat: Stat, names: Names) -> int:
-        """What may be done with a file; its directory may allow to look at it and to remove it."""
+        """Return the access that the user has to a file. Its directory may allow to look at it and
+        to remove it."""
         if not self.metadata.has_security or (security := self.metadata.security_of(stat)) is None:
             return ALL_ACCESS
         from quicksand_smb import access
@@ -160,14 +161,14 @@ class Share:
         return found | (READ_ATTRIBUTES if above & READ_DATA else 0)
 
     def allowed_in(self, names: Names) -> int:
-        """What may be done with a directory."""
+        """Return the access that the user has to a directory."""
         from quicksand_smb import access
 
         security = self.metadata.security_of(self.store.look(names))
         return ALL_ACCESS if security is None else access.allowed(security)
 
     def changes(self, handle: Handle) -> None:
-        """Before bytes of a file change: who has kept some of them is told."""
+        """Break the leases of others before the bytes of a file change."""
         if handle.file.grants:
             from quicksand_smb import leases
 
@@ -175,15 +176,14 @@ class Share:
         self.touched(handle)
 
     def touched(self, handle: Handle) -> None:
-        """Before the size, times or mode of a file change: whoever keeps its directory is told to
-        look again. Linux may have an inode for each name of a file, and then knows the change by
-        one of them only."""
+        """Break the lease on a file's directory before its size, times or mode change. Linux may
+        have one inode for each name of a file, and then learns of the change by one name only."""
         if self.directory_leases and (names := self.store.known_name(handle.node)):
             self.directory_leases.changed_in(names[:-1])
 
     def add(self, handle: Handle, paid: int) -> None:
-        """A handle is open. `paid`: bytes that were taken of the ledger for it before it was known
-        what comes of the open; the rest is given back."""
+        """Add an open handle. `paid` is the number of bytes that the open has taken from the ledger
+        in advance; the rest is given back."""
         keeps = handle.grant is not None
         handle.cost = ledger.price(handle.node.path or b"", keeps=keeps)
         self.ledger.give_back(paid - handle.cost)
@@ -194,8 +194,8 @@ class Share:
         self.files[handle.file.key] = handle.file
 
     def replace(self, handle: Handle, node: Node) -> None:
-        """Have a handle stand for another file, which takes the place of its own. `node` is taken
-        over. Raises StoreError, and then nothing has changed."""
+        """Point a handle to another file, which replaces its own. `node` is taken over. Raises
+        StoreError, and then nothing has changed."""
         file, old = handle.file, handle.node
         try:
             stat = node.stat()
@@ -223,7 +223,7 @@ class Share:
         old.close()
 
     def end_guard(self, handle: Handle) -> None:
-        """The client writes no more by this handle."""
+        """Remove a handle from the writers of its file."""
         file = handle.file
         if file.guard and file.guard.remove_writer(handle):
             file.guard = None
@@ -232,8 +232,8 @@ class Share:
     def admit_listing(
         self, handle: Handle, pattern: str, dots: Iterator[tuple[str, Stat]]
     ) -> Listing:
-        """A search of a directory, which costs a descriptor and 32 KiB until its handle is closed.
-        Raises Refusal."""
+        """Begin a search, which takes a descriptor and 32 KiB until its handle closes. Raises
+        Refusal."""
         if not handle.listing and self._listings >= MOST_LISTINGS:
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
         cost = ledger.LISTING_COST + len(pattern) * ledger.PATTERN_COST
@@ -247,7 +247,7 @@ class Share:
         return handle.listing
 
     def remove(self, handle: Handle, *, deletes_at_once: bool) -> None:
-        """A handle is closed: its locks end, and the file, if it was to go."""
+        """Close a handle: release its locks, and remove the file if it is to be deleted."""
         file = handle.file
         file.remove(handle)
         if handle.node.kind is FileKind.FILE:
@@ -320,7 +320,7 @@ class Share:
         self.changed(names, removed=True, is_directory=handle.is_directory)
 
     def changed(self, names: Names, *, removed: bool = False, is_directory: bool = False) -> None:
-        """Tell those who watch that a name came or went."""
+        """Report to watches and leases that a name came or went."""
         if self.directory_leases:
             self.directory_leases.changed_in(names[:-1])
             if removed and is_directory:
@@ -334,7 +334,7 @@ class Share:
             )
 
     def tell_written(self, handle: Handle) -> None:
-        """Tell those who watch that bytes of a file have changed."""
+        """Report to watches that the bytes of a file have changed."""
         names = self.store.where(handle.node)
         if names:
             from quicksand_smb import notify
@@ -342,13 +342,13 @@ class Share:
             notify.tell(self.watches, names, notify.MODIFIED, notify.SIZE | notify.LAST_WRITE)
 
     def end_changes(self) -> None:
-        """Nobody wants to know what the host changes."""
+        """Stop watching the host's changes."""
         if self.host_changes is not None:
             self.host_changes.end()
             self.host_changes = None
 
     def end(self) -> None:
-        """The share is taken away: from now on every handle on it is dead."""
+        """Take the share away. Every handle on it becomes invalid."""
         self.is_gone = True
         self.files.clear()
         self.end_changes()
@@ -359,7 +359,7 @@ class Share:
 
 
 class Tree:
-    """A share that is connected; without a share it is IPC$."""
+    """A connected share. Without a share it is IPC$."""
 
     def __init__(self, tree_id: int, share: Share | None) -> None:
         self.id = tree_id

@@ -1,4 +1,4 @@
-"""Signatures of messages, and the keys they are made with ([MS-SMB2] 3.1.4.1, 3.1.4.2)."""
+"""Message signatures and their keys ([MS-SMB2] 3.1.4.1, 3.1.4.2)."""
 
 from quicksand_smb.messages.negotiate import Dialect
 from quicksand_smb.minimal_stdlib import Final, IntEnum, NamedTuple, sha512
@@ -13,7 +13,7 @@ class Algorithm(IntEnum):
 
 
 def sign(key: bytes, algorithm: Algorithm, message: Buffer) -> bytes:
-    """The signature of a message, whose own field for it counts as zeroes."""
+    """Return the signature of a message, whose signature field counts as zeros."""
     cleared = bytes(message[:48]) + ZEROES + bytes(message[64:])
     if algorithm is Algorithm.HMAC_SHA256:
         import hmac
@@ -31,7 +31,7 @@ def is_signed_by(key: bytes, algorithm: Algorithm, message: Buffer) -> bool:
 
 
 class Signer(NamedTuple):
-    """The key of a session, and how it is used."""
+    """The signing key of a session, and its use."""
 
     key: bytes
     algorithm: Algorithm
@@ -49,12 +49,13 @@ NO_HANDSHAKE: Final = bytes(64)
 
 
 def extended(handshake: bytes, message: Buffer) -> bytes:
-    """[MS-SMB2] 3.3.5.4: a hash over all messages of a handshake, so that none can be altered."""
+    """Extend the hash over all messages of a handshake, which detects changes to them ([MS-SMB2]
+    3.3.5.4)."""
     return sha512(handshake + message)
 
 
 def signing_key(session_key: bytes, dialect: int, handshake: bytes) -> bytes:
-    """[MS-SMB2] 3.1.4.2, with the derivation in counter mode of SP800-108."""
+    """Derive the signing key ([MS-SMB2] 3.1.4.2) in the counter mode of SP800-108."""
     import hmac
 
     if dialect < Dialect.SMB300:

@@ -1,6 +1,6 @@
-"""The wrapping of a login that most clients put around NTLM (RFC 4178), as far as they use it.
+"""SPNEGO, in which most clients wrap NTLM (RFC 4178), as far as they use it.
 
-Linux sends NTLM as it is; smbclient and Windows wrap it. The answer has the form of the question.
+Linux sends plain NTLM. smbclient and Windows wrap it. The server answers in the client's form.
 """
 
 from quicksand_smb.minimal_stdlib import Final, NamedTuple
@@ -17,12 +17,13 @@ REJECTED: Final = 2
 class Wrapped(NamedTuple):
     token: bytes
     mechanisms: bytes
-    """The list as the client encoded it, over which both sides compute a checksum; or nothing."""
+    """The list as the client encoded it, over which both sides compute a checksum. Empty if there
+    is none."""
     checksum: bytes
 
 
 def _element(cursor: Cursor) -> tuple[int, memoryview]:
-    """Tag and content of the next element; lengths of at most four bytes."""
+    """Return the tag and content of the next element. Its length has at most four bytes."""
     tag, length = cursor.u8(), cursor.u8()
     if length > 0x84:
         raise ProtocolError("an element of a login is too long")
@@ -39,7 +40,7 @@ def _expect(cursor: Cursor, wanted: int) -> Cursor:
 
 
 def unwrap(blob: bytes) -> Wrapped:
-    """The NTLM message within a NegTokenInit (RFC 4178 4.2.1) or NegTokenResp (4.2.2)."""
+    """Return the NTLM message of a NegTokenInit (RFC 4178 4.2.1) or NegTokenResp (4.2.2)."""
     cursor = Cursor(blob)
     if blob[:1] == b"\x60":
         cursor = _expect(cursor, 0x60)
@@ -77,7 +78,7 @@ def _encode(tag: int, *content: bytes) -> bytes:
 
 
 def hello() -> bytes:
-    """What the server can do: NTLM."""
+    """Return the token that offers NTLM."""
     mechanisms = _encode(0xA0, _encode(0x30, _OID_NTLM))
     return _encode(0x60, _OID_SPNEGO, _encode(0xA0, _encode(0x30, mechanisms)))
 

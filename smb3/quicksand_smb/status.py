@@ -1,4 +1,4 @@
-"""Status codes of replies ([MS-ERREF] 2.3.1), and which one each failure of a store becomes."""
+"""Status codes of replies ([MS-ERREF] 2.3.1), and the mapping from failures of a store."""
 
 from quicksand_smb.minimal_stdlib import IntEnum
 from quicksand_smb.store_errors import Reason, StoreError
@@ -72,14 +72,14 @@ class Status(IntEnum):
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer, and no error of ours
-    """A request that is answered with an error: its status, and the error's data if it has any."""
+    """A request is answered with an error status, and error data if there are any."""
 
     def __init__(self, status: Status, data: bytes = b"", *, contexts: int = 0) -> None:
         super().__init__(status.name)
         self.status = status
         self.data = data
         self.contexts = contexts
-        """Error contexts in the data, as dialect 3.1.1 has them."""
+        """The number of error contexts in the data, of dialect 3.1.1."""
 
 
 # DENIED never stands for a failure of ours: a Linux client answers ACCESS_DENIED to a rename by

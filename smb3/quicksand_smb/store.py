@@ -1,10 +1,9 @@
-"""A share: one directory of the host and what lies below it, for a guest that is taken to be
-hostile.
+"""A share: one directory of the host and everything below it, for a guest that may be hostile.
 
-* Every path is walked from a descriptor of the root (`walk`); symlinks are data. An operation on a
-  name takes its parent directory so, and then one system call relative to it.
-* Nothing but files and directories is ever opened (`opener`).
-* The gate (write_policy.py) stands before everything that changes something.
+* Every path is walked from a descriptor of the root (`walk`), and symlinks are data. An operation
+  on a name opens its parent directory, and then makes one system call relative to it.
+* Only files and directories are ever opened (`opener`).
+* The write policy (write_policy.py) is asked before every change.
 """
 
 from __future__ import annotations
@@ -59,13 +58,13 @@ __all__ = [
 ]
 
 _MOST_UNKNOWN = 256
-"""Open files without a name that are looked for one by one."""
+"""The open files without a known path that are searched one by one."""
 
 
 def _mapped(
     method: Callable[Concatenate[Store, int, P], R],
 ) -> Callable[Concatenate[Store, P], R]:
-    """A method that gets the root's descriptor as its first argument and may raise OSError."""
+    """Make a method that gets the root's descriptor as its first argument and may raise OSError."""
 
     def run(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
         root = self._root.held.take()
@@ -82,12 +81,12 @@ def _mapped(
 
 
 class Store:
-    """One share. All methods raise StoreError, may be called from several threads, and raise GONE
-    after `close`.
+    """One share. All methods raise StoreError, and GONE after `close`. Several threads may call
+    them.
 
-    `protected`: patterns of names (triggers.py), such as ".git/hooks" or ".envrc", at and below
-    which the guest changes nothing, wherever in the share. `tell` is called with the names of files
-    that the guest writes and that programs of the host run or obey; `within` leads to the root.
+    `protected` lists patterns of names (triggers.py), such as ".git/hooks" or ".envrc". The guest
+    changes nothing at or below a match, anywhere in the share. `tell` is called with the names of
+    written files that programs of the host run or obey. `within` is the path of the root.
     """
 
     def __init__(
@@ -101,8 +100,8 @@ class Store:
         within: Names = (),
         walk: Walk | None = None,
     ) -> None:
-        """Open the root; here, and only here, symlinks are followed, since the host's user named
-        it. A descriptor of the root is taken over. Raises StoreError. `walk` is for tests."""
+        """Open the root. Symlinks are followed only here, since the host's user named the path. A
+        given descriptor is taken over. Raises StoreError. `walk` is for tests."""
         self.read_only = read_only
         self.limits = limits or Limits()
         self._policy = WritePolicy(
@@ -115,13 +114,13 @@ class Store:
         self._opener = Opener(self, self._root, self._policy, self._nodes)
 
     def close(self) -> None:
-        """Take the share away: what is open becomes unusable at once. Idempotent."""
+        """Take the share away. Open files become unusable at once. A second call does nothing."""
         self._root.held.close()
         self._nodes.close()
 
     def own_path(self) -> str | None:
-        """A path for this process to the directory that was opened, whatever has become of its
-        name; None where there is no /proc."""
+        """Return a path to the open root for this process, whatever happens to its name, or None
+        without /proc."""
         root = self._root.held.take()
         try:
             path = os.fsdecode(kernel.own_path(root))
@@ -130,7 +129,7 @@ class Store:
             self._root.held.give()
 
     def root_again(self) -> int:
-        """Another descriptor of the directory, for another store of it. Raises StoreError."""
+        """Return another descriptor of the root, for another store. Raises StoreError."""
         root = self._root.held.take()
         try:
             return os.dup(root)
@@ -143,7 +142,8 @@ class Store:
 
     @_mapped
     def look(self, root: int, names: Names) -> Stat:
-        """What a name is; of a symlink, the link itself. Raises NOT_FOUND, NO_PATH, LOOP."""
+        """Return the state of a name. A symlink is not followed. Raises NOT_FOUND, NO_PATH,
+        LOOP."""
         if not names:
             return kernel.stat_of(root)
         parent, name = self._root.parent(root, names)
@@ -154,7 +154,7 @@ class Store:
 
     @_mapped
     def read_link(self, root: int, names: Names) -> str:
-        """A symlink's target, which is data. Raises INVALID for anything else."""
+        """Return a symlink's target, which is data. Raises INVALID for anything else."""
         parent, name = self._root.parent(root, names)
         try:
             return from_host(os.readlink(name, dir_fd=parent))
@@ -163,8 +163,8 @@ class Store:
 
     @_mapped
     def with_directory(self, root: int, names: Names, work: Callable[[int], R]) -> R:
-        """Do something with a descriptor that names a directory. Raises as `look`, and what `work`
-        raises."""
+        """Call `work` with a descriptor that names a directory. Raises as `look` does, and what
+        `work` raises."""
         descriptor = self._root.walk(root, host_path(names), kernel.O_LOOK | kernel.O_DIRECTORY, 0)
         try:
             return work(descriptor)
@@ -172,7 +172,7 @@ class Store:
             os.close(descriptor)
 
     def space(self) -> Space:
-        """Of the file system of the root."""
+        """Return the space on the file system of the root."""
         found = self.disk_reserve.look()
         return Space(
             total=found.f_blocks * found.f_frsize,
@@ -185,9 +185,9 @@ class Store:
 
     @_mapped
     def where(self, root: int, node: Node) -> Names | None:
-        """The name of an open file now, after renames of it and of directories above it; None if it
-        was removed, left the share, or the system does not tell. It is only a hint: who uses it
-        passes `same_as`."""
+        """Return the present path of an open file, after renames of it and of directories above it.
+        Returns None if it was removed, left the share, or the system does not tell. The path is
+        only a hint, so its users pass `same_as`."""
         descriptor = node.held.take()
         try:
             base = os.readlink(kernel.own_path(root)).rstrip(b"/") + b"/"
@@ -206,13 +206,13 @@ class Store:
             return None
 
     def known_name(self, node: Node) -> Names | None:
-        """What to call an open file: the name it was opened by, as the guest has renamed it and the
-        directories above it since. A rename by the host is not looked for, unless one by the guest
-        has given it a longer name: then it is as `where` has it."""
+        """Return the path by which an open file was opened, updated by the guest's own renames.
+        Renames by the host are not looked for, unless a rename by the guest has made the path
+        longer: then `where` finds it."""
         return self.where(node) if node.path is None else names_of(node.path)
 
     def record_change(self, node: Node) -> None:
-        """Something has been done to an open file by another way than its own methods."""
+        """Record a change to an open file that its own methods have not made."""
         if self.own_changes is not None:
             descriptor = node.held.take()
             try:
@@ -221,8 +221,8 @@ class Store:
                 node.held.give()
 
     def is_open_below(self, names: Names) -> bool:
-        """Whether something is open below a directory, as `where` has it. Where very many have lost
-        their names, it may be one of them."""
+        """Tell whether a file is open below a directory, as `where` finds it. If very many paths
+        are unknown, the answer is True."""
         unknown = self._nodes.without_name()
         if len(unknown) > _MOST_UNKNOWN:
             return True
@@ -234,8 +234,8 @@ class Store:
 
     @_mapped
     def open(self, root: int, names: Names, wish: Wish) -> tuple[Node, Action]:
-        """Open or make what `wish` says. Symlinks, FIFOs, sockets and devices are only looked at:
-        see the node's `kind`.
+        """Open or make a file. Symlinks, FIFOs, sockets and devices are only looked at; the node's
+        `kind` names them.
 
         Raises NOT_FOUND, NO_PATH, EXISTS, IS_DIRECTORY, NOT_DIRECTORY, READ_ONLY, DENIED, NO_SPACE,
         TOO_MANY, BAD_NAME, LOOP; BUSY if somebody makes and removes the name all the time.
@@ -251,13 +251,13 @@ class Store:
         return node, action
 
     def forget(self, node: Node) -> None:
-        """The node was closed."""
+        """Remove a node that was closed."""
         self._nodes.forget(node)
 
     # Changing names.
 
     def _changed_parent(self, root: int, names: Names) -> tuple[int, bytes]:
-        """As `Root.parent`, where something will be changed. Raises READ_ONLY."""
+        """As `Root.parent`, for a change. Raises READ_ONLY."""
         self._policy.check(names, directory=True)
         return self._root.parent(root, names, change=True)
 
@@ -265,7 +265,7 @@ class Store:
     def remove(
         self, root: int, names: Names, *, directory: bool, same_as: Stat | None = None
     ) -> None:
-        """Remove a name; a file that is open stays usable. `same_as`: only if it is this file.
+        """Remove a name. An open file stays usable. With `same_as` the name must be this file.
 
         Raises NOT_FOUND, NOT_EMPTY, IS_DIRECTORY, NOT_DIRECTORY, READ_ONLY, DENIED, BUSY.
         """
@@ -293,8 +293,8 @@ class Store:
         replace: bool,
         same_as: Stat | None = None,
     ) -> None:
-        """Give a file another name, in one step; what is open stays usable. With `replace` what has
-        the new name is lost, as rename(2) has it.
+        """Rename a file in one step. An open file stays usable. With `replace` a file with the new
+        name is lost, as with rename(2).
 
         Raises NOT_FOUND, NO_PATH, EXISTS, IS_DIRECTORY, NOT_DIRECTORY, NOT_EMPTY, INVALID (into
         itself), CROSS_DEVICE, READ_ONLY, DENIED.
@@ -324,7 +324,7 @@ class Store:
             self._root.drop(root, old_parent)
 
     def _check_move(self, parent: int, name: bytes, old: Names, new: Names) -> FileKind:
-        """What kind of file is about to get a name. Raises READ_ONLY."""
+        """Return the kind of the file that is about to get a name. Raises READ_ONLY."""
         if not self._policy.is_selective:
             return FileKind.FILE
         kind = kernel.stat_at(parent, name).kind
@@ -333,14 +333,14 @@ class Store:
         return kind
 
     def _is_another(self, kind: FileKind, parent: int, name: bytes) -> bool:
-        """Whether what got a name is of another kind than the gate was asked about: somebody has
-        exchanged it meanwhile."""
+        """Tell whether the renamed file is of another kind than the checked one, because somebody
+        has exchanged it meanwhile."""
         return self._policy.is_selective and kernel.stat_at(parent, name).kind is not kind
 
     @_mapped
     def may_remove(self, root: int, names: Names) -> bool:
-        """Whether a name is there, in a directory in which this user may change names. Raises as
-        `look`."""
+        """Tell whether a name exists in a directory in which this user may change names. Raises as
+        `look` does."""
         parent, name = self._root.parent(root, names)
         try:
             kernel.stat_at(parent, name)
@@ -362,7 +362,7 @@ class Store:
         replace: bool,
         same_as: Stat | None = None,
     ) -> None:
-        """Give a file a second name; of a symlink, to the link itself. Raises as `rename`."""
+        """Give a file a second name. A symlink is not followed. Raises as `rename` does."""
         old_parent, old_name = self._changed_parent(root, old)
         try:
             new_parent, new_name = self._changed_parent(root, new)
@@ -387,8 +387,8 @@ class Store:
 
     @_mapped
     def symlink(self, root: int, target: str, names: Names) -> None:
-        """Make a symlink, which this server never follows; what the host's programs make of it is
-        theirs. `target` as `names.target_from_wire` gives it. Raises EXISTS and as `open`."""
+        """Make a symlink. This server never follows it; programs of the host may. `target` comes
+        from `names.target_from_wire`. Raises EXISTS, and as `open` does."""
         data = target.encode("utf-8", "surrogateescape")
         if not data or len(data) > 4095 or b"\0" in data:
             raise StoreError(Reason.BAD_NAME)
@@ -401,8 +401,8 @@ class Store:
 
     @_mapped
     def make_node(self, root: int, names: Names, kind: FileKind, mode: int) -> None:
-        """Make a FIFO or a socket, which means nothing to the host. Raises DENIED for devices,
-        EXISTS, and as `open`."""
+        """Make a FIFO or a socket, which has no effect on the host. Raises DENIED for devices,
+        EXISTS, and as `open` does."""
         if kind not in (FileKind.FIFO, FileKind.SOCKET):
             raise StoreError(Reason.DENIED)
         type_ = 0o010000 if kind is FileKind.FIFO else 0o140000

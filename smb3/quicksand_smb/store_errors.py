@@ -1,8 +1,7 @@
-"""Why something on the host's files could not be done, in words of our own.
+"""Failures of operations on the host's files, in our own terms.
 
-    StoreError    the guest, or the state of the host's files, is at fault; `reason` says how
-
-The protocol maps reasons to NTSTATUS; nothing of the host (paths, messages) is meant for the guest.
+A StoreError means that the guest or the state of the host's files is at fault; `reason` says how.
+The protocol maps reasons to NTSTATUS. The guest never sees paths or messages of the host.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from quicksand_smb.minimal_stdlib import Enum, auto
 
 
 class Reason(Enum):
-    """What the guest may know about a failure."""
+    """The part of a failure that the guest may know."""
 
     NOT_FOUND = auto()
     """The last name does not exist."""
@@ -37,17 +36,17 @@ class Reason(Enum):
     UNSUPPORTED = auto()
     IO = auto()
     TOO_MANY = auto()
-    """Open files, or links to one file."""
+    """Too many open files, or too many links to one file."""
     CROSS_DEVICE = auto()
     """The two names lie in different file systems below the share."""
     INVALID = auto()
-    """Numbers out of range, or a directory into itself."""
+    """Numbers are out of range, or a directory would move into itself."""
 
 
 class StoreError(Exception):
-    """An operation was refused or failed; it has changed nothing unless it says otherwise.
+    """An operation was refused or failed. It has changed nothing unless it says otherwise.
 
-    `depth`: for LOOP the number of names up to and with the symlink, else 0.
+    For LOOP, `depth` counts the names up to and including the symlink. Otherwise it is 0.
     """
 
     def __init__(self, reason: Reason, detail: str = "", *, depth: int = 0) -> None:
@@ -101,8 +100,8 @@ for _name, _reason in {
 
 
 def store_error(error: BaseException) -> StoreError:
-    """The StoreError for what the system raised; numbers out of range are INVALID, and what is
-    unknown is IO."""
+    """Return the StoreError for a system error. Numbers out of range become INVALID, and unknown
+    errors become IO."""
     if isinstance(error, StoreError):
         return error
     if isinstance(error, OSError):

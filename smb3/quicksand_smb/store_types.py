@@ -1,4 +1,5 @@
-"""What the store tells and is told: plain values, without dataclasses, which start slowly."""
+"""The values that a store takes and returns: plain classes without dataclasses, which load
+slowly."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ class FileKind(Enum):
     FIFO = auto()
     SOCKET = auto()
     DEVICE = auto()
-    """A node of the host; it is listed and never opened."""
+    """A device node of the host. It is listed and never opened."""
 
 
 _KINDS = {
@@ -32,7 +33,8 @@ _KINDS = {
 
 
 class Disposition(IntEnum):
-    """What to do if the file exists, and if it does not; numbers of [MS-SMB2] 2.2.13."""
+    """The CreateDisposition of [MS-SMB2] 2.2.13: what to do if the file exists, and if it does
+    not."""
 
     SUPERSEDE = 0
     OPEN = 1
@@ -43,7 +45,7 @@ class Disposition(IntEnum):
 
 
 class Action(IntEnum):
-    """What was done; numbers of [MS-SMB2] 2.2.14."""
+    """The CreateAction of [MS-SMB2] 2.2.14."""
 
     SUPERSEDED = 0
     OPENED = 1
@@ -54,9 +56,9 @@ class Action(IntEnum):
 class Wish:
     """How to open a file.
 
-    `read`, `write` and `append` are about data; without them the node is good for everything else.
-    `directory`: True and False demand that it is, or is not, a directory. `mode`: permission bits
-    of what is created; set-id bits are dropped.
+    `read`, `write` and `append` concern data; without them the node can do everything else.
+    `directory` demands a directory if True, and something else if False. `mode` holds the
+    permission bits of a new file; set-id bits are dropped.
     """
 
     __slots__ = ("append", "directory", "disposition", "mode", "read", "write")
@@ -80,7 +82,7 @@ class Wish:
 
 
 class Limits:
-    """How much a guest gets."""
+    """The resources that a guest may use."""
 
     __slots__ = ("attribute_bytes", "attributes", "file_bytes", "nodes", "reserve", "reserve_names")
 
@@ -95,21 +97,23 @@ class Limits:
         attribute_bytes: int = 64 << 10,
     ) -> None:
         self.nodes = nodes
-        """Open files of one share."""
+        """The most open files of one share."""
         self.file_bytes = file_bytes
-        """Size of one file; holes count, since copying it would fill them."""
+        """The largest file in bytes. Holes count, since copying the file would fill them."""
         self.reserve = reserve
-        """Bytes of the file system that stay free for the host; a twentieth of a small one."""
+        """The bytes of the file system that stay free for the host, or a twentieth of a small
+        one."""
         self.reserve_names = reserve_names
-        """Inodes that stay free for the host, where the file system counts them; likewise."""
+        """The inodes that stay free for the host, or a twentieth, where the file system counts
+        them."""
         self.attributes = attributes
-        """Extended attributes of one file."""
+        """The most extended attributes of one file."""
         self.attribute_bytes = attribute_bytes
-        """Of one attribute's value."""
+        """The longest value of an attribute in bytes."""
 
 
 class Stat:
-    """What is known of a file. Sizes are bytes, times nanoseconds since 1970 in UTC."""
+    """The state of a file. Sizes are in bytes, and times in nanoseconds since 1970 (UTC)."""
 
     __slots__ = ("accessed_ns", "allocated", "born_ns", "changed_ns", "device", "gid", "inode",
                  "kind", "mode", "nlink", "size", "uid", "written_ns")  # fmt: skip
@@ -128,11 +132,11 @@ class Stat:
     written_ns: int
     changed_ns: int
     born_ns: int
-    """0 where the file system does not tell. Clients take a file whose birth changes for another
-    one, so it is never derived from other times."""
+    """The time of birth, or 0 where the file system does not tell it. It is never derived from
+    other times, since clients take a file with another birth for another file."""
 
     def same_file(self, other: Stat) -> bool:
-        """Whether both are of one inode."""
+        """Tell whether both have the same inode."""
         return self.inode == other.inode and self.device == other.device
 
 
@@ -142,11 +146,11 @@ _STATX = struct.Struct("<I12xIIIH2xQQQ8xqI4xqI4xqI4xqI4x8xII").unpack_from
 STATX_SIZE = 256
 _STATX_BTIME = 0x800
 _BLOCK = 512
-"""Bytes that st_blocks counts in (stat(2))."""
+"""The unit of st_blocks in bytes (stat(2))."""
 
 
 def stat_from_statx(buffer: bytes | bytearray) -> Stat:
-    """What statx(2) wrote."""
+    """Decode the buffer of statx(2)."""
     found = Stat()
     (mask, found.nlink, found.uid, found.gid, mode, found.inode, found.size, blocks,
      accessed, accessed_ns, born, born_ns, changed, changed_ns, written, written_ns,
@@ -163,7 +167,7 @@ def stat_from_statx(buffer: bytes | bytearray) -> Stat:
 
 
 def stat_from_os(status: os.stat_result) -> Stat:
-    """What os.stat gave, where there is no statx."""
+    """Convert the result of os.stat, where there is no statx."""
     found = Stat()
     found.kind = _KINDS.get(_stat.S_IFMT(status.st_mode), FileKind.DEVICE)
     found.mode = status.st_mode & 0o7777
@@ -182,7 +186,7 @@ def stat_from_os(status: os.stat_result) -> Stat:
 
 
 class Entry:
-    """One name of a directory, and what it is; a symlink is told as such."""
+    """One name of a directory and its state. A symlink is not followed."""
 
     __slots__ = ("name", "stat")
 
@@ -192,7 +196,8 @@ class Entry:
 
 
 class Space:
-    """How full a file system is; bytes, and inodes in `names` (0 where they are not counted)."""
+    """The space of a file system in bytes, and its inodes in `names` (0 where they are not
+    counted)."""
 
     __slots__ = ("available", "block_size", "free", "free_names", "names", "total")
 
@@ -202,7 +207,7 @@ class Space:
         self.total = total
         self.free = free
         self.available = available
-        """To the guest: less what is kept for the host."""
+        """The bytes available to the guest: the free ones less the host's reserve."""
         self.block_size = block_size
         self.names = names
         self.free_names = free_names

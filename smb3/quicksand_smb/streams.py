@@ -1,8 +1,9 @@
-"""Named streams of files, as Windows has them: kept in extended attributes, so they are small.
+"""Named streams of files, as Windows has them. They are kept in extended attributes, so they are
+small.
 
 `file:name` and `file:name:$DATA` mean the same; `file::$DATA` is the file itself ([MS-FSCC] 2.1.5).
-The attributes are named as Samba names them (vfs_streams_xattr), with the zero byte that it puts
-behind each value.
+The attributes have the names that Samba uses (vfs_streams_xattr), and each value ends with the zero
+byte that Samba adds.
 """
 
 from quicksand_smb.minimal_stdlib import Final
@@ -14,13 +15,14 @@ from quicksand_smb.store_types import FileKind, Stat
 PREFIX: Final = "DosStream."
 SUFFIX: Final = ":$DATA"
 LARGEST: Final = (64 << 10) - 1
-"""Bytes of a stream: what Linux takes in an attribute, less the zero (xattr(7))."""
+"""The largest stream in bytes: Linux's limit for an attribute, less the zero byte (xattr(7))."""
 LONGEST: Final = 200
-"""Bytes of a stream's name in UTF-8, which with what stands around it is an attribute's name."""
+"""The longest name of a stream in bytes of UTF-8. Prefix and suffix make it the name of an
+attribute."""
 
 
 def split(path: str) -> tuple[str, str]:
-    r"""A path, and the name of the stream; "" is the file itself. Raises Refusal."""
+    r"""Return a path and the name of its stream; "" means the file itself. Raises Refusal."""
     start, separator, last = path.rpartition("\\")
     if ":" not in last:
         return path, ""
@@ -45,12 +47,12 @@ def check_name(name: str) -> None:
 
 
 def is_stream(attribute: str) -> bool:
-    """Whether an extended attribute is the place of a stream."""
+    """Tell whether an extended attribute holds a stream."""
     return attribute.startswith(PREFIX) and attribute.endswith(SUFFIX)
 
 
 def names_of(node: Node) -> list[str]:
-    """The named streams of a file. Where there are no attributes there are no streams."""
+    """Return the named streams of a file. Without extended attributes there are none."""
     try:
         found = node.attributes()
     except StoreError as error:
@@ -61,7 +63,7 @@ def names_of(node: Node) -> list[str]:
 
 
 def find(node: Node, wanted: str) -> str | None:
-    """The stream of that name; letters count the same in both cases."""
+    """Return the stream of that name, ignoring case."""
     folded = wanted.casefold()
     return next((name for name in names_of(node) if name.casefold() == folded), None)
 
@@ -72,7 +74,7 @@ def remove_all(node: Node) -> None:
 
 
 class StreamNode(Node):
-    """A stream, in place of the file's own data; the rest is the file's."""
+    """A stream in place of the file's own data. Everything else is the file's."""
 
     __slots__ = ("_base", "name")
 
@@ -124,7 +126,7 @@ class StreamNode(Node):
         return found
 
     def _size(self) -> tuple[int, int]:
-        """Its bytes, and in how many places it is: none, if the file was written anew since."""
+        """Return the size, and the number of links: 0 if the file was overwritten since."""
         try:
             return len(self._value()), 1
         except StoreError as error:
@@ -156,7 +158,7 @@ class StreamNode(Node):
         self._base.sync(data_only=data_only)
 
     def allocate(self, offset: int, count: int, *, keep_size: bool = False) -> None:
-        """There is nothing to reserve."""
+        """Do nothing, since streams reserve no space."""
 
     def punch(self, offset: int, count: int) -> None:
         end = min(offset + count, len(self._value()))

@@ -1,14 +1,12 @@
-"""A server beside a virtual machine: it serves the Unix socket of a QEMU's guestfwd, and lives as
-long as that QEMU.
+"""Serves the Unix socket of a QEMU's guestfwd for as long as that QEMU lives.
 
-The last words of a server that ended are kept in a file beside the socket, `LOG_SUFFIX`: what it
-wrote to standard error, at most `WORDS_MAX` bytes of it, and how it ended. Nothing of that goes to
-the guest.
+When a server ends, the supervisor adds its last output to a log beside the socket (`LOG_SUFFIX`):
+at most `WORDS_MAX` bytes of standard error, and how it ended. The guest sees none of it.
 
-Three processes: the one that was started ends as soon as all is ready, so that nobody has to wait
-for the others; the supervisor has no rights to lose and does nothing but wait; the server proper is
-confined, and is begun anew when it ends while QEMU lives. When QEMU ends its socket does, and with
-it both.
+There are three processes. The one that was started ends as soon as everything is ready, so nobody
+has to wait for the others. The supervisor keeps its rights and does nothing but wait. The server is
+confined, and is started again if it ends while QEMU lives. When QEMU ends, so does its socket, and
+with it the other two.
 """
 
 import _socket
@@ -29,24 +27,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RESTARTS = 20
-"""As often is a server that ends begun anew within `PERIOD_S`; a guest may make it end."""
+"""How often a server that ends is started again within `PERIOD_S`. A guest may be able to end
+it."""
 PERIOD_S = 60.0
 
 LOG_SUFFIX = ".log"
 WORDS_MAX = 4096
-"""Bytes that are kept of what a child wrote."""
+"""The bytes that are kept of a server's output."""
 LOG_MAX = 16384
-"""Bytes of the file; of more, the first are dropped."""
+"""The largest log in bytes. Its beginning is dropped if it grows larger."""
 
 _PR_SET_PDEATHSIG = 1
 _UNHEARD = 3
-"""The status of a child whose start nobody waits for any more."""
+"""The exit status of a server for whose start nobody waits any more."""
 
 
 def supervise(config: Config, path: str) -> int:
-    """Serve the socket at `path`. Writes `ready PID`, the supervisor's process id, to standard
-    output, and returns 0; or else says why not on standard error and returns 1. Only the process
-    that was started returns."""
+    """Serve the socket at `path`. Writes `ready PID` with the supervisor's process id to standard
+    output and returns 0. On failure it explains the reason on standard error and returns 1. Only
+    the started process returns."""
     try:
         socket = _connect(path)
     except OSError as error:
@@ -69,7 +68,8 @@ def supervise(config: Config, path: str) -> int:
 
 
 def _in_child(work: "Callable[[], None]") -> int:
-    """Fork; the child does `work`, and nothing of the parent's program. Returns its process id."""
+    """Fork. The child runs `work` and nothing else of the parent's program. Returns its process
+    id."""
     child = os.fork()
     if child:
         return child
@@ -93,7 +93,7 @@ def _connect(path: str) -> _socket.socket:
 
 
 def _wait_on(socket: _socket.socket, server: ServerState, path: str, report: int) -> None:
-    """The supervisor."""
+    """Run the supervisor: start the server, and start it again whenever it ends."""
     os.setsid()
     server.traffic = map_counters(path + SUFFIX)
     server.trigger_report.map_to(path + TOLD_SUFFIX)
@@ -127,7 +127,7 @@ def _wait_on(socket: _socket.socket, server: ServerState, path: str, report: int
 
 
 def _hear_out(heard: int) -> bytes:
-    """Return the end of what is written to a pipe until all of its writers have ended."""
+    """Return the end of the output of a pipe, once all its writers have ended."""
     words = b""
     while chunk := os.read(heard, 65536):
         words = (words + chunk)[-WORDS_MAX:]
@@ -142,7 +142,7 @@ def _note_end(path: str, words: bytes, code: int) -> None:
 
 
 def _write(path: str, words: bytes) -> None:
-    """Append to the log, which stays small. Its absence keeps nobody from being served."""
+    """Append to the log, which stays small. A missing log keeps nobody from being served."""
     try:
         log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -159,7 +159,7 @@ def _write(path: str, words: bytes) -> None:
 def _serve(
     socket: _socket.socket, server: ServerState, report: int, said: int, supervisor: int
 ) -> None:
-    """The server proper; its standard error is the pipe `said`."""
+    """Run the confined server. Its standard error is the pipe `said`."""
     from quicksand_smb.server import serve_socket
 
     os.dup2(said, 2)

@@ -1,9 +1,8 @@
-"""How many bytes a stream has carried, in a file that others may read meanwhile.
+"""Counts the bytes of a stream in a file that other processes read.
 
 The file holds two numbers of 64 bits in the machine's byte order: the bytes that the guest has
-received, and those that it has sent, all of the protocol included. It is mapped by the supervisor
-and written through that mapping, so counting takes no system call, and the confined server has no
-descriptor of the file.
+received, and those that it has sent, including all of the protocol. The supervisor maps the file.
+So counting takes no system call, and the confined server has no descriptor of the file.
 """
 
 import os
@@ -11,15 +10,15 @@ import os
 from quicksand_smb.minimal_stdlib import Final
 
 SUFFIX: Final = ".traffic"
-"""Of the file beside the socket."""
+"""The suffix of the file, which stands beside the socket."""
 RECEIVED: Final = 0
 SENT: Final = 1
-"""Places of the two numbers; received and sent by the guest."""
+"""The places of the two numbers, from the guest's point of view."""
 
 _SIZE: Final = 16
 _PROT_READ_WRITE: Final = 3
 _MAP_SHARED: Final = 1
-"""Linux and macOS, sys/mman.h."""
+"""Values of Linux and macOS (sys/mman.h)."""
 
 
 def private_counters() -> memoryview:
@@ -28,14 +27,14 @@ def private_counters() -> memoryview:
 
 
 def map_counters(path: str) -> memoryview:
-    """Return counters that are the content of a file, which begins anew; without such a file (the
-    disk is full) nobody reads them. They stay mapped until the process ends."""
+    """Return counters in a new file of zeros. If it cannot be made (the disk is full), nobody reads
+    them. They stay mapped until the process ends."""
     return mapped_file(path, _SIZE).cast("Q")
 
 
 def mapped_file(path: str, size: int) -> memoryview:
-    """Return the memory of a file of zeros, which begins anew, or memory that nobody else sees if
-    there can be no such file."""
+    """Return the mapped memory of a new file of zeros, or private memory if the file cannot be
+    made."""
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
@@ -53,7 +52,7 @@ def mapped_file(path: str, size: int) -> memoryview:
 
 
 def _mapped(descriptor: int, size: int) -> memoryview:
-    """Python's own mmap would keep a descriptor."""
+    """Map a file. Python's own mmap would keep a descriptor open."""
     import ctypes
 
     mmap = ctypes.CDLL(None, use_errno=True).mmap

@@ -1,11 +1,10 @@
-"""Which files a guest has written that programs of the host run or obey (triggers.py), in a file
-that others may read meanwhile.
+"""Reports which files that programs of the host run or obey (triggers.py) a guest has written.
 
-The file is mapped by the supervisor, as the counters of `traffic` are: the confined server has no
-descriptor of it, and telling takes no system call. In the machine's byte order it has a number of
-64 bits that is odd while the rest is changed, and `ENTRIES` places of `ENTRY` bytes: the seconds
-since 1970 as 64 bits, 0 for a place that is free, the length of the path as 16, and the path below
-the share's root as the host has it.
+The supervisor maps the file of the report, as it does with the counters of `traffic`. So the
+confined server has no descriptor of it, and reporting takes no system call. All numbers have the
+machine's byte order. The file begins with a number of 64 bits that is odd while the rest changes.
+`ENTRIES` places of `ENTRY` bytes follow. Each has the seconds since 1970 in 64 bits (0 for a free
+place), the length of the path in 16 bits, and the host's path below the share's root.
 """
 
 from _struct import Struct
@@ -18,34 +17,34 @@ if TYPE_CHECKING:
     from quicksand_smb.names import Names
 
 SUFFIX: Final = ".told"
-"""Of the file beside the socket."""
+"""The suffix of the file, which stands beside the socket."""
 ENTRIES: Final = 31
-"""Of more files, the one that was written longest ago is forgotten."""
+"""The most files in the report. A further one replaces the one that was written longest ago."""
 ENTRY: Final = 512
 _SIZE: Final = ENTRY * (1 + ENTRIES)
-"""The number at the beginning has a place of its own."""
+"""The size of the file in bytes. The number at the beginning has a place of its own."""
 _NUMBER: Final = Struct("=Q")
 _HEAD: Final = Struct("=QH")
 PATH_MAX: Final = ENTRY - _HEAD.size
-"""Bytes of a path; of a longer one the end is told, after dots."""
+"""The longest path in bytes. Of a longer one only the end is kept, behind dots."""
 
 
 class TriggerReport:
-    """The places, in memory until `map_to`."""
+    """The report. It stays in private memory until `map_to`."""
 
     def __init__(self) -> None:
         self._memory = memoryview(bytearray(_SIZE))
         self._places: dict[bytes, int] = {}
-        """Paths, the one that was written longest ago first."""
+        """The paths and their places, the oldest first."""
         self._number = 0
 
     def map_to(self, path: str) -> None:
-        """Tell it in a file, which begins anew; without such a file (the disk is full) nobody
-        reads it."""
+        """Move the report to a new file. If it cannot be made (the disk is full), nobody reads
+        it."""
         self._memory = mapped_file(path, _SIZE)
 
     def resume(self) -> None:
-        """Go on where another server has ended, perhaps in the midst of telling."""
+        """Continue the report of a server that has ended, perhaps in the middle of an entry."""
         found = []
         for place in range(1, ENTRIES + 1):
             start = place * ENTRY
@@ -59,7 +58,7 @@ class TriggerReport:
         _NUMBER.pack_into(self._memory, 0, self._number)
 
     def record(self, names: "Names") -> None:
-        """The guest has written a file."""
+        """Record a file that the guest has written."""
         import time
 
         path = b"/".join(host_path(names))

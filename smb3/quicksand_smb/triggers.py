@@ -1,8 +1,8 @@
-"""Files that programs of the host run or obey without being asked: hooks of git, tasks of editors,
-start files of shells. What a guest writes there is a command to whoever works in that directory.
+"""Files that programs of the host run or obey without being asked: git hooks, tasks of editors,
+start files of shells. A guest that writes one commands whoever works in that directory.
 
-A pattern is the end of a path, with `/`; `*` is any one name, `**` any number of them, and what is
-below a match belongs to it. Case does not count, since it does not to some file systems.
+A pattern is the end of a path, with `/`. `*` matches any one name and `**` any number of names.
+Everything below a match belongs to it. Case is ignored, as some file systems do.
 """
 
 from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Final
@@ -40,33 +40,33 @@ KNOWN: Final = (
     ".config/environment.d", ".tmux.conf", ".xprofile", ".xinitrc", ".xsession",
     ".ssh/authorized_keys", ".ssh/config", ".ssh/rc",
 )  # fmt: skip
-"""What `protect` of a share stands for."""
+"""The patterns that `protect` of a share stands for."""
 
 
 _LINKS: Final = frozenset({".git"})
-"""What may be a file that says where the directory of that name is (gitrepository-layout(5))."""
+"""Names that may be a file which points to the directory of that name (gitrepository-layout(5))."""
 
 
 class Triggers:
-    """Patterns, and which names they are about."""
+    """A set of patterns."""
 
     def __init__(self, patterns: tuple[str, ...] = KNOWN) -> None:
         self._rests: dict[str, list[_Pattern]] = {}
-        """What follows the first name of patterns, by that name."""
+        """The rest of each pattern, by its first name."""
         for pattern in patterns:
             head, *rest = pattern.casefold().split("/")
             self._rests.setdefault(head, []).append(tuple(rest))
 
     def has(self, names: "Names", *, directory: bool = False) -> bool:
-        """Whether a file, or a directory, is one of them, or below one."""
+        """Tell whether a file or directory matches a pattern, or lies below a match."""
         folded = [name.casefold() for name in names]
         if not directory and folded and folded[-1] in _LINKS and folded[-1] in self._rests:
             return True
         return self._find(folded, whole=True)
 
     def leads(self, names: "Names") -> bool:
-        """Whether a directory is one of them, or on the way to one: to give a directory, or a
-        symlink, such a name makes one of what is below."""
+        """Tell whether a directory matches a pattern or leads to a match. A directory or symlink
+        that gets such a name turns files below it into matches."""
         return self._find([name.casefold() for name in names], whole=False)
 
     def _find(self, folded: list[str], *, whole: bool) -> bool:
@@ -83,7 +83,7 @@ class Triggers:
 
 
 def _is_at_gap(pattern: "_Pattern", names: list[str], at: int) -> bool:
-    """Whether names from `at` on fit a pattern up to its `**`."""
+    """Tell whether the names from `at` on match a pattern up to its `**`."""
     if "**" not in pattern:
         return False
     head = pattern[: pattern.index("**")]
@@ -91,8 +91,8 @@ def _is_at_gap(pattern: "_Pattern", names: list[str], at: int) -> bool:
 
 
 def _fits(pattern: "_Pattern", names: list[str], at: int, whole: bool) -> bool:
-    """Whether names from `at` on begin with the pattern, or, unless `whole`, are a beginning of
-    it."""
+    """Tell whether the names from `at` on begin with the pattern. Unless `whole`, they may also be
+    the beginning of the pattern."""
     for place, wanted in enumerate(pattern):
         if wanted == "**":
             rest = pattern[place + 1 :]

@@ -1,8 +1,8 @@
-"""From names to descriptors, never leaving the share's root and following no symlink.
+"""Walks from names to descriptors, without leaving the share's root and without following symlinks.
 
-There are two ways with one behaviour: `by_kernel` (openat2 with RESOLVE_BENEATH, where the kernel
-has it) and `by_steps` (each directory by O_NOFOLLOW from the one before). Both start from a
-descriptor of the root, so that it does not matter what becomes of the root's own path.
+Two functions do the same: `by_kernel` uses openat2 with RESOLVE_BENEATH, and `by_steps` opens each
+directory with O_NOFOLLOW from the one before. Both start from a descriptor of the root, so it does
+not matter what happens to the root's own path.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Walk = Callable[[int, list[bytes], int, int], int]
-    """root, names, flags, mode -> descriptor; raises OSError. ELOOP: a symlink on the way."""
+    """A walk takes root, names, flags and mode, and returns a descriptor. It raises OSError, with
+    ELOOP for a symlink on the way."""
 
 _STEP = kernel.O_LOOK | kernel.O_DIRECTORY
 
 
 def by_kernel(root: int, names: list[bytes], flags: int, mode: int = 0) -> int:
-    """One system call; raises ENOSYS before Linux 5.6."""
+    """Walk with one system call. Raises ENOSYS before Linux 5.6."""
     return kernel.openat2(root, b"/".join(names) or b".", flags | os.O_CLOEXEC, mode)
 
 
 def by_steps(root: int, names: list[bytes], flags: int, mode: int = 0) -> int:
-    """One system call for each name."""
+    """Walk with one system call for each name."""
     if not names:
         return os.open(b".", flags, mode, dir_fd=root)
     at = root
@@ -66,7 +67,7 @@ def _is_link(at: int, name: bytes) -> bool:
 
 
 def best_walk(root: int) -> Walk:
-    """The kernel's way if it has one and this process may use it."""
+    """Return `by_kernel` if the kernel supports it for this process, and otherwise `by_steps`."""
     try:
         os.close(by_kernel(root, [], kernel.O_LOOK))
     except OSError:
@@ -75,7 +76,7 @@ def best_walk(root: int) -> Walk:
 
 
 def link_depth(root: int, names: list[bytes]) -> int:
-    """How many names lead to the first symlink, itself included; 0 if there is none by now."""
+    """Return the number of names up to and including the first symlink, or 0 if there is none."""
     at = root
     try:
         for depth, name in enumerate(names, 1):
@@ -94,10 +95,10 @@ def link_depth(root: int, names: list[bytes]) -> int:
 
 
 class SharedDescriptor:
-    """A descriptor that several threads use, and one closes.
+    """A descriptor that several threads use and one thread closes.
 
-    It is really closed when nobody is using it, so that its number never means another file to
-    somebody who still works with it.
+    It is closed only when nobody uses it. So its number never means another file to a thread that
+    still works with it.
     """
 
     __slots__ = ("_closed", "_descriptor", "_lock", "_users")
@@ -109,7 +110,7 @@ class SharedDescriptor:
         self._closed = False
 
     def take(self) -> int:
-        """The descriptor until `give`. Raises StoreError(GONE) once it was closed."""
+        """Return the descriptor for use until `give`. Raises StoreError(GONE) after `close`."""
         with self._lock:
             if self._closed:
                 raise StoreError(Reason.GONE)
@@ -128,7 +129,7 @@ class SharedDescriptor:
         return self._closed
 
     def close(self) -> None:
-        """From now on `take` fails; idempotent."""
+        """Make `take` fail from now on. A second call does nothing."""
         with self._lock:
             if self._closed:
                 return

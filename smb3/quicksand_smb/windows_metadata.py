@@ -1,4 +1,4 @@
-"""What Windows knows of files and Unix has no place for, as long as the server runs."""
+"""Metadata of Windows that Unix files cannot store. It lives as long as the server."""
 
 import os
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from quicksand_smb.access import Descriptor
 
 MOST_REMEMBERED: Final = 4096
-"""Files whose attributes of Windows are remembered, for each share."""
+"""The most files of a share whose metadata is remembered."""
 
 
 class Remembered:
-    """What Windows knows of a file and Unix has no place for."""
+    """The remembered metadata of one file."""
 
     __slots__ = ("as_of_ns", "attributes", "born_ns", "changed_ns", "security")
 
@@ -24,25 +24,26 @@ class Remembered:
         self.attributes = 0
         self.born_ns: int | None = None
         self.changed_ns = 0
-        """The time of change a client has set, true until the file's own is not `as_of_ns`."""
+        """The time of change that a client has set. It holds while the file's own time of change is
+        `as_of_ns`."""
         self.as_of_ns = -1
         self.security = b""
-        """Who may do what, if that was set: encoded, for it takes ten times as much decoded."""
+        """The encoded security descriptor. Decoded it would take ten times the memory."""
 
 
 class WindowsMetadata:
-    """Of the files of one share."""
+    """The metadata of the files of one share."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.serial = int.from_bytes(os.urandom(4), "little")
-        """The number of the volume."""
+        """The serial number of the volume."""
         self._remembered: dict[tuple[int, int], Remembered] = {}
         self.has_security = False
-        """Whether anybody has ever set who may do what."""
+        """Whether a client has ever set a security descriptor."""
 
     def remember(self, stat: Stat) -> Remembered:
-        """The place for what Unix does not keep of a file; the oldest is forgotten for it."""
+        """Return the metadata of a file to change it. The oldest entry makes room for a new one."""
         key = (stat.device, stat.inode)
         found = self._remembered.get(key)
         if found is None:
@@ -52,7 +53,7 @@ class WindowsMetadata:
         return found
 
     def security_of(self, stat: Stat) -> "Descriptor | None":
-        """Who may do what, if that was set."""
+        """Return the security descriptor that was set for a file, or None."""
         known = self._remembered.get((stat.device, stat.inode))
         if known is None or not known.security:
             return None
@@ -71,7 +72,7 @@ class WindowsMetadata:
         self.has_security = True
 
     def has_given_change(self, stat: Stat) -> bool:
-        """Whether the time of change is one that a client has set."""
+        """Tell whether a client has set the file's time of change."""
         known = self._remembered.get((stat.device, stat.inode))
         return known is not None and known.as_of_ns == stat.changed_ns
 
@@ -84,7 +85,7 @@ class WindowsMetadata:
         return self._remembered.get((stat.device, stat.inode)) if self._remembered else None
 
     def attributes(self, stat: Stat) -> int:
-        """Those of Windows."""
+        """Return the Windows attributes of a file."""
         known = self._known(stat)
         return fscc.attributes_of(stat, known.attributes if known else 0)
 

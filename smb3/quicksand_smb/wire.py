@@ -1,6 +1,6 @@
-"""Reading and writing little-endian records, with every bound checked in one place.
+"""Reads and writes little-endian records, and checks every bound in one place.
 
-The guest is hostile: a decoder reads through a `Cursor`, whose only failure is `ProtocolError`.
+The guest may be hostile. A decoder reads through a `Cursor`, and only ProtocolError can come of it.
 """
 
 import struct
@@ -15,7 +15,7 @@ _U32: Final = struct.Struct("<I")
 _U64: Final = struct.Struct("<Q")
 
 EPOCH_1601: Final = 116_444_736_000_000_000
-"""Ticks of 100 ns between 1601, where FILETIME starts, and 1970."""
+"""The ticks of 100 ns between 1601, where FILETIME starts, and 1970."""
 LAST_FILETIME: Final = (1 << 63) - 1
 PADDING_MAX: Final = 8
 """Bytes that may follow a request. Clients pad the requests of a compound to 8-byte boundaries
@@ -24,11 +24,11 @@ append up to 7 bytes, and ksmbd_smb2_check_message (fs/smb/server/smb2misc.c) to
 
 
 class ProtocolError(Exception):
-    """The peer sent what is no message of the protocol. Decoders raise nothing else."""
+    """The peer has sent an invalid message. Decoders raise nothing else."""
 
 
 class Cursor:
-    """A place in a message. Offsets in messages count from the first byte it was made with."""
+    """A position in a message. Offsets count from the first byte that the cursor was given."""
 
     __slots__ = ("at", "data", "end")
 
@@ -38,7 +38,7 @@ class Cursor:
         self.at = at
 
     def take(self, count: int) -> memoryview:
-        """The next bytes. The one check of bounds that all other methods rely on."""
+        """Return the next bytes. All other methods rely on this check of bounds."""
         at = self.at
         if count < 0 or at < 0 or at + count > self.end:
             raise ProtocolError("a field lies outside its message")
@@ -64,7 +64,8 @@ class Cursor:
         return layout.unpack(self.take(layout.size))
 
     def area(self, offset: int, count: int, *, least: int = 0) -> memoryview:
-        """Bytes placed by an offset, which is never below `least`; none need no place."""
+        """Return the bytes at an offset, which must not be below `least`. If there are none, the
+        offset is ignored."""
         return area(self.data, offset, count, least)
 
     def left(self) -> int:
@@ -78,14 +79,15 @@ def check_end(message: Buffer, end: int) -> None:
 
 
 def fields(layout: struct.Struct, message: Buffer) -> tuple[int, ...]:
-    """What follows the header of a message, 64 bytes behind its first."""
+    """Unpack the fields that follow the header of a message, which has 64 bytes."""
     if len(message) < 64 + layout.size:
         raise ProtocolError("a field lies outside its message")
     return layout.unpack_from(message, 64)
 
 
 def area(message: Buffer, offset: int, count: int, least: int) -> memoryview:
-    """Bytes placed by an offset, which is never below `least`; none need no place."""
+    """Return the bytes at an offset, which must not be below `least`. If there are none, the offset
+    is ignored."""
     view = memoryview(message)
     if not count:
         return view[:0]
@@ -95,7 +97,7 @@ def area(message: Buffer, offset: int, count: int, least: int) -> memoryview:
 
 
 def decode_text(data: Buffer) -> str:
-    """UTF-16LE as a peer may send it; half a surrogate pair is no text."""
+    """Decode UTF-16LE. Half a surrogate pair is an error."""
     try:
         return utf_16_le_decode(data, "strict", True)[0]
     except UnicodeDecodeError:
@@ -107,7 +109,7 @@ def encode_text(text: str) -> bytes:
 
 
 def filetime(ns: int) -> int:
-    """Nanoseconds since 1970 as ticks since 1601, within what the field can hold."""
+    """Convert nanoseconds since 1970 to ticks since 1601, within the range of the field."""
     ticks = ns // 100 + EPOCH_1601
     return ticks if 0 <= ticks <= LAST_FILETIME else 0 if ticks < 0 else LAST_FILETIME
 
@@ -117,5 +119,5 @@ def from_filetime(ticks: int) -> int:
 
 
 def pad(count: int, to: int = 8) -> int:
-    """How many bytes bring a length to the next multiple."""
+    """Return how many bytes bring a length to the next multiple of `to`."""
     return -count % to

@@ -1,4 +1,4 @@
-"""What a guest may change in a share, and which of its changes somebody is told of."""
+"""Decides what a guest may change in a share, and which changes are reported."""
 
 from quicksand_smb.minimal_stdlib import Callable
 from quicksand_smb.names import Names
@@ -7,16 +7,16 @@ from quicksand_smb.store_types import FileKind
 from quicksand_smb.triggers import KNOWN, Triggers
 
 _HARMLESS = (".sample", ".lock")
-"""How names end that git makes with each repository and runs only once they are renamed, which is
-told."""
+"""The endings of files that git makes in each repository. Git runs them only after a rename, which
+is reported."""
 
 
 class WritePolicy:
-    """Stands before everything that changes something in a share.
+    """The policy that is asked before every change in a share.
 
-    `protected` are patterns (triggers.py): nothing is changed there. Where the guest changes
-    something that is one of `KNOWN`, `tell` is called with its name. `within` are the names that
-    lead to the share: the share itself may be a `.git`, or in one.
+    `protected` lists patterns (triggers.py) at which nothing is changed. `tell` is called with the
+    name of each changed file that matches `KNOWN`. `within` is the path of the share, which may
+    itself be a `.git` or lie in one.
     """
 
     def __init__(
@@ -35,22 +35,22 @@ class WritePolicy:
 
     @property
     def is_selective(self) -> bool:
-        """Whether it depends on the name and the kind of file what may be changed or is told."""
+        """Whether the policy depends on the name and kind of a file."""
         return self._protected is not None or self._known is not None
 
     def is_frozen(self, names: Names, *, directory: bool) -> bool:
-        """Whether a file, or a directory, is not to be changed."""
+        """Tell whether a file or directory must not be changed."""
         if self.read_only or self._protected is None:
             return self.read_only
         return self._protected.has((*self._within, *names), directory=directory)
 
     def check(self, names: Names, *, directory: bool) -> None:
-        """Before anything is made or removed at a name. Raises READ_ONLY."""
+        """Check that a name may be made or removed. Raises READ_ONLY."""
         if self.is_frozen(names, directory=directory):
             raise StoreError(Reason.READ_ONLY)
 
     def check_name(self, names: Names, kind: FileKind) -> None:
-        """Before something of this kind gets or loses a name. Raises READ_ONLY."""
+        """Check that a file of this kind may get or lose a name. Raises READ_ONLY."""
         is_directory = kind is FileKind.DIRECTORY
         self.check(names, directory=is_directory)
         leads = self._protected is not None and self._protected.leads((*self._within, *names))
@@ -58,7 +58,7 @@ class WritePolicy:
             raise StoreError(Reason.READ_ONLY)
 
     def report(self, names: Names, kind: FileKind) -> None:
-        """After something of this kind was written, or got a name."""
+        """Report a file that was written or got a name, if it matches `KNOWN`."""
         if self._known is None or self._tell is None:
             return
         whole = (*self._within, *names)

@@ -1,6 +1,5 @@
-"""The host's names for the extended attributes of a guest: only those of users (xattr(7)), so no
-capability, label or ACL.
-"""
+"""The host's names for the guest's extended attributes. Only those of users (xattr(7)) are used, so
+no capability, label or ACL."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from quicksand_smb.store_types import FileKind
 
 
 def path_for(kind: FileKind, descriptor: int) -> bytes:
-    """xattr calls refuse O_PATH descriptors, which most of ours are, but take their path."""
+    """Return a path for the xattr calls, which refuse O_PATH descriptors."""
     if not hasattr(os, "setxattr") or kind not in (FileKind.FILE, FileKind.DIRECTORY):
         raise StoreError(Reason.UNSUPPORTED)
     return kernel.own_path(descriptor)
@@ -28,8 +27,8 @@ def is_name(name: str) -> bool:
 
 
 def key_of(name: str) -> bytes:
-    """What the host calls an attribute. Samba keeps its own notes in user.DOSATTRIB; they are not
-    the guest's to forge. Raises StoreError(BAD_NAME)."""
+    """Return the host's name of an attribute. Samba keeps its own data in user.DOSATTRIB, which the
+    guest must not forge. Raises StoreError(BAD_NAME)."""
     try:
         key = b"user." + name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

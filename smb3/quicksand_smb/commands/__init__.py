@@ -1,5 +1,5 @@
-"""What each command does with sessions, shares and files.
+"""The commands: each reads and changes sessions, shares and files.
 
-Every function takes a `Request` and gives a `Reply`, or a `Pending` if the answer comes later. It
-fails with `Refusal`, `StoreError` or `ProtocolError`, which the connection makes into a status.
+Every function takes a `Request` and returns a `Reply`, or a `Pending` if the answer comes later. It
+fails with `Refusal`, `StoreError` or `ProtocolError`, which the dispatcher turns into a status.
 """

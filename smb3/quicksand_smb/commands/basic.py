@@ -18,7 +18,7 @@ from quicksand_smb.status import Refusal, Status
 from quicksand_smb.wire import filetime
 
 LARGEST: Final = 8 << 20
-"""Bytes of a read, a write or an answer, from dialect 2.1 on."""
+"""The largest read, write or answer in bytes, from dialect 2.1 on."""
 SIGNING_ENABLED: Final = 1
 SIGNING_REQUIRED: Final = 2
 LEASING: Final = 2
@@ -61,11 +61,12 @@ def negotiate(request: Request) -> Reply:
 class _Agreed(NamedTuple):
     negotiated: Negotiated
     contexts: tuple[tuple[int, bytes], ...]
-    """The negotiate contexts of the response, of dialect 3.1.1."""
+    """The negotiate contexts of the response. Only dialect 3.1.1 has them."""
 
 
 def _agree(connection: Connection, wanted: wire.NegotiateRequest, dialect: int) -> _Agreed:
-    """Choose what the connection speaks. Raises Refusal if dialect 3.1.1 lacks a context."""
+    """Choose the dialect's capabilities, sizes and algorithms. Raises Refusal if dialect 3.1.1
+    lacks a context."""
     leases = connection.server.config.leases
     has_leases = dialect >= Dialect.SMB210 and leases != "none"
     capabilities = LARGE_MTU if dialect >= Dialect.SMB210 else 0
@@ -110,11 +111,12 @@ def _check_preauth(wanted: wire.NegotiateRequest) -> None:
 
 
 def _salt(connection: Connection) -> bytes:
-    """What makes the keys of two sessions differ, as does the salt of the client.
+    """Return the server's salt. Together with the client's salt it makes the keys of two sessions
+    differ.
 
-    Where a stream has no end of connection, an answer may be on its way when its connection is
-    given up, and the next one gets it. The keys depend on the bytes of the answer, so all answers
-    of a server are the same.
+    On a stream without an end of connection, the answer to a connection that was given up may reach
+    the next connection. The keys depend on the bytes of the answer, so a server gives all its
+    clients there the same salt.
     """
     server = connection.server
     return server.salt if server.config.resynchronise else os.urandom(32)

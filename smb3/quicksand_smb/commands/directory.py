@@ -19,9 +19,9 @@ from quicksand_smb.store_types import Entry, Stat
 from quicksand_smb.wire import encode_text, pad
 
 LARGEST_ANSWER: Final = 256 << 10
-"""Bytes of entries that are told at once, of which each is a look at a file."""
+"""The largest answer in bytes. Each entry costs a look at a file."""
 SEARCH_S: Final = 2.0
-"""Seconds of the processor that one request may search for a name that matches."""
+"""The processor time in seconds that one request may spend on finding a name that matches."""
 _END: Final = Entry("", Stat())
 
 
@@ -75,7 +75,8 @@ def query_directory(request: Request) -> Reply:
 
 
 def _listing(handle: Handle, wanted: wire.DirectoryRequest) -> Listing:
-    """The search under way, or a new one. A pattern counts where a search begins."""
+    """Return the search under way, or begin a new one. A search keeps the pattern with which it
+    began."""
     listing = handle.listing
     if listing and not wanted.flags & (wire.RESTART | wire.REOPEN):
         return listing
@@ -108,7 +109,8 @@ def _next(request: Request, handle: Handle, listing: Listing) -> tuple[str, fscc
 
 
 def _search_on(request: Request, handle: Handle, listing: Listing) -> Entry | None:
-    """Go on to the next name that matches, or to the end, and let others work meanwhile."""
+    """Search for the next name that matches, without the lock, so that other requests are served
+    meanwhile."""
     share = handle.share
     if share.searching >= MOST_SEARCHING:
         raise Refusal(Status.INSUFFICIENT_RESOURCES)
@@ -167,7 +169,7 @@ def change_notify(request: Request) -> Reply | Pending:
 
 
 def is_empty(handle: Handle) -> bool:
-    """Whether a directory has no names. Raises StoreError."""
+    """Tell whether a directory has no names. Raises StoreError."""
     entries = handle.node.entries("*")
     try:
         return next(entries, None) is None

@@ -10,10 +10,10 @@ from quicksand_smb.shares import Handle
 from quicksand_smb.status import Refusal, Status
 
 SEND_FROM = 64 << 10
-"""Reads from this size on are moved by the kernel where the stream can take them."""
+"""The size in bytes from which on the kernel moves the bytes of a read, if the stream allows it."""
 LAST_OFFSET = (1 << 63) - 1
 LARGEST_FILE = 0xFFFFFFF0000
-"""Bytes that a file of NTFS may have ([MS-FSA] 6, of 2.1.5.4); clients of Windows count on it."""
+"""The largest file of NTFS in bytes ([MS-FSA] 6, note on 2.1.5.4). Windows clients rely on it."""
 
 
 # [MS-SMB2] 3.3.5.12
@@ -100,7 +100,8 @@ def _write(request: Request, handle: Handle, wanted: wire.WriteRequest, offset: 
 def _write_guarded(
     request: Request, handle: Handle, guard: Guard, wanted: wire.WriteRequest
 ) -> int:
-    """Write where the bytes belong if the host has changed the file (`hostwrites`)."""
+    """Write to a guarded file: place the bytes correctly if the host has changed it
+    (`host_writes`)."""
     node, count = handle.node, len(wanted.data)
     guard.begin(node)
     reached = appended = done = 0

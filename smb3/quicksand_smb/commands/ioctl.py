@@ -1,4 +1,4 @@
-"""IOCTL: holes, copies on the server, links, and the check of what was negotiated."""
+"""IOCTL: sparse files, server-side copies, reparse points, and the check of the negotiation."""
 
 import struct
 
@@ -26,9 +26,9 @@ from quicksand_smb.wire import ProtocolError, encode_text
 
 _LAST = (1 << 63) - 1
 MOST_CHANGES = 15 << 10
-"""Bytes of an answer about changes, as Linux's client passes on (CIFSMaxBufSize)."""
+"""The largest answer about changes in bytes that Linux's client passes on (CIFSMaxBufSize)."""
 _RELATIVE = 1
-"""Of a link's record: its target is not absolute ([MS-FSCC] 2.1.2.4)."""
+"""The flag of a symlink record whose target is relative ([MS-FSCC] 2.1.2.4)."""
 
 
 # [MS-SMB2] 3.3.5.15
@@ -57,7 +57,8 @@ def _reply(wanted: IoctlRequest, output: bytes = b"", status: int = Status.SUCCE
 
 
 def _validate(request: Request, wanted: IoctlRequest) -> Reply:
-    """[MS-SMB2] 3.3.5.15.12: one who altered the negotiation on its way is found out here."""
+    """Compare the client's view of the negotiation with the server's, and so detect a change on the
+    way ([MS-SMB2] 3.3.5.15.12)."""
     connection = request.connection
     said = wire.decode_validate(wanted.input)
     negotiated = connection.negotiated
@@ -80,7 +81,7 @@ def _need_write(handle: Handle) -> None:
 
 
 def _set_sparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
-    """Every file of Unix may have holes."""
+    """Set or clear the sparse attribute. Every Unix file may have holes anyway."""
     handle.need_writable_share()
     if handle.is_directory:
         raise Refusal(Status.INVALID_PARAMETER)
@@ -130,7 +131,7 @@ def _resume_key(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
 
 
 def _copy(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
-    """[MS-SMB2] 3.3.5.15.6."""
+    """Copy ranges between two open files ([MS-SMB2] 3.3.5.15.6)."""
     key, chunks, fits = wire.decode_copy(wanted.input)
     if wanted.most < 12:
         raise Refusal(Status.INVALID_PARAMETER)
@@ -169,7 +170,7 @@ def _copy_chunk(source: Handle, target: Handle, one: wire.Chunk) -> int:
 
 
 def _problem(source: Handle, target: Handle, one: wire.Chunk, size: int) -> Status | None:
-    """What stands against copying a chunk."""
+    """Return the status with which copying a chunk is refused, or None."""
     if one.target + one.length > _LAST:
         return Status.INVALID_PARAMETER
     if one.source + one.length > size:
@@ -208,8 +209,9 @@ def _get_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
 
 
 def _set_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
-    """A file just made becomes a link, a pipe or a socket: it is replaced, since Unix cannot turn
-    the one into the other. For a link that leads to a directory Linux makes a directory first."""
+    """Turn a file that was just made into a symlink, a FIFO or a socket. Unix cannot convert one
+    kind into another, so the file is removed and made anew. Linux first makes a directory for a
+    symlink that leads to a directory."""
     handle.need_writable_share()
     handle.need(WRITE_DATA | 0x100)
     make = _decode_reparse(wanted.input, is_posix=handle.is_posix)
@@ -235,7 +237,8 @@ def _set_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
 
 
 def _decode_reparse(data: memoryview, *, is_posix: bool) -> str | FileKind:
-    """[MS-FSCC] 2.1.2.4, 2.1.2.6 (NFS), and tags of the Windows subsystem for Linux."""
+    """Return the target of a symlink, or the kind of a special file. Reads [MS-FSCC] 2.1.2.4,
+    2.1.2.6 (NFS) and the tags of the Windows Subsystem for Linux."""
     if len(data) < 8:
         raise ProtocolError("no reparse point")
     tag, size = struct.unpack_from("<IH", data)
@@ -261,7 +264,8 @@ def _decode_reparse(data: memoryview, *, is_posix: bool) -> str | FileKind:
 
 
 def _object_id(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
-    """[MS-FSCC] 2.1.3: what a file is known by, be it renamed; here its place on the disk."""
+    """Return an identifier that survives a rename ([MS-FSCC] 2.1.3). It consists of device and
+    inode."""
     stat = handle.node.stat()
     volume = struct.pack("<QQ", handle.share.metadata.serial, stat.device)
     own = struct.pack("<QQ", stat.inode, stat.device)
@@ -273,7 +277,7 @@ def _no_compression(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
 
 
 def _set_compression(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
-    """[MS-FSCC] 2.3.67: not to be compressed is what every file is."""
+    """Accept only "not compressed", which is the state of every file ([MS-FSCC] 2.3.67)."""
     handle.need(WRITE_DATA)
     if len(wanted.input) < 2:
         raise Refusal(Status.INVALID_PARAMETER)
@@ -283,7 +287,7 @@ def _set_compression(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
 
 
 def _changes(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
-    """What the host has changed, and what of it somebody wants to know (host_changes.py)."""
+    """Tell the agent which watched files the host has changed (host_changes.py)."""
     handle.need(READ_DATA)
     share = handle.share
     if len(wanted.input) >= 16 and not any(wanted.input[8:16]):

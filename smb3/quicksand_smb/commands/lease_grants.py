@@ -1,4 +1,5 @@
-"""What opens have to do with oplocks and leases: whom they disturb, and what they are given."""
+"""Leases and oplocks at an open: breaking the conflicting ones of others, and granting a new
+one."""
 
 import time
 
@@ -22,7 +23,7 @@ from quicksand_smb.store_types import Action, FileKind, Stat
 
 
 class MustWait(Exception):  # noqa: N818 - no error: it is tried again
-    """What was granted to others has to be given back first."""
+    """Another client must first give back a lease or an oplock."""
 
     def __init__(self, file: File) -> None:
         super().__init__()
@@ -30,7 +31,7 @@ class MustWait(Exception):  # noqa: N818 - no error: it is tried again
 
 
 def wait_for_breaks(request: Request, file: File, run: Callable[[], Reply]) -> Pending:
-    """Answer when `run` is no longer held up by what others keep of a file."""
+    """Answer when `run` no longer has to wait for the leases and oplocks on `file`."""
 
     def attempt() -> bool:
         if pending.async_id not in request.connection.conversation.pending:
@@ -60,7 +61,7 @@ def wait_for_breaks(request: Request, file: File, run: Callable[[], Reply]) -> P
 def check_other_opens(
     request: Request, file: File, plan: Plan, keeps: leases.Wanted | None, *, is_first: bool
 ) -> None:
-    """Compare an open with the handles there are. Raises MustWait, and Refusal for a conflict."""
+    """Compare an open with the handles that exist. Raises MustWait, and Refusal for a conflict."""
     shut_out = None
     try:
         file.check_sharing(plan.access, plan.wanted.sharing)
@@ -84,8 +85,8 @@ def check_other_opens(
 
 
 def requested_lease(request: Request, plan: Plan, *, is_directory: bool) -> leases.Wanted | None:
-    """What a client asks to keep. Its key counts also where nothing may be kept (`may_grant`): one
-    that has a file must not be given to a directory."""
+    """Return the lease or oplock that a client asks for. Its key counts even where none may be
+    granted (`may_grant`): a client must not get one key for a file and a directory."""
     connection = request.connection
     kept = connection.server.config.leases
     if kept == "none" or (kept == "directories" and not is_directory):
@@ -102,13 +103,13 @@ def requested_lease(request: Request, plan: Plan, *, is_directory: bool) -> leas
 
 
 def may_grant(request: Request, *, is_directory: bool) -> bool:
-    """Whether the configuration has clients keep anything of directories, or of files."""
+    """Tell whether the configuration allows leases on directories, or on files."""
     return is_directory == (request.connection.server.config.leases == "directories")
 
 
 def grantable_state(request: Request, plan: Plan, file: File, handle: Handle) -> int:
-    """What a client may keep, as the configuration has it. What one writes nobody keeps, so that
-    whatever is seen to change is the host's doing."""
+    """Return the largest lease state that the configuration allows for an open. A file that a
+    client writes gets no lease, so every change that is seen is the host's."""
     server = request.connection.server
     if handle.is_directory:
         return leases.READ if _watch_directory(server, plan, file, handle) else leases.NONE
@@ -122,7 +123,7 @@ def grantable_state(request: Request, plan: Plan, file: File, handle: Handle) ->
 
 
 def _watch_directory(server: ServerState, plan: Plan, file: File, handle: Handle) -> bool:
-    """Whether all that happens in a directory will be heard of."""
+    """Watch a directory for changes. Returns False if some changes would go unnoticed."""
     share, names = handle.share, plan.names
     if file.unwatch is not None:
         return share.directory_leases.is_at(names, file)
@@ -143,7 +144,7 @@ def _watch_directory(server: ServerState, plan: Plan, file: File, handle: Handle
 
 
 def level_of(handle: Handle) -> int:
-    """[MS-SMB2] 2.2.14, OplockLevel."""
+    """Return the OplockLevel of the response ([MS-SMB2] 2.2.14)."""
     if handle.grant is None:
         return 0
     return leases.LEASE if handle.grant.key else handle.grant.level
@@ -157,21 +158,22 @@ def encode_granted(grant: leases.Grant) -> wire.LeaseRequest:
 
 
 def open_cost(request: Request, plan: Plan) -> int:
-    """Bytes of the ledger that an open comes to at most."""
+    """Return the most bytes that an open may take from the ledger."""
     keeps = bool(plan.wanted.oplock) and request.connection.server.config.leases != "none"
     path = b"/".join(host_path(plan.names))
     return price(path, keeps=keeps) + (GUARD_COST if _needs_guard(request, plan) else 0)
 
 
 def _needs_guard(request: Request, plan: Plan) -> bool:
-    """Whether it is Linux that writes, which keeps pages without a lease."""
+    """Tell whether a Linux client opens the file for writing, since Linux keeps pages without a
+    lease."""
     writes = bool(plan.access & WRITE_DATA) and plan.is_posix and plan.lease is not None
     return writes and request.connection.server.config.leases == "directories"
 
 
 def guard_open(request: Request, plan: Plan, handle: Handle, action: Action, stat: Stat) -> None:
-    """Heed what the host writes to a file that Linux opens for writing, which may keep pages of it
-    without a lease (`hostwrites`)."""
+    """Guard a file that Linux opens for writing against writes of the host: Linux may keep pages of
+    it without a lease (`host_writes`)."""
     file, connection = handle.file, request.connection
     if not plan.access & WRITE_DATA or handle.node.kind is not FileKind.FILE:
         if file.guard is not None:

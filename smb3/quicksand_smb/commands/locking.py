@@ -1,4 +1,4 @@
-"""LOCK, and the acknowledgement of an oplock or a lease that was asked back."""
+"""LOCK, and the acknowledgement of an oplock break or a lease break."""
 
 from quicksand_smb import leases, locks
 from quicksand_smb.access_rights import READ_DATA, WRITE_DATA
@@ -71,7 +71,7 @@ def _unlock(handle: Handle, elements: tuple[wire.Element, ...]) -> Reply:
 
 
 def _wait(request: Request, handle: Handle, wanted: locks.Lock) -> Pending:
-    """The answer comes when the range is free."""
+    """Answer the request once the range is free."""
     file = handle.file
 
     def attempt() -> bool:

@@ -1,4 +1,4 @@
-"""What a file gets when it is made, or written anew."""
+"""Attributes, access rights and disk space of files that are made or overwritten."""
 
 from quicksand_smb import fscc, streams
 from quicksand_smb.commands.open_plan import Plan
@@ -11,7 +11,8 @@ from quicksand_smb.store_types import FileKind, Stat
 
 
 def protect_new(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
-    """Who may do what with a new file, as the client says, or as its directory hands on."""
+    """Set the access rights of a new file to those that the client sends, or else to those it
+    inherits from its directory."""
     given = None if plan.is_posix else plan.wanted.contexts.get(wire.SECURITY)
     if not given and not share.metadata.has_security:
         return
@@ -32,13 +33,13 @@ def protect_new(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
 
 
 def set_attributes(node: Node, given: bytes) -> None:
-    """[MS-SMB2] 2.2.13.2.1."""
+    """Set the extended attributes of a create context ([MS-SMB2] 2.2.13.2.1)."""
     for name, value in fscc.decode_attributes(memoryview(given)):
         node.set_attribute(name, value)
 
 
 def finish_new(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
-    """Remember of a new file what Unix has no place for."""
+    """Remember the attributes of a new file that Unix cannot store."""
     if not plan.stream:
         protect_new(share, plan, node, stat)
     if plan.is_posix or plan.stream:
@@ -54,7 +55,7 @@ def finish_new(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
 
 
 def empty_file(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
-    """A file that is opened to be written anew has the attributes of a new one."""
+    """Empty a file that is overwritten, and give it the attributes of a new file."""
     node.resize(0)
     if plan.is_posix or plan.stream:
         return
@@ -66,8 +67,8 @@ def empty_file(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
 
 
 def allocate_for(node: Node, wanted: bytes) -> None:
-    """[MS-SMB2] 2.2.13.2.2: how large a file will grow. That is a wish: a file system that cannot
-    keep room for it loses nothing."""
+    """Reserve the disk space that a create context asks for ([MS-SMB2] 2.2.13.2.2). The request is
+    a hint, so a file system that cannot reserve space loses nothing."""
     if len(wanted) < 8:
         return
     try:

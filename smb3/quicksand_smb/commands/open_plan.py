@@ -1,4 +1,4 @@
-"""What a request for an open comes to, before the disk is looked at."""
+"""Checks an open as far as no disk access is needed."""
 
 from quicksand_smb import names, posix, streams
 from quicksand_smb.access_rights import ALL_ACCESS, DELETE, READ_ACCESS, WRITE_ATTRIBUTES
@@ -16,7 +16,7 @@ EMPTYING: Final = (SUPERSEDE, OVERWRITE, OVERWRITE_IF)
 MAXIMUM_ALLOWED: Final = 0x02000000
 _UNKNOWN_ACCESS: Final = 0x0CE0FE00
 _AUDITS: Final = 0x01000000
-"""To read and write lists of audits, which is for those who hold a privilege."""
+"""Access to audit lists, which requires a privilege."""
 _UNKNOWN_ATTRIBUTES: Final = 0xFFFF8048
 _UNKNOWN_OPTIONS: Final = 0xFF000000
 _REFUSED_OPTIONS: Final = 0x00102080
@@ -27,11 +27,12 @@ _GENERIC: Final = (
     (0x80000000, 0x120089),
 )
 _CHANGING: Final = 0x0D0156
-"""Accesses that a share that is only read has not: data, attributes, children, owner, deletion."""
+"""Accesses that a read-only share refuses: to write data, attributes, children and owners, and to
+delete."""
 
 
 class Plan:
-    """What a request for an open comes to, after all checks that need no disk."""
+    """An open that has passed all checks that need no disk access."""
 
     __slots__ = ("access", "is_posix", "lease", "mode", "names", "stream", "wanted")
 
@@ -47,18 +48,17 @@ class Plan:
         self.wanted = wanted
         self.names = names
         self.stream = stream
-        """Of a file's named streams that which is meant; "" is the file itself."""
+        """The named stream of the file; "" means the file itself."""
         self.access = access
         self.mode = mode
-        """The Unix permissions that a client asked for by the POSIX context; None if it sent
-        none."""
+        """The Unix permissions of the POSIX context, or None if the client sent none."""
         self.is_posix = mode is not None
         self.lease = lease
-        """The lease it asks for, where there are any."""
+        """The lease that the client asks for, if leases are enabled."""
 
 
 def plan_open(connection: Connection, wanted: CreateRequest, share: Share) -> Plan:
-    """Check what can be checked without a look at the disk. Raises Refusal."""
+    """Check everything that can be checked without disk access. Raises Refusal."""
     if wanted.impersonation > 3:
         raise Refusal(Status.BAD_IMPERSONATION_LEVEL)
     options = wanted.options
@@ -101,7 +101,7 @@ def _find_lease(connection: Connection, wanted: CreateRequest) -> wire.LeaseRequ
 
 
 def _find_names(wanted: CreateRequest, *, is_posix: bool) -> tuple[Names, str]:
-    """The file, and of that the stream."""
+    """Split a path into the names of a file and the name of its stream ("" if it names none)."""
     if wanted.name[:1] in ("\\", "/"):
         raise Refusal(Status.INVALID_PARAMETER)
     if is_posix:
@@ -113,7 +113,7 @@ def _find_names(wanted: CreateRequest, *, is_posix: bool) -> tuple[Names, str]:
 
 
 def parse(path: str, *, is_posix: bool) -> Names:
-    """Names for a path; with the POSIX extensions names are separated by "/"."""
+    """Split a path into names. With the POSIX extensions "/" separates them."""
     if not is_posix and ".." in path.split("\\"):
         raise Refusal(Status.OBJECT_PATH_SYNTAX_BAD)
     return names.from_wire(path, posix=is_posix, separator="/" if is_posix else "\\")

@@ -112,7 +112,7 @@ def _create(request: Request, share: Share, plan: Plan, *, is_first: bool = True
 
 
 def _finish(request: Request, share: Share, plan: Plan, handle: Handle, action: Action) -> Reply:
-    """A handle is open: heed the host, tell others, and answer."""
+    """Watch the host and inform other clients of a new open, then answer it."""
     node = handle.node
     stat = node.stat() if node.first is None or action is not Action.OPENED else node.first
     node.first = None
@@ -185,13 +185,15 @@ def _open(request: Request, share: Share, plan: Plan) -> tuple[Node, Action]:
 
 
 def _is_to_be_renamed(wanted: CreateRequest) -> bool:
-    """Whether Linux opens a file so to rename it; one to be removed has one of these options."""
+    """Tell whether Linux opens a file in order to rename it. An open to remove it has one of these
+    options."""
     options = wanted.options & (wire.DELETE_ON_CLOSE | wire.DIRECTORY)
     return wanted.access == DELETE and not options
 
 
 def _open_stream(share: Share, plan: Plan) -> tuple[Node, Action]:
-    """Open or make a named stream, and the file where it is missing and a new stream may be."""
+    """Open or make a named stream. Make the file as well if it is missing and the request allows
+    that."""
     wanted = plan.wanted
     creates = wanted.disposition not in (OPEN, OVERWRITE)
     wish = Wish(disposition=Disposition.OPEN_IF if creates and not share.is_read_only
@@ -219,7 +221,8 @@ def _open_stream(share: Share, plan: Plan) -> tuple[Node, Action]:
 
 
 def _check_directory(share: Share, plan: Plan) -> None:
-    """Whether a new name may be made where it would be, if it is new."""
+    """Check that the user may make a new name in the directory. Names that exist are not
+    checked."""
     try:
         share.store.look(plan.names)
     except StoreError as error:
@@ -231,7 +234,8 @@ def _check_directory(share: Share, plan: Plan) -> None:
 
 
 def _access_to(share: Share, plan: Plan, stat: Stat) -> int:
-    """What a handle on an existing file is good for."""
+    """Return the access that a handle on an existing file gets. Raises Refusal if it is too
+    little."""
     allowed = share.allowed(stat, plan.names)
     if plan.wanted.disposition in EMPTYING and not allowed & WRITE_DATA:
         raise Refusal(Status.ACCESS_DENIED)
@@ -248,8 +252,9 @@ _OF_LINKS: Final = READ_CONTROL | WRITE_DAC | WRITE_OWNER | WRITE_ATTRIBUTES
 
 
 def _means_link(plan: Plan) -> bool:
-    """Whether a link is to be opened, and not what it leads to. Linux says so, but not where it
-    asks for owners, permissions and times; it has gone by the links itself."""
+    """Tell whether the open means a symlink itself and not its target. Linux sets the option for
+    it, except when it asks for owners, permissions and times; then it has followed all symlinks
+    itself."""
     told = plan.wanted.options & wire.REPARSE_POINT
     return bool(told) or (plan.is_posix and not plan.access & ~_OF_LINKS)
 
@@ -257,7 +262,7 @@ def _means_link(plan: Plan) -> bool:
 def _admit(
     request: Request, share: Share, plan: Plan, node: Node, action: Action, *, is_first: bool
 ) -> tuple[Handle, Action]:
-    """Compare with what is open already, empty the file if that is asked, and make the handle."""
+    """Check the open against existing handles, empty the file if requested, and make the handle."""
     wanted = plan.wanted
     stat = node.first or node.stat()
     if node.kind is FileKind.SYMLINK and not _means_link(plan):
@@ -317,7 +322,7 @@ def _admit(
 
 
 def _check_attributes(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
-    """What Windows refuses for files that are only read, or hidden; Unix does not."""
+    """Refuse the opens of read-only and hidden files that Windows refuses. Unix allows them."""
     if plan.is_posix or node.kind is not FileKind.FILE:
         return
     wanted = plan.wanted
@@ -334,8 +339,8 @@ def _check_attributes(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
 
 
 def _stopped(request: Request, target: str, rest: str) -> Refusal:
-    """The error that tells the client where a symlink leads, for the server follows none
-    ([MS-SMB2] 2.2.2.2.1)."""
+    """Return the error that tells the client where a symlink leads ([MS-SMB2] 2.2.2.2.1). The
+    server follows no symlinks."""
     text = encode_text(names.target_to_wire(target))
     unparsed = 2 * len(rest) + (2 if rest else 0)
     data = reparse_symlink(text, relative=not target.startswith("/"), unparsed=unparsed)
@@ -348,7 +353,7 @@ def _stopped(request: Request, target: str, rest: str) -> Refusal:
 
 
 def reparse_symlink(text: bytes, *, relative: bool, unparsed: int = 0) -> bytes:
-    """[MS-FSCC] 2.1.2.4."""
+    """Encode a symlink ([MS-FSCC] 2.1.2.4)."""
     return struct.pack(
         "<IHHHHHHI", 0xA000000C, 12 + 2 * len(text), unparsed, len(text), len(text), 0, len(text),
         1 if relative else 0,

@@ -17,7 +17,7 @@ ALL = 18
 SHORT_NAME = 21
 STREAMS = 22
 _SIZED = (ALL, 34, 100)
-"""Levels whose size Linux takes for that of the file (`cifs_fattr_to_inode`)."""
+"""Levels from which Linux takes the size of the file (`cifs_fattr_to_inode`)."""
 
 
 def query_info(request: Request) -> Reply:
@@ -83,8 +83,8 @@ def _query_file(request: Request, handle: Handle, wanted: wire.QueryRequest) -> 
 
 
 def _attributes(handle: Handle, most: int) -> list[tuple[str, bytes]]:
-    """A file's extended attributes, no more than are more than fit into `most` bytes. One that the
-    protocol has no length for is left out, and not the others with it."""
+    """Return a file's extended attributes, up to the first that no longer fits into `most` bytes. A
+    value that is too long for the protocol is left out."""
     pairs: list[tuple[str, bytes]] = []
     for name in handle.node.attributes():
         if streams.is_stream(name):
@@ -104,7 +104,7 @@ def _attributes(handle: Handle, most: int) -> list[tuple[str, bytes]]:
 
 
 def _streams(handle: Handle) -> bytes:
-    """The file's own data, and its named streams."""
+    """Return the file's own data stream and its named streams."""
     node = handle.node
     found = []
     base = node._base if isinstance(node, streams.StreamNode) else node
@@ -118,7 +118,8 @@ def _streams(handle: Handle) -> bytes:
 
 
 def _short_name(handle: Handle) -> bytes:
-    """[MS-FSCC] 2.4.5: a name for DOS have only those that fit there as they are."""
+    """Return the file's DOS name ([MS-FSCC] 2.4.5). Only a name that fits the DOS rules as it is
+    has one."""
     name = (handle.names() or ("",))[-1]
     stem, _, extension = name.partition(".")
     if not name.isascii() or len(stem) > 8 or len(extension) > 3 or "." in extension:

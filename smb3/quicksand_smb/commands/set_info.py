@@ -27,7 +27,8 @@ from quicksand_smb.store_types import FileKind
 from quicksand_smb.wire import Cursor, from_filetime
 
 LARGEST_CHANGE = 72 << 10
-"""Bytes: a name, a descriptor or all attributes of a file have 64 KiB."""
+"""The largest change in bytes. A name, a descriptor and a file's attributes have at most 64 KiB
+each."""
 _UNCHANGED = (0, (1 << 64) - 1, (1 << 64) - 2)
 EXTENDED_ATTRIBUTES = 15
 
@@ -56,7 +57,7 @@ def set_info(request: Request) -> Reply | Pending:
     data = bytes(wanted.input)
 
     def run() -> Reply:
-        """As soon as nobody keeps the file open who need not."""
+        """Make the change once no client holds the file open without need."""
         if leases.break_handle_caching(handle.file, handle.grant):
             raise MustWait(handle.file)
         change(request, request.handle(wanted.file_id), memoryview(data))
@@ -69,7 +70,8 @@ def set_info(request: Request) -> Reply | Pending:
 
 
 def _is_touch(handle: Handle, wanted: wire.SetRequest) -> bool:
-    """Whether a request changes nothing but raises an event in the guest (host_changes.py)."""
+    """Tell whether a request changes nothing and only raises an event in the guest
+    (host_changes.py)."""
     if (wanted.kind, wanted.level) != (wire.FILE, 4) or handle.share.host_changes is None:
         return False
     change = fscc.decode_basic(wanted.input)
@@ -79,7 +81,7 @@ def _is_touch(handle: Handle, wanted: wire.SetRequest) -> bool:
 
 
 def _set_security(handle: Handle, wanted: wire.SetRequest) -> None:
-    """[MS-SMB2] 3.3.5.21.3."""
+    """Set the mode or the security descriptor of a file ([MS-SMB2] 3.3.5.21.3)."""
     which = wanted.additional
     if which & ~(access.OWNER | access.GROUP | access.DACL):
         raise Refusal(Status.ACCESS_DENIED)  # lists of audits are for those with a privilege
@@ -179,7 +181,7 @@ def _rename(_: Request, handle: Handle, data: memoryview) -> None:
 
 
 def _rename_stream(handle: Handle, wanted: fscc.RenameRequest) -> None:
-    """Only to another stream of the same file."""
+    """Rename a stream. The new name must be a stream of the same file."""
     node = handle.node
     if not isinstance(node, streams.StreamNode) or not wanted.path.startswith(":"):
         raise Refusal(Status.INVALID_PARAMETER)
@@ -197,20 +199,20 @@ def _rename_stream(handle: Handle, wanted: fscc.RenameRequest) -> None:
 
 
 def _check_children(handle: Handle) -> None:
-    """Windows renames no directory in which something is open."""
+    """Refuse to rename a directory in which a file is open, as Windows does."""
     if handle.is_directory and handle.share.store.is_open_below(handle.names()):
         raise Refusal(Status.ACCESS_DENIED)
 
 
 def _check_parent(handle: Handle, parent: tuple[str, ...]) -> None:
-    """For Windows a rename opens the directory it goes to, and the sharing of that counts."""
+    """Check the sharing of the target directory, since Windows opens it for a rename."""
     file = handle.share.file_of(handle.share.store.look(parent))
     if file is not None:
         file.check_sharing(WRITE_DATA, SHARE_READ | SHARE_WRITE)
 
 
 def _check_target(handle: Handle, new: tuple[str, ...], replace: bool) -> None:
-    """Windows replaces nothing that is open, and no directory."""
+    """Refuse to replace an open file or a directory, as Windows does."""
     try:
         target = handle.share.store.look(new)
     except StoreError as error:
@@ -243,7 +245,7 @@ def _dispose(request: Request, handle: Handle, data: memoryview) -> None:
 
 
 def _dispose_posix(request: Request, handle: Handle, data: memoryview) -> None:
-    """[MS-FSCC] 2.4.12: flags in place of a truth value."""
+    """Decode the flags with which POSIX clients delete ([MS-FSCC] 2.4.12)."""
     _mark_deleted(request, handle, bool(Cursor(data).u32() & 1))
 
 
@@ -272,7 +274,7 @@ def _set_position(_: Request, handle: Handle, data: memoryview) -> None:
 
 
 def _set_mode(_: Request, handle: Handle, data: memoryview) -> None:
-    """[MS-FSCC] 2.4.31."""
+    """Set the mode of the handle ([MS-FSCC] 2.4.31)."""
     mode = Cursor(data).u32()
     if mode & ~0x103E:
         raise Refusal(Status.INVALID_PARAMETER)
@@ -321,7 +323,7 @@ def _set_end(_: Request, handle: Handle, data: memoryview) -> None:
 
 
 _MOVING = (10, 13, 64)
-"""Changes of a name."""
+"""The levels that change or remove a name."""
 _CHANGES = {
     4: _set_basic,
     10: _rename,

@@ -1,9 +1,9 @@
-"""CREATE, QUERY_INFO and CLOSE in one frame, by which clients look at a file: nothing of Linux's is
-asked more often. Where the open changes nothing and stands in nobody's way, the file is looked at
-and not opened, and the three answers are those that the three commands would give.
+"""Answers CREATE, QUERY_INFO and CLOSE in one frame without opening the file.
 
-Whatever is not just that (an error, a symlink, a file that is open, a signed request, …) is left to
-the commands themselves: until there is an answer, nothing has been done.
+Clients look at files with this compound, and Linux sends nothing more often. If the open would
+change nothing and conflict with nobody, the server only looks the file up and gives the answers
+that the three commands would give. It leaves everything else to the commands: errors, symlinks,
+open files, signed requests. Nothing has been done before there is an answer.
 """
 
 from quicksand_smb import fscc, header, posix
@@ -23,20 +23,21 @@ from quicksand_smb.wire import ProtocolError, pad
 
 _COMMANDS: Final = (Command.CREATE, Command.QUERY_INFO, Command.CLOSE)
 _ACCESS: Final = 0x100080
-"""What may be asked for: to read attributes, and to wait for the handle."""
+"""The accesses that the open may ask for: to read attributes, and to wait for the handle."""
 _OPEN: Final = 1
 _NAMED: Final = (18, 48)
-"""Levels that tell the file's name."""
+"""Levels that contain the file's name."""
 _PAID_FOR: Final = 1 << 16
-"""Bytes that each request may move, whatever it was charged ([MS-SMB2] 3.3.5.2.5)."""
+"""The payload in bytes that each request may move, whatever its credit charge ([MS-SMB2]
+3.3.5.2.5)."""
 _OPENED: Final = 1
-"""What the CREATE has done, [MS-SMB2] 2.2.14."""
+"""The CreateAction of the response ([MS-SMB2] 2.2.14)."""
 
 
 def answer_stat_compound(connection: Connection, messages: list[memoryview]) -> bytes | None:
-    """The frame that answers three messages; None where the commands must.
+    """Return the frame that answers three messages, or None if the commands must answer.
 
-    Raises ProtocolError for numbers of messages that were not granted.
+    Raises ProtocolError for message ids that were not granted.
     """
     heads = [header.decode_header(message) for message in messages]
     found = _find_share(connection, heads)
@@ -65,7 +66,7 @@ def answer_stat_compound(connection: Connection, messages: list[memoryview]) -> 
 
 
 def _find_share(connection: Connection, heads: list[Header]) -> Share | None:
-    """Where to look, if the three messages are what they have to be."""
+    """Return the share of the lookup, or None if the messages are not the expected compound."""
     first, second, third = heads
     if (first.command, second.command, third.command) != _COMMANDS:
         return None
@@ -87,7 +88,7 @@ def _is_heard(session: Session) -> bool:
 
 
 def _look(connection: Connection, share: Share, messages: list[memoryview]) -> list[bytes] | None:
-    """What stands behind the three headers."""
+    """Return the bodies of the three responses, or None if the commands must answer."""
     wanted = create.decode_request(messages[0])
     asked = query.decode_query(messages[1])
     wants_attributes, closed = create.decode_close(messages[2])
@@ -119,8 +120,8 @@ def _look(connection: Connection, share: Share, messages: list[memoryview]) -> l
 
 
 def _find_level(connection: Connection, asked: query.QueryRequest) -> fscc.Level | None:
-    """The information level to answer with; None if the question is about another file than the one
-    just opened, or must be answered by the command itself."""
+    """Return the information level of the answer, or None if the query names another file or needs
+    the command itself."""
     if asked.kind != query.FILE or asked.file_id != SAME_FILE:
         return None
     if max(asked.most, len(asked.input)) > _PAID_FOR:
@@ -131,7 +132,7 @@ def _find_level(connection: Connection, asked: query.QueryRequest) -> fscc.Level
 
 
 def _is_a_look(wanted: CreateRequest) -> bool:
-    """Whether an open neither changes anything nor keeps anybody from anything."""
+    """Tell whether an open changes nothing and conflicts with no other open."""
     return (
         wanted.access & fscc.READ_ATTRIBUTES != 0
         and not wanted.access & ~_ACCESS

@@ -24,8 +24,8 @@ _CLOSE: Final = struct.Struct("<HHIQQ")
 _CLOSE_RESPONSE: Final = struct.Struct("<HHIQQQQQQI")
 MOST_CONTEXTS: Final = 32
 LARGEST_CONTEXTS: Final = 192 << 10
-"""Bytes of all contexts: the largest are a security descriptor and extended attributes, of 64 KiB
-each. Contexts may overlap, so that each could be as large as all."""
+"""The most bytes of all contexts together. The largest are a security descriptor and extended
+attributes, with 64 KiB each. Contexts may overlap, so each could be as large as all."""
 
 MAXIMAL_ACCESS: Final = b"MxAc"
 DISK_ID: Final = b"QFid"
@@ -34,7 +34,7 @@ ALLOCATION: Final = b"AlSi"
 EXTENDED_ATTRIBUTES: Final = b"ExtA"
 SECURITY: Final = b"SecD"
 NOT_KEPT: Final = (b"TWrp", b"DHnC", b"DH2C")
-"""They ask for a file as it was, and for handles that survived their connection."""
+"""Contexts that ask for a previous version, or for a handle that survived its connection."""
 
 # Options, [MS-SMB2] 2.2.13
 DIRECTORY: Final = 0x1
@@ -165,7 +165,7 @@ def encode_response(
 
 # [MS-SMB2] 2.2.15
 def decode_close(message: Buffer) -> tuple[bool, tuple[int, int]]:
-    """Whether the attributes are wanted, and the file."""
+    """Return whether the client wants the attributes, and the file id."""
     size, flags, _, persistent, volatile = fields(_CLOSE, message)
     if size != 24:
         raise ProtocolError("no CLOSE request")

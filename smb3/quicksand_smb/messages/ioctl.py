@@ -1,4 +1,5 @@
-"""IOCTL and the control codes that are answered ([MS-SMB2] 2.2.31, 2.2.32; [MS-FSCC] 2.3)."""
+"""IOCTL, and the control codes that the server answers ([MS-SMB2] 2.2.31, 2.2.32; [MS-FSCC]
+2.3)."""
 
 import struct
 
@@ -100,7 +101,7 @@ def encode_validate(capabilities: int, server: bytes, security_mode: int, dialec
 
 # [MS-SMB2] 2.2.31.1
 def decode_copy(data: Buffer) -> tuple[bytes, list[Chunk], bool]:
-    """The key of the source, the chunks, and whether they keep to the limits."""
+    """Return the key of the source, the chunks, and whether they keep to the limits."""
     cursor = Cursor(data)
     _, count, _ = cursor.fields(_COPY)
     key = bytes(cursor.data[:24])

@@ -1,4 +1,4 @@
-"""LOCK and OPLOCK_BREAK."""
+"""LOCK and OPLOCK_BREAK ([MS-SMB2] 2.2.23 to 2.2.26)."""
 
 import struct
 

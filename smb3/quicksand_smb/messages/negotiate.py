@@ -1,4 +1,4 @@
-"""NEGOTIATE: which dialect, which sizes, which abilities."""
+"""NEGOTIATE: dialects, sizes and capabilities."""
 
 import struct
 
@@ -31,7 +31,7 @@ SPOKEN: Final = (
     Dialect.SMB302,
     Dialect.SMB311,
 )
-"""What is negotiated; the wildcard only leads to a second NEGOTIATE."""
+"""The dialects that the server speaks. The wildcard only leads to a second NEGOTIATE."""
 
 
 class ContextType(IntEnum):
@@ -57,9 +57,9 @@ class NegotiateResponse(NamedTuple):
     server: bytes
     capabilities: int
     largest: int
-    """Bytes of the largest transaction, read and write."""
+    """The largest transaction, read and write in bytes."""
     now: int
-    """FILETIME."""
+    """The present time as a FILETIME."""
     token: bytes
     contexts: tuple[tuple[int, bytes], ...] = ()
 
@@ -110,7 +110,7 @@ def encode_response(response: NegotiateResponse) -> bytes:
 
 # [MS-SMB2] 2.2.3.1.1 and 2.2.4.1.1
 def decode_preauth(data: bytes) -> tuple[int, ...]:
-    """The hash algorithms a client knows."""
+    """Return the hash algorithms that a client knows."""
     cursor = Cursor(data)
     count, _ = cursor.u16(), cursor.u16()
     return struct.unpack(f"<{count}H", cursor.take(2 * count))

@@ -1,4 +1,4 @@
-"""QUERY_INFO, SET_INFO, QUERY_DIRECTORY and CHANGE_NOTIFY: what is asked of a handle."""
+"""QUERY_INFO, SET_INFO, QUERY_DIRECTORY and CHANGE_NOTIFY."""
 
 import struct
 
@@ -26,7 +26,7 @@ class QueryRequest:
     kind: int
     level: int
     most: int
-    """Bytes of answer the client has room for."""
+    """The most bytes that the client's buffer takes."""
     additional: int
     flags: int
     input: memoryview
@@ -54,7 +54,7 @@ class NotifyRequest(NamedTuple):
     most: int
     file_id: tuple[int, int]
     wanted: int
-    """FILE_NOTIFY_CHANGE_ bits."""
+    """The FILE_NOTIFY_CHANGE_ bits that the client waits for."""
 
 
 # [MS-SMB2] 2.2.37

@@ -18,7 +18,7 @@ class ReadRequest(NamedTuple):
     offset: int
     file_id: tuple[int, int]
     least: int
-    """Fewer bytes than these are no success."""
+    """The least bytes that make the read a success."""
 
 
 class WriteRequest(NamedTuple):
@@ -26,7 +26,7 @@ class WriteRequest(NamedTuple):
     offset: int
     file_id: tuple[int, int]
     through: bool
-    """The bytes reach the disk before the answer is given."""
+    """The bytes must reach the disk before the answer."""
 
 
 # [MS-SMB2] 2.2.19

@@ -1,4 +1,4 @@
-"""SESSION_SETUP, LOGOFF, TREE_CONNECT, TREE_DISCONNECT, ECHO: who speaks, and of which share."""
+"""SESSION_SETUP, LOGOFF, TREE_CONNECT, TREE_DISCONNECT and ECHO."""
 
 import struct
 
@@ -10,7 +10,7 @@ _SETUP_RESPONSE: Final = struct.Struct("<HHHH")
 _TREE: Final = struct.Struct("<HHHH")
 _TREE_RESPONSE: Final = struct.Struct("<HBBIII")
 EMPTY: Final = struct.pack("<HH", 4, 0)
-"""The body of LOGOFF, TREE_DISCONNECT, FLUSH, ECHO and LOCK, both ways."""
+"""The body of LOGOFF, TREE_DISCONNECT, FLUSH, ECHO and LOCK, in both directions."""
 
 IS_GUEST: Final = 1
 IS_NULL: Final = 2
@@ -23,7 +23,7 @@ class SetupRequest(NamedTuple):
     flags: int
     security_mode: int
     previous: int
-    """A session of this client that the new one replaces, or 0."""
+    """The id of a session that the new one replaces, or 0."""
     token: bytes
 
 
