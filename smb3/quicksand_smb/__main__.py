@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     from quicksand_smb import confine
 
     confine.no_core_files()  # the configuration has secrets
-    gc.disable()  # loading makes no garbage, and looking for some takes a twentieth of the time
+    gc.disable()  # loading makes no garbage; collecting would take 1.0 ms
     options = dict(zip(arguments[::2], arguments[1::2], strict=False))
     modes = [name for name in options if name != "--config"]
     is_known = modes in ([], ["--listen"], ["--supervise"])
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     where = options.get("--listen")
     if "--supervise" in options:
         return _supervise(options["--config"], options["--supervise"])
-    # Before anything can fail: what is written to descriptor 2 would go to the guest.
+    # Do this before anything can fail: output on descriptor 2 would go to the guest.
     stream = None if where else confine.take_stream()
     import _socket
 
@@ -98,7 +98,7 @@ def _reload_on_hangup(server: "ServerState", path: str) -> None:
         try:
             config = load(path)
         except ConfigError:
-            return  # half written, or wrong: what is shared stays as it is
+            return  # half written, or wrong: the shares stay as they are
         with server.lock:
             server.reload(config)
 

@@ -91,7 +91,7 @@ def parse(text: bytes) -> Config:
 
 def _read_json(text: bytes) -> Any:
     """Parse JSON with the interpreter's scanner if it has one. Loading `json` with its regular
-    expressions takes 4 ms of processor time."""
+    expressions takes 3.8 ms of processor time."""
     plain = text.decode().strip()
     try:
         import _json
@@ -101,7 +101,7 @@ def _read_json(text: bytes) -> Any:
         if end == len(plain):
             return values
     except (ImportError, AttributeError, StopIteration):
-        pass  # another interpreter, or an error, which the whole reader words better
+        pass  # another interpreter, or an error, which `json` explains better
     import json
 
     return json.loads(plain)

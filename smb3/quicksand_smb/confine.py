@@ -14,7 +14,7 @@ import os
 import struct
 import sys
 
-from quicksand_smb import seccomp  # before Landlock: later Python could not keep it compiled
+from quicksand_smb import seccomp  # before Landlock, which keeps Python from writing the bytecode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -209,8 +209,8 @@ _CHANGE = (
     _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_SOCK | _MAKE_FIFO
     | _MAKE_SYM | _REFER | _TRUNCATE
 )  # fmt: skip
-# All rights that a version of the interface knows; what is not granted is refused: to execute, to
-# make devices, and ioctls of devices.
+# All rights that a version of the interface knows. Rights that are not granted are refused: to
+# execute, to make devices, and ioctls of devices.
 _KNOWN = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _KNOWN_SINCE_5 = (1 << 16) - 1
 _NETWORK = 3  # bind and connect TCP; since version 4

@@ -93,7 +93,7 @@ class Connection:
         self.is_closed = False
         """The conversation has ended, and no NEGOTIATE has begun another."""
         self.outbox: deque[Frame] = deque()
-        self.said = 0
+        self.queued_bytes = 0
         """The memory in bytes of all frames that were ever put into the outbox."""
         self.on_output: Callable[[], None] = _nothing
 
@@ -151,7 +151,7 @@ class Connection:
             session.end()
         self.conversation = self._new_conversation()
         while self.outbox:
-            self.said -= self.outbox.popleft().cost
+            self.queued_bytes -= self.outbox.popleft().cost
         self.server.with_output.discard(self)
 
     def forget(self, session: Session) -> None:
@@ -180,7 +180,7 @@ class Connection:
             return
         self.server.ledger.give_back(pending.cost)
         reply = Reply(headers.encode_error() if headers.is_error(status) else body, status)
-        # The interim response has granted what there was.
+        # The interim response has granted the credits.
         self.send([Answer(pending.header, reply, 0, pending.async_id)], pending.session)
         if pending.resume:
             pending.resume(status)
@@ -188,7 +188,7 @@ class Connection:
     # What goes out
 
     def start_break_timer(self, late: Callable[[], None]) -> Timer:
-        return self.server.expect(late)
+        return self.server.start_break_timer(late)
 
     def send_break(self, grant: Grant, then: int, *, needs_answer: bool) -> None:
         """Send an OPLOCK_BREAK notification ([MS-SMB2] 3.3.4.6, 3.3.4.7)."""
@@ -237,7 +237,7 @@ class Connection:
                     flags |= headers.SIGNED
             following = tail = 0
             if is_joined:
-                # Windows fills up the last one, too.
+                # Windows pads the last one, too.
                 size = headers.SIZE + len(reply.body) + len(reply.data)
                 tail = pad(size)
                 following = size + tail if answer is not last else 0
@@ -267,7 +267,7 @@ class Connection:
         self.queue(Frame(parts, length, file, len(whole) + len(data) + COST))
 
     def queue(self, frame: Frame) -> None:
-        self.said += frame.cost
+        self.queued_bytes += frame.cost
         self.outbox.append(frame)
         self.server.with_output.add(self)
 

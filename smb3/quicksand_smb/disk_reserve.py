@@ -101,7 +101,7 @@ class DiskReserve:
                 return
         found = self.look()
         kept = min(self._limits.reserve_names, found.f_files // 20)
-        # Some file systems make inodes as they need them, and count none.
+        # Some file systems make inodes on demand and count none.
         free = found.f_favail - kept if found.f_files else _BUDGET_NAMES
         if free < 1:
             raise StoreError(Reason.NO_SPACE)

@@ -122,11 +122,11 @@ class Dispatcher:
             request = Request(connection, header, message, chain, is_alone=is_alone)
             outcome = self._run(request)
             if conversation is not connection.conversation:
-                return  # whoever asked is gone
+                return  # the client is gone
             if isinstance(outcome, Pending):
                 self._put_off(outcome)
                 if outcome.opens and header.next:
-                    # Those behind it need what it opens.
+                    # The following requests need the opened file.
                     self._keep_rest(outcome, messages[number + 1 :], chain)
                     break
                 continue
@@ -145,7 +145,7 @@ class Dispatcher:
             try:
                 self._handle(rest, chain, is_alone=False)
             except ProtocolError:
-                self._connection.end()  # nobody is there who could be told
+                self._connection.end()  # no client is left to tell
 
         pending.keep(rest, resume)
 
@@ -204,8 +204,8 @@ class Dispatcher:
         except ProtocolError:
             outcome = Reply(headers.encode_error(), Status.INVALID_PARAMETER)
         except Exception:  # noqa: BLE001 - it is told where errors are kept
-            # What the host has may be what nobody has thought of: one request fails.
-            self._connection.server.complain()
+            # An unforeseen state of the host fails one request, and not the server.
+            self._connection.server.log_error()
             outcome = Reply(headers.encode_error(), Status.UNEXPECTED_IO_ERROR)
         if isinstance(outcome, Reply):
             _note(request.chain, request.header, outcome.status)
@@ -219,7 +219,7 @@ class Dispatcher:
             raise Refusal(Status.INVALID_PARAMETER)
         if header.flags & headers.RELATED:
             header.session_id, header.tree_id = chain.session_id, chain.tree_id
-        # What the first cannot say, those related to it cannot take from there.
+        # If this request fails here, the related ones after it fail, too.
         chain.is_broken = need >= Need.SESSION
         chain.session_id, chain.tree_id = header.session_id, header.tree_id
         session = self._connection.conversation.sessions.get(header.session_id)
@@ -253,6 +253,6 @@ class Dispatcher:
         """Return the credits to grant with the response."""
         connection = self._connection
         charge = header.charge if connection.pays_by_size else 1
-        # Of a NEGOTIATE the client may count what was meant for an earlier one of its connections.
+        # A client may also count the credits of a NEGOTIATE of an earlier connection.
         is_frugal = connection.server.config.resynchronise and header.command == Command.NEGOTIATE
         return connection.conversation.window.grant(charge, 0 if is_frugal else header.credits)

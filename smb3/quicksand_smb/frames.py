@@ -57,7 +57,7 @@ class Frames:
         Raises EOFError at the end, OSError, and ProtocolError for bytes that are not SMB2.
         """
         while True:
-            # Its first bytes tell whether it is one at all.
+            # The first bytes show whether a frame begins here.
             if not self._need(8):
                 continue
             at = self._start
@@ -183,7 +183,7 @@ class Frames:
             raise EOFError
         self._traffic[SENT] += count
         if self._acknowledges is not None:
-            # It lasts for one acknowledgement. Without it each small write waits 40 ms.
+            # The option holds for one acknowledgement. Without it small writes wait 40 ms each.
             self._socket.setsockopt(_socket.IPPROTO_TCP, self._acknowledges, 1)
         return count
 
@@ -205,7 +205,7 @@ def find_negotiate(received: memoryview) -> int | None:
     at = tail.rfind(MAGIC)
     while at >= 4:
         whole = int.from_bytes(tail[at - 4 : at], "big") == len(tail) - at
-        # The first of a frame is left out: it is the one that is not complete.
+        # Skip the first one, which belongs to the incomplete frame.
         if whole and before + at > 4 and _may_negotiate(tail[at - 4 :][:24]):
             return before + at - 4
         at = tail.rfind(MAGIC, 0, at)
@@ -217,7 +217,7 @@ def _next_negotiate(data: bytes) -> int:
     at = data.find(MAGIC, 5) - 4
     while at > 0 and not _may_negotiate(data[at : at + 24]):
         at = data.find(MAGIC, at + 5) - 4
-    last = max(len(data) - 7, 1)  # from there on the magic itself is not complete
+    last = max(len(data) - 7, 1)  # from here on the magic itself is incomplete
     if at > 0:
         return at
     while last < len(data) and not _may_negotiate(data[last:]):

@@ -292,7 +292,7 @@ def _device(volume: Volume) -> bytes:
 
 
 def _abilities(volume: Volume) -> bytes:
-    # Case is told apart and kept, names are Unicode, there are holes, reparse points and streams.
+    # Case-sensitive, case-preserving, Unicode, sparse files, reparse points, named streams.
     flags = 0x1 | 0x2 | 0x4 | 0x40 | 0x80 | 0x40000 | (0x80000 if volume.is_read_only else 0)
     name = encode_text("NTFS")
     return struct.pack("<III", flags, 255, len(name)) + name

@@ -376,7 +376,7 @@ def find(store: "Store", inodes: set[int]) -> dict[int, tuple[Names, bool]]:
     if root.inode in missing:
         missing.discard(root.inode)
         found[root.inode] = (), True
-    # By where the directory above it is in the list: whole paths may be long.
+    # Each directory refers to its parent's place in the list, since whole paths may be long.
     above: list[tuple[int, str]] = [(-1, "")]
     waiting = deque((0,))
     left = MOST_NAMES

@@ -59,13 +59,13 @@ class HostWatch:
     """The watches of a server. All but `_listen` runs under the server's lock."""
 
     def __init__(
-        self, run: Callable[[Callable[[], None]], None], complain: Callable[[], None]
+        self, run: Callable[[Callable[[], None]], None], log_error: Callable[[], None]
     ) -> None:
         """`run` calls a function under the lock and then sends all waiting output; threads of this
-        watch call it without the lock. `complain` logs the error that is being handled. Without
+        watch call it without the lock. `log_error` logs the error that is being handled. Without
         inotify nothing is watched."""
         self._run = run
-        self._complain = complain
+        self._log_error = log_error
         self._files: dict[int, dict[File, int]] = {}
         """The files that each watch serves, and their events."""
         self._written = 0
@@ -150,7 +150,7 @@ class HostWatch:
             path = kernel.own_path(descriptor)
             kernel.inotify_add(self._descriptor, path, _OF_WRITTEN if is_heard else _NOTHING)
         except OSError:
-            return  # what is not told is found by the size
+            return  # the size shows the change instead
         finally:
             node.held.give()
 
@@ -172,7 +172,7 @@ class HostWatch:
             try:
                 self._wake()
             except OSError:
-                return  # no more watches: with the next event, then
+                return  # no more watches: the next event wakes the thread
 
     def _wake(self) -> None:
         """Wake the thread by adding and removing a watch. Raises OSError if the thread was awake
@@ -201,7 +201,7 @@ class HostWatch:
             try:
                 self._run(self._work)
             except Exception:  # noqa: BLE001 - nobody else listens
-                self._complain()
+                self._log_error()
                 time.sleep(_TURN_MS / 1000)  # it may fail each time
         os.close(self._descriptor)
 
@@ -219,7 +219,7 @@ class HostWatch:
         try:
             work(*arguments)
         except Exception:  # noqa: BLE001 - see above
-            self._complain()
+            self._log_error()
 
     def hear(self) -> None:
         """Process the events that are queued by now. Later ones are left, since they may never

@@ -197,9 +197,9 @@ class Guard:
             self.is_stale = self._is_suspect = False
             self._agreed = None
 
-    # What the client is told, and does
+    # The client's view and changes
 
-    def told(self, size: int) -> None:
+    def report_size(self, size: int) -> None:
         """Record the size that the client is being told. It believes a larger one."""
         if size > self.end:
             self._before, self.end = self.end, size
@@ -244,7 +244,7 @@ class Guard:
         self._written_ns = stat.written_ns
         if stat.size == self._size:
             return False
-        # A file that was cut may have been written anew.
+        # A file that was cut may have been rewritten.
         self._agree(0 if stat.size < self._size else min(self._size, self.end))
         self._size = stat.size
         self._is_moved = True
@@ -272,7 +272,7 @@ class Guard:
             return [Part(0, count, offset)]
         real = self._size if self._is_moved else end
         if real not in (end, offset):
-            # It has these bytes at another place.
+            # The client holds these bytes at another offset.
             self._agree(min(end, real))
             self.changed()
         if self._size != real:
@@ -282,7 +282,7 @@ class Guard:
         agreed = real if self._agreed is None else min(self._agreed, real)
         kept = max(0, min(end, agreed) - offset)
         if self._is_suspect and kept == end - offset and any(data[kept:]):
-            # Linux's own zeros stand before what is appended; others are the client's.
+            # Linux puts zeros before appended bytes. Other bytes are the client's.
             kept -= _zeros_at_end(data[max(0, kept - end % _PAGE) : kept])
         tail = Part(end - offset, count, None)
         return [Part(0, kept, offset), tail] if kept else [tail]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 O_PATH: int = getattr(os, "O_PATH", 0)
 O_NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
 O_DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
-# What every open has: no waiting for the other end of a FIFO, no controlling terminal.
+# Flags of every open: no waiting for the other end of a FIFO, and no controlling terminal.
 O_ALWAYS: int = (
     O_NOFOLLOW
     | getattr(os, "O_CLOEXEC", 0)
@@ -81,7 +81,7 @@ _inotify_add = _function("inotify_add_watch", _int, _text, _uint)
 _inotify_remove = _function("inotify_rm_watch", _int, _int)
 _IN_FLAGS = 0o2004000
 """IN_CLOEXEC and IN_NONBLOCK."""
-# A variadic function: its arguments go as they are declared here.
+# The function is variadic, so these types determine how its arguments are passed.
 _openat2 = _function("syscall", ctypes.c_long, ctypes.c_long, _text, _text, ctypes.c_long)
 
 
@@ -208,7 +208,7 @@ def _timespec(time_ns: int | None) -> tuple[int, int]:
     if time_ns is None:
         return 0, _UTIME_OMIT
     seconds, rest = divmod(time_ns, 1_000_000_000)
-    # The file system brings what it cannot store to the nearest that it can.
+    # The file system clamps values that it cannot store.
     return max(-_SECONDS_MAX, min(_SECONDS_MAX, seconds)), rest
 
 

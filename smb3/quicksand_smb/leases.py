@@ -112,7 +112,7 @@ class Grant:
             return
         if then == self.state or not self.holders:
             return
-        # Who only reads has nothing to give back, and answers nothing.
+        # A holder that only caches reads has nothing to write back and sends no acknowledgement.
         needs_answer = bool(self.state & (WRITE | HANDLE))
         if self.version == 2 and not is_same:
             self.epoch = (self.epoch + 1) & 0xFFFF
@@ -140,7 +140,7 @@ class Grant:
         self._stop_timer()
         self.state, self.breaking = state, None
         if state & ~required:
-            # Step by step: who gives up the handle still may read until it has.
+            # Break step by step: a client may cache reads until it has closed its handle.
             step = required | state & READ if state & HANDLE else required
             self.break_to(step, is_same=True)
             if self.breaking is not None:

@@ -12,7 +12,7 @@ MOST: Final = 32 << 20
 """The bytes of the ledger. With waiting requests and unsent replies (24 MiB each) and the
 interpreter that is less than 128 MiB."""
 
-# What things take, measured, with what malloc(3) adds
+# Measured costs in bytes, with the overhead of malloc(3)
 HANDLE_COST: Final = 2048
 """An open file, without its path."""
 GRANT_COST: Final = 1024
@@ -38,7 +38,7 @@ def price(path: bytes, *, keeps: bool) -> int:
     or may get one."""
     cost = HANDLE_COST + len(path)
     if keeps:
-        # A directory that is kept is known by its names.
+        # A leased directory is kept as a tuple of names.
         names = path.count(b"/") + 1
         cost += GRANT_COST + names * NAME_COST + 4 * len(path)
     return cost

@@ -58,7 +58,7 @@ class _Map:
         self.forbidden = forbidden
         to_host = _ESCAPES | private
         self._to_host = str.maketrans(to_host)
-        # Each private character of the host goes by its bytes, or it would come back as another.
+        # Private characters of the host are sent as bytes, or they would come back as others.
         to_guest = {char: _bytewise(char) for char in to_host}
         to_guest |= {char: code for code, char in to_host.items() if char not in at_end}
         self._to_guest = str.maketrans(to_guest)
@@ -80,7 +80,7 @@ class _Map:
 _WINDOWS = _Map(_FORBIDDEN, _SFM, at_end=" .")
 _POSIX = _Map(
     _FORBIDDEN_POSIX,
-    # Of these Linux takes and gives a backslash as it is.
+    # Linux does not map backslashes.
     {code: char for code, char in _SFM.items() if char != "\\"},
     at_end=" .",
 )
@@ -110,13 +110,13 @@ def _component(part: str, posix: bool) -> str:
     try:
         part.encode()
     except UnicodeEncodeError:
-        # A lone surrogate, which within this server would mean a byte.
+        # Inside this server a lone surrogate would mean a byte.
         raise StoreError(Reason.BAD_NAME) from None
     name = kind.to_host(part)
     if name in (".", "..") or (
         not _ESCAPES.keys().isdisjoint(part) and to_wire(name, posix=posix) != part
     ):
-        # The latter: escaped bytes that are UTF-8, a second name for a file that has one.
+        # The second condition: escaped bytes that are UTF-8 would be another name of the file.
         raise StoreError(Reason.BAD_NAME)
     return name
 

@@ -311,7 +311,7 @@ class Node:
             raise StoreError(Reason.INVALID)
         if not count:
             return
-        self._share.disk_reserve.need(BLOCK)  # of what is shared it takes notes
+        self._share.disk_reserve.need(BLOCK)  # the metadata of shared blocks takes space
         source = other.held.take()
         try:
             kernel.clone_range(descriptor, source, offset, count, to)

@@ -145,7 +145,7 @@ class Login:
         inner = spnego.unwrap(blob)
         self._mechanisms = inner.mechanisms or self._mechanisms
         if not inner.token.startswith(spnego.NTLMSSP):
-            # The client's favourite is another mechanism: it is asked for NTLM.
+            # The client prefers another mechanism. Ask it for NTLM.
             return Answer(Outcome.MORE, spnego.wrap(spnego.INCOMPLETE, first=True))
         return self._answer(inner.token, inner.checksum)
 

@@ -42,7 +42,7 @@ class File:
         "grants",
         "guard",
         "handles",
-        "is_misjudged",
+        "has_assumed_mode",
         "is_removed",
         "key",
         "locks",
@@ -77,7 +77,7 @@ class File:
         self.to_delete = False
         """The name is removed with the last handle. Until then nobody may open the file."""
         self.is_removed = False
-        self.is_misjudged = False
+        self.has_assumed_mode = False
         """A client with POSIX extensions was told of the file without its mode. It assumes another
         mode until it asks again."""
 

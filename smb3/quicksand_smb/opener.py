@@ -16,7 +16,7 @@ from quicksand_smb.node import Node
 from quicksand_smb.open_nodes import OpenNodes
 from quicksand_smb.root import Root
 from quicksand_smb.store_errors import Reason, StoreError
-from quicksand_smb.store_types import Action, Disposition, FileKind, Stat, Wish
+from quicksand_smb.store_types import Action, Disposition, FileKind, OpenOptions, Stat
 from quicksand_smb.write_policy import WritePolicy
 
 TYPE_CHECKING = False
@@ -40,57 +40,61 @@ class Opener:
         self._policy = policy
         self._nodes = nodes
 
-    def open(self, root: int, names: Names, wish: Wish) -> tuple[Node, Action]:
+    def open(self, root: int, names: Names, options: OpenOptions) -> tuple[Node, Action]:
         path = host_path(names)
         if self._nodes.is_full:
             raise StoreError(Reason.TOO_MANY)
-        directory = bool(wish.directory)
+        directory = bool(options.directory)
         frozen = self._policy.is_frozen(names, directory=directory)
-        creating = wish.disposition is Disposition.CREATE
+        creating = options.disposition is Disposition.CREATE
         for _ in range(_TRIES):
-            # Where nothing may be changed, what is missing or there is told first, as Linux does.
+            # Report a missing or existing file before READ_ONLY, as Linux does.
             if frozen or not creating:
                 try:
                     found = self._root.open_path(root, path)
                 except StoreError as error:
-                    if error.reason is not Reason.NOT_FOUND or wish.disposition not in _CREATES:
+                    if error.reason is not Reason.NOT_FOUND or options.disposition not in _CREATES:
                         raise
                 else:
                     try:
-                        return self._open_found(root, names, found, wish)
+                        return self._open_found(root, names, found, options)
                     except FileNotFoundError:
                         continue
             self._policy.check(names, directory=directory)
             try:
-                return self._create(root, path, wish), Action.CREATED
+                return self._create(root, path, options), Action.CREATED
             except FileExistsError:
                 if creating:
                     raise
         raise StoreError(Reason.BUSY)
 
-    def _open_found(self, root: int, names: Names, found: int, wish: Wish) -> tuple[Node, Action]:
+    def _open_found(
+        self, root: int, names: Names, found: int, options: OpenOptions
+    ) -> tuple[Node, Action]:
         """Open the file of the descriptor `found`, which is taken over. Raises FileNotFoundError if
         the name must be looked up again."""
         try:
-            if wish.disposition is Disposition.CREATE:
+            if options.disposition is Disposition.CREATE:
                 raise StoreError(Reason.EXISTS)
-            empties = wish.disposition in _EMPTIES
+            empties = options.disposition in _EMPTIES
             stat = kernel.stat_of(found)
             frozen = self._policy.is_frozen(names, directory=stat.kind is FileKind.DIRECTORY)
-            if frozen and (wish.write or wish.append or empties):
+            if frozen and (options.write or options.append or empties):
                 raise StoreError(Reason.READ_ONLY)
-            self._check_kind(stat, wish)
-            if stat.kind is FileKind.FILE and (wish.read or wish.write or wish.append or empties):
-                flags = _flags(wish, empties)
+            self._check_kind(stat, options)
+            if stat.kind is FileKind.FILE and (
+                options.read or options.write or options.append or empties
+            ):
+                flags = _flags(options, empties)
                 looked, found = found, self._reopen(root, host_path(names), found, stat, flags)
                 os.close(looked)
             path = b"/".join(host_path(names))
-            node = self._node(found, stat.kind, wish, path, frozen=frozen, first=stat)
+            node = self._node(found, stat.kind, options, path, frozen=frozen, first=stat)
         except BaseException:
             os.close(found)
             raise
         try:
-            if stat.kind is FileKind.FILE and (wish.write or wish.append or empties):
+            if stat.kind is FileKind.FILE and (options.write or options.append or empties):
                 if stat.mode & 0o6000:
                     node.first = None
                     node.drop_set_id(stat.mode)
@@ -102,18 +106,18 @@ class Opener:
             raise
         if not empties:
             return node, Action.OPENED
-        if wish.disposition is Disposition.SUPERSEDE:
+        if options.disposition is Disposition.SUPERSEDE:
             return node, Action.SUPERSEDED
         return node, Action.OVERWRITTEN
 
     @staticmethod
-    def _check_kind(stat: Stat, wish: Wish) -> None:
+    def _check_kind(stat: Stat, options: OpenOptions) -> None:
         if stat.kind is FileKind.DIRECTORY:
-            if wish.directory is False or wish.disposition in _EMPTIES:
+            if options.directory is False or options.disposition in _EMPTIES:
                 raise StoreError(Reason.IS_DIRECTORY)
-        elif wish.directory:
+        elif options.directory:
             raise StoreError(Reason.NOT_DIRECTORY)
-        elif stat.kind is not FileKind.FILE and wish.disposition in _EMPTIES:
+        elif stat.kind is not FileKind.FILE and options.disposition in _EMPTIES:
             raise StoreError(Reason.DENIED)
 
     def _reopen(self, root: int, path: list[bytes], found: int, stat: Stat, flags: int) -> int:
@@ -124,32 +128,34 @@ class Opener:
             except FileNotFoundError:
                 if os.path.exists("/proc/self/fd"):
                     raise
-        # Without /proc: by its name again, and only if that is the same file still.
+        # Without /proc, open the name again and check that it is still the same file.
         descriptor = self._root.walk(root, path, flags, 0)
         if not kernel.stat_of(descriptor).same_file(stat):
             os.close(descriptor)
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return descriptor
 
-    def _create(self, root: int, path: list[bytes], wish: Wish) -> Node:
+    def _create(self, root: int, path: list[bytes], options: OpenOptions) -> Node:
         if not path:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         self._share.disk_reserve.need_name()
-        mode = wish.mode & 0o1777
-        if wish.directory:
-            return self._make_directory(root, path, wish, mode)
-        flags = _flags(wish, empties=False) | os.O_CREAT | os.O_EXCL
+        mode = options.mode & 0o1777
+        if options.directory:
+            return self._make_directory(root, path, options, mode)
+        flags = _flags(options, empties=False) | os.O_CREAT | os.O_EXCL
         try:
             descriptor = self._root.walk(root, path, flags, mode & 0o777)
         except OSError as error:
             raise self._root.better(root, path, error) from error
         try:
-            return self._node(descriptor, FileKind.FILE, wish, b"/".join(path))
+            return self._node(descriptor, FileKind.FILE, options, b"/".join(path))
         except BaseException:
             os.close(descriptor)
             raise
 
-    def _make_directory(self, root: int, path: list[bytes], wish: Wish, mode: int) -> Node:
+    def _make_directory(
+        self, root: int, path: list[bytes], options: OpenOptions, mode: int
+    ) -> Node:
         parent = self._root.open_parent(root, path)
         try:
             os.mkdir(path[-1], mode, dir_fd=parent)
@@ -157,7 +163,7 @@ class Opener:
         finally:
             self._root.drop(root, parent)
         try:
-            return self._node(descriptor, FileKind.DIRECTORY, wish, b"/".join(path))
+            return self._node(descriptor, FileKind.DIRECTORY, options, b"/".join(path))
         except BaseException:
             os.close(descriptor)
             raise
@@ -166,7 +172,7 @@ class Opener:
         self,
         descriptor: int,
         kind: FileKind,
-        wish: Wish,
+        options: OpenOptions,
         path: bytes,
         *,
         frozen: bool = False,
@@ -177,9 +183,9 @@ class Opener:
             self._share,
             descriptor,
             kind,
-            read=data and wish.read,
-            write=data and wish.write,
-            append=data and wish.append,
+            read=data and options.read,
+            write=data and options.write,
+            append=data and options.append,
             frozen=frozen,
             path=path,
             first=first,
@@ -188,13 +194,13 @@ class Opener:
         return node
 
 
-def _flags(wish: Wish, empties: bool) -> int:
+def _flags(options: OpenOptions, empties: bool) -> int:
     """Return the flags of an open for data."""
     flags = kernel.O_ALWAYS
-    if wish.write or empties:
-        flags |= os.O_RDWR if wish.read else os.O_WRONLY
-    elif wish.append:
-        flags |= os.O_APPEND | (os.O_RDWR if wish.read else os.O_WRONLY)
+    if options.write or empties:
+        flags |= os.O_RDWR if options.read else os.O_WRONLY
+    elif options.append:
+        flags |= os.O_APPEND | (os.O_RDWR if options.read else os.O_WRONLY)
     else:
         flags |= os.O_RDONLY
     return flags

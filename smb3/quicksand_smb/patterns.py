@@ -92,7 +92,7 @@ class _Automaton:
         self._dos_dot = places.pop('"', 0)
         self._literals = places
         self._end = 1 << len(pattern)
-        # What may be passed without a character: always, before a dot, and at the end.
+        # Places that need no character before a dot, and at the end.
         self._any_dot = self._star | self._dos_star | self._dos_one
         self._any_end = self._any_dot | self._dos_dot
 

@@ -75,7 +75,7 @@ def _links_and_mode(stat: Stat) -> bytes:
     return _LINKS.pack(stat.nlink, reparse_tag(stat.kind), mode) + seen_owners(stat)
 
 
-# The create context of a request carries the mode, its answer the owner
+# The create context of a request carries the mode, and that of the response the owner
 def decode_create(data: bytes) -> int:
     """Return the permissions of a new file, or `NO_MODE`."""
     wanted = Cursor(data).u32()

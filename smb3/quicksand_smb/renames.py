@@ -34,7 +34,7 @@ def rename_new(old_parent: int, old: bytes, new_parent: int, new: bytes) -> None
     except OSError as error:
         if error.errno not in (errno.ENOSYS, errno.EINVAL):
             raise
-    # Not this kernel or file system, or a directory into itself: look first.
+    # The kernel or file system cannot, or a directory would move into itself: look first.
     try:
         kernel.stat_at(new_parent, new)
     except FileNotFoundError:
@@ -53,13 +53,13 @@ def link(old_parent: int, old: bytes, new_parent: int, new: bytes, replace: bool
     except FileExistsError:
         if not replace:
             raise
-    # link(2) replaces nothing: make it beside, then rename.
+    # link(2) replaces nothing, so make the link under another name and rename it.
     temporary = b".quicksand-link-%s" % os.urandom(8).hex().encode()
     make(temporary)
     try:
         os.rename(temporary, new, src_dir_fd=new_parent, dst_dir_fd=new_parent)
     finally:
-        # Still there if both are names of one file (rename(2)), or if it failed.
+        # It still exists if both names belong to one file (rename(2)), or if the rename failed.
         _remove_if_there(new_parent, temporary)
 
 

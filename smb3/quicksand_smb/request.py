@@ -46,7 +46,7 @@ class FrameBudget:
         self._count += 1
         if self._count < FREE_IN_FRAME:
             return
-        if self._thread != get_ident():  # the clock is the thread's
+        if self._thread != get_ident():  # each thread has a clock of its own
             self._begun, self._thread = thread_time(), get_ident()
         elif thread_time() - self._begun > FRAME_S:
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
@@ -160,7 +160,7 @@ class Request:
         connection, conversation = self.connection, self.connection.conversation
         if len(conversation.pending) >= MOST_PENDING:
             raise Refusal(Status.INSUFFICIENT_RESOURCES)
-        # What it said is kept decoded, too.
+        # The decoded message is kept, too.
         ledger = connection.server.ledger
         pending = Pending(
             self.header,

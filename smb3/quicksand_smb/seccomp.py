@@ -97,14 +97,14 @@ def program(machine: str) -> bytes:
         _instruction(_EQUAL, arch, 1, 0),
         _instruction(_RETURN, _KILL),
         load,
-        # Numbers of another ABI (x32) are above, too.
+        # The numbers of the x32 ABI are above it, too.
         _instruction(_ABOVE, _NEWEST, 0, 1),
         unknown,
     ]
     for numbers in _REFUSED.values():
         if numbers[column] >= 0:
             code += [_instruction(_EQUAL, numbers[column], 0, 1), fail]
-    # Its flags lie in memory, out of a filter's reach; the C library then takes clone.
+    # A filter cannot read its flags, which lie in memory. The C library falls back to clone.
     code += [_instruction(_EQUAL, _CLONE3[column], 0, 1), unknown]
     code += _test_argument(_CLONE[column], 0, [_instruction(_BITS, _CLONE_THREAD, 1, 0), fail])
     for call in _MODES.values():

@@ -40,7 +40,7 @@ class Sender:
         self._traffic = traffic
         self._turn = allocate_lock()
         self._sent = 0
-        self._rest: Rest | None = None
+        self._unsent: UnsentFrame | None = None
         if not is_patient:
             timeout = struct.pack("@ll", PATIENCE_S, 0)
             socket.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, timeout)
@@ -50,7 +50,7 @@ class Sender:
     @property
     def unsent(self) -> int:
         """The bytes of memory that wait to be sent."""
-        return self._connection.said - self._sent
+        return self._connection.queued_bytes - self._sent
 
     def drain(self, *, waits: bool) -> bool:
         """Send the waiting frames. Returns False if a thread that may wait has to go on.
@@ -58,7 +58,7 @@ class Sender:
         Raises OSError, and BlockingIOError if the client has not read for too long.
         """
         outbox = self._connection.outbox
-        while (outbox or self._rest) and self._turn.acquire(blocking=not self._is_patient):
+        while (outbox or self._unsent) and self._turn.acquire(blocking=not self._is_patient):
             try:
                 if not self._push(waits=waits):
                     return False
@@ -70,29 +70,29 @@ class Sender:
         """Send until nothing is left or the socket is full. The caller holds the turn."""
         outbox = self._connection.outbox
         while True:
-            if self._rest is None:
+            if self._unsent is None:
                 try:
                     frame = outbox.popleft()
-                except IndexError:  # taken back: another conversation has begun
+                except IndexError:  # removed: another conversation has begun
                     return True
-                self._rest = Rest(frame, self._connection.conversation)
-            rest = self._rest
+                self._unsent = UnsentFrame(frame, self._connection.conversation)
+            rest = self._unsent
             is_wanted = rest.conversation is self._connection.conversation
             if is_wanted and not self._send(rest, waits=waits):
                 return False
             self._sent += rest.cost
-            self._rest = None
+            self._unsent = None
             if not outbox:
                 return True
 
-    def _send(self, rest: "Rest", *, waits: bool) -> bool:
+    def _send(self, rest: "UnsentFrame", *, waits: bool) -> bool:
         flags = (_MORE if rest.file else 0) | (0 if waits else _DONTWAIT)
         while rest.parts:
             try:
                 count = self._socket.sendmsg(rest.parts, (), flags)
             except BlockingIOError:
                 if waits:
-                    raise  # the time a client has to read is over
+                    raise  # the client has not read in time
                 return False
             self._traffic[RECEIVED] += count
             rest.sent(count)
@@ -109,7 +109,7 @@ class Sender:
             except StoreError:
                 count = 0
             if not count:
-                # Somebody cut the file, or took the share away: the length was promised.
+                # The file was cut or the share removed. Send zeros, since the length is fixed.
                 count = self._socket.send(_ZEROES[: min(left, len(_ZEROES))])
             self._traffic[RECEIVED] += count
             offset += count
@@ -117,7 +117,7 @@ class Sender:
         return True
 
 
-class Rest:
+class UnsentFrame:
     """The unsent rest of a frame."""
 
     def __init__(self, frame: Frame, conversation: Conversation) -> None:

@@ -32,7 +32,7 @@ LONG_FROM: Final = IN_PLACE
 """The size in bytes of a frame, or of a read, from which on a worker answers it."""
 TICK_S: Final = 0.05
 """The seconds after which the second thread checks whether the reader is busy."""
-FAREWELL_S: Final = 5.0
+SHUTDOWN_S: Final = 5.0
 """The seconds that workers have to finish at the end of a stream."""
 _LONG: Final = (Command.FLUSH, Command.IOCTL)
 WRITE_THROUGH: Final = 1
@@ -60,35 +60,35 @@ class Stream:
         self._state = allocate_lock()
         self._threads = 0
         self._workers = 0
-        self._free = 0
+        self._idle = 0
         """Idle workers. A negative number counts jobs that wait for a worker."""
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._waiting = 0
         """The bytes of requests that workers have or wait for."""
-        self._late = 0
+        self._delayed = 0
         """How many of them are short, and wait only because the reader was busy."""
-        self._sends = False
-        # Of the reader and the one who stands by; `_is_kept`, `_count` and `_sleeps` are written by
-        # the reader alone and by the one who wakes.
+        self._is_sending = False
+        # For the reader and the stand-by thread. Only the reader and the waking thread write
+        # `_is_reader_busy`, `_frames_read` and `_is_standby_asleep`.
         self._turn = allocate_lock()
         self._reader = 0
-        self._count = 0
-        self._is_kept = False
-        self._sleeps = False
-        self._bell: SimpleQueue[None] = SimpleQueue()
-        self._last_day = allocate_lock()
-        self._last_day.acquire()
-        self._nobody_left = allocate_lock()
-        self._nobody_left.acquire()
+        self._frames_read = 0
+        self._is_reader_busy = False
+        self._is_standby_asleep = False
+        self._wakeup: SimpleQueue[None] = SimpleQueue()
+        self._ended = allocate_lock()
+        self._ended.acquire()
+        self._all_left = allocate_lock()
+        self._all_left.acquire()
 
     def serve(self) -> None:
         """Answer until the client is gone."""
         with self._state:
             self._threads += 1
         if self._keeps_reading:
-            self._start(lambda: self._take_turns(1))
-        self._run(lambda: self._take_turns(0))
-        self._nobody_left.acquire(timeout=FAREWELL_S)
+            self._start(lambda: self._read_or_stand_by(1))
+        self._run(lambda: self._read_or_stand_by(0))
+        self._all_left.acquire(timeout=SHUTDOWN_S)
 
     def _start(self, work: Callable[[], None]) -> None:
         with self._state:
@@ -101,7 +101,7 @@ class Stream:
         try:
             work()
         except (OSError, EOFError, ProtocolError):
-            self._stop()  # the client is gone, or is no client
+            self._stop()  # the client is gone, or broke the protocol
         finally:
             self._leave()
 
@@ -110,15 +110,15 @@ class Stream:
         try:
             self._socket.shutdown(_socket.SHUT_RDWR)
         except OSError:
-            return  # the client was faster
+            return  # the client has closed it already
 
     def _leave(self) -> None:
         self._stop()
-        self._bell.put(None)
+        self._wakeup.put(None)
         self._jobs.put(None)
         with self._state:
-            if self._last_day.locked():
-                self._last_day.release()
+            if self._ended.locked():
+                self._ended.release()
             self._threads -= 1
             is_last = not self._threads
         if is_last:
@@ -127,11 +127,11 @@ class Stream:
                 with_output = self._take_others()
             self._drain_others(with_output)
             self._socket.close()
-            self._nobody_left.release()
+            self._all_left.release()
 
     # Reading
 
-    def _take_turns(self, me: int) -> None:
+    def _read_or_stand_by(self, me: int) -> None:
         while not self._is_over:
             if self._reader == me:
                 self._read_on(me)
@@ -143,49 +143,49 @@ class Stream:
         while True:
             frame = self._frames.next()
             if not self._keeps_reading:
-                self._take(frame)
+                self._handle(frame)
                 continue
-            self._count += 1
-            self._is_kept = True
-            if self._sleeps:
-                self._sleeps = False
-                self._bell.put(None)
-            self._take(frame)
+            self._frames_read += 1
+            self._is_reader_busy = True
+            if self._is_standby_asleep:
+                self._is_standby_asleep = False
+                self._wakeup.put(None)
+            self._handle(frame)
             with self._turn:
                 if self._reader != me:
                     return
-                self._is_kept = False
+                self._is_reader_busy = False
 
     def _stand_by(self, me: int) -> None:
         """Become the reader if one request keeps the other thread too long."""
-        count = self._count
-        if self._last_day.acquire(timeout=TICK_S):
-            self._last_day.release()
+        count = self._frames_read
+        if self._ended.acquire(timeout=TICK_S):
+            self._ended.release()
             return
-        if count != self._count:
+        if count != self._frames_read:
             return
         with self._turn:
-            if self._is_kept and count == self._count:
-                self._is_kept = False
+            if self._is_reader_busy and count == self._frames_read:
+                self._is_reader_busy = False
                 self._frames.change_buffer()
                 self._reader = me
                 return
-        self._sleeps = True
-        if not self._is_kept and not self._is_over:
-            self._bell.get()
-        self._sleeps = False
+        self._is_standby_asleep = True
+        if not self._is_reader_busy and not self._is_over:
+            self._wakeup.get()
+        self._is_standby_asleep = False
 
-    def _take(self, frame: memoryview) -> None:
+    def _handle(self, frame: memoryview) -> None:
         """Answer a frame, or give it to a worker."""
         lock = self._server.lock
-        if _is_long(frame) or self._late:
-            self._leave_to_worker(frame, is_late=not _is_long(frame))
+        if _is_long(frame) or self._delayed:
+            self._give_to_worker(frame, is_delayed=not _is_long(frame))
         elif lock.acquire(timeout=TICK_S if self._keeps_reading else -1):
             self._answer(frame, waits=not self._keeps_reading)
         else:
-            self._leave_to_worker(frame, is_late=True)
+            self._give_to_worker(frame, is_delayed=True)
 
-    def _leave_to_worker(self, frame: memoryview, *, is_late: bool) -> None:
+    def _give_to_worker(self, frame: memoryview, *, is_delayed: bool) -> None:
         is_own = len(frame) > IN_PLACE
         cost = len(frame) + COST
         if self._waiting + cost > MOST_WAITING:
@@ -195,19 +195,19 @@ class Stream:
             self._answer(frame, waits=True)
             return
         kept = frame if is_own else memoryview(bytearray(frame))
-        self._add(Job(kept, cost, is_late, self.connection.conversation))
+        self._add(Job(kept, cost, is_delayed, self.connection.conversation))
 
     # Working
 
     def _add(self, job: "Job") -> None:
         with self._state:
             self._waiting += job.cost
-            self._late += job.is_late
-            needs_another = self._free <= 0 and self._workers < MOST_WORKERS
+            self._delayed += job.is_delayed
+            needs_another = self._idle <= 0 and self._workers < MOST_WORKERS
             if needs_another:
                 self._workers += 1
             else:
-                self._free -= 1
+                self._idle -= 1
         self._jobs.put(job)
         if needs_another:
             self._start(self._work)
@@ -215,7 +215,7 @@ class Stream:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None and not self._is_over:
             if job.frame is None:
-                self._sends = False
+                self._is_sending = False
                 self._sender.drain(waits=True)
             else:
                 self._server.lock.acquire()
@@ -225,10 +225,10 @@ class Stream:
                     self._server.lock.release()
                 self._frames.give_back(job.frame)
             with self._state:
-                self._free += 1
+                self._idle += 1
                 self._waiting -= job.cost
-                self._late -= job.is_late
-        # One word is enough for all: each passes it on when he leaves.
+                self._delayed -= job.is_delayed
+        # One None ends all workers: each puts another one as it leaves.
 
     def _answer(self, frame: memoryview, *, waits: bool) -> None:
         """Answer a frame. The caller holds the server's lock, which is released."""
@@ -259,8 +259,8 @@ class Stream:
             connection.drain()
 
     def _drain(self, *, waits: bool) -> None:
-        if not self._sender.drain(waits=waits) and not self._sends:
-            self._sends = True
+        if not self._sender.drain(waits=waits) and not self._is_sending:
+            self._is_sending = True
             self._add(Job(None, 0, False, self.connection.conversation))
 
     def _drain_for_other(self) -> None:
@@ -277,7 +277,7 @@ class Job(NamedTuple):
     frame: memoryview | None
     """The frame to answer. None means to go on sending."""
     cost: int
-    is_late: bool
+    is_delayed: bool
     conversation: Conversation
     """The conversation of the request. Its answer is not sent in another one."""
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MOST_OPEN: Final = 16384
 """The most open files of a share, if the process may have so many descriptors."""
-MOST_COMPLAINTS: Final = 20
+MOST_LOGGED_ERRORS: Final = 20
 """The most errors that a server logs in full. A guest may be able to cause them."""
 
 
@@ -67,16 +67,16 @@ class ServerState:
         if config.resynchronise:
             # A client may still ask for a handle of an earlier server on the same stream.
             self._next_handle = int.from_bytes(os.urandom(6), "little") << 8
-        self._complaints = 0
+        self._logged_errors = 0
         for one in _by_name(config).values():
             root = one.path if one.directory is None else one.directory
             self._share(one, root)
 
-    def complain(self) -> None:
+    def log_error(self) -> None:
         """Write the current error to standard error, which the guest does not see. After
-        `MOST_COMPLAINTS` errors nothing is written."""
-        self._complaints += 1
-        if self._complaints <= MOST_COMPLAINTS:
+        `MOST_LOGGED_ERRORS` errors nothing is written."""
+        self._logged_errors += 1
+        if self._logged_errors <= MOST_LOGGED_ERRORS:
             import traceback
 
             os.write(2, traceback.format_exc().encode("utf-8", "replace"))
@@ -92,7 +92,7 @@ class ServerState:
         self._next_handle += 1
         return self._next_handle
 
-    def expect(self, late: Callable[[], None]) -> "Timer":
+    def start_break_timer(self, late: Callable[[], None]) -> "Timer":
         """Call `late` under the lock if a client has not answered after `PATIENCE_S`."""
 
         from threading import Timer
@@ -128,7 +128,7 @@ class ServerState:
         if self._host is None:
             from quicksand_smb.host_watch import HostWatch
 
-            self._host = HostWatch(self.run, self.complain)
+            self._host = HostWatch(self.run, self.log_error)
         return self._host
 
     def run(self, work: Callable[[], None]) -> None:

@@ -218,7 +218,7 @@ class Share:
         if self.ledger.try_take(cost - handle.cost):
             handle.cost = cost
         else:
-            node.path = None  # it is longer than the old one, and cannot be paid for
+            node.path = None  # the ledger cannot pay for the longer path
         self._enter(handle)
         old.close()
 
@@ -290,7 +290,7 @@ class Share:
             if len(self.written) >= MOST_WRITTEN:
                 del self.written[next(iter(self.written))]
             elif not self.ledger.try_take(ledger.WRITTEN_COST):
-                return  # then it counts as changed by somebody else
+                return  # then the change counts as the host's
         self.written[key] = stat.size, stat.written_ns
 
     def _unlink(self, handle: Handle) -> None:
@@ -313,7 +313,7 @@ class Share:
             if error.reason in (Reason.NOT_FOUND, Reason.GONE, Reason.NO_PATH):
                 return
             raise
-        self.store.record_change(handle.node)  # of its other names, too
+        self.store.record_change(handle.node)  # its other names changed, too
         if stat.nlink <= 1 or handle.is_directory:
             file.is_removed = True
             self.metadata.forget((stat.device, stat.inode))

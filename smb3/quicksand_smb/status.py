@@ -82,9 +82,9 @@ class Refusal(Exception):  # noqa: N818 - it is an answer, and no error of ours
         """The number of error contexts in the data, of dialect 3.1.1."""
 
 
-# DENIED never stands for a failure of ours: a Linux client answers ACCESS_DENIED to a rename by
-# deleting the target and trying again (fs/smb/client/inode.c, cifs_rename2). It has no status for
-# EPERM.
+# Failures of our own never become ACCESS_DENIED. After a rename that is denied, a Linux client
+# deletes the target and tries again (fs/smb/client/inode.c, cifs_rename2). No status means EPERM
+# to it.
 _OF_STORE: dict[Reason, Status] = {
     Reason.NOT_FOUND: Status.OBJECT_NAME_NOT_FOUND,
     Reason.NO_PATH: Status.OBJECT_PATH_NOT_FOUND,

@@ -24,9 +24,9 @@ from quicksand_smb.store_types import (
     Entry,
     FileKind,
     Limits,
+    OpenOptions,
     Space,
     Stat,
-    Wish,
 )
 from quicksand_smb.write_policy import WritePolicy
 
@@ -49,12 +49,12 @@ __all__ = [
     "Limits",
     "Names",
     "Node",
+    "OpenOptions",
     "Reason",
     "Space",
     "Stat",
     "Store",
     "StoreError",
-    "Wish",
 ]
 
 _MOST_UNKNOWN = 256
@@ -233,19 +233,19 @@ class Store:
     # Opening.
 
     @_mapped
-    def open(self, root: int, names: Names, wish: Wish) -> tuple[Node, Action]:
+    def open(self, root: int, names: Names, options: OpenOptions) -> tuple[Node, Action]:
         """Open or make a file. Symlinks, FIFOs, sockets and devices are only looked at; the node's
         `kind` names them.
 
         Raises NOT_FOUND, NO_PATH, EXISTS, IS_DIRECTORY, NOT_DIRECTORY, READ_ONLY, DENIED, NO_SPACE,
         TOO_MANY, BAD_NAME, LOOP; BUSY if somebody makes and removes the name all the time.
         """
-        node, action = self._opener.open(root, names, wish)
+        node, action = self._opener.open(root, names, options)
         if self.own_changes is not None and (node.first is None or action is not Action.OPENED):
             self.record_change(node)
             self.own_changes.record_made(names)
         if node.kind is not FileKind.DIRECTORY and (
-            wish.write or wish.append or action is not Action.OPENED
+            options.write or options.append or action is not Action.OPENED
         ):
             self._policy.report(names, node.kind)
         return node, action
@@ -375,7 +375,7 @@ class Store:
                 if self._is_another(kind, new_parent, new_name):
                     made = kernel.stat_at(new_parent, new_name)
                     if kernel.stat_at(old_parent, old_name).same_file(made):
-                        os.unlink(new_name, dir_fd=new_parent)  # it is what was just linked
+                        os.unlink(new_name, dir_fd=new_parent)  # remove the new link
                     raise StoreError(Reason.BUSY)
                 if self.own_changes is not None:
                     self.own_changes.record_name(new_parent, new_name, new)

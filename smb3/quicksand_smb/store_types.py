@@ -53,7 +53,7 @@ class Action(IntEnum):
     OVERWRITTEN = 3
 
 
-class Wish:
+class OpenOptions:
     """How to open a file.
 
     `read`, `write` and `append` concern data; without them the node can do everything else.

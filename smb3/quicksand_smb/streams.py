@@ -79,7 +79,7 @@ class StreamNode(Node):
     __slots__ = ("_base", "name")
 
     def __init__(self, base: Node, name: str) -> None:
-        # Not Node's own: the descriptor is the base's, and closed with it.
+        # Without Node.__init__, since the descriptor belongs to the base, which closes it.
         self._base = base
         self._share = base._share
         self._read = self._write = self._append = True

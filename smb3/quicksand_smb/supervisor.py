@@ -60,7 +60,7 @@ def supervise(config: Config, path: str) -> int:
     supervisor = _in_child(lambda: _wait_on(socket, server, path, theirs))
     os.close(theirs)
     with os.fdopen(ours, "rb") as reports:
-        if reports.read() != b"ready":  # the supervisor has the other end, too, until then
+        if reports.read() != b"ready":  # end of file comes when all writers are closed
             sys.stderr.write("quicksand_smb: the server ended before it was ready\n")
             return 1
     os.write(1, b"ready %d\n" % supervisor)
@@ -78,7 +78,7 @@ def _in_child(work: "Callable[[], None]") -> int:
         work()
         status = 0
     except BaseException as error:  # noqa: BLE001 - the process ends here, with these words
-        # Only the server proper has a standard error by now; the interpreter is not ended as usual.
+        # os._exit skips the interpreter's own report of the error.
         import traceback
 
         os.write(2, "".join(traceback.format_exception(error)).encode("utf-8", "replace"))
@@ -166,7 +166,7 @@ def _serve(
     os.close(said)
     server.trigger_report.resume()
     _die_with(supervisor)
-    gc.freeze()  # what is loaded stays
+    gc.freeze()  # loaded modules stay
     gc.enable()
     confine.confine(server.directories())
     if report >= 0:

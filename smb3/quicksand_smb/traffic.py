@@ -41,7 +41,7 @@ def mapped_file(path: str, size: int) -> memoryview:
     except OSError:
         return memoryview(bytearray(size))
     try:
-        # Written, not only lengthened: a mapped page for which there is no room is a SIGBUS.
+        # Write the zeros: a hole for which the disk has no space would be a SIGBUS.
         if os.pwrite(descriptor, bytes(size), 0) != size:
             return memoryview(bytearray(size))
         return _mapped(descriptor, size)

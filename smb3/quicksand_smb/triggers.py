@@ -31,7 +31,7 @@ KNOWN: Final = (
     ".dir-locals.el",
     # Agents.
     ".mcp.json", ".claude/settings.json", ".claude/settings.local.json", ".cursor/mcp.json",
-    # Tools that read what is beside the sources.
+    # Tools that read files beside the sources.
     ".cargo/config", ".cargo/config.toml", ".npmrc", ".yarnrc.yml", ".pnpmfile.cjs", ".bazelrc",
     ".gdbinit", ".lldbinit",
     # Home directories.
@@ -78,7 +78,7 @@ class Triggers:
                 if _fits(rest, folded, at + 1, whole):
                     return True
                 if _is_at_gap(rest, folded, at + 1):
-                    tried.add(rest)  # what follows further on has been looked at, too
+                    tried.add(rest)  # later places were examined with it
         return False
 
 

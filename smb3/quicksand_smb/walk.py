@@ -51,7 +51,7 @@ def _step(at: int, name: bytes) -> int:
     try:
         return os.open(name, _STEP, dir_fd=at)
     except NotADirectoryError:
-        # With O_PATH Linux says so of a symlink, too.
+        # Linux also raises it for a symlink opened with O_PATH.
         if _is_link(at, name):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
         raise

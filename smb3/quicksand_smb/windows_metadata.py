@@ -15,7 +15,7 @@ MOST_REMEMBERED: Final = 4096
 """The most files of a share whose metadata is remembered."""
 
 
-class Remembered:
+class FileMetadata:
     """The remembered metadata of one file."""
 
     __slots__ = ("as_of_ns", "attributes", "born_ns", "changed_ns", "security")
@@ -38,18 +38,18 @@ class WindowsMetadata:
         self._ledger = ledger
         self.serial = int.from_bytes(os.urandom(4), "little")
         """The serial number of the volume."""
-        self._remembered: dict[tuple[int, int], Remembered] = {}
+        self._remembered: dict[tuple[int, int], FileMetadata] = {}
         self.has_security = False
         """Whether a client has ever set a security descriptor."""
 
-    def remember(self, stat: Stat) -> Remembered:
+    def remember(self, stat: Stat) -> FileMetadata:
         """Return the metadata of a file to change it. The oldest entry makes room for a new one."""
         key = (stat.device, stat.inode)
         found = self._remembered.get(key)
         if found is None:
             if len(self._remembered) >= MOST_REMEMBERED:
                 self.forget(next(iter(self._remembered)))
-            found = self._remembered[key] = Remembered()
+            found = self._remembered[key] = FileMetadata()
         return found
 
     def security_of(self, stat: Stat) -> "Descriptor | None":
@@ -81,7 +81,7 @@ class WindowsMetadata:
         if known:
             self._ledger.give_back(len(known.security))
 
-    def _known(self, stat: Stat) -> Remembered | None:
+    def _known(self, stat: Stat) -> FileMetadata | None:
         return self._remembered.get((stat.device, stat.inode)) if self._remembered else None
 
     def attributes(self, stat: Stat) -> int:

@@ -49,7 +49,7 @@ def negotiate(request: Request) -> Reply:
                 server.guid,
                 agreed.negotiated.capabilities,
                 agreed.negotiated.largest,
-                # 0 where all answers are the same, see `_salt`.
+                # 0 where all answers must be equal, see `_salt`.
                 0 if server.config.resynchronise else filetime(time.time_ns()),
                 spnego.hello(),
                 agreed.contexts,
@@ -181,7 +181,7 @@ def _accept(request: Request, session: Session, answer: Answer, mode: int) -> No
     key = signing_key(answer.session_key, negotiated.dialect, session.handshake)
     signer = Signer(key, negotiated.algorithm, bool(mode & SIGNING_REQUIRED))
     session.accept(signer)
-    # The answer to the last step is signed, so that the client knows whom it has reached.
+    # The last answer is signed, so that the client can verify the server.
     request.header.flags |= 0x8
 
 
@@ -190,7 +190,7 @@ def logoff(request: Request) -> Reply:
     messages.decode_empty(request.message)
     session = request.require_session()
     session.end()
-    # The connection knows it until the answer, which may be signed, is made.
+    # The connection keeps it, since its key may sign the answer.
     request.connection.server.sessions.pop(session.id, None)
     return Reply(messages.EMPTY)
 

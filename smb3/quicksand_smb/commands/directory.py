@@ -47,7 +47,7 @@ def query_directory(request: Request) -> Reply:
             found = listing.held or _next(request, handle, listing)
         except Refusal as error:
             if count and error.status == Status.INSUFFICIENT_RESOURCES:
-                break  # what was found is told; the next request searches on
+                break  # return the found names; the next request goes on
             raise
         listing.held = None
         if found is None:

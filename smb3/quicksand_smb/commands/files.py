@@ -118,7 +118,7 @@ def _write_guarded(
             appended += written if part.at is None else 0
             done = part.start + written
             if written < len(data):
-                # All or nothing: the client would send the rest as if it stood where it has it.
+                # All or nothing: the client would send the rest for the wrong offset.
                 return done if guard.is_as_known else 0
     finally:
         guard.finish(node, reached=reached, appended=appended)

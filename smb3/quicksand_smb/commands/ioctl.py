@@ -21,7 +21,7 @@ from quicksand_smb.request import Request
 from quicksand_smb.shares import Handle
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store_errors import Reason, StoreError
-from quicksand_smb.store_types import FileKind, Wish
+from quicksand_smb.store_types import FileKind, OpenOptions
 from quicksand_smb.wire import ProtocolError, encode_text
 
 _LAST = (1 << 63) - 1
@@ -154,7 +154,7 @@ def _copy(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     for number, one in enumerate(chunks):
         problem = _problem(source, handle, one, size)
         if problem is not None:
-            # The reply says how much was copied before; that stays.
+            # The reply says how much was copied. Those bytes stay.
             return _reply(wanted, wire.encode_copied(number, 0, total), problem)
         with SizeChange(handle.guard, handle.node), request.unlocked():
             total += _copy_chunk(source, handle, one)
@@ -216,7 +216,7 @@ def _set_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     handle.need(WRITE_DATA | 0x100)
     make = _decode_reparse(wanted.input, is_posix=handle.is_posix)
     if handle.file.stream:
-        raise Refusal(Status.NOT_SUPPORTED)  # its size is not the file's
+        raise Refusal(Status.NOT_SUPPORTED)  # the size is the stream's and not the file's
     stat = handle.node.stat()
     is_directory = handle.node.kind is FileKind.DIRECTORY
     if not is_directory and (handle.node.kind is not FileKind.FILE or stat.size):
@@ -229,8 +229,8 @@ def _set_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
         store.symlink(make, where)
     else:
         store.make_node(where, make, stat.mode & 0o777)
-    # What is asked of the handle from now on is asked of what is there, not of what it was made of.
-    made = store.open(where, Wish())[0]
+    # From now on the handle stands for the new file.
+    made = store.open(where, OpenOptions())[0]
     handle.share.replace(handle, made)
     handle.share.changed(where)
     return _reply(wanted)

@@ -177,7 +177,7 @@ def guard_open(request: Request, plan: Plan, handle: Handle, action: Action, sta
     file, connection = handle.file, request.connection
     if not plan.access & WRITE_DATA or handle.node.kind is not FileKind.FILE:
         if file.guard is not None:
-            file.guard.told(stat.size)
+            file.guard.report_size(stat.size)
         return
     if file.guard is None and plan.lease is not None and _needs_guard(request, plan):
         key = (connection.client_guid, plan.lease.key)
@@ -189,4 +189,4 @@ def guard_open(request: Request, plan: Plan, handle: Handle, action: Action, sta
     if file.guard is not None:
         if file.guard.key[0] == connection.client_guid:
             file.guard.add_writer(handle)
-        file.guard.told(stat.size)
+        file.guard.report_size(stat.size)

@@ -122,7 +122,7 @@ def parse(path: str, *, is_posix: bool) -> Names:
 def access_for(wanted: int, share: Share, names: Names) -> int:
     changes = share.host_changes
     if share.is_read_only and changes is not None and changes.was_told(names):
-        wanted &= ~WRITE_ATTRIBUTES  # for what is no change (`set_info._is_touch`)
+        wanted &= ~WRITE_ATTRIBUTES  # such a request changes nothing (`set_info._is_touch`)
     most = READ_ACCESS if share.is_read_only else ALL_ACCESS
     found = wanted & ALL_ACCESS
     for generic, meaning in _GENERIC:

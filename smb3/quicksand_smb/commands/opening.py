@@ -58,10 +58,10 @@ from quicksand_smb.shares import Handle, Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node
 from quicksand_smb.store_errors import Reason, StoreError
-from quicksand_smb.store_types import Action, Disposition, FileKind, Stat, Wish
+from quicksand_smb.store_types import Action, Disposition, FileKind, OpenOptions, Stat
 from quicksand_smb.wire import encode_text
 
-_WISHES: Final = {
+_DISPOSITIONS: Final = {
     SUPERSEDE: Disposition.OPEN_IF,
     OPEN: Disposition.OPEN,
     CREATE: Disposition.CREATE,
@@ -118,14 +118,14 @@ def _finish(request: Request, share: Share, plan: Plan, handle: Handle, action: 
     node.first = None
     guard_open(request, plan, handle, action, stat)
     if plan.access & _OF_BYTES:
-        handle.file.is_misjudged = False  # Linux asks for the mode of what it opens
+        handle.file.has_assumed_mode = False  # Linux asks for the mode of what it opens
     if action is Action.CREATED:
         share.changed(plan.names, is_directory=node.kind is FileKind.DIRECTORY)
     elif share.directory_leases and node.kind is FileKind.FILE:
-        # Linux takes each file that it opens for one of a single name (`SMB2_open` in
-        # fs/smb/client/smb2pdu.c). It shall look again, as it does where it keeps nothing.
-        is_misjudged = stat.nlink > 1 and plan.access & _OF_BYTES
-        if action is not Action.OPENED or is_misjudged:
+        # Linux assumes that each opened file has a single name (`SMB2_open` in
+        # fs/smb/client/smb2pdu.c). Breaking the lease makes it look again.
+        has_assumed_mode = stat.nlink > 1 and plan.access & _OF_BYTES
+        if action is not Action.OPENED or has_assumed_mode:
             share.directory_leases.changed_in(plan.names[:-1])
     view = share.metadata.view(stat)
     body = wire.encode_response(
@@ -159,17 +159,17 @@ def _open(request: Request, share: Share, plan: Plan) -> tuple[Node, Action]:
     mode = plan.mode
     if mode is None or mode == posix.NO_MODE:
         mode = 0o755 if directory else 0o444 if wanted.attributes & fscc.READ_ONLY else 0o644
-    wish = Wish(
+    open_options = OpenOptions(
         read=bool(plan.access & (READ_DATA | EXECUTE)),
         write=bool(plan.access & (WRITE_DATA | APPEND_DATA)) or empties,
-        disposition=_WISHES[wanted.disposition],
+        disposition=_DISPOSITIONS[wanted.disposition],
         directory=directory,
         mode=mode,
     )
     if share.metadata.has_security and wanted.disposition not in (OPEN, OVERWRITE):
         _check_directory(share, plan)
     try:
-        return share.store.open(plan.names, wish)
+        return share.store.open(plan.names, open_options)
     except StoreError as error:
         if error.reason is Reason.LOOP and error.depth:
             target = share.store.read_link(plan.names[: error.depth])
@@ -179,8 +179,8 @@ def _open(request: Request, share: Share, plan: Plan) -> tuple[Node, Action]:
             # Linux would delete the target (see `set_info._rename`).
             raise Refusal(Status.MEDIA_WRITE_PROTECTED) from error
         if error.reason is Reason.DENIED and wanted.access & MAXIMUM_ALLOWED:
-            wish.read = wish.write = False
-            return share.store.open(plan.names, wish)
+            open_options.read = open_options.write = False
+            return share.store.open(plan.names, open_options)
         raise
 
 
@@ -196,9 +196,9 @@ def _open_stream(share: Share, plan: Plan) -> tuple[Node, Action]:
     that."""
     wanted = plan.wanted
     creates = wanted.disposition not in (OPEN, OVERWRITE)
-    wish = Wish(disposition=Disposition.OPEN_IF if creates and not share.is_read_only
+    open_options = OpenOptions(disposition=Disposition.OPEN_IF if creates and not share.is_read_only
                 else Disposition.OPEN)  # fmt: skip
-    base, made = share.store.open(plan.names, wish)
+    base, made = share.store.open(plan.names, open_options)
     try:
         if base.kind not in (FileKind.FILE, FileKind.DIRECTORY):
             raise Refusal(Status.IO_REPARSE_TAG_NOT_HANDLED)
@@ -227,7 +227,7 @@ def _check_directory(share: Share, plan: Plan) -> None:
         share.store.look(plan.names)
     except StoreError as error:
         if error.reason is not Reason.NOT_FOUND:
-            return  # the open says so
+            return  # the open reports it
         is_directory = plan.wanted.options & wire.DIRECTORY
         if not share.allowed_in(plan.names[:-1]) & (APPEND_DATA if is_directory else WRITE_DATA):
             raise Refusal(Status.ACCESS_DENIED) from None
@@ -385,14 +385,14 @@ def close(request: Request) -> Reply:
     wants_attributes, file_id = wire.decode_close(request.message)
     handle = request.handle(file_id)
     body = wire.CLOSED
-    is_misjudged = handle.file.is_misjudged and request.is_alone
+    has_assumed_mode = handle.file.has_assumed_mode and request.is_alone
     if wants_attributes:
         view = request.chain.view(handle)
         size = fscc.size_of(view.stat)
         body = wire.encode_close(view.times, view.allocated, size, view.attributes)
     request.require_session().close_handle(handle)
-    if is_misjudged and wants_attributes:
-        # It is closed. But told so, Linux would believe what it knows of the file for another
-        # second, the wrong mode too (`smb2_close_getattr` in fs/smb/client/smb2ops.c).
+    if has_assumed_mode and wants_attributes:
+        # The handle is closed. After a success Linux would trust its cached attributes for another
+        # second, even the wrong mode (`smb2_close_getattr` in fs/smb/client/smb2ops.c).
         raise Refusal(Status.FILE_CLOSED)
     return Reply(body)

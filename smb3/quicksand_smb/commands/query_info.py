@@ -66,12 +66,12 @@ def _query_file(request: Request, handle: Handle, wanted: wire.QueryRequest) -> 
         handle.need(level.access)
     view = request.chain.view(handle)
     if handle.file.guard is not None and wanted.level in _SIZED:
-        handle.file.guard.told(view.stat.size)
+        handle.file.guard.report_size(view.stat.size)
     if handle.is_posix and wanted.level in (ALL, posix.LEVEL):
-        # Linux asks so at a seek to the end and for a mapping (`cifs_get_file_info` in
-        # fs/smb/client/inode.c), and then believes in the mode that its mounts have for all files.
+        # Linux sends this query for a seek to the end and for a mapping (`cifs_get_file_info` in
+        # fs/smb/client/inode.c). Afterwards it assumes the default mode of the mount.
         is_plain = wanted.level == ALL and request.is_alone
-        handle.file.is_misjudged = is_plain and handle.node.kind is FileKind.FILE
+        handle.file.has_assumed_mode = is_plain and handle.node.kind is FileKind.FILE
     if wanted.level in (ALL, 48):
         names = handle.share.store.known_name(handle.node) or ()
         view.path = "\\" + "\\".join([to_wire(name, posix=handle.is_posix) for name in names])

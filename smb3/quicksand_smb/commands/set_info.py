@@ -84,7 +84,7 @@ def _set_security(handle: Handle, wanted: wire.SetRequest) -> None:
     """Set the mode or the security descriptor of a file ([MS-SMB2] 3.3.5.21.3)."""
     which = wanted.additional
     if which & ~(access.OWNER | access.GROUP | access.DACL):
-        raise Refusal(Status.ACCESS_DENIED)  # lists of audits are for those with a privilege
+        raise Refusal(Status.ACCESS_DENIED)  # audit lists require a privilege
     if which & access.DACL:
         handle.need(WRITE_DAC)
     if which & (access.OWNER | access.GROUP):
@@ -94,7 +94,7 @@ def _set_security(handle: Handle, wanted: wire.SetRequest) -> None:
     if mode is not None and handle.node.kind is not FileKind.SYMLINK:
         handle.node.set_mode(mode)
     if mode is not None or handle.is_posix:
-        return  # a guest's owners are not the host's: chown is agreed to, and does nothing
+        return  # chown succeeds and does nothing, since the guest's owners are not the host's
     stat = handle.node.stat()
     now = handle.share.metadata.security_of(stat) or access.of_file(stat)
     handle.share.metadata.protect(stat, access.changed(now, said, which))
@@ -120,7 +120,7 @@ def _set_basic(_: Request, handle: Handle, data: memoryview) -> None:
             raise Refusal(Status.INVALID_PARAMETER)
         kept = change.attributes & fscc.KEPT
         if node.kind is FileKind.DIRECTORY:
-            kept |= change.attributes & fscc.READ_ONLY  # which means little there, and no mode
+            kept |= change.attributes & fscc.READ_ONLY  # it does not become a mode there
         if kept != handle.share.metadata.attributes(stat) & (fscc.KEPT | fscc.READ_ONLY):
             handle.share.metadata.remember(stat).attributes = kept
         if node.kind is FileKind.FILE:
@@ -131,7 +131,7 @@ def _set_basic(_: Request, handle: Handle, data: memoryview) -> None:
     if change.changed not in _UNCHANGED:
         share.metadata.remember(stat).changed_ns = from_filetime(change.changed)
     if keeps_change or change.changed not in _UNCHANGED:
-        # What was done here has changed it once more.
+        # The changes above have changed this time again.
         share.metadata.remember(stat).as_of_ns = node.stat().changed_ns
     _tell(handle, notify.MODIFIED, notify.ATTRIBUTES | notify.LAST_WRITE)
 

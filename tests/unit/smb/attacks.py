@@ -23,14 +23,22 @@ from unittest import mock
 
 from quicksand_smb import walk
 from quicksand_smb.names import from_wire
-from quicksand_smb.store import Disposition, FileKind, Limits, Reason, Store, StoreError, Wish
+from quicksand_smb.store import (
+    Disposition,
+    FileKind,
+    Limits,
+    OpenOptions,
+    Reason,
+    Store,
+    StoreError,
+)
 
 from tests.unit.smb.naive import NaiveStore
 
 SECRET = b"secret of the host"
-READ = Wish(read=True)
-WRITE = Wish(read=True, write=True)
-MAKE = Wish(read=True, write=True, disposition=Disposition.OPEN_IF)
+READ = OpenOptions(read=True)
+WRITE = OpenOptions(read=True, write=True)
+MAKE = OpenOptions(read=True, write=True, disposition=Disposition.OPEN_IF)
 
 
 class Breach(Exception):
@@ -74,7 +82,7 @@ class Target:
                 node.close()
         return b""
 
-    def write(self, text: str, data: bytes = b"planted", wish: Wish = MAKE) -> bool:
+    def write(self, text: str, data: bytes = b"planted", wish: OpenOptions = MAKE) -> bool:
         with refused():
             node, _ = self.store.open(self.names(text), wish)
             try:
@@ -177,9 +185,9 @@ def attack_03_symlinks_planted(t: Target) -> None:
     for text in ("absolute", "relative", "door\\secret"):
         breach_if(t.read(text) == SECRET, text)
         t.write(text)
-        t.write(text, wish=Wish(write=True, disposition=Disposition.OVERWRITE_IF))
+        t.write(text, wish=OpenOptions(write=True, disposition=Disposition.OVERWRITE_IF))
         with refused():
-            node, _ = t.store.open(t.names(text), Wish())
+            node, _ = t.store.open(t.names(text), OpenOptions())
             node.set_mode(0o666)
             node.set_times(written_ns=0)
         breach_if((t.outside / "secret").stat().st_mtime_ns == 0, "times outside")
@@ -189,7 +197,9 @@ def attack_03_symlinks_planted(t: Target) -> None:
         with refused():
             t.store.remove(t.names(text), directory=False)
         with refused():
-            t.store.open(t.names("door\\dir"), Wish(directory=True, disposition=Disposition.CREATE))
+            t.store.open(
+                t.names("door\\dir"), OpenOptions(directory=True, disposition=Disposition.CREATE)
+            )
     t.untouched()
 
 
@@ -223,7 +233,7 @@ def attack_07_fifos_sockets_and_devices(t: Target) -> None:
         names.append("zero")
     with in_time(0.5 if t.naive else 10):
         for name in names:
-            for wish in (Wish(), READ, WRITE, Wish(append=True)):
+            for wish in (OpenOptions(), READ, WRITE, OpenOptions(append=True)):
                 with refused():
                     node, _ = t.store.open(t.names(name), wish)
                     node.stat()
@@ -232,7 +242,7 @@ def attack_07_fifos_sockets_and_devices(t: Target) -> None:
                         node.read_into(memoryview(bytearray(8)), 0)
                     node.close()
             with refused(Reason.DENIED, Reason.UNSUPPORTED):
-                t.store.open(t.names(name), Wish(disposition=Disposition.OVERWRITE))
+                t.store.open(t.names(name), OpenOptions(disposition=Disposition.OVERWRITE))
             t.store.rename(t.names(name), t.names("moved"), replace=False)
             t.store.remove(t.names("moved"), directory=False)
         with must_refuse(Reason.DENIED):
@@ -263,7 +273,7 @@ def attack_09_read_only_overwritten(t: Target) -> None:
         Disposition.OVERWRITE, Disposition.OVERWRITE_IF, Disposition.SUPERSEDE,
     ):  # fmt: skip
         with refused(Reason.READ_ONLY):
-            store.open(t.names("file"), Wish(read=True, disposition=disposition))
+            store.open(t.names("file"), OpenOptions(read=True, disposition=disposition))
     breach_if((t.share / "file").read_bytes() != b"data", "emptied")
 
 
@@ -274,7 +284,7 @@ def attack_10_read_only_created(t: Target) -> None:
     ):  # fmt: skip
         for directory in (False, True):
             with refused(Reason.READ_ONLY):
-                store.open(t.names("n"), Wish(disposition=disposition, directory=directory))
+                store.open(t.names("n"), OpenOptions(disposition=disposition, directory=directory))
     breach_if((t.share / "n").exists(), "made")
 
 
@@ -287,8 +297,8 @@ def changes_by_name(t: Target, store: Any) -> list[Callable[[], object]]:
         lambda: store.link(old, new, replace=False),
         lambda: store.symlink("x", new),
         lambda: store.make_node(new, FileKind.FIFO, 0o600),
-        lambda: store.open(old, Wish(write=True)),
-        lambda: store.open(old, Wish(append=True)),
+        lambda: store.open(old, OpenOptions(write=True)),
+        lambda: store.open(old, OpenOptions(append=True)),
     ]
 
 
@@ -364,7 +374,7 @@ def attack_25_filling_the_disk(t: Target) -> None:
         store.open(t.names("more"), MAKE)
     with must_refuse(Reason.TOO_MANY):
         for _ in range(30):
-            store.open((), Wish())
+            store.open((), OpenOptions())
 
 
 def attack_26_names_that_are_none(t: Target) -> None:
@@ -384,7 +394,7 @@ def attack_27_names_that_a_host_takes_for_another(t: Target) -> None:
     store = t.make(protected=(".git",))
     for text in (".GIT", ".Git"):
         with must_refuse(Reason.READ_ONLY):
-            store.open(t.names(text), Wish(directory=True, disposition=Disposition.CREATE))
+            store.open(t.names(text), OpenOptions(directory=True, disposition=Disposition.CREATE))
         with must_refuse(Reason.READ_ONLY):
             store.rename(t.names("dir"), t.names(text), replace=False)
 
@@ -401,12 +411,12 @@ def attack_28_what_the_host_runs_later(t: Target) -> None:
             lambda: store.rename(t.names("file"), t.names(".envrc"), replace=True),
             lambda: store.rename(t.names(".git"), t.names("git"), replace=True),
             lambda: store.link(t.names(".git\\config"), t.names("x"), replace=True),
-            lambda: store.open(t.names(".git\\config"), Wish())[0].set_mode(0o777),
+            lambda: store.open(t.names(".git\\config"), OpenOptions())[0].set_mode(0o777),
         ],
         Reason.READ_ONLY,
         Reason.NO_PATH,
     )
-    wish = Wish(write=True, disposition=Disposition.CREATE, mode=0o6755)
+    wish = OpenOptions(write=True, disposition=Disposition.CREATE, mode=0o6755)
     t.store.open(t.names("program"), wish)[0].set_mode(0o6755)
     breach_if((t.share / "program").stat().st_mode & 0o6000, "set-id bits")
     os.chmod(t.share / "file", 0o4755)
@@ -457,7 +467,7 @@ def attack_31_what_the_disk_of_the_host_has(t: Target) -> None:
 
 
 def attack_36_attributes_that_mean_something_to_the_host(t: Target) -> None:
-    node, _ = t.store.open(t.names("file"), Wish())
+    node, _ = t.store.open(t.names("file"), OpenOptions())
     for name in ("security.capability", "trusted.x", "system.posix_acl_access"):
         with refused():
             node.set_attribute(name, b"x")
@@ -474,7 +484,7 @@ def attack_36_attributes_that_mean_something_to_the_host(t: Target) -> None:
 
 
 def attack_37_times_out_of_range(t: Target) -> None:
-    node, _ = t.store.open(t.names("file"), Wish())
+    node, _ = t.store.open(t.names("file"), OpenOptions())
     for time_ns in (1 << 63, 1 << 80, 1 << 100, -(1 << 63), -(1 << 90), -1, 0):
         try:
             node.set_times(written_ns=time_ns, accessed_ns=time_ns)

@@ -14,9 +14,9 @@ import threading
 from collections.abc import Callable
 
 from quicksand_smb import confine
-from quicksand_smb.store import Disposition, FileKind, Store, StoreError, Wish
+from quicksand_smb.store import Disposition, FileKind, OpenOptions, Store, StoreError
 
-MAKE = Wish(read=True, write=True, disposition=Disposition.OPEN_IF)
+MAKE = OpenOptions(read=True, write=True, disposition=Disposition.OPEN_IF)
 
 
 def serve(store: Store) -> None:
@@ -27,18 +27,18 @@ def serve(store: Store) -> None:
     node.set_times(written_ns=5)
     node.set_mode(0o600)
     node.set_attribute("a", b"b")
-    again, _ = store.open(("file",), Wish(read=True, write=True))
+    again, _ = store.open(("file",), OpenOptions(read=True, write=True))
     assert again.stat().size == 2
     other, _ = store.open(("copy",), MAKE)
     assert other.copy_from(again, 0, 0, 10) == 2
-    make_dir = Wish(directory=True, disposition=Disposition.CREATE, mode=0o755)
+    make_dir = OpenOptions(directory=True, disposition=Disposition.CREATE, mode=0o755)
     store.open(("dir",), make_dir)[0].close()
     store.rename(("copy",), ("dir", "moved"), replace=False)
     store.link(("file",), ("dir", "link"), replace=False)
     store.symlink("x", ("symlink",))
     store.make_node(("fifo",), FileKind.FIFO, 0o600)
     assert store.where(other) == ("dir", "moved")
-    listed = {entry.name for entry in store.open((), Wish())[0].entries("*")}
+    listed = {entry.name for entry in store.open((), OpenOptions())[0].entries("*")}
     assert listed == {"file", "dir", "symlink", "fifo"}
     for name in ("moved", "link"):
         store.remove(("dir", name), directory=False)
@@ -91,11 +91,11 @@ def main(share: str, read_only: str, outside: str, user: str) -> None:
     for measure in confine.confine([(share, False), (read_only, True)]):
         print("measure", measure)
     serve(store)
-    assert [entry.name for entry in other.open((), Wish())[0].entries("*")] == ["file"]
-    other.open(("file",), Wish(read=True))[0].close()
+    assert [entry.name for entry in other.open((), OpenOptions())[0].entries("*")] == ["file"]
+    other.open(("file",), OpenOptions(read=True))[0].close()
     # What the store's own gate would have to refuse is refused without it, too.
     other.read_only = False
-    for wish in (MAKE, Wish(write=True, disposition=Disposition.OVERWRITE)):
+    for wish in (MAKE, OpenOptions(write=True, disposition=Disposition.OVERWRITE)):
         try:
             other.open(("file",), wish)
             print("could: write through the store")

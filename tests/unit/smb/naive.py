@@ -7,7 +7,7 @@ import os
 import stat as stat_
 from collections.abc import Callable, Iterator
 
-from quicksand_smb.store import Action, Disposition, FileKind, Space, Stat, Wish
+from quicksand_smb.store import Action, Disposition, FileKind, OpenOptions, Space, Stat
 from quicksand_smb.store_types import stat_from_os
 
 
@@ -100,7 +100,7 @@ class NaiveStore:
     def where(self, node: NaiveNode) -> tuple[str, ...] | None:
         return (os.path.relpath(node.path, self.root),)
 
-    def open(self, names: tuple[str, ...], wish: Wish) -> tuple[NaiveNode, Action]:
+    def open(self, names: tuple[str, ...], wish: OpenOptions) -> tuple[NaiveNode, Action]:
         path = self._path(names)
         there = os.path.exists(path)
         if wish.directory:

@@ -14,7 +14,7 @@ from unittest import mock
 
 import pytest
 from quicksand_smb import kernel, walk
-from quicksand_smb.store import Disposition, FileKind, Reason, Store, StoreError, Wish
+from quicksand_smb.store import Disposition, FileKind, OpenOptions, Reason, Store, StoreError
 
 from tests.unit.smb.attacks import ATTACKS, READ, SECRET, Breach, Target, naive_store, run
 from tests.unit.smb.conftest import WALKS, StoreMaker
@@ -105,7 +105,7 @@ def test_a_swap_between_look_and_use_gains_nothing(way: str, name: str, tmp_path
         swapped.target = target.outside / "secret"
     store = Store(str(target.share), read_only=False, walk=swapped)
     names = ("file",) if name == "file" else ("dir", "secret")
-    wish = Wish(read=True, write=True, disposition=Disposition.OPEN_IF)
+    wish = OpenOptions(read=True, write=True, disposition=Disposition.OPEN_IF)
     try:
         node, _ = store.open(names, wish)
         buffer = bytearray(64)
@@ -204,16 +204,16 @@ def test_races_with_a_swapping_guest_gain_nothing(make_store: StoreMaker, share:
     assert met & {"LOOP", "NO_PATH", "NOT_FOUND"}, "nothing raced"
 
 
-MAKING = Wish(write=True, disposition=Disposition.OPEN_IF)
-MAKING_DIR = Wish(directory=True, disposition=Disposition.OPEN_IF, mode=0o755)
+MAKING = OpenOptions(write=True, disposition=Disposition.OPEN_IF)
+MAKING_DIR = OpenOptions(directory=True, disposition=Disposition.OPEN_IF, mode=0o755)
 
 
-def open_and_close(store: Store, name: str, wish: Wish) -> None:
+def open_and_close(store: Store, name: str, wish: OpenOptions) -> None:
     store.open(("turn", name), wish)[0].close()
 
 
 def check_inside(store: Store) -> None:
-    node, _ = store.open(("turn", "secret"), Wish(read=True, write=True))
+    node, _ = store.open(("turn", "secret"), OpenOptions(read=True, write=True))
     buffer = bytearray(16)
     count = node.read_into(memoryview(buffer), 0)
     node.set_times(written_ns=1)

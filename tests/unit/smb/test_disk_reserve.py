@@ -12,13 +12,13 @@ from quicksand_smb import disk_reserve, kernel
 from quicksand_smb.node import Node
 from quicksand_smb.store import Store
 from quicksand_smb.store_errors import Reason, StoreError
-from quicksand_smb.store_types import Disposition, Wish
+from quicksand_smb.store_types import Disposition, OpenOptions
 
 from tests.unit.smb.conftest import StoreMaker
 
 MIB = 1 << 20
 DISK = 64 * MIB
-WRITE = Wish(read=True, write=True, disposition=Disposition.OPEN_IF)
+WRITE = OpenOptions(read=True, write=True, disposition=Disposition.OPEN_IF)
 
 # The attacks, each as a function that gets a root on a small disk.
 

@@ -24,18 +24,18 @@ from quicksand_smb.store import (
     Disposition,
     FileKind,
     Limits,
+    OpenOptions,
     Reason,
     Store,
     StoreError,
-    Wish,
 )
 from quicksand_smb.store_errors import store_error
 
 from tests.unit.smb.attacks import changes_by_name, changes_by_node
 from tests.unit.smb.conftest import StoreMaker
 
-RW = Wish(read=True, write=True)
-NEW = Wish(read=True, write=True, disposition=Disposition.CREATE, mode=0o640)
+RW = OpenOptions(read=True, write=True)
+NEW = OpenOptions(read=True, write=True, disposition=Disposition.CREATE, mode=0o640)
 
 
 class Raises:
@@ -63,7 +63,7 @@ def make(store: Store, *names: str, data: bytes = b"") -> Node:
 
 
 def make_dir(store: Store, *names: str) -> None:
-    wish = Wish(directory=True, disposition=Disposition.CREATE, mode=0o755)
+    wish = OpenOptions(directory=True, disposition=Disposition.CREATE, mode=0o755)
     store.open(names, wish)[0].close()
 
 
@@ -73,7 +73,7 @@ def content(node: Node, count: int = 100, offset: int = 0) -> bytes:
 
 
 def listed(store: Store, pattern: str = "*", names: tuple[str, ...] = ()) -> list[str]:
-    node, _ = store.open(names, Wish(read=True))
+    node, _ = store.open(names, OpenOptions(read=True))
     found = sorted(entry.name for entry in node.entries(pattern))
     node.close()
     return found
@@ -105,7 +105,7 @@ def test_dispositions(
 ) -> None:
     if there:
         (share / "f").write_bytes(b"data")
-    wish = Wish(read=True, disposition=disposition)
+    wish = OpenOptions(read=True, disposition=disposition)
     if isinstance(expected, Reason):
         with Raises(expected):
             store.open(("f",), wish)
@@ -132,7 +132,7 @@ def test_what_is_missing_is_told_apart(store: Store, share: Path) -> None:
             store.open(names, RW)
         with Raises(reason):
             store.remove(names, directory=False)
-    for wish in (NEW, Wish(directory=True, disposition=Disposition.CREATE)):
+    for wish in (NEW, OpenOptions(directory=True, disposition=Disposition.CREATE)):
         for names in (("x", "y"), ("file", "y")):
             with Raises(Reason.NO_PATH):
                 store.open(names, wish)
@@ -159,7 +159,7 @@ def test_a_symlink_is_opened_as_itself(store: Store, share: Path) -> None:
     assert (share / "link").lstat().st_mtime == 1
     assert (share / "target").stat().st_mtime != 1
     with Raises(Reason.DENIED):
-        store.open(("link",), Wish(disposition=Disposition.OVERWRITE))
+        store.open(("link",), OpenOptions(disposition=Disposition.OVERWRITE))
     with Raises(Reason.EXISTS):
         store.symlink("x", ("link",))
     store.remove(("link",), directory=False)
@@ -170,11 +170,11 @@ def test_directory_or_not(store: Store, share: Path) -> None:
     (share / "d").mkdir()
     (share / "f").touch()
     with Raises(Reason.IS_DIRECTORY):
-        store.open(("d",), Wish(directory=False))
+        store.open(("d",), OpenOptions(directory=False))
     with Raises(Reason.NOT_DIRECTORY):
-        store.open(("f",), Wish(directory=True))
+        store.open(("f",), OpenOptions(directory=True))
     with Raises(Reason.IS_DIRECTORY):
-        store.open(("d",), Wish(disposition=Disposition.SUPERSEDE))
+        store.open(("d",), OpenOptions(disposition=Disposition.SUPERSEDE))
     with Raises(Reason.EXISTS):
         make_dir(store, "d")
     with Raises(Reason.IS_DIRECTORY):
@@ -194,14 +194,14 @@ def test_modes_are_those_of_the_guest(store: Store, share: Path) -> None:
     node.set_mode(0o7751)
     assert (share / "f").stat().st_mode & 0o7777 == 0o1751
     (share / "d").chmod(0o2755)
-    directory, _ = store.open(("d",), Wish())
+    directory, _ = store.open(("d",), OpenOptions())
     directory.set_mode(0o4700)
     assert stat.S_IMODE((share / "d").stat().st_mode) == 0o2700
 
 
 def test_the_root_is_a_directory_like_others_but_stays(store: Store) -> None:
     assert store.look(()).kind is FileKind.DIRECTORY
-    node, action = store.open((), Wish(read=True, disposition=Disposition.OPEN_IF))
+    node, action = store.open((), OpenOptions(read=True, disposition=Disposition.OPEN_IF))
     assert (node.kind, action) == (FileKind.DIRECTORY, Action.OPENED)
     assert store.where(node) == ()
     changes: list[Callable[[], object]] = [
@@ -234,13 +234,13 @@ def test_reading_and_writing(store: Store, share: Path) -> None:
     assert content(node) == b"he"
     node.sync(data_only=True)
     node.sync()
-    store.open((), Wish())[0].sync()
+    store.open((), OpenOptions())[0].sync()
     assert node.stat().size == 2 and node.stat().nlink == 1
 
 
 def test_appending_goes_to_the_end_and_nowhere_else(store: Store, share: Path) -> None:
     make(store, "f", data=b"one")
-    node, _ = store.open(("f",), Wish(append=True))
+    node, _ = store.open(("f",), OpenOptions(append=True))
     node.write(memoryview(b"two"), 0)
     assert (share / "f").read_bytes() == b"onetwo"
     for wrong in (lambda: node.resize(0), lambda: content(node), lambda: node.punch(0, 3)):
@@ -250,8 +250,8 @@ def test_appending_goes_to_the_end_and_nowhere_else(store: Store, share: Path) -
 
 def test_rights_of_the_open_count_for_data(store: Store, share: Path) -> None:
     make(store, "f", data=b"one")
-    reader, _ = store.open(("f",), Wish(read=True))
-    looker, _ = store.open(("f",), Wish())
+    reader, _ = store.open(("f",), OpenOptions(read=True))
+    looker, _ = store.open(("f",), OpenOptions())
     for node in (reader, looker):
         for change in (
             lambda: node.write(memoryview(b"x"), 0),  # noqa: B023
@@ -419,7 +419,7 @@ def test_fifos_and_sockets(store: Store, share: Path) -> None:
     store.make_node(("socket",), FileKind.SOCKET, 0o600)
     assert stat.S_ISFIFO((share / "fifo").stat().st_mode)
     assert (share / "fifo").stat().st_mode & 0o7000 == 0
-    assert {e.name: e.stat.kind for e in store.open((), Wish())[0].entries("*")} == {
+    assert {e.name: e.stat.kind for e in store.open((), OpenOptions())[0].entries("*")} == {
         "fifo": FileKind.FIFO,
         "socket": FileKind.SOCKET,
     }
@@ -452,7 +452,7 @@ def test_listing_by_pattern(store: Store, share: Path) -> None:
 def test_a_listing_begins_anew_and_two_do_not_disturb_each_other(store: Store, share: Path) -> None:
     for index in range(100):
         (share / f"f{index}").touch()
-    node, _ = store.open((), Wish())
+    node, _ = store.open((), OpenOptions())
     one, two = node.entries("*"), node.entries("*")
     names = [(next(one).name, next(two).name) for _ in range(100)]
     assert len({first for first, _ in names}) == len({second for _, second in names}) == 100
@@ -462,7 +462,7 @@ def test_a_listing_begins_anew_and_two_do_not_disturb_each_other(store: Store, s
 def test_a_large_listing_takes_little_memory(store: Store, share: Path) -> None:
     for index in range(3000):
         os.close(os.open(share / f"{'x' * 100}{index}", os.O_CREAT))
-    node, _ = store.open((), Wish())
+    node, _ = store.open((), OpenOptions())
     tracemalloc.start()
     try:
         assert sum(1 for _ in node.entries("*")) == 3000
@@ -475,7 +475,7 @@ def test_a_large_listing_takes_little_memory(store: Store, share: Path) -> None:
 def test_a_hundred_thousand_entries(store: Store, share: Path) -> None:
     for index in range(100_000):
         os.close(os.open(share / f"{index:06}", os.O_CREAT))
-    node, _ = store.open((), Wish())
+    node, _ = store.open((), OpenOptions())
     tracemalloc.start()
     try:
         assert sum(1 for _ in node.entries("*")) == 100_000
@@ -488,7 +488,7 @@ def test_a_hundred_thousand_entries(store: Store, share: Path) -> None:
 def test_what_vanishes_while_it_is_listed_is_left_out(store: Store, share: Path) -> None:
     for index in range(5):
         (share / f"f{index}").touch()
-    found = store.open((), Wish())[0].entries("*")
+    found = store.open((), OpenOptions())[0].entries("*")
     first = next(found).name
     for name in os.listdir(share):
         os.unlink(share / name)
@@ -522,7 +522,7 @@ def test_stat_is_that_of_the_host(store: Store, share: Path) -> None:
     for found in (
         node.stat(),
         store.look(("f",)),
-        next(store.open((), Wish())[0].entries("f")).stat,
+        next(store.open((), OpenOptions())[0].entries("f")).stat,
     ):
         assert (found.inode, found.size, found.allocated) == (
             real.st_ino, real.st_size, real.st_blocks * 512,
@@ -539,7 +539,7 @@ def test_stat_without_statx(store: Store, share: Path) -> None:
     node = make(store, "f", data=b"x" * 5000)
     full = node.stat()
     with mock.patch.object(kernel, "_statx", None):
-        poor, listed = node.stat(), next(store.open((), Wish())[0].entries("*")).stat
+        poor, listed = node.stat(), next(store.open((), OpenOptions())[0].entries("*")).stat
     for found in (poor, listed):
         for name in set(found.__slots__) - {"born_ns", "device"}:
             assert getattr(found, name) == getattr(full, name), name
@@ -547,7 +547,7 @@ def test_stat_without_statx(store: Store, share: Path) -> None:
 
 def test_attributes(store: Store, share: Path) -> None:
     make(store, "f")
-    node, _ = store.open(("f",), Wish())
+    node, _ = store.open(("f",), OpenOptions())
     for name, value in (
         ("one", b"1"),
         ("two.three", bytes(range(256))),
@@ -567,7 +567,7 @@ def test_attributes(store: Store, share: Path) -> None:
             node.set_attribute(bad, b"")
     store.symlink("x", ("link",))
     with Raises(Reason.UNSUPPORTED):
-        store.open(("link",), Wish())[0].set_attribute("a", b"")
+        store.open(("link",), OpenOptions())[0].set_attribute("a", b"")
 
 
 # Gates, limits, faults
@@ -617,18 +617,18 @@ def test_every_method_that_changes_something_passes_the_gate(
     (share / "file").write_bytes(b"data")
     (share / "dir").mkdir()
     store = make_store(read_only=True)
-    node, _ = store.open(("file",), Wish(read=True))
+    node, _ = store.open(("file",), OpenOptions(read=True))
     for change in all_changes(store, node):
         with Raises(Reason.READ_ONLY):
             change()
     with Raises(Reason.EXISTS):
-        store.open(("dir",), Wish(directory=True, disposition=Disposition.CREATE))
+        store.open(("dir",), OpenOptions(directory=True, disposition=Disposition.CREATE))
 
 
 def test_a_share_that_is_taken_away_is_gone_at_once(store: Store, share: Path) -> None:
     (share / "dir").mkdir()
     node = make(store, "file", data=b"data")
-    root, _ = store.open((), Wish())
+    root, _ = store.open((), OpenOptions())
     (share / "more").touch()
     listing = root.entries("*")
     next(listing)
@@ -649,7 +649,7 @@ def test_closing_while_others_read_never_reads_another_file(store: Store, share:
     (share / "right").write_bytes(b"right")
     (share / "wrong").write_bytes(b"wrong")
     seen: set[bytes] = set()
-    current = [store.open(("right",), Wish(read=True))[0]]
+    current = [store.open(("right",), OpenOptions(read=True))[0]]
     done = threading.Event()
 
     def reader() -> None:
@@ -664,9 +664,9 @@ def test_closing_while_others_read_never_reads_another_file(store: Store, share:
         thread.start()
     for _ in range(300):
         current[0].close()
-        wrong, _ = store.open(("wrong",), Wish(read=True))  # takes the number that is free
+        wrong, _ = store.open(("wrong",), OpenOptions(read=True))  # takes the number that is free
         wrong.close()
-        current[0] = store.open(("right",), Wish(read=True))[0]
+        current[0] = store.open(("right",), OpenOptions(read=True))[0]
     done.set()
     for thread in threads:
         thread.join()
@@ -675,12 +675,12 @@ def test_closing_while_others_read_never_reads_another_file(store: Store, share:
 
 def test_open_files_are_limited_and_given_back(make_store: StoreMaker) -> None:
     store = make_store(limits=Limits(nodes=3))
-    nodes = [store.open((), Wish())[0] for _ in range(3)]
+    nodes = [store.open((), OpenOptions())[0] for _ in range(3)]
     for _ in range(2):
         with Raises(Reason.TOO_MANY):
-            store.open((), Wish())
+            store.open((), OpenOptions())
         nodes.pop().close()
-        nodes.append(store.open((), Wish())[0])
+        nodes.append(store.open((), OpenOptions())[0])
 
 
 def test_descriptors_that_run_out_are_too_many(store: Store) -> None:
@@ -691,10 +691,10 @@ def test_descriptors_that_run_out_are_too_many(store: Store) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
     try:
         with Raises(Reason.TOO_MANY):
-            store.open((), Wish())
+            store.open((), OpenOptions())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    store.open((), Wish())[0].close()
+    store.open((), OpenOptions())[0].close()
 
 
 def test_a_file_beyond_the_limit_of_the_process_is_too_large(store: Store) -> None:
@@ -726,9 +726,9 @@ def test_a_full_disk(store: Store) -> None:
 
 FULL_DISK = """
 import os, sys
-from quicksand_smb.store import Disposition, Limits, Reason, Store, StoreError, Wish
+from quicksand_smb.store import Disposition, Limits, Reason, Store, StoreError, OpenOptions
 
-new = Wish(read=True, write=True, disposition=Disposition.CREATE)
+new = OpenOptions(read=True, write=True, disposition=Disposition.CREATE)
 store = Store(sys.argv[1], read_only=False, limits=Limits(reserve=0, reserve_names=0))
 node, _ = store.open(("big",), new)
 done = 0

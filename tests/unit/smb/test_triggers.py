@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from quicksand_smb.names import Names
 from quicksand_smb.store import Store
 from quicksand_smb.store_errors import Reason
-from quicksand_smb.store_types import Disposition, FileKind, Wish
+from quicksand_smb.store_types import Disposition, FileKind, OpenOptions
 from quicksand_smb.triggers import KNOWN, Triggers
 
 from tests.unit.smb.conftest import StoreMaker
 from tests.unit.smb.test_store import Raises
 
-MAKE = Wish(write=True, disposition=Disposition.CREATE)
-MAKE_DIRECTORY = Wish(directory=True, disposition=Disposition.CREATE)
-REWRITE = Wish(write=True, disposition=Disposition.OVERWRITE_IF)
-WRITE = Wish(write=True, read=True)
+MAKE = OpenOptions(write=True, disposition=Disposition.CREATE)
+MAKE_DIRECTORY = OpenOptions(directory=True, disposition=Disposition.CREATE)
+REWRITE = OpenOptions(write=True, disposition=Disposition.OVERWRITE_IF)
+WRITE = OpenOptions(write=True, read=True)
 
 
 def names(path: str) -> Names:
@@ -91,8 +91,8 @@ def test_git_can_do_its_work(store: Store, share: Path) -> None:
     store.rename(names(".git/index.lock"), names(".git/index"), replace=True)
     store.open(names(".git/refs"), MAKE_DIRECTORY)[0].close()
     store.open(names(".git/index"), REWRITE)[0].close()
-    store.open(names(".git/config"), Wish(read=True))[0].close()
-    directory, _ = store.open(names(".git"), Wish())
+    store.open(names(".git/config"), OpenOptions(read=True))[0].close()
+    directory, _ = store.open(names(".git"), OpenOptions())
     directory.set_mode(0o700)
     directory.close()
     store.remove(names(".git/COMMIT_EDITMSG"), directory=False)
@@ -122,7 +122,7 @@ def test_no_way_leads_to_a_command(store: Store, share: Path) -> None:
         lambda: store.remove(names(".git/config"), directory=False),
         lambda: store.remove(names(".git/hooks"), directory=True),
         lambda: store.open(names("evil/.git"), MAKE),
-        lambda: store.open(names(".git/config"), Wish())[0].set_mode(0o777),
+        lambda: store.open(names(".git/config"), OpenOptions())[0].set_mode(0o777),
     ]
     for attempt in attempts:
         with Raises(Reason.READ_ONLY, Reason.EXISTS):
@@ -176,7 +176,7 @@ def test_what_a_guest_writes_there_is_told_and_nothing_else(
     store.rename(names(".git/hooks/update.sample"), names(".git/hooks/update"), replace=False)
     assert told == [".git/config", ".git/hooks/update"]
     told.clear()
-    store.open(names(".git/config"), Wish(read=True))[0].close()
+    store.open(names(".git/config"), OpenOptions(read=True))[0].close()
     store.open(names(".git/config"), WRITE)[0].close()
     store.rename(names("src"), names(".envrc"), replace=False)
     store.link(names("evil/tasks.json"), names(".zshrc"), replace=False)

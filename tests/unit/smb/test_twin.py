@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand_smb.store import Disposition, Reason, Store, StoreError, Wish
+from quicksand_smb.store import Disposition, OpenOptions, Reason, Store, StoreError
 from quicksand_smb.store_errors import store_error
 
 from tests.unit.smb.conftest import WALKS
@@ -30,13 +30,13 @@ Names = tuple[str, ...]
 
 def by_store(store: Store) -> dict[str, Callable[..., object]]:
     def make(at: Names, *, directory: bool) -> None:
-        wish = Wish(disposition=Disposition.CREATE, directory=directory, mode=0o755)
+        wish = OpenOptions(disposition=Disposition.CREATE, directory=directory, mode=0o755)
         store.open(at, wish)[0].close()
 
     def append(at: Names) -> None:
         if store.look(at).kind.name == "SYMLINK":
             raise StoreError(Reason.LOOP)
-        node, _ = store.open(at, Wish(append=True, directory=False))
+        node, _ = store.open(at, OpenOptions(append=True, directory=False))
         node.write(memoryview(b"x"), 0)
         node.close()
 

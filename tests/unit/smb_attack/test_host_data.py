@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from quicksand_smb import fscc
-from quicksand_smb.server_state import MOST_COMPLAINTS
+from quicksand_smb.server_state import MOST_LOGGED_ERRORS
 
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest, Server
@@ -132,10 +132,10 @@ def test_what_nobody_has_thought_of_fails_one_request(
         return struct.pack("<H", 1 << 16)
 
     monkeypatch.setitem(fscc.FILE_LEVELS, 18, fscc.Level(broken, 8))
-    for _ in range(2 * MOST_COMPLAINTS):
+    for _ in range(2 * MOST_LOGGED_ERRORS):
         answer = client.ask(in_process.QUERY, raw.query(file, 1, 18))
         assert answer.status == 0xC00000E9
-    assert capfd.readouterr().err.count("struct.error") == MOST_COMPLAINTS
+    assert capfd.readouterr().err.count("struct.error") == MOST_LOGGED_ERRORS
     assert client.ask(in_process.QUERY, raw.query(file, 1, 5)).status == in_process.SUCCESS
 
 

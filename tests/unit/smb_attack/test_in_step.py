@@ -39,7 +39,7 @@ LARGE = raw.frame(raw.header(raw.WRITE, message=9) + raw.write(bytes(16), 0, byt
 
 
 @pytest.mark.parametrize(
-    "record_change",
+    "left",
     [
         pytest.param(WRITE[:1], id="one byte"),
         pytest.param(WRITE[:3], id="half a length"),

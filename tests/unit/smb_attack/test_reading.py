@@ -88,7 +88,7 @@ def test_while_a_disk_hangs_everything_is_read(disk: Disk) -> None:
 def test_that_fails_for_who_has_nobody_standing_by(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers.Stream, "_stand_by", lambda self, _: self._last_day.acquire())
+    monkeypatch.setattr(servers.Stream, "_stand_by", lambda self, _: self._ended.acquire())
     disk = Disk(tmp_path)
     try:
         guest = disk.guest.begin()
@@ -107,7 +107,7 @@ def test_reading_changes_hands_again_and_again(disk: Disk) -> None:
         guest.send(guest.message(raw.ECHO, raw.NOTHING))
         # What a reader takes who cannot answer goes to a worker.
         deadline = threading.Event()
-        while not disk.stream._late:
+        while not disk.stream._delayed:
             assert not deadline.wait(0.01)
         disk.works.set()
         assert {guest.hear()[0].command, guest.hear()[0].command} == {raw.CREATE, raw.ECHO}

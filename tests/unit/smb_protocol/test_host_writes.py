@@ -352,7 +352,7 @@ def test_an_error_does_not_end_the_listening(
             raise RuntimeError("is told")
 
         told: list[int] = []
-        patch.setattr(client.server._host, "_complain", lambda: told.append(1), raising=False)
+        patch.setattr(client.server._host, "_log_error", lambda: told.append(1))
         patch.setattr(Guard, "heard", fail)
         append(file, b"host")
         wait_for(lambda: bool(told), what="a complaint")

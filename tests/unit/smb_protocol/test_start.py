@@ -54,7 +54,7 @@ def test_light_enumerations_are_numbers_with_names() -> None:
 def test_light_tuples_take_names_and_defaults() -> None:
     assert Pair(1) == Pair(left=1) == (1, 7)
     assert Pair(1)._replace(right=2).right == 2
-    for wrong in ({}, {"record_change": 1, "other": 2}):
+    for wrong in ({}, {"left": 1, "other": 2}):
         try:
             Pair(**wrong)
         except TypeError:
