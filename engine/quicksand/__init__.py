@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from quicksand.images.resolve import ImageProvider, ResolvedImage
     from quicksand.qemu.accelerator import AcceleratorStatus
+    from quicksand.qemu.host_usage import HostUsage
     from quicksand.runtime import (
         OS,
         MachineType,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from quicksand.saves.resolving import SaveWarning
     from quicksand.shell import Shell, ShellInfo
     from quicksand.snapshots.checkpoint import Checkpoint
-    from quicksand.stats import GuestProcess, HostUsage, SandboxStats
+    from quicksand.stats import GuestProcess, SandboxStats
 
 __all__ = [
     "OS",
@@ -143,7 +144,8 @@ _HOMES = {
     "saves.resolving": ("SaveWarning",),
     "shell": ("Shell", "ShellInfo"),
     "snapshots.checkpoint": ("Checkpoint",),
-    "stats": ("GuestProcess", "HostUsage", "SandboxStats"),
+    "qemu.host_usage": ("HostUsage",),
+    "stats": ("GuestProcess", "SandboxStats"),
     "vm.mounts": ("MountHandle",),
 }
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from quicksand import templates
+from quicksand.host.process_usage import memory_of, process_usage
 from quicksand.host.processes import Kind, Process, list_processes, running_modules
 from quicksand.layout import MachineDir, RuntimeDir, runtime_dir
 from quicksand.mounts.shares import list_shares
@@ -16,7 +17,6 @@ from quicksand.sandbox_records import Entry
 from quicksand.spares import next_start
 from quicksand.spares.naming import name_of
 from quicksand.spares.spare import list_spares
-from quicksand.stats import memory_of, process_usage
 
 SERVER = "mount server"
 MAKERS = {templates.MAKER: "template maker", next_start.MAKER: "spare maker"}

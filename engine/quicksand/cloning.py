@@ -33,7 +33,7 @@ from quicksand.mounts.mount import READ_ONLY, READ_WRITE, Mount
 from quicksand.mounts.shares import list_shares
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record, new_id
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.origins import Origin, import_node
 from quicksand.snapshots.pivot import freeze_stopped
@@ -166,7 +166,7 @@ async def _prepare(
             await make_all(Origin(place=live.place, node=node))
         return
     place = sandbox_dir(registry.paths, record.id)
-    history = registry.history(record.id)
+    history = history_of(registry, record.id)
     if at is not None:
         async with history.locked():
             node = history.find(at)
@@ -201,7 +201,7 @@ def _make_all(
     mounts: tuple[Mount, ...],
     made: list[Embryo],
 ) -> None:
-    history = registry.history(record.id)
+    history = history_of(registry, record.id)
     before = history.head() if origin is None else None
     try:
         layers = () if before is None else freeze_stopped(history, record.name)

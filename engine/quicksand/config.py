@@ -11,7 +11,6 @@ from typing import Any, Self
 
 from quicksand.errors import ConfigError, UnknownOptionError
 from quicksand.host.arch import Architecture
-from quicksand.images.overlay import SIZE_MAX
 from quicksand.machine_options import option, options_of
 from quicksand.mounts.mount import (
     NINEP,
@@ -112,10 +111,14 @@ def parse_memory(text: str | int) -> int:
     return size - size % MIB
 
 
+DISK_SIZE_MAX = 4 * 1024**4
+"""Bytes of the largest disk: what an overlay of ours can map (images/overlay.py)."""
+
+
 def parse_disk_size(text: str | int) -> int:
     """Returns the bytes of a disk size such as "10G". Raises ConfigError."""
     size = parse_size(text, what="disk_size")
-    if size > SIZE_MAX:
+    if size > DISK_SIZE_MAX:
         raise ConfigError(f"disk_size {text!r} is too large", hint="4T is the most")
     return size
 

@@ -9,8 +9,8 @@ import contextlib
 import time
 from pathlib import Path
 
+from quicksand.host.process_usage import process_usage
 from quicksand.host.processes import is_process
-from quicksand.stats import process_usage
 
 WINDOW_S = 1.0
 BUSY = 0.25

@@ -11,20 +11,6 @@ MARK_MAX = 64
 """Bytes of the keeper's mark: a word and two numbers."""
 
 
-def qemu_memory(pid: int, arguments: tuple[str, ...]) -> tuple[int, int | None]:
-    """(bytes of memory of its own, in RAM or in swap; bytes beyond which its guest is paused, or
-    None if that is unknown) of the QEMU with that process id and these arguments. Linux only; (0,
-    None) elsewhere, or if it is gone."""
-    from quicksand.qemu.keeper_parts.bounds import bound_of
-    from quicksand.qemu.keeper_parts.memory import memory_of
-
-    found = memory_of(pid)
-    bound = bound_of(arguments)
-    if found is None:
-        return 0, None
-    return found[0], None if bound is None else bound.watched
-
-
 def why_oversized(machine: MachineDir) -> str:
     """Why the keeper has paused the machine's guest; "" if it has not."""
     try:

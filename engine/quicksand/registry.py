@@ -11,10 +11,10 @@ import builtins
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
 from quicksand.config import check_name
 from quicksand.ends import crash_reason, write_end
@@ -47,10 +47,7 @@ from quicksand.layout import (
 from quicksand.oversized import why_oversized
 from quicksand.sandbox_records import LOCK_WAIT_S, Entry, Record, RunState, Status, is_id
 
-if TYPE_CHECKING:
-    from quicksand.snapshots.checkpoint import Checkpoint
-    from quicksand.snapshots.history import History
-    from quicksand.snapshots.tree import Tree
+T = TypeVar("T")
 
 YOUNG_S = 10.0
 """Seconds after the creation of its directory during which a start counts as still going on."""
@@ -66,32 +63,16 @@ class Registry:
 
     def __init__(self, paths: Paths) -> None:
         self.paths = paths
-        self._histories: dict[str, History] = {}
+        self._kept: dict[tuple[object, str], Any] = {}
         self.expired: tuple[str, ...] = ()
         """Names of the sandboxes that `reap` has removed from the trash for good."""
 
-    def history(self, id_: str) -> History:
-        """The history of a sandbox; the same object each time, since it caches what it has read."""
-        from quicksand.snapshots.history import History
-
-        if id_ not in self._histories:
-            self._histories[id_] = History(sandbox_dir(self.paths, id_))
-        return self._histories[id_]
-
-    def tree(self, id_: str) -> Tree:
-        """The tree of a sandbox's checkpoints and the present's place in it. Blocks for I/O."""
-        from quicksand.snapshots.tree import read_tree
-
-        return read_tree(self.history(id_))
-
-    def checkpoints(self, id_: str) -> builtins.list[Checkpoint]:
-        """The checkpoints of a sandbox with their sizes, the oldest first. Blocks for I/O.
-
-        Raises OSError.
-        """
-        from quicksand.snapshots.checkpoint import list_checkpoints
-
-        return list_checkpoints(self.history(id_))
+    def kept(self, kind: Callable[[SandboxDir], T], id_: str) -> T:
+        """What ``kind`` makes of a sandbox's directory: made once, the same object each time."""
+        if (kind, id_) not in self._kept:
+            self._kept[kind, id_] = kind(self.place(id_))
+        made: T = self._kept[kind, id_]
+        return made
 
     def place(self, id_: str) -> SandboxDir:
         """The directory of a sandbox."""

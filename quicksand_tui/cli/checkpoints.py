@@ -259,17 +259,20 @@ def read_past(name: str) -> Past:
     """Reads the checkpoints of a sandbox, which need not run. Raises SandboxNotFoundError."""
     from quicksand.host.paths import paths
     from quicksand.registry import Registry
+    from quicksand.snapshots.checkpoint import list_checkpoints
+    from quicksand.snapshots.history import history_of
+    from quicksand.snapshots.tree import read_tree
 
     from quicksand_tui.cli.output import complain
 
     registry = Registry(paths())
     entry = registry.find(name)
-    tree = registry.tree(entry.id)
+    tree = read_tree(history_of(registry, entry.id))
     if tree.error:
         complain(tree.error, hint="so it is unknown where the sandbox stands")
     return Past(
         name=entry.name,
-        checkpoints=registry.checkpoints(entry.id),
+        checkpoints=list_checkpoints(history_of(registry, entry.id)),
         broken=dict(tree.broken),
         head=tree.head,
         changed=tree.changed,

@@ -290,8 +290,8 @@ async def _memory() -> list[Check]:
 def _oversized() -> list[Check]:
     """Tells of sandboxes whose machine has more of the host's memory than their size allows."""
     from quicksand.host.paths import paths
+    from quicksand.qemu.host_usage import host_usage
     from quicksand.registry import Registry
-    from quicksand.stats import host_usage
 
     found = []
     for entry in Registry(paths()).list():

@@ -197,11 +197,12 @@ def _checkpoints_of(name: str | None) -> list[Node]:
     from quicksand.errors import QuicksandError
     from quicksand.host.paths import paths
     from quicksand.registry import Registry
+    from quicksand.snapshots.history import history_of
 
     with contextlib.suppress(QuicksandError, OSError):
         if name is not None:
             registry = Registry(paths())
-            return registry.history(registry.find(name).id).nodes()
+            return history_of(registry, registry.find(name).id).nodes()
     return []
 
 

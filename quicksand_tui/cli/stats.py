@@ -156,7 +156,7 @@ class Reader:
         return list(await asyncio.gather(*(self._read(entry) for entry in entries)))
 
     async def _read(self, entry: Entry) -> Reading:
-        from quicksand.stats import host_usage
+        from quicksand.qemu.host_usage import host_usage
 
         host = await asyncio.to_thread(host_usage, entry)
         now = time.monotonic()

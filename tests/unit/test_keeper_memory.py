@@ -14,7 +14,8 @@ from unittest import mock
 import pytest
 from quicksand.host.paths import Paths
 from quicksand.layout import MachineDir
-from quicksand.oversized import qemu_memory, why_oversized
+from quicksand.oversized import why_oversized
+from quicksand.qemu.host_usage import qemu_memory
 from quicksand.qemu.keeper_parts.bounds import MIB, OWN, bound_of
 from quicksand.qemu.keeper_parts.machines import Machine
 from quicksand.qemu.keeper_parts.memory import MORE, MemoryWatch, memory_of

@@ -21,7 +21,7 @@ from quicksand.sandbox_records import Record
 from quicksand.sandbox_trash import SandboxTrash
 from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import remember
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.pivot import freeze_stopped
 from quicksand.snapshots.verified import Verified
 from quicksand.templates import discard, list_templates, prune, templates_dir
@@ -193,8 +193,8 @@ def test_a_stray_directory_among_layers_is_in_no_clones_way(world: Paths, record
     stray = place.layers / f"{ID}.qcow2"
     stray.mkdir()
     (place.layers / "of mine").mkdir()
-    layers = freeze_stopped(registry.history(record.id), "box")
-    registry.history(record.id).sweep()
+    layers = freeze_stopped(history_of(registry, record.id), "box")
+    history_of(registry, record.id).sweep()
     assert layers
     assert stray.is_dir()
 

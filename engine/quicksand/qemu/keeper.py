@@ -39,6 +39,6 @@ if __name__ == "__main__":
     engine = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     # host/removal.py and host/processes.py need nothing else of the engine.
     sys.path += [os.path.join(engine, "qemu"), os.path.join(engine, "host")]
-    from keeper_parts.loop import main  # type: ignore[import-not-found]
+    from keeper_parts.main import main  # type: ignore[import-not-found]
 
     main()

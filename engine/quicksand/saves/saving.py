@@ -45,7 +45,7 @@ from quicksand.saves.ownership import mark_made
 from quicksand.saves.portable import write_portable
 from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import remember
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.pivot import Pivot, freeze_stopped
 from quicksand.snapshots.records import new_id
 from quicksand.snapshots.taking import Live, working_on
@@ -136,7 +136,7 @@ async def save(
         await asyncio.to_thread(remember, store.root, registry.paths)
         async with _frozen(registry, record, made, options, ask) as frozen:
             layers = await in_thread_to_the_end(
-                lambda: _bring(registry.history(record.id), frozen, made, options, image)
+                lambda: _bring(history_of(registry, record.id), frozen, made, options, image)
             )
         manifest = replace(_describe(record, image, frozen, options), layers=layers)
         return await in_thread_to_the_end(
@@ -265,7 +265,7 @@ async def _freeze(
 ) -> None:
     """Freeze the layers of the disk, then link or open them."""
     entry = registry.inspect(record.id)
-    history = registry.history(record.id)
+    history = history_of(registry, record.id)
     if entry is not None and entry.run is not None:
         async with working_on(registry, record) as live:
             await _drop_checkpoints(history, options)

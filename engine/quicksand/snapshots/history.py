@@ -29,6 +29,7 @@ from quicksand.host.files import (
 from quicksand.host.listing import TEMPORARY, own_files
 from quicksand.host.removal import remove
 from quicksand.layout import SandboxDir
+from quicksand.registry import Registry
 from quicksand.snapshots.pages import TICK_NS
 from quicksand.snapshots.records import Head, Node, is_id
 
@@ -49,6 +50,11 @@ _NODE_LEFT = re.compile(rf"\.node\.json{TEMPORARY}")
 _OF_A_LAYER_OR_MEMORY = re.compile(r"\.?[0-9a-f]{8,64}(?:\.[0-9a-z]+)+")
 """Files in ``layers`` and ``memory``: an id or a digest with its suffix; while it is made, with a
 dot before it and perhaps random digits at either end."""
+
+
+def history_of(registry: Registry, id_: str) -> History:
+    """The history of a sandbox; the same object each time, since it caches what it has read."""
+    return registry.kept(History, id_)
 
 
 class History:

@@ -19,6 +19,7 @@ from quicksand.planning import Parts, gather_parts
 from quicksand.registry import Registry
 from quicksand.sandbox_records import Record, RunState
 from quicksand.snapshots import rehearsal
+from quicksand.snapshots.history import history_of
 from quicksand.snapshots.records import Head, Node
 from quicksand.snapshots.successor import Successor
 from quicksand.snapshots.taking import Live, working_on
@@ -109,7 +110,7 @@ async def take(live: Live, node: Node) -> Successor | None:
 async def forget_removed(registry: Registry, record: Record) -> None:
     """End a QEMU that waits for a checkpoint that was deleted: it still has the files open. Raises
     HostError, MachineError."""
-    history = registry.history(record.id)
+    history = history_of(registry, record.id)
     # If the head cannot be read or the sandbox is not running, no QEMU waits.
     with contextlib.suppress(StateError, HistoryError):
         if not await asyncio.to_thread(lambda: history.head().waiting):

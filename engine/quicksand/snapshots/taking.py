@@ -22,7 +22,7 @@ from quicksand.registry import Registry
 from quicksand.sandbox_records import Record, RunState
 from quicksand.snapshots import restore
 from quicksand.snapshots.capture import Capture
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.records import Node, check_tag
 from quicksand.snapshots.thumbnails import keep_thumbnail, look_at_screen
 from quicksand.snapshots.tiers import choose_tier
@@ -51,7 +51,7 @@ async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
     MachineError.
     """
     place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
-    history = registry.history(record.id)
+    history = history_of(registry, record.id)
     async with history.locked():
         await ensure_keeper(registry, record)  # first: a new one is in the machine's state
         entry = registry.inspect(record.id)

@@ -84,29 +84,31 @@ class Checkpoints:
         self._next_revert.expect(life.registry, life.require_record(), node, after=after)
 
     def list(self) -> list[Checkpoint]:
-        return self._life.registry.checkpoints(self._life.id)
+        from quicksand.snapshots.checkpoint import list_checkpoints
+
+        return list_checkpoints(self._life.history())
 
     async def screen(self, tag: str) -> bytes | None:
         from quicksand.snapshots.thumbnails import read_thumbnail
 
-        history = self._life.registry.history(self._life.id)
+        history = self._life.history()
         return await asyncio.to_thread(lambda: read_thumbnail(history.place, history.find(tag).id))
 
     async def delete(self, tag: str) -> None:
         from quicksand.snapshots.standby import forget_removed
 
-        history = self._life.registry.history(self._life.id)
+        history = self._life.history()
         async with history.locked():
             await in_thread_to_the_end(lambda: history.delete(tag))
         await forget_removed(self._life.registry, self._life.require_record())
 
     async def pin(self, tag: str, pinned: bool) -> None:
-        history = self._life.registry.history(self._life.id)
+        history = self._life.history()
         async with history.locked():
             await in_thread_to_the_end(lambda: history.pin(history.find(tag), pinned))
 
     async def write_note(self, tag: str, note: str) -> None:
-        history = self._life.registry.history(self._life.id)
+        history = self._life.history()
         async with history.locked():
             await in_thread_to_the_end(lambda: history.write_note(history.find(tag), note))
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from quicksand.live_machine import LiveMachine
     from quicksand.progress import Progress
     from quicksand.saves.store import Save
+    from quicksand.snapshots.history import History
 
 T = TypeVar("T")
 
@@ -161,6 +162,12 @@ class Life:
 
     def _not_running(self) -> StateError:
         return StateError(f"the sandbox {self.name!r} is not running")
+
+    def history(self) -> History:
+        """The sandbox's layers, checkpoints and head."""
+        from quicksand.snapshots.history import history_of
+
+        return history_of(self.registry, self.id)
 
     @property
     def link(self) -> AgentLink | None:
@@ -353,7 +360,7 @@ class Life:
         if self.entry().run is None:
             raise self._not_running()
         # A checkpoint or a revert pauses and resumes it, too.
-        async with self.registry.history(self.id).locked():
+        async with self.history().locked():
             await self._set_paused(paused)
 
     async def _set_paused(self, paused: bool) -> None:

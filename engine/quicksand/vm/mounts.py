@@ -102,7 +102,7 @@ class Mounts:
                 hint="mount it without `9p`, or make a sandbox with it: `run -v HOST:GUEST:9p`",
             )
         mounting.check_possible(record.config)
-        async with self._life.registry.history(self._life.id).locked():
+        async with self._life.history().locked():
             known = await asyncio.to_thread(self._choose, mount)
             share = await mounting.add_mount(self._machine(), mount, known, self._guest.request)
             await asyncio.to_thread(forget_left_out, self._place(), (mount.guest,))
@@ -110,7 +110,7 @@ class Mounts:
 
     async def remove(self, guest: str, *, force: bool) -> None:
         self._require_running()
-        async with self._life.registry.history(self._life.id).locked():
+        async with self._life.history().locked():
             machine = self._machine()
             shares = sorted(read_shares(machine), key=lambda share: share.is_served)
             here: dict[str, Share | Mount] = {share.mount.guest: share for share in shares}
@@ -172,7 +172,7 @@ class Mounts:
         if not mounts and not is_past:
             return
         directories = self._directories()
-        async with self._life.registry.history(self._life.id).locked():
+        async with self._life.history().locked():
             machine = self._machine()
             stale = await mounting.find_stale(machine, self._guest.request) if is_past else set()
             failed: dict[str, str] = {}

@@ -25,7 +25,7 @@ from quicksand.saves.bundle.exporting import Exported
 from quicksand.saves.bundle.manifest import Kind
 from quicksand.saves.bundle.service import find_reasons
 from quicksand.saves.bundle.trees import NOTE_RUNNING, export_tree
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.left_behind import keep_left_behind
 from quicksand.snapshots.records import Node, new_id
@@ -96,7 +96,7 @@ async def test_a_sandbox_moves_with_its_checkpoints(
 async def test_one_that_has_a_disk_only_moves_too(
     here: Home, there: Home, record: Record, tmp_path: Path
 ) -> None:
-    history = here.registry.history(record.id)
+    history = history_of(here.registry, record.id)
     head = history.head()
     assert keep_left_behind(history, head, history.find("root")) is None, "nothing was written"
     write_clusters(history.place.layer(head.top), {3: b"later"})
@@ -115,7 +115,7 @@ async def test_one_that_has_a_disk_only_moves_too(
 async def test_it_stays_whole_when_it_is_used(there: Home, bundle: bytes) -> None:
     """What is swept away is what nobody needs, and a checkpoint can be deleted."""
     done = there.import_(bundle)
-    history = there.registry.history(done.id)
+    history = history_of(there.registry, done.id)
     before = contents(there.paths.data)
     history.sweep()
     assert contents(there.paths.data) == before
@@ -146,9 +146,9 @@ async def test_a_running_one_is_exported_up_to_its_last_checkpoint(
     assert f"layers/{head.top}.qcow2" not in members((tmp_path / "b").read_bytes())
     done = there.import_(tmp_path / "b")
     nodes = {node.tag: node for node in check_whole(there, done.id)}
-    new = there.registry.history(done.id).head()
+    new = history_of(there.registry, done.id).head()
     assert (new.node, new.layers) == (nodes["other"].id, nodes["other"].layers)
-    assert there.registry.history(done.id).place.layer(new.top).exists()
+    assert history_of(there.registry, done.id).place.layer(new.top).exists()
 
 
 async def test_checkpoints_can_be_taken_and_deleted_while_it_is_written(
@@ -201,7 +201,7 @@ async def test_the_disk_alone_can_move(
     await export(here, record, tmp_path / "b", full=True)
     done = there.import_(tmp_path / "b", name="disk")
     assert (done.name, done.checkpoints) == ("disk", 0)
-    head = there.registry.history(done.id).head()
+    head = history_of(there.registry, done.id).head()
     assert head.layers == history.head().layers
     lock = try_lock(place_of(here, record).lock)
     assert lock is not None
@@ -315,7 +315,7 @@ async def test_the_public_functions_say_it_too(
     # Nobody has said that it may; its checkpoints are of the machine that it has now.
     assert found.record is not None
     assert found.record.config.network_mode is NetworkMode.MOUNTS_ONLY
-    nodes = Registry(there.paths).history(found.id).nodes()
+    nodes = history_of(Registry(there.paths), found.id).nodes()
     assert nodes and {node.shape["network"] for node in nodes} == {"mounts_only"}
     known = await saves.import_(tmp_path / "b", name="known", trusted=True)
     trusted = Registry(there.paths).find(known.name).record

@@ -22,6 +22,7 @@ from quicksand.saves.bundle.receiving import Imported, Options, stopping
 from quicksand.saves.bundle.trees import export_tree
 from quicksand.saves.finding import find_save
 from quicksand.saves.store import Save, SaveStore
+from quicksand.snapshots.history import history_of
 
 
 async def export_any(
@@ -133,7 +134,7 @@ async def find_reasons(registry: Registry, record: Record) -> Sequence[str]:
 
     def reasons() -> Iterator[str]:
         found: dict[str, list[str]] = {}
-        for node in registry.history(record.id).nodes():
+        for node in history_of(registry, record.id).nodes():
             if why := "; ".join(differences(node, shape)):
                 found.setdefault(why, []).append(node.tag)
         for why, tags in found.items():

@@ -27,7 +27,7 @@ from quicksand.saves.bundle.manifest import Bundle, Kind, Sandbox
 from quicksand.saves.bundle.receiving import stopping
 from quicksand.saves.bundle.sending import Outgoing, find_digests, open_all, write_bundle
 from quicksand.saves.bundle.streams import open_target
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.layers import read_seal
 from quicksand.snapshots.records import SCHEMA, File, Node
 
@@ -87,7 +87,7 @@ async def export_tree(
     """
     entry = registry.inspect(record.id)
     live = entry is not None and entry.is_live
-    history = registry.history(record.id)
+    history = history_of(registry, record.id)
     with ExitStack() as stack:
         if not live:
             stack.callback(os.close, registry.lock(record.id))
