@@ -21,8 +21,6 @@ from quicksand_smb.wire import Buffer, pad
 
 COST: Final = 512
 """The memory in bytes that a reply takes besides its contents."""
-SMALLEST_MAXIMUM: Final = 1 << 16
-"""The largest payload in bytes before dialect 2.1, and before a dialect is negotiated."""
 
 
 class FileData(NamedTuple):
@@ -109,20 +107,8 @@ class Connection:
 
     @property
     def negotiated(self) -> Negotiated:
-        """The result of NEGOTIATE. Only commands that need a dialect may read it."""
-        assert self.conversation.negotiated is not None, "the table of commands says who needs it"
+        """The result of NEGOTIATE, or `NOT_NEGOTIATED`."""
         return self.conversation.negotiated
-
-    @property
-    def pays_by_size(self) -> bool:
-        negotiated = self.conversation.negotiated
-        return negotiated is not None and negotiated.pays_by_size
-
-    @property
-    def largest(self) -> int:
-        """The largest payload of a request or its answer, in bytes."""
-        negotiated = self.conversation.negotiated
-        return SMALLEST_MAXIMUM if negotiated is None else negotiated.largest
 
     @property
     def client_guid(self) -> bytes:
@@ -272,8 +258,7 @@ class Connection:
         self.server.with_output.add(self)
 
     def _remember_handshake(self, answer: Answer, message: bytes) -> None:
-        negotiated = self.conversation.negotiated
-        if negotiated is None or negotiated.dialect != Dialect.SMB311:
+        if self.negotiated.dialect != Dialect.SMB311:
             return
         header = answer.header
         if header.command == Command.NEGOTIATE:

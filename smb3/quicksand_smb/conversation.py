@@ -15,6 +15,8 @@ from quicksand_smb.wire import ProtocolError
 
 LARGEST_REST: Final = 64 << 10
 """The bytes of a compound that may wait for the open at its beginning."""
+SMALLEST_MAXIMUM: Final = 1 << 16
+"""The largest payload in bytes before dialect 2.1, and before a dialect is negotiated."""
 
 
 class Negotiated(NamedTuple):
@@ -33,6 +35,19 @@ class Negotiated(NamedTuple):
     has_posix: bool
     algorithm: Algorithm
     """The algorithm that signs the messages of new sessions."""
+
+
+NOT_NEGOTIATED: Final = Negotiated(
+    client=NegotiateRequest((), 0, 0, b"", {}),
+    dialect=0,
+    capabilities=0,
+    largest=SMALLEST_MAXIMUM,
+    pays_by_size=False,
+    has_leases=False,
+    has_posix=False,
+    algorithm=Algorithm.HMAC_SHA256,
+)
+"""The state of a conversation until a NEGOTIATE succeeds."""
 
 
 class Pending:
@@ -96,8 +111,7 @@ class Conversation:
 
     def __init__(self, window: Window) -> None:
         self.window = window
-        self.negotiated: Negotiated | None = None
-        """None until a NEGOTIATE succeeds."""
+        self.negotiated = NOT_NEGOTIATED
         self.handshake = NO_HANDSHAKE
         """The hash of the NEGOTIATE messages, for dialect 3.1.1."""
         self.sessions: dict[int, Session] = {}

@@ -10,7 +10,7 @@ from quicksand_smb.commands.query_info import query_info
 from quicksand_smb.commands.set_info import set_info
 from quicksand_smb.commands.stat_compound import answer_stat_compound
 from quicksand_smb.connection import COST, Answer, Connection, Frame, Reply
-from quicksand_smb.conversation import Pending
+from quicksand_smb.conversation import NOT_NEGOTIATED, Pending
 from quicksand_smb.header import Command, Header
 from quicksand_smb.minimal_stdlib import Callable, Final, IntEnum, NamedTuple
 from quicksand_smb.request import Chain, FrameBudget, Request
@@ -94,7 +94,9 @@ class Dispatcher:
             self._connection.queue(Frame([told], len(told), None, len(told) + COST))
             return
         self._handle(
-            messages, Chain(FrameBudget(self._connection.largest)), is_alone=len(messages) == 1
+            messages,
+            Chain(FrameBudget(self._connection.conversation.negotiated.largest)),
+            is_alone=len(messages) == 1,
         )
 
     def _handle(self, messages: list[memoryview], chain: Chain, *, is_alone: bool) -> None:
@@ -111,7 +113,7 @@ class Dispatcher:
             if header.command == Command.CANCEL:
                 self._cancel(header)
                 continue
-            charge = header.charge if connection.pays_by_size else 1
+            charge = header.charge if conversation.negotiated.pays_by_size else 1
             if not conversation.window.take(header.message_id, charge):
                 raise ProtocolError("a message number that was not granted")
             if not header.flags & headers.RELATED:
@@ -163,7 +165,7 @@ class Dispatcher:
         anew."""
         begins = header.command == Command.NEGOTIATE
         connection = self._connection
-        is_negotiated = connection.conversation.negotiated is not None
+        is_negotiated = connection.conversation.negotiated is not NOT_NEGOTIATED
         if is_negotiated and not begins:
             return True
         if not connection.server.config.resynchronise:
@@ -252,7 +254,8 @@ class Dispatcher:
     def _grant(self, header: Header) -> int:
         """Return the credits to grant with the response."""
         connection = self._connection
-        charge = header.charge if connection.pays_by_size else 1
+        conversation = connection.conversation
+        charge = header.charge if conversation.negotiated.pays_by_size else 1
         # A client may also count the credits of a NEGOTIATE of an earlier connection.
         is_frugal = connection.server.config.resynchronise and header.command == Command.NEGOTIATE
-        return connection.conversation.window.grant(charge, 0 if is_frugal else header.credits)
+        return conversation.window.grant(charge, 0 if is_frugal else header.credits)

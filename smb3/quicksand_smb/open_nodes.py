@@ -31,7 +31,7 @@ class OpenNodes:
             # `Store.close` closes the root first and then what is in the set.
             if self._root.closed:
                 raise StoreError(Reason.GONE)
-            if self.is_full:
+            if len(self._nodes) >= self._most:
                 raise StoreError(Reason.TOO_MANY)
             self._nodes.add(node)
 

@@ -139,9 +139,10 @@ class Request:
 
     def check_payload(self, count: int) -> None:
         """Check that the request pays one credit for each 64 KiB it moves ([MS-SMB2] 3.3.5.2.5)."""
-        if count > self.connection.largest:
+        negotiated = self.connection.conversation.negotiated
+        if count > negotiated.largest:
             raise Refusal(Status.INVALID_PARAMETER)
-        if self.connection.pays_by_size and count > max(self.header.charge, 1) << 16:
+        if negotiated.pays_by_size and count > max(self.header.charge, 1) << 16:
             raise Refusal(Status.INVALID_PARAMETER)
         budget = self.chain.budget
         budget.left -= count

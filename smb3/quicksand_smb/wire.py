@@ -85,6 +85,28 @@ def fields(layout: struct.Struct, message: Buffer) -> tuple[int, ...]:
     return layout.unpack_from(message, 64)
 
 
+def whole(layout: struct.Struct, message: Buffer) -> tuple[int, ...]:
+    """As `fields`, for a request that has no further fields: only padding may follow."""
+    end = 64 + layout.size
+    if not end <= len(message) <= end + PADDING_MAX:
+        check_end(message, end)
+        raise ProtocolError("a field lies outside its message")
+    return layout.unpack_from(message, 64)
+
+
+def last_area(message: Buffer, offset: int, count: int, least: int) -> memoryview:
+    """As `area`, for the last field of a request: only padding may follow."""
+    view = memoryview(message)
+    end = offset + count if count else least
+    if len(view) > end + PADDING_MAX:
+        check_end(message, end)
+    if not count:
+        return view[:0]
+    if offset < least or end > len(view):
+        raise ProtocolError("a buffer lies outside its message")
+    return view[offset:end]
+
+
 def area(message: Buffer, offset: int, count: int, least: int) -> memoryview:
     """Return the bytes at an offset, which must not be below `least`. If there are none, the offset
     is ignored."""

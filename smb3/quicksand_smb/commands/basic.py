@@ -4,8 +4,8 @@ import os
 import time
 
 from quicksand_smb import spnego
-from quicksand_smb.connection import SMALLEST_MAXIMUM, Connection, Reply
-from quicksand_smb.conversation import Negotiated
+from quicksand_smb.connection import Connection, Reply
+from quicksand_smb.conversation import SMALLEST_MAXIMUM, Negotiated
 from quicksand_smb.messages import negotiate as wire
 from quicksand_smb.messages import session as messages
 from quicksand_smb.messages.negotiate import ContextType, Dialect

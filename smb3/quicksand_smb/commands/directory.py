@@ -35,7 +35,9 @@ def query_directory(request: Request) -> Reply:
     if handle.listing and handle.listing.is_busy:
         raise Refusal(Status.INSUFFICIENT_RESOURCES)
     encode = fscc.ENTRY_LEVELS.get(wanted.level)
-    if encode is None or (wanted.level == 100 and not request.connection.negotiated.has_posix):
+    if encode is None or (
+        wanted.level == 100 and not request.connection.conversation.negotiated.has_posix
+    ):
         raise Refusal(Status.INVALID_INFO_CLASS)
     listing = _listing(handle, wanted)
     most = min(wanted.most, LARGEST_ANSWER)

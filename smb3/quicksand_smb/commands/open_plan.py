@@ -83,7 +83,8 @@ def plan_open(connection: Connection, wanted: CreateRequest, share: Share) -> Pl
     if options & _REFUSED_OPTIONS:
         raise Refusal(Status.NOT_SUPPORTED)
     mode = None
-    if connection.negotiated.has_posix and POSIX_TAG in wanted.contexts:
+    negotiated = connection.conversation.negotiated
+    if negotiated.has_posix and POSIX_TAG in wanted.contexts:
         mode = posix.decode_create(wanted.contexts[POSIX_TAG])
     found, stream = _find_names(wanted, is_posix=mode is not None)
     access = access_for(wanted.access, share, found)
@@ -92,11 +93,13 @@ def plan_open(connection: Connection, wanted: CreateRequest, share: Share) -> Pl
             raise Refusal(Status.ACCESS_DENIED)
         if share.is_read_only:
             raise Refusal(Status.MEDIA_WRITE_PROTECTED)
-    return Plan(wanted, found, stream, access, mode, _find_lease(connection, wanted))
+    return Plan(
+        wanted, found, stream, access, mode, _find_lease(wanted) if negotiated.has_leases else None
+    )
 
 
-def _find_lease(connection: Connection, wanted: CreateRequest) -> wire.LeaseRequest | None:
-    data = wanted.contexts.get(wire.LEASE_NAME) if connection.negotiated.has_leases else None
+def _find_lease(wanted: CreateRequest) -> wire.LeaseRequest | None:
+    data = wanted.contexts.get(wire.LEASE_NAME)
     return None if data is None else wire.decode_lease(data)
 
 

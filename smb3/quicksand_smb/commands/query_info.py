@@ -60,7 +60,9 @@ def _query_file(request: Request, handle: Handle, wanted: wire.QueryRequest) -> 
     if wanted.level == STREAMS:
         return _streams(handle), 32
     level = fscc.FILE_LEVELS.get(wanted.level)
-    if level is None or (wanted.level == 100 and not request.connection.negotiated.has_posix):
+    if level is None or (
+        wanted.level == 100 and not request.connection.conversation.negotiated.has_posix
+    ):
         raise Refusal(Status.INVALID_INFO_CLASS)
     if level.access:
         handle.need(level.access)
@@ -130,7 +132,7 @@ def _short_name(handle: Handle) -> bytes:
 
 def _query_volume(request: Request, handle: Handle, level: int) -> tuple[bytes, int]:
     found = fscc.VOLUME_LEVELS.get(level)
-    if found is None or (level == 100 and not request.connection.negotiated.has_posix):
+    if found is None or (level == 100 and not request.connection.conversation.negotiated.has_posix):
         raise Refusal(Status.INVALID_INFO_CLASS)
     encode, least = found
     share = handle.share

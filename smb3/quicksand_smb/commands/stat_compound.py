@@ -9,6 +9,7 @@ open files, signed requests. Nothing has been done before there is an answer.
 from quicksand_smb import fscc, header, posix
 from quicksand_smb.commands.open_plan import plan_open
 from quicksand_smb.connection import Connection
+from quicksand_smb.conversation import NOT_NEGOTIATED
 from quicksand_smb.header import Command, Header
 from quicksand_smb.messages import create, query
 from quicksand_smb.messages.create import CreateRequest
@@ -50,9 +51,10 @@ def answer_stat_compound(connection: Connection, messages: list[memoryview]) -> 
     if bodies is None:
         return None
     frame = bytearray()
-    first, window = heads[0], connection.conversation.window
+    first, conversation = heads[0], connection.conversation
+    window, pays_by_size = conversation.window, conversation.negotiated.pays_by_size
     for head, body in zip(heads, bodies, strict=True):
-        charge = head.charge if connection.pays_by_size else 1
+        charge = head.charge if pays_by_size else 1
         if not window.take(head.message_id, charge):
             raise ProtocolError("a message number that was not granted")
         head.session_id, head.tree_id = first.session_id, first.tree_id
@@ -72,9 +74,10 @@ def _find_share(connection: Connection, heads: list[Header]) -> Share | None:
         return None
     if first.flags or second.flags != header.RELATED or third.flags != header.RELATED:
         return None
-    if connection.conversation.negotiated is None:
+    conversation = connection.conversation
+    if conversation.negotiated is NOT_NEGOTIATED:
         return None
-    session = connection.conversation.sessions.get(first.session_id)
+    session = conversation.sessions.get(first.session_id)
     if session is None or not _is_heard(session):
         return None
     tree = session.trees.get(first.tree_id)

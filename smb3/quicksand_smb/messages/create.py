@@ -4,6 +4,7 @@ import struct
 
 from quicksand_smb.minimal_stdlib import Final, NamedTuple, Sequence
 from quicksand_smb.wire import (
+    PADDING_MAX,
     Buffer,
     Cursor,
     ProtocolError,
@@ -12,6 +13,7 @@ from quicksand_smb.wire import (
     decode_text,
     fields,
     pad,
+    whole,
 )
 
 _REQUEST: Final = struct.Struct("<HBBIQQIIIIIHHII")
@@ -80,7 +82,10 @@ def decode_request(message: Buffer) -> CreateRequest:
     contexts = area(message, contexts_at, contexts_length, 120)
     wanted.contexts = decode_contexts(contexts) if contexts_length else {}
     end = name_at + name_length if name_length else 120
-    check_end(message, max(end, contexts_at + contexts_length) if contexts_length else end)
+    if contexts_length and contexts_at + contexts_length > end:
+        end = contexts_at + contexts_length
+    if len(message) > end + PADDING_MAX:
+        check_end(message, end)
     return wanted
 
 
@@ -166,10 +171,9 @@ def encode_response(
 # [MS-SMB2] 2.2.15
 def decode_close(message: Buffer) -> tuple[bool, tuple[int, int]]:
     """Return whether the client wants the attributes, and the file id."""
-    size, flags, _, persistent, volatile = fields(_CLOSE, message)
+    size, flags, _, persistent, volatile = whole(_CLOSE, message)
     if size != 24:
         raise ProtocolError("no CLOSE request")
-    check_end(message, 88)
     return bool(flags & 1), (persistent, volatile)
 
 

@@ -4,7 +4,7 @@
 import struct
 
 from quicksand_smb.minimal_stdlib import Final, NamedTuple
-from quicksand_smb.wire import Buffer, Cursor, ProtocolError, check_end
+from quicksand_smb.wire import Buffer, Cursor, ProtocolError, last_area
 
 _REQUEST: Final = struct.Struct("<HHIQQIIIIIIII")
 _RESPONSE: Final = struct.Struct("<HHIQQIIIIII")
@@ -75,8 +75,7 @@ def decode_request(message: Buffer) -> IoctlRequest:
      _) = cursor.fields(_REQUEST)  # fmt: skip
     if size != 57:
         raise ProtocolError("no IOCTL request")
-    data = cursor.area(input_at, input_length, least=120)
-    check_end(message, input_at + input_length if input_length else 120)
+    data = last_area(message, input_at, input_length, 120)
     return IoctlRequest(code, (persistent, volatile), data, most, bool(flags & 1))
 
 

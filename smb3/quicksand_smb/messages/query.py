@@ -3,7 +3,7 @@
 import struct
 
 from quicksand_smb.minimal_stdlib import Final, NamedTuple
-from quicksand_smb.wire import Buffer, Cursor, ProtocolError, area, check_end, decode_text, fields
+from quicksand_smb.wire import Buffer, Cursor, ProtocolError, decode_text, fields, last_area, whole
 
 _QUERY: Final = struct.Struct("<HBBIHHIIIQQ")
 _SET: Final = struct.Struct("<HBBIHHIQQ")
@@ -64,8 +64,7 @@ def decode_query(message: Buffer) -> QueryRequest:
      wanted.flags, persistent, volatile) = fields(_QUERY, message)  # fmt: skip
     if size != 41:
         raise ProtocolError("no QUERY_INFO request")
-    wanted.input = area(message, offset, length, 104)
-    check_end(message, offset + length if length else 104)
+    wanted.input = last_area(message, offset, length, 104)
     wanted.file_id = persistent, volatile
     return wanted
 
@@ -81,8 +80,7 @@ def decode_set(message: Buffer) -> SetRequest:
     size, kind, level, length, offset, _, additional, *file_id = cursor.fields(_SET)
     if size != 33:
         raise ProtocolError("no SET_INFO request")
-    data = cursor.area(offset, length, least=96)
-    check_end(message, offset + length if length else 96)
+    data = last_area(message, offset, length, 96)
     return SetRequest(kind, level, additional, data, (file_id[0], file_id[1]))
 
 
@@ -96,15 +94,13 @@ def decode_directory(message: Buffer) -> DirectoryRequest:
     size, level, flags, _, persistent, volatile, offset, length, most = cursor.fields(_DIRECTORY)
     if size != 33 or length % 2:
         raise ProtocolError("no QUERY_DIRECTORY request")
-    pattern = decode_text(cursor.area(offset, length, least=96))
-    check_end(message, offset + length if length else 96)
+    pattern = decode_text(last_area(message, offset, length, 96))
     return DirectoryRequest(level, flags, (persistent, volatile), pattern, most)
 
 
 # [MS-SMB2] 2.2.35
 def decode_notify(message: Buffer) -> NotifyRequest:
-    size, flags, most, persistent, volatile, wanted, _ = Cursor(message, 64).fields(_NOTIFY)
+    size, flags, most, persistent, volatile, wanted, _ = whole(_NOTIFY, message)
     if size != 32:
         raise ProtocolError("no CHANGE_NOTIFY request")
-    check_end(message, 96)
     return NotifyRequest(bool(flags & 1), most, (persistent, volatile), wanted)

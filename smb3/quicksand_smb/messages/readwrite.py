@@ -3,7 +3,7 @@
 import struct
 
 from quicksand_smb.minimal_stdlib import Final, NamedTuple
-from quicksand_smb.wire import Buffer, ProtocolError, area, check_end, fields
+from quicksand_smb.wire import Buffer, ProtocolError, check_end, fields, last_area, whole
 
 _READ: Final = struct.Struct("<HBBIQQQIIIHH")
 _READ_RESPONSE: Final = struct.Struct("<HBBIII")
@@ -56,8 +56,7 @@ def decode_write(message: Buffer) -> WriteRequest:
         raise ProtocolError("no WRITE request")
     if channel:
         raise ProtocolError("no RDMA here")
-    data = area(message, data_at, length, 112)
-    check_end(message, data_at + length if length else 112)
+    data = last_area(message, data_at, length, 112)
     return WriteRequest(data, offset, (persistent, volatile), bool(flags & 1))
 
 
@@ -68,8 +67,7 @@ def encode_write(count: int) -> bytes:
 
 # [MS-SMB2] 2.2.17; the response is EMPTY of `session`
 def decode_flush(message: Buffer) -> tuple[int, int]:
-    size, _, _, persistent, volatile = fields(_FLUSH, message)
+    size, _, _, persistent, volatile = whole(_FLUSH, message)
     if size != 24:
         raise ProtocolError("no FLUSH request")
-    check_end(message, 88)
     return persistent, volatile

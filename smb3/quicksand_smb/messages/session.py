@@ -3,7 +3,7 @@
 import struct
 
 from quicksand_smb.minimal_stdlib import Final, NamedTuple
-from quicksand_smb.wire import Buffer, Cursor, ProtocolError, check_end, decode_text
+from quicksand_smb.wire import Buffer, Cursor, ProtocolError, check_end, decode_text, last_area
 
 _SETUP: Final = struct.Struct("<HBBIIHHQ")
 _SETUP_RESPONSE: Final = struct.Struct("<HHHH")
@@ -38,8 +38,7 @@ def decode_setup(message: Buffer) -> SetupRequest:
     size, flags, mode, _, _, offset, length, previous = cursor.fields(_SETUP)
     if size != 25:
         raise ProtocolError("no SESSION_SETUP request")
-    token = bytes(cursor.area(offset, length, least=88))
-    check_end(message, offset + length if length else 88)
+    token = bytes(last_area(message, offset, length, 88))
     return SetupRequest(flags, mode, previous, token)
 
 
@@ -56,8 +55,7 @@ def decode_tree(message: Buffer) -> TreeRequest:
         raise ProtocolError("no TREE_CONNECT request")
     if flags & 4:  # EXTENSION_PRESENT: the offset counts from the start of the buffer
         raise ProtocolError("tree connect extensions are for clusters")
-    path = decode_text(cursor.area(offset, length, least=72))
-    check_end(message, offset + length if length else 72)
+    path = decode_text(last_area(message, offset, length, 72))
     return TreeRequest(path)
 
 
