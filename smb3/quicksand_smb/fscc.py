@@ -239,7 +239,13 @@ def _entry_names(_: View, name: bytes) -> bytes:
 
 
 def _entry_posix(view: View, name: bytes) -> bytes:
-    return bytes(4) + _posix(view) + struct.pack("<I", len(name)) + name
+    """Linux takes the first of an entry's times, which is that of birth, for the time of change
+    (`cifs_posix_to_fattr` in fs/smb/client/readdir.c), and git reads every file anew whose time of
+    change is another than it was. It heeds no birth there, so that of change is told twice."""
+    _, accessed, written, changed = view.times
+    times = changed, accessed, written, changed
+    info = posix.encode_info(view.stat, times, view.attributes)
+    return bytes(4) + info + struct.pack("<I", len(name)) + name
 
 
 ENTRY_LEVELS: Final[dict[int, Callable[[View, bytes], bytes]]] = {

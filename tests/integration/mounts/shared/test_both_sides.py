@@ -14,6 +14,7 @@ import pytest
 from quicksand import Sandbox
 from quicksand.errors import ConfigError, MountError
 
+from tests.conftest import wait_for
 from tests.integration.mounts.shared.conftest import ROOT, Both
 
 pytestmark = pytest.mark.vm
@@ -126,6 +127,24 @@ async def test_times_are_the_same_on_both_sides(both: Both) -> None:
     assert abs((both.host / "now").stat().st_mtime - time.time()) < 60
     os.utime(both.host / "f", ns=(10**18, 10**18 + 123_456_700))
     await until(lambda: both.run("stat -c %.9Y f"), "1000000000.123456700")
+
+
+async def test_a_time_of_change_is_the_same_whether_a_file_was_listed_or_asked_for(
+    both: Both,
+) -> None:
+    """Git reads each file anew whose time of change is another than it was."""
+    file = both.host / "f"
+    file.touch()
+    born = file.stat().st_ctime
+
+    def is_changed_later() -> bool:
+        file.chmod(0o600)
+        return file.stat().st_ctime > born
+
+    wait_for(is_changed_later, what="a later time of change")
+    seconds, nanoseconds = divmod(file.stat().st_ctime_ns // 100 * 100, 10**9)
+    seen = await both.run(f"ls -U > /dev/null; stat -c %.9Z f; sleep {SOON_S}; stat -c %.9Z f")
+    assert seen.split() == [f"{seconds}.{nanoseconds:09}"] * 2
 
 
 async def test_names_that_only_the_host_can_make_are_of_use(both: Both) -> None:
