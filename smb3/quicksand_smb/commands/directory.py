@@ -11,7 +11,7 @@ from quicksand_smb.reasons import StoreError
 from quicksand_smb.request import Pending, Reply, Request
 from quicksand_smb.shares import MOST_SEARCHING, READ_DATA, Handle, Listing
 from quicksand_smb.status import Refusal, Status
-from quicksand_smb.values import Entry, Stat
+from quicksand_smb.values import Entry, Kind, Stat
 from quicksand_smb.wire import encode_text, pad
 
 LARGEST_ANSWER: Final = 256 << 10
@@ -103,7 +103,11 @@ def _next(request: Request, handle: Handle, listing: Listing) -> tuple[str, fscc
         entry = _search_on(request, handle, listing)
     if entry is _END or entry is None:
         return None
-    return to_wire(entry.name, posix=handle.is_posix), handle.share.view(entry.stat)
+    names = None
+    if handle.is_posix and entry.stat.kind is Kind.DIRECTORY:
+        above = handle.share.store.told_name(handle.node)
+        names = None if above is None else (*above, entry.name)
+    return to_wire(entry.name, posix=handle.is_posix), handle.share.view(entry.stat, names)
 
 
 def _search_on(request: Request, handle: Handle, listing: Listing) -> Entry | None:

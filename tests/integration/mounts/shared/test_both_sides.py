@@ -15,7 +15,7 @@ from quicksand import Sandbox
 from quicksand.errors import ConfigError, MountError
 
 from tests.conftest import wait_for
-from tests.integration.mounts.shared.conftest import ROOT, Both
+from tests.integration.mounts.shared.conftest import ROOT, WORK, Both
 
 pytestmark = pytest.mark.vm
 
@@ -104,6 +104,39 @@ async def test_a_second_look_at_a_tree_asks_nothing_until_something_changes(both
     assert await look() == "299"
     listed = await both.vm.execute(f"ls {both.guest}/d1; ls {both.guest}/was | wc -l")
     assert listed.stdout.split() == ["50"]
+
+
+async def test_directories_that_the_host_moves_cost_no_file_its_number(both: Both) -> None:
+    """Linux gives up all numbers of a mount when one directory seems to be at two places
+    (`cifs_iget` in fs/smb/client/inode.c): then names of one file are several."""
+
+    async def numbers(where: str) -> list[int]:
+        return [int(one) for one in (await both.run(f"stat -c %i {where}/f {where}/g")).split()]
+
+    (both.host / "a" / "below").mkdir(parents=True)
+    (both.host / "a" / "f").touch()
+    (both.host / "a" / "g").hardlink_to(both.host / "a" / "f")
+    inode = (both.host / "a" / "f").stat().st_ino
+    assert await numbers("a") == [inode, inode]
+    (both.host / "a").rename(both.host / "looked-up")
+    assert await numbers("looked-up") == [inode, inode]
+    (both.host / "looked-up").rename(both.host / "listed")
+    await both.run("ls -lR . > /dev/null")
+    assert await numbers("listed") == [inode, inode]
+    await both.run("mv listed own && ls -lR . > /dev/null")
+    (both.host / "own").rename(both.host / "listed")
+    await both.run("ls -lR . > /dev/null")
+    assert await numbers("listed") == [inode, inode]
+    for number in range(5):  # most file systems give one inode again and again
+        (both.host / f"new-{number}" / "below").mkdir(parents=True)
+        await both.run("ls -lR . > /dev/null")
+        (both.host / f"new-{number}" / "below").rmdir()
+        (both.host / f"new-{number}").rmdir()
+    await both.run("mkdir of-guest")
+    assert int(await both.run("stat -c %i of-guest")) == (both.host / "of-guest").stat().st_ino
+    mounts = (await both.vm.execute("cat /proc/mounts")).stdout.splitlines()
+    (options,) = [one.split()[3] for one in mounts if one.split()[1] == f"{ROOT}{WORK}"]
+    assert "serverino" in options.split(",")
 
 
 async def test_the_guest_sees_at_once_what_it_has_changed_itself(both: Both) -> None:
