@@ -30,6 +30,7 @@ OF_PLACE: Final = 320
 """Bytes of one path, without its characters."""
 _SHIFT: Final = 55
 """Above the bits that file systems use for inodes, and below the sign."""
+_NOWHERE: Final = "/"
 
 
 class Numbering:
@@ -44,9 +45,7 @@ class Numbering:
         """The same for those with several; the first has the inode's own number."""
 
     def number(self, inode: int, names: Names) -> int:
-        """What number to tell of a directory; the root has its own, and no other path."""
-        if not names:
-            return inode
+        """What number to tell of a directory."""
         path = "/".join(names)
         places = self._places.get(inode) or self._moved.get(inode)
         if places is None:
@@ -83,8 +82,8 @@ class Numbering:
             self._forget(self._places, inode)
         elif path in (places := self._moved.get(inode, [])):
             self._give(path)
-            self._take("")  # less than what was given
-            places[places.index(path)] = ""
+            self._take(_NOWHERE)  # no more than what was given
+            places[places.index(path)] = _NOWHERE
 
     def end(self) -> None:
         self._places.clear()

@@ -372,7 +372,7 @@ class Share:
             0 if stat.kind is Kind.DIRECTORY else max(stat.allocated, -(-stat.size // 4096) * 4096)
         )
         view = fscc.View(stat, attributes, times, allocated=allocated, serial=self.serial)
-        if names and stat.kind is Kind.DIRECTORY:
+        if names is not None and stat.kind is Kind.DIRECTORY:
             view.number = self.numbering.number(stat.inode, names)
         return view
 

@@ -136,11 +136,22 @@ def test_what_a_client_removes_leaves_no_trace(client: Client, tmp_path: Path) -
     assert not share.numbering._places
 
 
-def test_a_share_that_is_mounted_within_itself_has_stable_numbers() -> None:
+@pytest.mark.parametrize("names", [(), ("a",)])
+def test_what_is_mounted_at_two_places_of_a_share_has_stable_numbers(
+    names: tuple[str, ...],
+) -> None:
     known = Numbering(Ledger())
     for _ in range(3):
-        told = [known.number(7, ("a", "b")), known.number(7, ("a", "again", "b"))]
+        told = [known.number(7, names), known.number(7, ("a", "again"))]
         assert told == [7, 7 ^ 1 << 55]
+
+
+def test_of_what_a_client_removes_only_that_path_is_forgotten() -> None:
+    known = Numbering(Ledger())
+    told = [known.number(7, (name,)) for name in "abc"]
+    known.removed(7, ("a",))
+    assert known.number(7, ("a",)) not in told
+    assert [known.number(7, (name,)) for name in "bc"] == told[1:]
 
 
 def test_without_posix_extensions_numbers_are_those_of_the_host(tmp_path: Path) -> None:
