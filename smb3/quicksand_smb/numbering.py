@@ -16,7 +16,6 @@ import sys
 
 from quicksand_smb.ledger import Ledger
 from quicksand_smb.light import Final
-from quicksand_smb.names import Names
 
 MOST: Final = 8192
 """Directories of which it is known where they were told; of more, the oldest are forgotten."""
@@ -44,9 +43,8 @@ class Numbering:
         self._moved: dict[int, list[str]] = {}
         """The same for those with several; the first has the inode's own number."""
 
-    def number(self, inode: int, names: Names) -> int:
-        """What number to tell of a directory."""
-        path = "/".join(names)
+    def number(self, inode: int, path: str) -> int:
+        """What number to tell of a directory. `path`: its names, joined by "/"."""
         places = self._places.get(inode) or self._moved.get(inode)
         if places is None:
             self._add(inode, path)
@@ -61,9 +59,8 @@ class Numbering:
         inode = number ^ place << _SHIFT
         return inode if 0 < place < len(self._moved.get(inode, ())) else number
 
-    def renamed(self, old: Names, new: Names) -> None:
+    def renamed(self, was: str, now: str) -> None:
         """A client has moved a directory: it goes on with the numbers of all that is in there."""
-        was, now = "/".join(old), "/".join(new)
         below = f"{was}/"
         for known in (self._places, self._moved):
             for places in known.values():
@@ -75,9 +72,8 @@ class Numbering:
                             self.end()  # much longer paths by one rename: no client needs that
                             return
 
-    def removed(self, inode: int, names: Names) -> None:
+    def removed(self, inode: int, path: str) -> None:
         """A client has removed a directory; it knows the number no longer."""
-        path = "/".join(names)
         if self._places.get(inode) == [path]:
             self._forget(self._places, inode)
         elif path in (places := self._moved.get(inode, [])):

@@ -373,7 +373,7 @@ class Share:
         )
         view = fscc.View(stat, attributes, times, allocated=allocated, serial=self.serial)
         if names is not None and stat.kind is Kind.DIRECTORY:
-            view.number = self.numbering.number(stat.inode, names)
+            view.number = self.numbering.number(stat.inode, "/".join(names))
         return view
 
     def view_of(self, handle: Handle) -> fscc.View:
@@ -531,7 +531,7 @@ class Share:
             file.is_removed = True
             self.forget((stat.device, stat.inode))
         if handle.is_directory:
-            self.numbering.removed(stat.inode, names)
+            self.numbering.removed(stat.inode, "/".join(names))
         self.changed(names, removed=True, is_directory=handle.is_directory)
 
     def changed(self, names: Names, *, removed: bool = False, is_directory: bool = False) -> None:

@@ -292,7 +292,7 @@ def _rename(_: Request, handle: Handle, data: memoryview) -> None:
             raise Refusal(Status.MEDIA_WRITE_PROTECTED) from error
         raise
     if handle.is_directory:
-        share.numbering.renamed(old, new)
+        share.numbering.renamed("/".join(old), "/".join(new))
     for names in (old, new):
         share.kept.changed_in(names[:-1])
         share.kept.moved(names)

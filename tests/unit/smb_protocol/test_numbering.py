@@ -108,10 +108,10 @@ def test_a_directory_that_is_given_the_inode_of_one_that_the_host_removed_has_an
     tmp_path: Path,
 ) -> None:
     known = Numbering(Ledger())
-    assert known.number(7, ("old",)) == 7
-    assert known.number(7, ("x", "new")) != 7
-    assert known.number(7, ("old",)) == 7
-    assert known.inode(known.number(7, ("x", "new"))) == 7
+    assert known.number(7, "old") == 7
+    assert known.number(7, "x/new") != 7
+    assert known.number(7, "old") == 7
+    assert known.inode(known.number(7, "x/new")) == 7
 
 
 def test_what_a_client_moves_keeps_its_numbers(client: Client, tmp_path: Path) -> None:
@@ -131,27 +131,25 @@ def test_what_a_client_removes_leaves_no_trace(client: Client, tmp_path: Path) -
     remove(client, "a")
     assert not (tmp_path / "a").exists()
     (share,) = client.house.shares.values()
-    assert share.numbering.number(1 << 40, ("b",)) == 1 << 40
-    share.numbering.removed(1 << 40, ("b",))
+    assert share.numbering.number(1 << 40, "b") == 1 << 40
+    share.numbering.removed(1 << 40, "b")
     assert not share.numbering._places
 
 
-@pytest.mark.parametrize("names", [(), ("a",)])
-def test_what_is_mounted_at_two_places_of_a_share_has_stable_numbers(
-    names: tuple[str, ...],
-) -> None:
+@pytest.mark.parametrize("path", ["", "a"])
+def test_what_is_mounted_at_two_places_of_a_share_has_stable_numbers(path: str) -> None:
     known = Numbering(Ledger())
     for _ in range(3):
-        told = [known.number(7, names), known.number(7, ("a", "again"))]
+        told = [known.number(7, path), known.number(7, "a/again")]
         assert told == [7, 7 ^ 1 << 55]
 
 
 def test_of_what_a_client_removes_only_that_path_is_forgotten() -> None:
     known = Numbering(Ledger())
-    told = [known.number(7, (name,)) for name in "abc"]
-    known.removed(7, ("a",))
-    assert known.number(7, ("a",)) not in told
-    assert [known.number(7, (name,)) for name in "bc"] == told[1:]
+    told = [known.number(7, name) for name in "abc"]
+    known.removed(7, "a")
+    assert known.number(7, "a") not in told
+    assert [known.number(7, name) for name in "bc"] == told[1:]
 
 
 def test_without_posix_extensions_numbers_are_those_of_the_host(tmp_path: Path) -> None:
@@ -172,21 +170,21 @@ def test_what_is_known_has_a_bound_in_number_and_in_bytes() -> None:
     known = Numbering(ledger)
     whole = ledger.left
     for inode in range(2 * numbering.MOST):
-        known.number(inode, (f"{inode}",))
-        known.number(inode, (f"{inode}", "moved"))
+        known.number(inode, f"{inode}")
+        known.number(inode, f"{inode}/moved")
     assert len(known._moved) == numbering.MOST_MOVED
     for inode in range(2 * numbering.MOST):
-        known.number(-inode, (f"{inode}",))
+        known.number(-inode, f"{inode}")
     assert len(known._places) == numbering.MOST
     assert whole - ledger.left < numbering.COST
     for inode in range(1000):
-        known.number(inode + 10**6, ("x" * 255,) * 200)
+        known.number(inode + 10**6, "/".join(["x" * 255] * 200))
     assert whole - ledger.left <= numbering.COST
-    known.renamed(("x" * 255,), ("y" * 255,) * 100)
+    known.renamed("x" * 255, "/".join(["y" * 255] * 100))
     assert whole - ledger.left <= numbering.COST
     for number in range(1000):
-        known.number(3, (f"{number}",))
-    assert known.number(3, ("999",)) == known.number(3, ("999",)) != 3
+        known.number(3, f"{number}")
+    assert known.number(3, "999") == known.number(3, "999") != 3
     assert whole - ledger.left <= numbering.COST
     known.end()
     assert ledger.left == whole
@@ -195,5 +193,5 @@ def test_what_is_known_has_a_bound_in_number_and_in_bytes() -> None:
 def test_where_no_bytes_are_left_directories_have_their_own_numbers() -> None:
     ledger = Ledger(100)
     known = Numbering(ledger)
-    assert [known.number(7, ("a",)), known.number(7, ("b",))] == [7, 7]
+    assert [known.number(7, "a"), known.number(7, "b")] == [7, 7]
     assert ledger.left == 100
