@@ -91,7 +91,7 @@ def encode_info(stat: Stat, times: tuple[int, int, int, int], attributes: int) -
     changed."""
     return (
         _INFO.pack(
-            *times, stat.size, stat.allocated, attributes, stat.inode, stat.device & 0xFFFFFFFF, 0
+            *times, stat.size, stat.allocated, attributes, number, stat.device & 0xFFFFFFFF, 0
         )
         + _links_and_mode(stat)
     )  # fmt: skip

@@ -41,12 +41,13 @@ def query_directory(request: Request) -> Reply:
         raise Refusal(Status.INVALID_INFO_CLASS)
     listing = _listing(handle, wanted)
     most = min(wanted.most, LARGEST_ANSWER)
+    above = _path_above(handle)
     output = bytearray()
     last = 0
     count = 0
     while True:
         try:
-            found = listing.held or _next(request, handle, listing)
+            found = listing.held or _next(request, handle, listing, above)
         except Refusal as error:
             if count and error.status == Status.INSUFFICIENT_RESOURCES:
                 break  # return the found names; the next request goes on
@@ -99,7 +100,9 @@ def _dots(handle: Handle, pattern: str) -> Iterator[tuple[str, Stat]]:
             yield name, handle.node.stat()
 
 
-def _next(request: Request, handle: Handle, listing: Listing) -> tuple[str, fscc.View] | None:
+def _next(
+    request: Request, handle: Handle, listing: Listing, above: str | None
+) -> tuple[str, fscc.View] | None:
     for name, stat in listing.dots:
         return name, handle.share.metadata.view(stat)
     entry = next(listing.entries, _END)

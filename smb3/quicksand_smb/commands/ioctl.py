@@ -225,6 +225,8 @@ def _set_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     store = handle.share.store
     store.remove(where, directory=is_directory, same_as=stat)
     handle.file.is_removed = True
+    if is_directory:
+        handle.share.numbering.removed(stat.inode, "/".join(where))
     if isinstance(make, str):
         store.symlink(make, where)
     else:

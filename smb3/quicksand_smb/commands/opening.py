@@ -136,7 +136,7 @@ def _finish(request: Request, share: Share, plan: Plan, handle: Handle, action: 
         fscc.size_of(stat),
         view.attributes,
         (handle.id, handle.id),
-        _contexts(request, plan, handle, stat),
+        _contexts(request, plan, handle, view),
     )
     request.chain.file_id = handle.id, handle.id
     request.chain.seen = handle, view
@@ -361,8 +361,9 @@ def reparse_symlink(text: bytes, *, relative: bool, unparsed: int = 0) -> bytes:
 
 
 def _contexts(
-    request: Request, plan: Plan, handle: Handle, stat: Stat
+    request: Request, plan: Plan, handle: Handle, view: fscc.View
 ) -> Sequence[tuple[bytes, bytes]]:
+    stat = view.stat
     answers: list[tuple[bytes, bytes]] = []
     wanted = plan.wanted.contexts
     if not wanted and handle.grant is None:
