@@ -37,6 +37,7 @@ class View:
     ) -> None:
         self.stat = stat
         self.number = stat.inode
+        """The file's number: that of its inode, but for some directories (directory_numbers.py)."""
         self.attributes = attributes
         self.times = times
         self.allocated = allocated
@@ -141,7 +142,7 @@ def _all(view: View) -> bytes:
             *view.times, view.attributes, 0,
             view.allocated, size_of(stat), _links(view), view.is_deleted,
             stat.kind is FileKind.DIRECTORY, 0,
-            stat.inode, posix.reparse_tag(stat.kind), view.access,
+            view.number, posix.reparse_tag(stat.kind), view.access,
             view.position, view.mode, 0, len(text),
         )
         + text
@@ -240,9 +241,9 @@ def _entry_names(_: View, name: bytes) -> bytes:
 
 
 def _entry_posix(view: View, name: bytes) -> bytes:
-    """Linux takes the first of an entry's times, which is that of birth, for the time of change
-    (`cifs_posix_to_fattr` in fs/smb/client/readdir.c), and git reads every file anew whose time of
-    change is another than it was. It heeds no birth there, so that of change is told twice."""
+    """Encode an entry with the time of change in place of the time of birth. Linux takes the first
+    time of an entry for the time of change (`cifs_posix_to_fattr` in fs/smb/client/readdir.c), and
+    git reads a file again if its time of change differs. Linux ignores births there."""
     _, accessed, written, changed = view.times
     times = changed, accessed, written, changed
     info = posix.encode_info(view.stat, view.number, times, view.attributes)

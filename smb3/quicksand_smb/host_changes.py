@@ -25,7 +25,7 @@ from quicksand_smb.store_types import FileKind, Stat
 from quicksand_smb.wire import filetime
 
 if TYPE_CHECKING:
-    from quicksand_smb.numbering import Numbering
+    from quicksand_smb.directory_numbers import DirectoryNumbers
     from quicksand_smb.store import Store
 
 # linux/inotify.h
@@ -89,13 +89,13 @@ class HostChanges:
     def __init__(
         self,
         store: "Store",
-        numbering: "Numbering",
+        numbers: "DirectoryNumbers",
         ledger: Ledger,
         run: Callable[[Callable[[], None]], None],
     ) -> None:
         """`run` calls a function under the lock. Raises Refusal."""
         self._store = store
-        self._numbering = numbering
+        self._numbers = numbers
         self._run = run
         self._ledger = ledger
         ledger.take(COST)
@@ -148,7 +148,7 @@ class HostChanges:
             self._begun.update(dict.fromkeys(inodes))
             if len(self._begun) == total:
                 self._is_whole = True
-                known, inode_of = self._inodes, self._numbering.inode
+                known, inode_of = self._inodes, self._numbers.inode
                 self._inodes = {inode: known.get(inode) for inode in map(inode_of, self._begun)}
                 self._pause_s = 1.0
                 self._watch()

@@ -85,7 +85,7 @@ class Chain:
         """Return the file as the CREATE right before has reported it, or else as it is now."""
         if self.seen is not None and self.seen[0] is handle:
             return self.seen[1]
-        return handle.share.metadata.view(handle.node.stat())
+        return handle.share.view_of(handle)
 
 
 class Request:

@@ -1,6 +1,6 @@
 """Shares, trees and handles."""
 
-from quicksand_smb import ledger
+from quicksand_smb import fscc, ledger
 from quicksand_smb.access_rights import (
     ALL_ACCESS,
     APPEND_DATA,
@@ -13,6 +13,7 @@ from quicksand_smb.access_rights import (
     WRITE_DATA,
 )
 from quicksand_smb.directory_leases import DirectoryLeases
+from quicksand_smb.directory_numbers import DirectoryNumbers
 from quicksand_smb.ledger import Ledger
 from quicksand_smb.listing import Listing
 from quicksand_smb.messages.session import DISK, PIPE
@@ -140,6 +141,7 @@ class Share:
         self._listings = 0
         self.searching = 0
         self.metadata = WindowsMetadata(ledger)
+        self.directory_numbers = DirectoryNumbers(ledger)
         self.written: dict[tuple[int, int], tuple[int, int]] = {}
         """The size and time of files at the moment when a client last closed them after writing."""
 
@@ -166,6 +168,20 @@ class Share:
 
         security = self.metadata.security_of(self.store.look(names))
         return ALL_ACCESS if security is None else access.allowed(security)
+
+    def view(self, stat: Stat, names: Names | None = None) -> fscc.View:
+        """Return a file as clients see it. Clients with POSIX extensions see a directory at the
+        path `names`, which may determine its number."""
+        view = self.metadata.view(stat)
+        if names is not None and stat.kind is FileKind.DIRECTORY:
+            view.number = self.directory_numbers.number(stat.inode, "/".join(names))
+        return view
+
+    def view_of(self, handle: Handle) -> fscc.View:
+        """Return an open file as its client sees it now."""
+        is_numbered = handle.is_posix and handle.is_directory
+        names = self.store.known_name(handle.node) if is_numbered else None
+        return self.view(handle.node.stat(), names)
 
     def changes(self, handle: Handle) -> None:
         """Break the leases of others before the bytes of a file change."""
@@ -317,6 +333,8 @@ class Share:
         if stat.nlink <= 1 or handle.is_directory:
             file.is_removed = True
             self.metadata.forget((stat.device, stat.inode))
+        if handle.is_directory:
+            self.directory_numbers.removed(stat.inode, "/".join(names))
         self.changed(names, removed=True, is_directory=handle.is_directory)
 
     def changed(self, names: Names, *, removed: bool = False, is_directory: bool = False) -> None:
@@ -353,6 +371,7 @@ class Share:
         self.files.clear()
         self.end_changes()
         self.metadata.clear()
+        self.directory_numbers.end()
         self.ledger.give_back(len(self.written) * ledger.WRITTEN_COST)
         self.written.clear()
         self.store.close()

@@ -15,7 +15,7 @@ from quicksand_smb.request import Request
 from quicksand_smb.shares import MOST_SEARCHING, Handle
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store_errors import StoreError
-from quicksand_smb.store_types import Entry, Stat
+from quicksand_smb.store_types import Entry, FileKind, Stat
 from quicksand_smb.wire import encode_text, pad
 
 LARGEST_ANSWER: Final = 256 << 10
@@ -110,7 +110,18 @@ def _next(
         entry = _search_on(request, handle, listing)
     if entry is _END or entry is None:
         return None
-    return to_wire(entry.name, posix=handle.is_posix), handle.share.metadata.view(entry.stat)
+    view = handle.share.metadata.view(entry.stat)
+    if above is not None and entry.stat.kind is FileKind.DIRECTORY:
+        numbers = handle.share.directory_numbers
+        view.number = numbers.number(entry.stat.inode, above + entry.name)
+    return to_wire(entry.name, posix=handle.is_posix), view
+
+
+def _path_above(handle: Handle) -> str | None:
+    """Return the prefix of the paths of a listing, or None if the client needs no numbers by path.
+    Paths may be long, and names many."""
+    names = handle.share.store.known_name(handle.node) if handle.is_posix else None
+    return None if names is None else "".join([f"{name}/" for name in names])
 
 
 def _search_on(request: Request, handle: Handle, listing: Listing) -> Entry | None:

@@ -226,7 +226,7 @@ def _set_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     store.remove(where, directory=is_directory, same_as=stat)
     handle.file.is_removed = True
     if is_directory:
-        handle.share.numbering.removed(stat.inode, "/".join(where))
+        handle.share.directory_numbers.removed(stat.inode, "/".join(where))
     if isinstance(make, str):
         store.symlink(make, where)
     else:
@@ -299,7 +299,9 @@ def _changes(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
         from quicksand_smb.host_changes import HostChanges
 
         server = request.connection.server
-        share.host_changes = HostChanges(share.store, server.ledger, server.run)
+        share.host_changes = HostChanges(
+            share.store, share.directory_numbers, server.ledger, server.run
+        )
     return _reply(wanted, share.host_changes.ask(wanted.input, min(wanted.most, MOST_CHANGES)))
 
 

@@ -127,7 +127,7 @@ def _finish(request: Request, share: Share, plan: Plan, handle: Handle, action: 
         has_assumed_mode = stat.nlink > 1 and plan.access & _OF_BYTES
         if action is not Action.OPENED or has_assumed_mode:
             share.directory_leases.changed_in(plan.names[:-1])
-    view = share.metadata.view(stat)
+    view = share.view(stat, plan.names if plan.is_posix else None)
     body = wire.encode_response(
         level_of(handle),
         int(action),
@@ -373,7 +373,7 @@ def _contexts(
         answers.append((wire.MAXIMAL_ACCESS, struct.pack("<II", 0, access)))
     if wire.DISK_ID in wanted:
         serial = handle.share.metadata.serial
-        answers.append((wire.DISK_ID, struct.pack("<QQ16x", stat.inode, serial)))
+        answers.append((wire.DISK_ID, struct.pack("<QQ16x", view.number, serial)))
     if handle.grant and handle.grant.key:
         answers.append((wire.LEASE_NAME, wire.encode_lease(encode_granted(handle.grant))))
     if plan.is_posix:

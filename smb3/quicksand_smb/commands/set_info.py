@@ -173,7 +173,7 @@ def _rename(_: Request, handle: Handle, data: memoryview) -> None:
             raise Refusal(Status.MEDIA_WRITE_PROTECTED) from error
         raise
     if handle.is_directory:
-        share.numbering.renamed("/".join(old), "/".join(new))
+        share.directory_numbers.renamed("/".join(old), "/".join(new))
     for names in (old, new):
         share.directory_leases.changed_in(names[:-1])
         share.directory_leases.moved(names)

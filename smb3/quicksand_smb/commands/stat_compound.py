@@ -103,7 +103,7 @@ def _look(connection: Connection, share: Share, messages: list[memoryview]) -> l
     is_plain = stat.kind in (FileKind.FILE, FileKind.DIRECTORY) and not plan.stream
     if not is_plain or share.file_of(stat) is not None:
         return None
-    view = share.metadata.view(stat)
+    view = share.view(stat, plan.names if plan.is_posix else None)
     view.access = plan.access
     if asked.level in _NAMED:
         view.path = "\\" + "\\".join([to_wire(one, posix=plan.is_posix) for one in plan.names])

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from quicksand_smb import posix
 from quicksand_smb.store_types import Stat
+from quicksand_smb.wire import filetime
 
 from tests.conftest import wait_for
 from tests.unit.smb_protocol import client as c

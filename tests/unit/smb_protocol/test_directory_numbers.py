@@ -7,9 +7,9 @@ import struct
 from pathlib import Path
 
 import pytest
-from quicksand_smb import connection, numbering, posix
+from quicksand_smb import directory_numbers, dispatch, posix
+from quicksand_smb.directory_numbers import DirectoryNumbers
 from quicksand_smb.ledger import Ledger
-from quicksand_smb.numbering import Numbering
 
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
@@ -20,7 +20,7 @@ DIRECTORY = 1
 
 @pytest.fixture
 def client(tmp_path: Path) -> Client:
-    return Client(c.house(tmp_path)).begin(0x311, posix=True)
+    return Client(c.server(tmp_path)).begin(0x311, posix=True)
 
 
 def looked(client: Client, name: str) -> int:
@@ -77,7 +77,7 @@ def test_a_directory_has_one_number_at_one_path_however_it_is_asked(
     client: Client, tmp_path: Path, is_fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_fast:
-        monkeypatch.setattr(connection, "answer_look", lambda *_: None)
+        monkeypatch.setattr(dispatch, "answer_stat_compound", lambda *_: None)
     (tmp_path / "a" / "b").mkdir(parents=True)
     inode = os.stat(tmp_path / "a" / "b").st_ino
     for path, is_moved in (("a", False), ("c", True), ("a", False), ("c", True)):
@@ -107,7 +107,7 @@ def test_what_the_host_moves_has_other_numbers_with_all_directories_below(
 def test_a_directory_that_is_given_the_inode_of_one_that_the_host_removed_has_another_number(
     tmp_path: Path,
 ) -> None:
-    known = Numbering(Ledger())
+    known = DirectoryNumbers(Ledger())
     assert known.number(7, "old") == 7
     assert known.number(7, "x/new") != 7
     assert known.number(7, "old") == 7
@@ -130,22 +130,22 @@ def test_what_a_client_removes_leaves_no_trace(client: Client, tmp_path: Path) -
     looked(client, "a")
     remove(client, "a")
     assert not (tmp_path / "a").exists()
-    (share,) = client.house.shares.values()
-    assert share.numbering.number(1 << 40, "b") == 1 << 40
-    share.numbering.removed(1 << 40, "b")
-    assert not share.numbering._places
+    (share,) = client.server.shares.values()
+    assert share.directory_numbers.number(1 << 40, "b") == 1 << 40
+    share.directory_numbers.removed(1 << 40, "b")
+    assert not share.directory_numbers._places
 
 
 @pytest.mark.parametrize("path", ["", "a"])
 def test_what_is_mounted_at_two_places_of_a_share_has_stable_numbers(path: str) -> None:
-    known = Numbering(Ledger())
+    known = DirectoryNumbers(Ledger())
     for _ in range(3):
         told = [known.number(7, path), known.number(7, "a/again")]
         assert told == [7, 7 ^ 1 << 55]
 
 
 def test_of_what_a_client_removes_only_that_path_is_forgotten() -> None:
-    known = Numbering(Ledger())
+    known = DirectoryNumbers(Ledger())
     told = [known.number(7, name) for name in "abc"]
     known.removed(7, "a")
     assert known.number(7, "a") not in told
@@ -153,7 +153,7 @@ def test_of_what_a_client_removes_only_that_path_is_forgotten() -> None:
 
 
 def test_without_posix_extensions_numbers_are_those_of_the_host(tmp_path: Path) -> None:
-    client = Client(c.house(tmp_path)).begin(0x311)
+    client = Client(c.server(tmp_path)).begin(0x311)
     (tmp_path / "a").mkdir()
     inode = os.stat(tmp_path / "a").st_ino
     for name in ("a", "b"):
@@ -167,31 +167,31 @@ def test_without_posix_extensions_numbers_are_those_of_the_host(tmp_path: Path) 
 
 def test_what_is_known_has_a_bound_in_number_and_in_bytes() -> None:
     ledger = Ledger()
-    known = Numbering(ledger)
+    known = DirectoryNumbers(ledger)
     whole = ledger.left
-    for inode in range(2 * numbering.MOST):
+    for inode in range(2 * directory_numbers.MOST):
         known.number(inode, f"{inode}")
         known.number(inode, f"{inode}/moved")
-    assert len(known._moved) == numbering.MOST_MOVED
-    for inode in range(2 * numbering.MOST):
+    assert len(known._moved) == directory_numbers.MOST_MOVED
+    for inode in range(2 * directory_numbers.MOST):
         known.number(-inode, f"{inode}")
-    assert len(known._places) == numbering.MOST
-    assert whole - ledger.left < numbering.COST
+    assert len(known._places) == directory_numbers.MOST
+    assert whole - ledger.left < directory_numbers.COST
     for inode in range(1000):
         known.number(inode + 10**6, "/".join(["x" * 255] * 200))
-    assert whole - ledger.left <= numbering.COST
+    assert whole - ledger.left <= directory_numbers.COST
     known.renamed("x" * 255, "/".join(["y" * 255] * 100))
-    assert whole - ledger.left <= numbering.COST
+    assert whole - ledger.left <= directory_numbers.COST
     for number in range(1000):
         known.number(3, f"{number}")
     assert known.number(3, "999") == known.number(3, "999") != 3
-    assert whole - ledger.left <= numbering.COST
+    assert whole - ledger.left <= directory_numbers.COST
     known.end()
     assert ledger.left == whole
 
 
 def test_where_no_bytes_are_left_directories_have_their_own_numbers() -> None:
     ledger = Ledger(100)
-    known = Numbering(ledger)
+    known = DirectoryNumbers(ledger)
     assert [known.number(7, "a"), known.number(7, "b")] == [7, 7]
     assert ledger.left == 100

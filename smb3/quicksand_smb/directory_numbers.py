@@ -1,50 +1,50 @@
-"""By which numbers directories are told to clients with POSIX extensions: by those of their inodes,
-but by no number that Linux may know for a directory at another path.
+"""The numbers of directories for clients with POSIX extensions: those of their inodes, except where
+Linux may know a number for a directory at another path.
 
-Linux knows a directory until somebody there asks for it again, also when the host has moved or
-removed it. Told of another path with that number, which is the same directory, or a new one that
-was given the inode, it gives up the numbers of all files for as long as the share is mounted
-(`cifs_iget` in fs/smb/client/inode.c, "Autodisabling the use of server inode numbers"): names of
-one file become several, git takes all files for changed ones, and no event finds its file. In a
-listing it compares nothing but the number. So a directory that is told at a second path has
-another number there, which no inode has, and its own again where it was told first.
+Linux remembers a directory until somebody there asks for it again, even if the host has moved or
+removed it. If it sees the number at another path (of the same directory, or of a new one with the
+same inode), it ignores the numbers of all files for as long as the share is mounted (`cifs_iget` in
+fs/smb/client/inode.c, "Autodisabling the use of server inode numbers"). Then the names of one file
+become several files, git takes all files for changed ones, and events find no files. In a listing
+Linux compares only the number. So a directory gets another number at a second path, which no inode
+has, and its own number again at the first one.
 
-What clients themselves move and remove they know of.
+Clients know of the directories that they move and remove themselves.
 """
 
 import sys
 
 from quicksand_smb.ledger import Ledger
-from quicksand_smb.light import Final
+from quicksand_smb.minimal_stdlib import Final
 
 MOST: Final = 8192
-"""Directories of which it is known where they were told; of more, the oldest are forgotten."""
+"""The most directories whose paths are known. Of more, the oldest are forgotten."""
 MOST_MOVED: Final = 1024
-"""Those told at several paths, which are forgotten last: then they are told by their own numbers,
-and Linux takes them for others."""
+"""The most directories with several known paths, which are forgotten last. A forgotten one gets its
+own number, and Linux takes it for another directory."""
 MOST_PLACES: Final = 64
 COST: Final = 4 << 20
-"""Bytes that all this takes at most, of the ledger."""
-OF_PLACE: Final = 320
-"""Bytes of one path, without its characters."""
+"""The most bytes that the paths take from the ledger."""
+PLACE_COST: Final = 320
+"""The bytes of one path, without its characters."""
 _SHIFT: Final = 55
-"""Above the bits that file systems use for inodes, and below the sign."""
+"""The bits above those of inodes in file systems, and below the sign."""
 _NOWHERE: Final = "/"
 
 
-class Numbering:
-    """Of one share, in which two directories of one inode may be on two file systems."""
+class DirectoryNumbers:
+    """The numbers of one share. Two directories on two file systems may have one inode number."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._taken = 0
         self._places: dict[int, list[str]] = {}
-        """By inode, the path at which it was told."""
+        """The path of each inode with a single known path."""
         self._moved: dict[int, list[str]] = {}
-        """The same for those with several; the first has the inode's own number."""
+        """The paths of each inode with several. The first one has the inode's own number."""
 
     def number(self, inode: int, path: str) -> int:
-        """What number to tell of a directory. `path`: its names, joined by "/"."""
+        """Return the number of a directory. `path` holds its names, joined by "/"."""
         places = self._places.get(inode) or self._moved.get(inode)
         if places is None:
             self._add(inode, path)
@@ -54,13 +54,13 @@ class Numbering:
         return inode ^ self._place(inode, places, path) << _SHIFT
 
     def inode(self, number: int) -> int:
-        """What a number stands for."""
+        """Return the inode of a number."""
         place = number >> _SHIFT
         inode = number ^ place << _SHIFT
         return inode if 0 < place < len(self._moved.get(inode, ())) else number
 
     def renamed(self, was: str, now: str) -> None:
-        """A client has moved a directory: it goes on with the numbers of all that is in there."""
+        """Record a move by a client, which keeps the numbers of everything in the directory."""
         below = f"{was}/"
         for known in (self._places, self._moved):
             for places in known.values():
@@ -73,7 +73,7 @@ class Numbering:
                             return
 
     def removed(self, inode: int, path: str) -> None:
-        """A client has removed a directory; it knows the number no longer."""
+        """Record a removal by a client, which forgets the number."""
         if self._places.get(inode) == [path]:
             self._forget(self._places, inode)
         elif path in (places := self._moved.get(inode, [])):
@@ -84,11 +84,11 @@ class Numbering:
     def end(self) -> None:
         self._places.clear()
         self._moved.clear()
-        self._ledger.give(self._taken)
+        self._ledger.give_back(self._taken)
         self._taken = 0
 
     def _place(self, inode: int, places: list[str], path: str) -> int:
-        """Which of a directory's paths this is; it is added if it is new."""
+        """Return the place of a path among those of its inode. A new path is added."""
         if path in places:
             return places.index(path)
         if len(places) >= MOST_PLACES or not self._take(path):
@@ -115,14 +115,14 @@ class Numbering:
             self._give(path)
 
     def _take(self, path: str) -> bool:
-        """Whether there are the bytes for a path, which are taken then."""
-        cost = OF_PLACE + sys.getsizeof(path)
-        if self._taken + cost > COST or not self._ledger.has(cost):
+        """Take the bytes for a path. Returns False if there are too few."""
+        cost = PLACE_COST + sys.getsizeof(path)
+        if self._taken + cost > COST or not self._ledger.try_take(cost):
             return False
         self._taken += cost
         return True
 
     def _give(self, path: str) -> None:
-        cost = OF_PLACE + sys.getsizeof(path)
+        cost = PLACE_COST + sys.getsizeof(path)
         self._taken -= cost
-        self._ledger.give(cost)
+        self._ledger.give_back(cost)
