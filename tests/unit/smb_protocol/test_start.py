@@ -45,13 +45,13 @@ class Pair(NamedTuple):
     right: int = 7
 
 
-def test_light_enumerations_are_numbers_with_names() -> None:
+def test_minimal_enumerations_are_numbers_with_names() -> None:
     assert int(Shade.LIGHT) == 2
     assert Shade(1) is Shade.DARK
     assert [one.name for one in (Shade.DARK, Shade.DEEP)] == ["DARK", "DARK"]
 
 
-def test_light_tuples_take_names_and_defaults() -> None:
+def test_minimal_tuples_take_names_and_defaults() -> None:
     assert Pair(1) == Pair(left=1) == (1, 7)
     assert Pair(1)._replace(right=2).right == 2
     for wrong in ({}, {"left": 1, "other": 2}):
