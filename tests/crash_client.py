@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from quicksand import Sandbox
-from quicksand.errors import QuicksandError
-from quicksand.host.paths import paths
-from quicksand.host.processes import Kind, list_processes
-from quicksand.layout import sandbox_dir
+from quicksand.base.errors import QuicksandError
+from quicksand.base.paths import paths
+from quicksand.base.processes import Kind, list_processes
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
+from quicksand.records.layout import sandbox_dir
 from quicksand.snapshots import copying, image, merging
 from quicksand.snapshots.stepwise import StepWriter
 

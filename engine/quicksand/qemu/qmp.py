@@ -13,9 +13,9 @@ from typing import Any
 
 from qemu.qmp import EventListener, Message, QMPClient, QMPError, Runstate
 
-from quicksand.errors import MachineError, QemuDiedError, StateError
-from quicksand.host.lease import Lease, take_lease
-from quicksand.layout import QMP_MONITORS, MachineDir
+from quicksand.base.errors import MachineError, QemuDiedError, StateError
+from quicksand.base.lease import Lease, take_lease
+from quicksand.records.layout import QMP_MONITORS, MachineDir
 
 CONNECT_TIMEOUT_S = 20.0
 JOB_POLL_S = 0.005

@@ -1,0 +1,3 @@
+"""Starting: booting, or going on from a template (a machine that was booted once) or a spare (one
+that waits already), and making both in the background.
+"""
