@@ -166,14 +166,17 @@ def _place(variable: str) -> Path | None:
 
 
 def make_private_dir(path: Path) -> Path:
-    """Make ``path`` and its parents for this user only, unless they exist, and return it. Every
-    place of ours is opened by this function.
+    """Make ``path`` and its parents for this user only, unless they exist, and return it, or where
+    it leads to if this user has made it a link (images may lie on a larger disk). Every place of
+    ours is opened by this function.
 
-    Raises PathError if it cannot be made or written, is a link, belongs to another user or can be
-    written by others (in /tmp, somebody else could make the runtime directory first), or if it
-    would be made where others could replace it, and DiskSpaceError if the disk is full.
+    Raises PathError if it cannot be made or written, is a link that somebody else may have made,
+    belongs to another user or can be written by others (in /tmp, somebody else could make the
+    runtime directory first), or if it would be made where others could replace it, and
+    DiskSpaceError if the disk is full.
     """
     try:
+        path = _own_target(path)
         for place in (*reversed(path.parents), path):
             if not place.exists():
                 require_protected(place.parent)
@@ -195,3 +198,19 @@ def make_private_dir(path: Path) -> Path:
     if not os.access(path, os.W_OK | os.X_OK):
         raise PathError(f"the directory {path} cannot be written", hint=f"chmod u+rwx {path}")
     return path
+
+
+def _own_target(path: Path) -> Path:
+    """Where a link of this user's leads that lies in a directory of this user's; any other path as
+    it is. Raises OSError."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return path
+    if not stat.S_ISLNK(found.st_mode) or found.st_uid != os.geteuid():
+        return path
+    try:
+        os.close(open_own(path.parent))
+    except NotOursError:
+        return path
+    return path.resolve()
