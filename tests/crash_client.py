@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,7 @@ async def work(order: Order) -> dict[str, Any]:
     except QuicksandError as caught:
         error = f"{type(caught).__name__}: {caught}"
     except Exception as caught:  # noqa: BLE001 - that is what is looked for
-        wrong = f"{type(caught).__name__}: {caught}"
+        wrong = "".join(traceback.format_exception(caught))
     finally:
         accident, current = current, None
         accident.end()

@@ -165,18 +165,19 @@ def _place(variable: str) -> Path | None:
     return Path(value).absolute() if value else None
 
 
-def make_private_dir(path: Path) -> Path:
-    """Make ``path`` and its parents for this user only, unless they exist, and return it, or where
-    it leads to if this user has made it a link (images may lie on a larger disk). Every place of
-    ours is opened by this function.
+def make_private_dir(path: Path, *, may_lead: bool = False) -> Path:
+    """Make ``path`` and its parents for this user only, unless they exist, and return it. Every
+    place of ours is opened by this function.
 
-    Raises PathError if it cannot be made or written, is a link that somebody else may have made,
-    belongs to another user or can be written by others (in /tmp, somebody else could make the
-    runtime directory first), or if it would be made where others could replace it, and
-    DiskSpaceError if the disk is full.
+    With ``may_lead`` it may be a link that this user has made, and the result is where it leads.
+    That is for places in the data directory: what a cloned repository brings is this user's, too.
+
+    Raises PathError if it cannot be made or written, is a link, belongs to another user or can be
+    written by others (in /tmp, somebody else could make the runtime directory first), or if it
+    would be made where others could replace it, and DiskSpaceError if the disk is full.
     """
     try:
-        path = _own_target(path)
+        path = _own_target(path) if may_lead else path
         for place in (*reversed(path.parents), path):
             if not place.exists():
                 require_protected(place.parent)

@@ -77,7 +77,11 @@ class Monitor:
             lease.release()
             if isinstance(error, TimeoutError):
                 raise MachineError(f"QEMU did not answer on QMP within {timeout:g} s") from None
-            if isinstance(error, QMPError):
+            if isinstance(error, AssertionError):
+                # The library's own: the session was there, and has ended since.
+                with contextlib.suppress(QMPError, EOFError, OSError):
+                    await client.disconnect()
+            if isinstance(error, QMPError | AssertionError):
                 raise QemuDiedError("QEMU ended before it answered on QMP") from error
             raise
         return cls(client, lease, listener)

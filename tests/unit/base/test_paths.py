@@ -7,7 +7,8 @@ from pathlib import Path
 
 import platformdirs
 import pytest
-from quicksand.base.paths import APP, paths
+from quicksand.base.errors import PathError
+from quicksand.base.paths import APP, make_private_dir, paths
 
 
 @pytest.fixture(autouse=True)
@@ -117,3 +118,31 @@ def test_a_directory_for_temporary_files_that_is_named_has_the_sockets_too(
     (no_session / "here").mkdir()
     monkeypatch.setenv(variable, str(no_session / "here"))
     assert paths().runtime == no_session / "here" / f"{APP}-4000000000"
+
+
+def test_a_link_of_ours_is_followed_where_that_is_meant(tmp_path: Path) -> None:
+    disk, images = tmp_path / "disk", tmp_path / "images"
+    disk.mkdir(mode=0o700)
+    images.symlink_to(disk)
+    assert make_private_dir(images, may_lead=True) == disk
+    with pytest.raises(PathError, match="it is a link"):
+        make_private_dir(images)
+
+
+def test_a_link_that_others_may_have_made_is_never_followed(tmp_path: Path) -> None:
+    disk, exposed = tmp_path / "disk", tmp_path / "exposed"
+    disk.mkdir(mode=0o700)
+    exposed.mkdir()
+    exposed.chmod(0o777)
+    (exposed / "images").symlink_to(disk)
+    with pytest.raises(PathError, match="it is a link"):
+        make_private_dir(exposed / "images", may_lead=True)
+
+
+def test_what_a_link_leads_to_must_be_private_too(tmp_path: Path) -> None:
+    disk, images = tmp_path / "disk", tmp_path / "images"
+    disk.mkdir()
+    disk.chmod(0o777)
+    images.symlink_to(disk)
+    with pytest.raises(PathError, match="can be written to by others"):
+        make_private_dir(images, may_lead=True)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from qemu.qmp import QMPClient, Runstate
 from quicksand.base.errors import MachineError, QemuDiedError, StateError
 from quicksand.base.files import try_lock, write_json
 from quicksand.base.paths import Paths
@@ -302,3 +303,21 @@ async def test_a_full_host_disk_is_told_and_left_to_the_keeper(qemu: FakeQemu) -
     found = await watcher
     assert kinds(found) == [EventKind.DISK_FULL, EventKind.RESUMED, EventKind.STOPPED]
     assert "cont" not in qemu.commands
+
+
+async def test_a_qemu_that_dies_as_soon_as_it_has_answered_is_named(
+    qemu: FakeQemu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    establish = QMPClient._establish_session
+
+    async def and_die(self: QMPClient) -> None:
+        await establish(self)
+        qemu.hang_up()
+        if self.runstate is Runstate.RUNNING:
+            await self.runstate_changed()
+
+    monkeypatch.setattr(QMPClient, "_establish_session", and_die)
+    with pytest.raises(QemuDiedError, match="QEMU ended before it answered on QMP"):
+        await Monitor.connect(qemu.machine)
+    monkeypatch.undo()
+    await (await Monitor.connect(qemu.machine)).close()
