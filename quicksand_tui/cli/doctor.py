@@ -321,7 +321,7 @@ async def _network() -> list[Check]:
 async def _terminal() -> list[Check]:
     """Reports what the app once learned of this terminal. The terminal is not queried, as there may
     be none."""
-    from quicksand_tui.opening.probe import known_terminal
+    from quicksand_tui.kit.probe import known_terminal
 
     if not os.isatty(0):
         return [Check("terminal", Level.OK, "none here")]

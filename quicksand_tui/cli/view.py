@@ -70,7 +70,7 @@ def view_command(name: str, graphics: str, detach_keys: str) -> int:
     from quicksand_tui.cli.output import Exit
     from quicksand_tui.cli.runner import attached, run_in_sandbox
     from quicksand_tui.cli.terminal import STDOUT, require_terminal
-    from quicksand_tui.opening.probe import Probe, in_multiplexer, terminals_file
+    from quicksand_tui.kit.probe import Probe, in_multiplexer, terminals_file
     from quicksand_tui.pixels.choice import choose_way
 
     prefix, leave = _parse_leaving(parse_keys(detach_keys), detach_keys)

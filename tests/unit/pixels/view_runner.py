@@ -13,7 +13,7 @@ from quicksand.display.rfb import RfbClient
 from quicksand.records.sandboxes import Status
 
 from quicksand_tui.cli import runner, view
-from quicksand_tui.opening import probe
+from quicksand_tui.kit import probe
 
 SOCKET = Path(sys.argv[1])
 

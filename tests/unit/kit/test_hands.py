@@ -13,11 +13,11 @@ import pytest
 from textual.events import Key, MouseDown, MouseUp
 from textual.pilot import Pilot
 
+from quicksand_tui.kit.hands import ANSWER_AFTER_S, GAP_S, LETTERS, Hands
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.jobs import JobsScreen
 from quicksand_tui.screens.saves import TrashScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.ui.hands import ANSWER_AFTER_S, GAP_S, LETTERS, Hands
 from tests.unit.app.fakes import (
     KEPT,
     PAUSED,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quicksand_tui.opening.probe import (
+from quicksand_tui.kit.probe import (
     CUT_WAIT_S,
     KEY_WAIT_S,
     UNKNOWN,

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.screen import ModalScreen, Screen, ScreenResultType
 
+from quicksand_tui.kit.textual_private import tell_sizes
 from quicksand_tui.model.keymap import UNBOUND
-from quicksand_tui.ui.textual_private import tell_sizes
 
 if TYPE_CHECKING:
     from quicksand_tui.actions.registry import Action, Scope
@@ -44,6 +45,10 @@ Handlers = Mapping[str, Callable[[], None]]
 """The methods that carry out actions, by their id in the registry."""
 
 
+class SavesShown(Message):
+    """A screen shows saves now, so that they must be read."""
+
+
 class AppScreen(Screen[ScreenResultType]):
     """What the app asks of its screens, with default answers."""
 
@@ -53,6 +58,10 @@ class AppScreen(Screen[ScreenResultType]):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         tell_sizes(self)
+
+    def on_mount(self) -> None:
+        if self.shows_saves:
+            self.post_message(SavesShown())
 
     @property
     def shows_saves(self) -> bool:
@@ -85,6 +94,8 @@ class ActionScreen(AppScreen[None]):
     """A screen whose keys are the registry's actions of its scope."""
 
     scope: ClassVar[Scope]
+    world: World
+    """As it was last shown."""
 
     @property
     def selection(self) -> Selection:
@@ -95,8 +106,14 @@ class ActionScreen(AppScreen[None]):
         """Returns the methods that carry out the actions of a scope on this screen."""
         raise NotImplementedError
 
-    def action_do(self, action_id: str) -> None:
-        """Carries out an action of the registry, or tells why it is not possible."""
+    @property
+    def help_scope(self) -> Scope:
+        """The scope whose help is shown."""
+        return self.scope
+
+    def action_do(self, action_id: str, scope: str = "") -> None:
+        """Carries out an action of the registry, or tells why it is not possible; ``scope`` is that
+        of a part of the screen."""
         raise NotImplementedError
 
 

@@ -16,7 +16,7 @@ import pytest
 from quicksand.base.paths import Paths
 from textual.drivers import linux_driver
 
-from quicksand_tui.opening.probe import RESET
+from quicksand_tui.kit.probe import RESET
 from quicksand_tui.terminal import Modes
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
@@ -178,9 +178,9 @@ def test_a_signal_while_the_app_runs(number: signal.Signals, phase: bytes) -> No
     [
         "application.QuicksandApp.compose = fail",
         "application.QuicksandApp.on_mount = fail",
-        "from quicksand_tui.screens.main_actions import MainActions; MainActions.do_help = fail",
+        "from quicksand_tui.ui.everywhere import Everywhere; Everywhere.do_help = fail",
         "application.QuicksandApp.__init__ = lambda *a, **k: fail(None)",
-        "from quicksand_tui.ui import textual_private as t; "
+        "from quicksand_tui.kit import textual_private as t; "
         "t.RawDriver.stop_application_mode = fail",
     ],
 )

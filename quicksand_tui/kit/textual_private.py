@@ -1,6 +1,6 @@
 """All uses of Textual's private API, which may change without notice, and nothing else.
 
-Written for Textual 8.2. `tests/unit/app/test_textual_private.py` has a canary for each name, which
+Written for Textual 8.2. `tests/unit/kit/test_textual_private.py` has a canary for each name, which
 says what breaks.
 """
 
@@ -25,7 +25,8 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
-from quicksand_tui.opening.probe import (
+from quicksand_tui.kit.columns import keep_columns
+from quicksand_tui.kit.probe import (
     ANSWER_LOCAL_S,
     ANSWER_SSH_S,
     DRAWN_QUESTION,
@@ -35,14 +36,13 @@ from quicksand_tui.opening.probe import (
     cell_pixels,
     over_ssh,
 )
+from quicksand_tui.kit.slim import slim
 from quicksand_tui.panes.input import ESCAPE_WAIT_S, InputSplitter, Piece
-from quicksand_tui.ui.columns import keep_columns
-from quicksand_tui.ui.slim import slim
 
 if TYPE_CHECKING:
     from textual._compositor import CompositorMap, ReflowResult
 
-    from quicksand_tui.opening.probe import Probe
+    from quicksand_tui.kit.probe import Probe
 
 READ_SIZE = 64 * 1024
 """The most bytes of one read from the terminal."""

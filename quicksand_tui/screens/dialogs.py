@@ -1,4 +1,4 @@
-"""Opens dialogs and screens, and handles their answers.
+"""Opens dialogs, and handles their answers.
 
 Each class is imported on first use, since the first paint needs none.
 """
@@ -7,35 +7,66 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.model.text import TITLE_CELLS, clip
 
 if TYPE_CHECKING:
+    from textual.app import App
+
+    from quicksand_tui.door.protocol import Service
     from quicksand_tui.forms.form import Form, Values
+    from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.jobs.run_many import RunMany
+    from quicksand_tui.jobs.saves import SavesOperations
+    from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.kit.memory import Memory
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.saves import SaveView
     from quicksand_tui.model.specs import NewSpec, Told
-    from quicksand_tui.screens.base import AppScreen
-    from quicksand_tui.ui.host import Host
-
-
-T = TypeVar("T")
+    from quicksand_tui.model.world import World
 
 
 class Dialogs:
-    """Opens dialogs and screens over the present one."""
+    """Opens dialogs over the present screen, and begins what their answers ask for."""
 
-    def __init__(self, app: Host) -> None:
+    def __init__(
+        self,
+        app: App[int],
+        service: Service,
+        operations: Operations,
+        keys: Keys,
+        memory: Memory,
+        *,
+        world: Callable[[], World],
+        saves_changed: Callable[[], None],
+        ascii_only: bool,
+    ) -> None:
+        """``world`` returns the present world; ``saves_changed`` is called when a job may have
+        changed the saves."""
         self._app = app
-        self.last_command = ""
+        self._service = service
+        self._operations = operations
+        self._keys = keys
+        self._memory = memory
+        self._world = world
+        self._saves_changed = saves_changed
+        self._ascii = ascii_only
+        self._last_command = ""
         """The last command run in many sandboxes."""
         self._left_run: RunMany | None = None
         """A command that was running when its screen was left."""
+
+    @cached_property
+    def save_operations(self) -> SavesOperations:
+        """The jobs about saves, whose results can be longer than a line."""
+        from quicksand_tui.jobs.saves import SavesOperations
+
+        return SavesOperations(self._operations, show=self.show_report, changed=self._saves_changed)
 
     # Messages
 
@@ -49,7 +80,7 @@ class Dialogs:
         from quicksand_tui.screens.reports import ReportScreen
 
         if self._app.is_running:
-            self._app.push_screen(ReportScreen(told, ascii_only=self._app.ascii))
+            self._app.push_screen(ReportScreen(told, ascii_only=self._ascii))
 
     def show_screens(
         self, sandbox: SandboxView, checkpoint: CheckpointView, compared: CheckpointView | None
@@ -57,9 +88,8 @@ class Dialogs:
         """Shows the screen at a checkpoint beside the present one, or that of another."""
         from quicksand_tui.screens.look import LookScreen
 
-        app = self._app
-        app.push_screen(
-            LookScreen(app.service, sandbox, checkpoint, compared, ascii_only=app.ascii)
+        self._app.push_screen(
+            LookScreen(self._service, sandbox, checkpoint, compared, ascii_only=self._ascii)
         )
 
     # Questions
@@ -96,15 +126,15 @@ class Dialogs:
             harder=harder[0] if harder is not None else "",
         )
         is_settled = settled[0] if settled is not None else lambda: False
-        is_no_answer = self._app.hands.question()
+        is_no_answer = self._keys.hands.question()
         self._app.push_screen(ConfirmScreen(question, is_settled, is_no_answer), take)
 
     def ask(self, form: Form, then: Callable[[Values], None]) -> None:
         """Shows a form; ``then`` gets the values if the user submits it."""
         from quicksand_tui.screens.form import FormScreen
 
-        self._push_with_saves(
-            FormScreen(form, self._app.world, ascii_only=self._app.ascii),
+        self._app.push_screen(
+            FormScreen(form, self._world(), ascii_only=self._ascii),
             lambda values: then(values) if values is not None else None,
         )
 
@@ -116,12 +146,12 @@ class Dialogs:
         from quicksand_tui.forms.sandbox import IMAGE, NAME, SAVE, last_of, new_form, recall_last
 
         begin = f"{SAVE}{save}" if save else (f"{IMAGE}{image}" if image else "")
-        last = recall_last(self._app.remembered)
-        form, spec_of = new_form(self._app.world, begin=begin, last=last)
+        last = recall_last(self._memory.remembered)
+        form, spec_of = new_form(self._world(), begin=begin, last=last)
 
         def take(values: Values) -> None:
             spec = spec_of(values)
-            self._app.remember(NAME, asdict(last_of(spec)))
+            self._memory.remember(NAME, asdict(last_of(spec)))
             then(spec)
 
         self.ask(form, take)
@@ -130,7 +160,7 @@ class Dialogs:
         from quicksand_tui.forms.checkpoints import checkpoint_form, checkpoint_spec
 
         def take(values: Values) -> None:
-            self._app.operations.checkpoint(sandbox, checkpoint_spec(values))
+            self._operations.checkpoint(sandbox, checkpoint_spec(values))
 
         self.ask(checkpoint_form(sandbox), take)
 
@@ -139,7 +169,7 @@ class Dialogs:
         from quicksand_tui.forms.checkpoints import clone_form, clone_spec
 
         def take(values: Values) -> None:
-            self._app.operations.clone(sandbox, clone_spec(values, checkpoint))
+            self._operations.clone(sandbox, clone_spec(values, checkpoint))
 
         self.ask(clone_form(sandbox, checkpoint), take)
 
@@ -147,7 +177,7 @@ class Dialogs:
         from quicksand_tui.forms.mounts import mount_form, mount_spec
 
         def take(values: Values) -> None:
-            self._app.operations.mount(sandbox, mount_spec(values))
+            self._operations.mount(sandbox, mount_spec(values))
 
         self.ask(mount_form(sandbox), take)
 
@@ -155,7 +185,7 @@ class Dialogs:
         from quicksand_tui.forms.checkpoints import note_form
 
         def take(values: Values) -> None:
-            self._app.operations.write_note(sandbox, checkpoint, values["note"])
+            self._operations.write_note(sandbox, checkpoint, values["note"])
 
         self.ask(note_form(sandbox, checkpoint), take)
 
@@ -163,7 +193,7 @@ class Dialogs:
         from quicksand_tui.forms.saves import save_form, save_spec
 
         def take(values: Values) -> None:
-            self._app.save_operations.save(sandbox, save_spec(values))
+            self.save_operations.save(sandbox, save_spec(values))
 
         self.ask(save_form(sandbox), take)
 
@@ -171,7 +201,7 @@ class Dialogs:
         """Asks before deleting saves: to the trash, or for good."""
         from quicksand_tui.views import losses
 
-        begin, world = self._app.save_operations, self._app.world
+        begin, world = self.save_operations, self._world()
         trash = world.keymap.hint("trash", Scope.SAVES.value)
         one = f"the save {clip(saves[0].name, TITLE_CELLS)}"
         self.confirm(
@@ -185,68 +215,42 @@ class Dialogs:
 
     # Screens
 
-    def open_command_line(self, line: str = "") -> None:
-        """Opens the `:` line with ``line`` in it."""
-        from quicksand_tui.ui.palette import open_command_line
-
-        open_command_line(self._app, line)
-
-    def open_help(self, scope: Scope = Scope.MAIN) -> None:
+    def open_help(self, scope: Scope) -> None:
         from quicksand_tui.screens.help import HelpScreen
 
-        self._app.push_screen(HelpScreen(scope, ascii_only=self._app.ascii))
-
-    def open_saves(self, begin_with: str = "") -> None:
-        """Opens the saves, with the cursor on the one of key ``begin_with``."""
-        from quicksand_tui.screens.saves import SavesScreen
-
-        world, ascii_only = self._app.world, self._app.ascii
-        screen = SavesScreen(world, begin_with=begin_with, ascii_only=ascii_only)
-        self._push_with_saves(screen)
-
-    def open_trash(self) -> None:
-        from quicksand_tui.screens.saves import TrashScreen
-
-        self._push_with_saves(TrashScreen(self._app.world, ascii_only=self._app.ascii))
-
-    def _push_with_saves(
-        self, screen: AppScreen[T], then: Callable[[T | None], None] | None = None
-    ) -> None:
-        """Shows a screen; reads the saves while a screen shows them."""
-        self._app.push_screen(screen, then)
-        if screen.shows_saves:
-            self._app.watch_saves()
+        self._app.push_screen(HelpScreen(self._world(), scope, ascii_only=self._ascii))
 
     def open_commands(self) -> None:
         from quicksand_tui.screens.reports import CommandsScreen
 
-        self._app.push_screen(CommandsScreen(self._app.operations.log, ascii_only=self._app.ascii))
+        self._app.push_screen(CommandsScreen(self._operations.log, ascii_only=self._ascii))
 
     def open_run_many(self, views: tuple[SandboxView, ...]) -> None:
         """Opens the screen for a command in ``views``, or that of one that was left running."""
         from quicksand_tui.jobs.run_many import RunMany
         from quicksand_tui.screens.run_many import RunManyScreen
 
-        app = self._app
         many = self._left_run
         # One that has ended is shown once more, unless others have been marked since.
         if many is not None and (many.is_running or len(views) < 2 or _same(many.views, views)):
             views = many.views
         else:
-            many = RunMany(app.service, app.operations)
+            many = RunMany(self._service, self._operations)
         if not views:
             return
 
         def leave(_: None) -> None:
+            self._last_command = many.command or self._last_command
             self._left_run = many if many.is_running else None
 
-        app.push_screen(
+        self._app.push_screen(
             RunManyScreen(
                 many,
                 views,
-                app.world,
-                command=many.command or self.last_command,
-                ascii_only=app.ascii,
+                self._world(),
+                self._keys,
+                command=many.command or self._last_command,
+                ascii_only=self._ascii,
             ),
             leave,
         )
@@ -255,7 +259,7 @@ class Dialogs:
         from quicksand_tui.screens.jobs import JobsScreen
 
         self._app.push_screen(
-            JobsScreen(self._app.operations, self._app.world, ascii_only=self._app.ascii)
+            JobsScreen(self._operations, self._keys, self._world(), ascii_only=self._ascii)
         )
 
 

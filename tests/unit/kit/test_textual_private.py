@@ -23,7 +23,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 import quicksand_tui
-from quicksand_tui.ui import textual_private
+from quicksand_tui.kit import textual_private
 
 CANARIES = [
     (App, "_driver", "keys for guests are not passed by, and the mouse is not given back"),

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from quicksand_tui.ui.columns import keep_columns
-from tests.unit.panes.test_slim import STYLES, TEXTS, as_textual, drawn
+from quicksand_tui.kit.columns import keep_columns
+from tests.unit.kit.test_slim import STYLES, TEXTS, as_textual, drawn
 from tests.unit.terminal.tmux import tmux_screen
 
 SHIELD, KEYCAP, HEART = "\U0001f6e1\ufe0f", "1\ufe0f\u20e3", "\u2764\ufe0f"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quicksand_tui.kit.slim import slim
 from quicksand_tui.terminal import Terminal
-from quicksand_tui.ui.slim import slim
 
 STYLES = (
     "38;2;1;2;3;48;2;4;5;6",

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from quicksand_tui.opening.outline import Looks, looks_of, outline, terminal_name
+from quicksand_tui.kit.outline import Looks, looks_of, outline, terminal_name
 from quicksand_tui.terminal import Terminal
 from quicksand_tui.ui.themes import THEMES
 from quicksand_tui.views.layout import Shape, Tab
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
-from tests.unit.app.test_probing import APP, RAISING, SIGNALS, ends_by, given_back, recording
+from tests.unit.kit.test_probing import APP, RAISING, SIGNALS, ends_by, given_back, recording
 
 ENVIRON = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 """As `PtyTerminal` has it."""

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-from textual.app import App
-from textual.timer import Timer
-
-from quicksand_tui.ui.textual_private import RawDriver, driver_of
+from quicksand_tui.kit.textual_private import RawDriver, driver_of
 
 if TYPE_CHECKING:
-    from quicksand_tui.panes.pane import Pane
-    from quicksand_tui.ui.host import Host
+    from textual.app import App
+    from textual.timer import Timer
+
+    from quicksand_tui.kit.hands import Hands
 
 
 COMMAND_WAIT_S = 5.0
 """Seconds that keys wait at most for a command to the panes, whose pane may be gone."""
 
 
+class TakesRawKeys(Protocol):
+    """A widget with ``takes_raw_keys``: it gets keys as the bytes that the terminal sends."""
+
+    def type(self, data: bytes) -> None: ...
+
+
 class PaneKeys:
     """Types into the focused pane, byte for byte; keys after a command to the panes wait until it
     is carried out."""
 
-    def __init__(self, app: Host) -> None:
+    def __init__(self, app: App[int], hands: Hands) -> None:
         self._app = app
+        self._hands = hands
         self._behind: bytes | None = None
         """Keys after a command that is not carried out yet; None if there is no such command."""
         self._wait: Timer | None = None
@@ -31,14 +37,14 @@ class PaneKeys:
     @property
     def driver(self) -> RawDriver | None:
         """The app's own driver; None in tests and in a browser."""
-        return driver_of(cast("App[Any]", self._app))
+        return driver_of(self._app)
 
     @property
-    def pane(self) -> Pane | None:
+    def pane(self) -> TakesRawKeys | None:
         """The focused pane, if it takes keys."""
-        # The class is not imported here: it loads with the first pane.
+        # The classes are not imported here: they load with the first pane.
         focused = self._app.focused
-        return cast("Pane", focused) if getattr(focused, "takes_raw_keys", False) else None
+        return cast("TakesRawKeys", focused) if getattr(focused, "takes_raw_keys", False) else None
 
     def update(self) -> None:
         """Tells the driver whether keys go to a guest."""
@@ -61,7 +67,7 @@ class PaneKeys:
         """Sends the held keys to the widget that has the focus after the command."""
         typed, self._behind = self._behind, None
         # Neither the prefix nor its command is text; later keys are judged anew.
-        self._app.hands.meant()
+        self._hands.meant()
         if self._wait is not None:
             self._wait.stop()
         if not typed:

@@ -7,17 +7,22 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand_tui.actions.commands import command_line
+from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.door.protocol import shells_of
+from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.text import error_text, plain, sanitise, sanitise_lines
 
 if TYPE_CHECKING:
+    from textual.app import App
+
+    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.model.sandboxes import SandboxView
-    from quicksand_tui.ui.host import Host
 
 
 STDERR_KEPT = 4096
@@ -43,8 +48,28 @@ def shell_argv(sandbox_id: str, session: str | None = None) -> list[str]:
 class FullShell:
     """A shell on the whole terminal, one at a time."""
 
-    def __init__(self, app: Host) -> None:
+    def __init__(
+        self,
+        app: App[int],
+        service: Service,
+        operations: Operations,
+        *,
+        lend_terminal: Callable[[Callable[[], Coroutine[Any, Any, Ended]]], Awaitable[Ended]],
+        failed: Callable[[Failure], None],
+        ended: Callable[[], None],
+        now: Callable[[], float],
+        ascii_only: bool,
+    ) -> None:
+        """``lend_terminal`` runs a program on the app's terminal. Calls ``ended`` when the app has
+        it again, and ``failed`` if there was no shell."""
         self._app = app
+        self._service = service
+        self._operations = operations
+        self._lend_terminal = lend_terminal
+        self._failed = failed
+        self._ended = ended
+        self._now = now
+        self._ascii = ascii_only
         self.opens = False
         """True from the key until the shell has the terminal; keys are already meant for it."""
         self._loan: Loan | None = None
@@ -55,9 +80,11 @@ class FullShell:
         return self.opens or self._loan is not None
 
     def open(self, sandbox: SandboxView) -> None:
-        if not self._app.refuses_shells():
-            self.opens = True
-            self._app.run_worker(self._lend(sandbox), name="shell", group="shell", exclusive=True)
+        if self._operations.read_only:
+            tell(self._app, READ_ONLY, severity="warning")
+            return
+        self.opens = True
+        self._app.run_worker(self._lend(sandbox), name="shell", group="shell", exclusive=True)
 
     def terminate(self) -> None:
         """Ends the shell that has the terminal, if any."""
@@ -65,37 +92,35 @@ class FullShell:
             self._loan.terminate()
 
     async def _lend(self, sandbox: SandboxView) -> None:
-        app = self._app
         try:
             session = await self._choose(sandbox)
             if session is None:
                 return
             command = command_line("shell", name=sandbox.name, session=session)
-            app.operations.note_command(command, sandbox.id)
+            self._operations.note_command(command, sandbox.id)
             banner = f"── {sandbox.name}: exit ends this shell, ctrl-] d leaves it running ──"
             self._loan = Loan(
                 shell_argv(sandbox.id, session or None),
                 sandbox.name,
-                banner=plain(banner) if app.ascii else banner,
+                banner=plain(banner) if self._ascii else banner,
             )
-            ended = await app.run_in_terminal(self._loan.run)
+            ended = await self._lend_terminal(self._loan.run)
         finally:
             self.opens = False
             self._loan = None
-            app.refresh_now(fresh=True)
+            self._ended()
         if ended.failure is not None:
-            app.dialogs.show_failure(ended.failure)
+            self._failed(ended.failure)
 
     async def _choose(self, sandbox: SandboxView) -> str | None:
         """Asks which session to open; returns "" for a new terminal, None if the user leaves."""
-        left = await shells_of(self._app.service, sandbox.id)
+        left = await shells_of(self._service, sandbox.id)
         if not left:
             return ""
         from quicksand_tui.screens.shells import ShellsScreen
 
-        now = self._app.world.taken
         return await self._app.push_screen_wait(
-            ShellsScreen(sandbox.name, left, now=now, ascii_only=self._app.ascii)
+            ShellsScreen(sandbox.name, left, now=self._now(), ascii_only=self._ascii)
         )
 
 
