@@ -11,10 +11,10 @@ from collections.abc import AsyncIterable, AsyncIterator
 from pathlib import Path
 from typing import Protocol
 
-from quicksand.agent.extents import FILE_MAX, Extent
-from quicksand.errors import AgentRefusedError, DiskSpaceError, QuicksandError
-from quicksand.guest_files import GuestFile
-from quicksand.host.space import DISK_RESERVE
+from quicksand.base.errors import AgentRefusedError, DiskSpaceError, QuicksandError
+from quicksand.base.space import DISK_RESERVE
+from quicksand.guest.agent.extents import FILE_MAX, Extent
+from quicksand.guest.files import GuestFile
 
 from quicksand_tui.cli.output import complain, show_size
 from quicksand_tui.cli.standing import Standing

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Self
 
 from quicksand_tui.cli.streams import FdWriter
 from quicksand_tui.cli.terminal import STDIN, STDOUT, terminal_size
-from quicksand_tui.opening.probe import DRAWN_QUESTION, RESET, cell_pixels
+from quicksand_tui.kit.probe import DRAWN_QUESTION, RESET, cell_pixels
 from quicksand_tui.pixels.choice import Way
 from quicksand_tui.pixels.user_input import ESCAPE_WAIT_S, Pointer, ScreenInput
 from quicksand_tui.pixels.viewport import USUAL_CELL, Grid
 
 if TYPE_CHECKING:
-    from quicksand_tui.opening.probe import Probe
+    from quicksand_tui.kit.probe import Probe
     from quicksand_tui.pixels.keysyms import Chord
     from quicksand_tui.pixels.user_input import Event
 

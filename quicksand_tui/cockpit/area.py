@@ -19,7 +19,7 @@ from quicksand_tui.widgets.bars import TabBar
 from quicksand_tui.widgets.details import STYLES, Details
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.shown import CommandRecord
+    from quicksand_tui.cockpit.base import Confirm
     from quicksand_tui.cockpit.desktop import DesktopPanel
     from quicksand_tui.cockpit.log import LogPanel
     from quicksand_tui.cockpit.mounts import MountsPanel
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from quicksand_tui.cockpit.stats import StatsPanel
     from quicksand_tui.cockpit.then_and_now import ThenAndNow
     from quicksand_tui.door.protocol import Service
+    from quicksand_tui.home.config import Settings
+    from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.kit.memory import Memory
+    from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.model.sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import Selection, World
     from quicksand_tui.views.happenings import Happening
@@ -43,19 +48,30 @@ class Area(Vertical):
     def __init__(
         self,
         service: Service,
-        events: Callable[[], Sequence[Happening]],
-        commands: Callable[[], Sequence[CommandRecord]],
-        mouse_released: Callable[[], bool],
+        settings: Settings,
+        operations: Operations,
+        keys: Keys,
+        terminal: OuterTerminal,
+        memory: Memory,
         *,
+        confirm: Confirm,
+        world: Callable[[], World],
+        events: Callable[[], Sequence[Happening]],
         ascii_only: bool,
         **options: Any,
     ) -> None:
+        """``world`` and ``events`` return the present ones."""
         super().__init__(**options)
         self._service = service
+        self._settings = settings
+        self._operations = operations
+        self._app_keys = keys
+        self._terminal = terminal
+        self._memory = memory
+        self._confirm = confirm
+        self._world = world
         self._events = events
-        self._commands = commands
         self._ascii = ascii_only
-        self.mouse_released = mouse_released
         self._bar = TabBar(ascii_only=ascii_only, id="area-tabs")
         self.details = Details(ascii_only=ascii_only, id="details")
         self.details.can_focus = True
@@ -68,27 +84,54 @@ class Area(Vertical):
     def shells(self) -> Shells:
         from quicksand_tui.cockpit.shells import Shells
 
-        return Shells(self._service, ascii_only=self._ascii, id="shells-tab")
+        return Shells(
+            self._service,
+            self._operations,
+            self._app_keys,
+            self._memory,
+            confirm=self._confirm,
+            find_sandbox=lambda sandbox_id: self._world().sandbox(sandbox_id),
+            ascii_only=self._ascii,
+            id="shells-tab",
+        )
 
     @cached_property
     def desktop(self) -> DesktopPanel:
         from quicksand_tui.cockpit.desktop import DesktopPanel
 
-        return DesktopPanel(self._service, ascii_only=self._ascii, id="desktop")
+        return DesktopPanel(
+            self._service,
+            self._settings,
+            self._app_keys,
+            self._terminal,
+            ascii_only=self._ascii,
+            id="desktop",
+        )
 
     @cached_property
     def logs(self) -> LogPanel:
         from quicksand_tui.cockpit.log import LogPanel
 
         return LogPanel(
-            self._service, self._events, self._commands, ascii_only=self._ascii, id="log-panel"
+            self._service,
+            self._events,
+            lambda: self._operations.log,
+            self._app_keys,
+            ascii_only=self._ascii,
+            id="log-panel",
         )
 
     @cached_property
     def mounts(self) -> MountsPanel:
         from quicksand_tui.cockpit.mounts import MountsPanel
 
-        return MountsPanel(ascii_only=self._ascii, id="mounts-panel")
+        return MountsPanel(
+            self._operations,
+            self._app_keys,
+            self._confirm,
+            ascii_only=self._ascii,
+            id="mounts-panel",
+        )
 
     @cached_property
     def stats(self) -> StatsPanel:
@@ -234,13 +277,13 @@ class Area(Vertical):
     def _typing_leads(self, sandbox: SandboxView | None, *, prefixed: bool) -> tuple[str, ...]:
         """Says whose shell has the keys and the mouse, and how to leave it; the longest first."""
         name = f"{sandbox.name} · " if sandbox is not None else ""
-        mouse = "mouse: terminal · " if self.mouse_released() else ""
+        mouse = "mouse: terminal · " if self._terminal.has_mouse else ""
         if self._tab is Tab.DESKTOP and self.desktop.records(sandbox):
             mouse += "recording · "
-        prefix = self.shells.host.prefix.text
+        prefix = self._app_keys.prefix.text
         if prefixed:
             return (f"{name}{mouse}{prefix} …", f"{prefix} …")
-        help_ = self.shells.host.settings.keymap.hint("help", Scope.PANES.value)
+        help_ = self._app_keys.map.hint("help", Scope.PANES.value)
         leave = f"{prefix} and a key"
         return (
             f"{name}{mouse}{leave}; {help_} shows all",
@@ -252,7 +295,7 @@ class Area(Vertical):
     def _paused_leads(self, sandbox: SandboxView) -> tuple[str, ...]:
         """Says that the guest gets nothing of what is typed; the longest first."""
         lost = "paused: what is typed is lost"
-        prefix = self.shells.host.prefix.text
+        prefix = self._app_keys.prefix.text
         return (
             f"{sandbox.name} · {lost} · {prefix} and a key",
             f"{lost} · {prefix} and a key",

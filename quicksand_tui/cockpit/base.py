@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
+from quicksand_tui.kit.base import ActionScreen
 from quicksand_tui.model.text import plain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from quicksand_tui.actions.registry import Scope
-    from quicksand_tui.ui.host import Host
+
+
+class Confirm(Protocol):
+    """Asks before something is lost; ``then`` runs after a yes. See `screens.dialogs`."""
+
+    def __call__(
+        self,
+        title: str,
+        losses: Iterable[str],
+        verb: str,
+        then: Callable[[], None],
+        *,
+        undo: str = ...,
+    ) -> None: ...
 
 
 class Asked(Message):
@@ -38,13 +54,11 @@ class PartWidget(Widget):
     scope: ClassVar[Scope]
     ascii_only: bool = False
 
-    @property
-    def host(self) -> Host:
-        return cast("Host", self.app)
-
     def action_do(self, action_id: str) -> None:
         # At once, because the next keys may be meant for the widget that gets the focus.
-        self.host.main.action_do(action_id, self.scope.value)
+        screen = self.screen
+        assert isinstance(screen, ActionScreen)
+        screen.action_do(action_id, self.scope.value)
 
     def fit(self, text: str) -> Content:
         """Returns text, never markup, in characters that the terminal can show."""

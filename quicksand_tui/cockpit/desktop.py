@@ -16,14 +16,18 @@ from textual.widgets import Static
 from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import Asked, DesktopChanged, PartWidget
 from quicksand_tui.cockpit.desktop_view import DesktopTold, DesktopView
+from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.keymap import key_text
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import TITLE_CELLS, clip
 
 if TYPE_CHECKING:
     from quicksand_tui.door.protocol import ScreenRecording, Service
+    from quicksand_tui.home.config import Settings
+    from quicksand_tui.kit.base import Handlers
+    from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.model.sandboxes import SandboxView
-    from quicksand_tui.screens.base import Handlers
 
 ZOOM = 1.25
 MOVE = 0.5
@@ -47,10 +51,21 @@ class DesktopPanel(PartWidget, Vertical):
 
     scope = Scope.DESKTOP
 
-    def __init__(self, service: Service, *, ascii_only: bool, **options: Any) -> None:
+    def __init__(
+        self,
+        service: Service,
+        settings: Settings,
+        keys: Keys,
+        terminal: OuterTerminal,
+        *,
+        ascii_only: bool,
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
         self.ascii_only = ascii_only
-        self.view = DesktopView(service, ascii_only=ascii_only)
+        self._service = service
+        self._app_keys = keys
+        self.view = DesktopView(service, settings, terminal, ascii_only=ascii_only)
         self._nothing = Static(markup=False, classes="nothing")
         self._why: str | None = None
         """What is said instead of a screen; None before the first look."""
@@ -81,23 +96,23 @@ class DesktopPanel(PartWidget, Vertical):
     @on(DesktopTold)
     def _tell(self, event: DesktopTold) -> None:
         event.stop()
-        self.host.tell(event.text, severity="warning")
+        tell(self, event.text, severity="warning")
 
     @on(DesktopView.Prefixed)
     def _do_prefixed(self, event: DesktopView.Prefixed) -> None:
         event.stop()
-        keymap, prefix = self.host.settings.keymap, self.host.prefix
+        keymap, prefix = self._app_keys.map, self._app_keys.prefix
         meant = (a for a in in_scope(Scope.DESKTOP) if event.key in keymap.keys_of(a))
         action = next(meant, None)
         if event.key == prefix.key:
             self.view.type(prefix.data)
         elif action is None:
             shows = f"{prefix.text} {keymap.hint('help', Scope.DESKTOP.value)} shows what there is"
-            self.host.tell(f"{prefix.text} {key_text(event.key)} does nothing; {shows}")
+            tell(self, f"{prefix.text} {key_text(event.key)} does nothing; {shows}")
         else:
             self.post_message(Asked(Scope.DESKTOP, action.id))
             return
-        self.host.pane_keys.command_done()
+        self._app_keys.panes.command_done()
 
     @cached_property
     def handlers(self) -> Handlers:
@@ -131,13 +146,13 @@ class DesktopPanel(PartWidget, Vertical):
             return
         path = self._new_path(".png").absolute() if copies else self._new_path(".png")
 
-        def tell(why: str) -> None:
+        def saved(why: str) -> None:
             if copies and not why:
-                self.host.copy_to_clipboard(str(path))
+                self.app.copy_to_clipboard(str(path))
             done = f"Saved, and its path copied: {path}" if copies else f"Saved as {path}"
-            self.host.tell(f"The screen was not saved: {why}" if why else done)
+            tell(self, f"The screen was not saved: {why}" if why else done)
 
-        self.view.save(path, lambda why: self.view.app.call_from_thread(tell, why))
+        self.view.save(path, lambda why: self.view.app.call_from_thread(saved, why))
 
     def _new_path(self, suffix: str) -> Path:
         name = "" if self._sandbox is None else self._sandbox.name
@@ -160,15 +175,15 @@ class DesktopPanel(PartWidget, Vertical):
         def ended(text: str) -> None:
             self.post_message(RecordingEnded(sandbox.id, text))
 
-        self._recordings[sandbox.id] = self.host.service.record_screen(sandbox.id, path, ended)
-        self.host.tell(f"Recording into {path}")
+        self._recordings[sandbox.id] = self._service.record_screen(sandbox.id, path, ended)
+        tell(self, f"Recording into {path}")
         self.post_message(DesktopChanged())
 
     @on(RecordingEnded)
     def _tell_recorded(self, event: RecordingEnded) -> None:
         event.stop()
         self._recordings.pop(event.sandbox_id, None)
-        self.host.tell(event.text)
+        tell(self, event.text)
         self.post_message(DesktopChanged())
 
 

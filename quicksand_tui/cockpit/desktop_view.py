@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from rich.segment import Segment
 from textual import events, on
@@ -20,19 +20,19 @@ from textual.widget import Widget
 
 from quicksand_tui.cockpit.base import DesktopChanged
 from quicksand_tui.cockpit.guest_pictures import CellPicture, GuestPicture, TilePicture
-from quicksand_tui.model.keymap import DEFAULT_PREFIX, Prefix
+from quicksand_tui.kit.textual_private import driver_of
 from quicksand_tui.pixels.choice import Way, choose_way_in_text
 from quicksand_tui.pixels.keysyms import KEYS, Chord
 from quicksand_tui.pixels.orders import ROWS, TILES, Drawn, Order
 from quicksand_tui.pixels.placeholders import IDS, delete_images
 from quicksand_tui.pixels.user_input import PASTE_MAX, ScreenInput
 from quicksand_tui.pixels.viewport import USUAL_CELL
-from quicksand_tui.ui.textual_private import driver_of
 
 if TYPE_CHECKING:
     from quicksand_tui.door.protocol import GuestScreen, Service
+    from quicksand_tui.home.config import Settings
+    from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.pixels.viewport import Viewport
-    from quicksand_tui.ui.host import Host
 
 FOCUSED_S, UNFOCUSED_S = 1 / 15, 0.5
 """The least seconds between two pictures, with the focus and without."""
@@ -116,9 +116,19 @@ class DesktopView(Widget, can_focus=True):
             super().__init__()
             self.key = key
 
-    def __init__(self, service: Service, *, ascii_only: bool, **options: Any) -> None:
+    def __init__(
+        self,
+        service: Service,
+        settings: Settings,
+        terminal: OuterTerminal,
+        *,
+        ascii_only: bool,
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
         self._service = service
+        self._settings = settings
+        self._terminal = terminal
         self._ascii = ascii_only
         self.sandbox_id = ""
         self._screen: GuestScreen | None = None
@@ -176,12 +186,8 @@ class DesktopView(Widget, can_focus=True):
         """The view of the guest's screen; None before the first picture."""
         return self.order.view(*self._frame)
 
-    @property
-    def _host(self) -> Host:
-        return cast("Host", self.app)
-
     def on_mount(self) -> None:
-        self._host.terminal_changed.subscribe(self, self._meet_terminal)
+        self._terminal.changed.subscribe(self, self._meet_terminal)
 
     def on_unmount(self) -> None:
         self.watch_screen("")
@@ -201,7 +207,7 @@ class DesktopView(Widget, can_focus=True):
             return
         driver = driver_of(self.app)
         known = driver.cell_size if driver is not None else None
-        cell = known or self._host.abilities.cell_size or USUAL_CELL
+        cell = known or self._terminal.abilities.cell_size or USUAL_CELL
         size = (0, 0) if self._covers() >= 1 else self.size
         interval = FOCUSED_S if self.has_focus else UNFOCUSED_S
         way = self._way()
@@ -224,12 +230,12 @@ class DesktopView(Widget, can_focus=True):
         # What lies over the app's screen tints what is below, and an image's id is a colour.
         if self._covers() > 0 or driver_of(self.app) is None:
             return ROWS
-        abilities = self._host.abilities
+        abilities = self._terminal.abilities
         way = choose_way_in_text(
-            self._host.settings.config.graphics,
+            self._settings.config.graphics,
             abilities.graphics,
             abilities.name,
-            in_multiplexer=self._host.in_multiplexer,
+            in_multiplexer=self._terminal.in_multiplexer,
             true_colours=self.app.console.color_system == "truecolor" and not self.app.no_color,
         )
         return TILES if way is Way.KITTY else ROWS
@@ -286,7 +292,7 @@ class DesktopView(Widget, can_focus=True):
     def _draw_tiles(self, picture: Drawn) -> None:
         driver, view = driver_of(self.app), self.frame_view
         if driver is not None and picture.data:
-            whole = b"\x1b[?2026h%b\x1b[?2026l" if self._host.abilities.sync_output else b"%b"
+            whole = b"\x1b[?2026h%b\x1b[?2026l" if self._terminal.abilities.sync_output else b"%b"
             driver.write_images(whole % picture.data)
         if picture.is_whole and view is not None:
             self._blank()
@@ -375,7 +381,7 @@ class DesktopView(Widget, can_focus=True):
     @property
     def _only_watches(self) -> bool:
         """Whether nothing may be changed, the guest's screen neither."""
-        return self._host.world.read_only
+        return self._settings.read_only
 
     def press(self, chord: Chord) -> None:
         if self._screen is not None and not self._only_watches:
@@ -384,7 +390,7 @@ class DesktopView(Widget, can_focus=True):
     def on_key(self, event: events.Key) -> None:
         """Handles the prefix and the key after it; and all keys where the driver is not the app's
         own (in tests and in a browser)."""
-        prefix: Prefix = getattr(self.app, "prefix", DEFAULT_PREFIX)
+        prefix = self._settings.keymap.prefix
         event.stop()
         event.prevent_default()
         if self.prefixed:

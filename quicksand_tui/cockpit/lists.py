@@ -79,6 +79,9 @@ class Lists(Vertical):
         self._tabs = TabBar(ascii_only=ascii_only, id="list-tabs")
         self.panel = Panel.SANDBOXES
         """The visible list."""
+        self._there: tuple[SandboxView, ...] = ()
+        self._wanted = ""
+        """The name of a sandbox that the cursor goes to as soon as it appears."""
 
     def compose(self) -> ComposeResult:
         yield self._tabs
@@ -129,6 +132,20 @@ class Lists(Vertical):
             for number, panel in enumerate(Panel, 1)
         ]
         self._tabs.show(tuple(labels), self.panel.value)
+        self._there = world.sandboxes
+        self._go_to_wanted()
+
+    def want(self, name: str) -> None:
+        """Puts the cursor on the sandbox called ``name``, now or when it appears."""
+        self._wanted = name
+        self._go_to_wanted()
+
+    def _go_to_wanted(self) -> None:
+        for view in self._there:
+            if self._wanted and view.name == self._wanted:
+                if self.sandboxes.table.select(view.id) and not view.id.startswith("new:"):
+                    self._wanted = ""
+                return
 
     def on_resize(self) -> None:
         self._tabs.display = self.size.height >= TABS_FROM

@@ -18,18 +18,20 @@ from textual.widgets import Input
 from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import PartWidget
 from quicksand_tui.door.protocol import LogKind, LogSource, Service
+from quicksand_tui.kit.base import bindings_of
+from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.amounts import clock_text, seconds_text
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.text import error_text, sanitise_lines
-from quicksand_tui.screens.base import bindings_of
 from quicksand_tui.widgets.bars import OUTCOMES
 from quicksand_tui.widgets.inputs import LineInput
 from quicksand_tui.widgets.log_view import LogView
 
 if TYPE_CHECKING:
     from quicksand_tui.actions.shown import CommandRecord
+    from quicksand_tui.kit.base import Handlers
+    from quicksand_tui.kit.keys import Keys
     from quicksand_tui.model.sandboxes import SandboxView
-    from quicksand_tui.screens.base import Handlers
     from quicksand_tui.views.happenings import Happening
 
 POLL_S = 0.5
@@ -59,6 +61,7 @@ class LogPanel(PartWidget, Vertical):
         service: Service,
         events: Callable[[], Sequence[Happening]],
         commands: Callable[[], Sequence[CommandRecord]],
+        keys: Keys,
         *,
         ascii_only: bool,
         **options: Any,
@@ -70,6 +73,7 @@ class LogPanel(PartWidget, Vertical):
         self._service = service
         self._events = events
         self._commands = commands
+        self._app_keys = keys
         self._search = LineInput(placeholder="search", id="search", compact=True)
         self._followed: tuple[str, Kind] | None = None
         """The sandbox and the kind of the log that is read."""
@@ -152,7 +156,7 @@ class LogPanel(PartWidget, Vertical):
             at, count = view.match_position
             found = f"{at} of {count}" if count else "not found"
             words.append(f"/{view.query_text} {found}")
-        follow = self.host.settings.keymap.hint("follow", Scope.LOG.value)
+        follow = self._app_keys.map.hint("follow", Scope.LOG.value)
         words.append("following" if view.following else f"{follow} follows")
         words.append("wrapped" if view.wrapped else "cut")
         below = " · ".join(words) if view.line_count else "nothing yet"
@@ -210,8 +214,8 @@ class LogPanel(PartWidget, Vertical):
 
     def _step(self, by: int) -> None:
         if not self.view.query_text:
-            search = self.host.settings.keymap.hint("search", Scope.LOG.value)
-            self.host.tell(f"{search} searches first")
+            search = self._app_keys.map.hint("search", Scope.LOG.value)
+            tell(self, f"{search} searches first")
         else:
             self.view.step(by)
             self._show_title()

@@ -14,15 +14,19 @@ from textual.widgets import Static
 
 from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import MountMoved, PartWidget
+from quicksand_tui.kit.base import bindings_of
+from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.text import TITLE_CELLS, clip
-from quicksand_tui.screens.base import bindings_of
 from quicksand_tui.views.mounts import mount_row, no_mounts_text, plan_mount_columns
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
+    from quicksand_tui.cockpit.base import Confirm
+    from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.base import Handlers
+    from quicksand_tui.kit.keys import Keys
     from quicksand_tui.model.sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import World
-    from quicksand_tui.screens.base import Handlers
     from quicksand_tui.views.rows import Row
 
 
@@ -32,8 +36,19 @@ class MountsPanel(PartWidget, Vertical):
     scope = Scope.MOUNTS
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of(in_scope(Scope.MOUNTS))]
 
-    def __init__(self, *, ascii_only: bool, **options: Any) -> None:
+    def __init__(
+        self,
+        operations: Operations,
+        keys: Keys,
+        confirm: Confirm,
+        *,
+        ascii_only: bool,
+        **options: Any,
+    ) -> None:
         super().__init__(classes="-empty", **options)
+        self._operations = operations
+        self._app_keys = keys
+        self._confirm = confirm
         self.ascii_only = ascii_only
         self.table = LongTable(plan_mount_columns, ascii_only=ascii_only)
         self._empty = Static(classes="empty", markup=False)
@@ -99,22 +114,21 @@ class MountsPanel(PartWidget, Vertical):
         return sandbox, mount
 
     def do_unmount(self) -> None:
-        self.host.operations.unmount(*self._chosen)
+        self._operations.unmount(*self._chosen)
 
     def do_force(self) -> None:
         from quicksand_tui.views.losses import of_unmount
 
         sandbox, mount = self._chosen
-        self.host.dialogs.confirm(
+        self._confirm(
             f"Unmount {clip(mount.guest, TITLE_CELLS)} by force?",
             of_unmount(mount),
             "Unmount",
-            lambda: self.host.operations.unmount(sandbox, mount, force=True),
-            undo=f"The directory itself stays; {self.host.world.keymap.hint('mount')} mounts it "
-            "again.",
+            lambda: self._operations.unmount(sandbox, mount, force=True),
+            undo=f"The directory itself stays; {self._app_keys.map.hint('mount')} mounts it again.",
         )
 
     def do_copy(self) -> None:
         _, mount = self._chosen
-        self.host.copy_to_clipboard(mount.guest)
-        self.host.tell(f"Copied {clip(mount.guest, TITLE_CELLS)}, if the terminal allows it")
+        self.app.copy_to_clipboard(mount.guest)
+        tell(self, f"Copied {clip(mount.guest, TITLE_CELLS)}, if the terminal allows it")

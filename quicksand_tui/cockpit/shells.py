@@ -12,24 +12,30 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
+from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import Asked, PartWidget
 from quicksand_tui.door.protocol import shells_of
+from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.keymap import Keymap, key_text
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.layout import Side, Way
 from quicksand_tui.panes.pane import Pane
-from quicksand_tui.panes.view import PaneCopied, PanePrefixed, ShellsLeft, ShellsZoomed
+from quicksand_tui.panes.view import PaneCopied, ShellsLeft, ShellsZoomed
 from quicksand_tui.panes.workspace import WorkspaceEmptied, WorkspaceRearranged
 from quicksand_tui.views import losses
 
 if TYPE_CHECKING:
+    from quicksand_tui.cockpit.base import Confirm
     from quicksand_tui.door.protocol import Service
+    from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.base import Handlers
+    from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.kit.memory import Memory
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.panes.workspace import Workspace
-    from quicksand_tui.screens.base import Handlers
 
 
 class _Waiting(Static, can_focus=True):
@@ -56,10 +62,27 @@ class Shells(PartWidget, Vertical):
 
     scope = Scope.PANES
 
-    def __init__(self, service: Service, *, ascii_only: bool, **options: Any) -> None:
+    def __init__(
+        self,
+        service: Service,
+        operations: Operations,
+        keys: Keys,
+        memory: Memory,
+        *,
+        confirm: Confirm,
+        find_sandbox: Callable[[str], SandboxView | None],
+        ascii_only: bool,
+        **options: Any,
+    ) -> None:
+        """``find_sandbox`` returns the present state of a sandbox, by its id."""
         super().__init__(**options)
         self.ascii_only = ascii_only
         self._service = service
+        self._operations = operations
+        self._app_keys = keys
+        self._memory = memory
+        self._confirm = confirm
+        self._find_sandbox = find_sandbox
         self._spaces: dict[str, Workspace] = {}
         self._sandbox: SandboxView | None = None
         self._nothing = _Waiting(self._take_key, classes="nothing")
@@ -115,7 +138,7 @@ class Shells(PartWidget, Vertical):
         # The placeholder takes keys until the pane has the focus.
         self._nothing.display = self.workspace is None or self._nothing.has_focus
         self._nothing.set_class(self.workspace is not None, "-behind")
-        if (text := _no_shell(sandbox, self.host.settings.keymap)) != self._said:
+        if (text := _no_shell(sandbox, self._app_keys.map)) != self._said:
             self._said = text
             self._nothing.update(self.fit(text))
 
@@ -123,12 +146,13 @@ class Shells(PartWidget, Vertical):
         """Closes the shells of all other sandboxes, which are gone."""
         for sandbox_id in [id_ for id_ in self._spaces if id_ not in sandbox_ids]:
             self._spaces.pop(sandbox_id).remove()
-            self.host.remember_panes(sandbox_id, None)
+            self._memory.remember_panes(sandbox_id, None)
 
     def open(self, sandbox: SandboxView) -> None:
         """Shows and focuses the shells of a sandbox: those already shown, or those left running in
         it, or a new one."""
-        if self.host.refuses_shells():
+        if self._operations.read_only:
+            tell(self, READ_ONLY, severity="warning")
             return
         if sandbox.id in self._spaces:
             self.show(sandbox)
@@ -150,7 +174,7 @@ class Shells(PartWidget, Vertical):
         if not await self._can_be_opened(sandbox.id):
             return
         terminals = await self._terminals_of(sandbox.id)
-        kept = await asyncio.to_thread(self.host.pane_memory.read, sandbox.id)
+        kept = await asyncio.to_thread(self._memory.panes.read, sandbox.id)
         if sandbox.id not in self._spaces:
             space = Workspace(
                 sandbox.id,
@@ -172,17 +196,17 @@ class Shells(PartWidget, Vertical):
     async def _can_be_opened(self, sandbox_id: str) -> bool:
         """Waits for a running job of a sandbox; returns whether its shell is still wanted and
         possible."""
-        operations = self.host.operations
+        operations = self._operations
         if any(job.sandbox_id == sandbox_id for job in operations.jobs):
             self._awaits = sandbox_id
             await operations.settled(sandbox_id)
             self._awaits = ""
             if self._opening != sandbox_id:
                 return False
-            now = self.host.world.sandbox(sandbox_id)
+            now = self._find_sandbox(sandbox_id)
             if now is None or now.state is not State.RUNNING:
                 name, state = (now.name, now.state.value) if now is not None else ("it", "gone")
-                self.host.tell(f"There is no shell: {name} is {state}", severity="warning")
+                tell(self, f"There is no shell: {name} is {state}", severity="warning")
                 self._give_up()
                 return False
         return True
@@ -222,7 +246,7 @@ class Shells(PartWidget, Vertical):
     def _going_back(self, sandbox_id: str) -> object:
         """Returns what identifies the job that is reverting a sandbox, or None. Keys typed during
         it are meant for the state after it."""
-        for job in self.host.operations.jobs:
+        for job in self._operations.jobs:
             if job.sandbox_id == sandbox_id and job.verb in (JobVerb.REVERT, JobVerb.UNDO):
                 return job.started
         return None
@@ -267,7 +291,7 @@ class Shells(PartWidget, Vertical):
         event.stop()
         space = event.workspace
         if self._spaces.get(space.sandbox_id) is space and (kept := space.arrangement) is not None:
-            self.host.remember_panes(space.sandbox_id, kept.to_json())
+            self._memory.remember_panes(space.sandbox_id, kept.to_json())
 
     def focus_current(self) -> None:
         if self.workspace is not None:
@@ -278,7 +302,7 @@ class Shells(PartWidget, Vertical):
         event.stop()
         shown = event.workspace is self.workspace
         self._spaces.pop(event.workspace.sandbox_id, None)
-        self.host.remember_panes(event.workspace.sandbox_id, None)
+        self._memory.remember_panes(event.workspace.sandbox_id, None)
         if shown:
             self.show(self._sandbox)
             # Otherwise Textual would focus any next widget.
@@ -289,12 +313,12 @@ class Shells(PartWidget, Vertical):
     @on(PaneCopied)
     def _copied(self, event: PaneCopied) -> None:
         event.stop()
-        self.host.tell(f"Copied {event.size}; {self._behind_prefix('paste')} pastes")
+        tell(self, f"Copied {event.size}; {self._behind_prefix('paste')} pastes")
 
     @on(Pane.PasteAsked)
     def _ask_before_paste(self, event: Pane.PasteAsked) -> None:
         event.stop()
-        self.host.dialogs.confirm(
+        self._confirm(
             f"Paste {len(event.text.splitlines())} lines?",
             losses.of_paste(event.text),
             "Paste",
@@ -306,28 +330,28 @@ class Shells(PartWidget, Vertical):
 
     def _key(self, action_id: str) -> str:
         """Returns the key of an action of the main screen."""
-        return self.host.settings.keymap.hint(action_id)
+        return self._app_keys.map.hint(action_id)
 
     def _behind_prefix(self, action_id: str) -> str:
         """Returns the prefix and the key of an action."""
-        key = self.host.settings.keymap.hint(action_id, Scope.PANES.value)
-        return f"{self.host.prefix.text} {key}"
+        key = self._app_keys.map.hint(action_id, Scope.PANES.value)
+        return f"{self._app_keys.prefix.text} {key}"
 
-    @on(PanePrefixed)
-    def _do_prefixed(self, event: PanePrefixed) -> None:
+    @on(Pane.Prefixed)
+    def _do_prefixed(self, event: Pane.Prefixed) -> None:
         event.stop()
-        keymap, prefix = self.host.settings.keymap, self.host.prefix
+        keymap, prefix = self._app_keys.map, self._app_keys.prefix
         meant = (a for a in in_scope(Scope.PANES) if event.key in keymap.keys_of(a))
         action = next(meant, None)
         if event.key == prefix.key:
             event.pane.type(prefix.data)
         elif action is None:
             shows = f"{self._behind_prefix('help')} shows what there is"
-            self.host.tell(f"{prefix.text} {key_text(event.key)} does nothing; {shows}")
+            tell(self, f"{prefix.text} {key_text(event.key)} does nothing; {shows}")
         else:
             self.post_message(Asked(Scope.PANES, action.id))
             return
-        self.host.pane_keys.command_done()
+        self._app_keys.panes.command_done()
 
     # Actions, by the registry's ids
 
@@ -366,9 +390,9 @@ class Shells(PartWidget, Vertical):
     def _split(self, way: Way) -> None:
         pane = self.pane
         if pane is not None and pane.status.state is LinkState.DELETED:
-            self.host.tell(pane.status.text, severity="warning")
+            tell(self, pane.status.text, severity="warning")
         elif self.workspace is not None and not self.workspace.split(way):
-            self.host.tell("There is no room for another pane here", severity="warning")
+            tell(self, "There is no room for another pane here", severity="warning")
 
     def do_next(self) -> None:
         if self.workspace is not None:
@@ -422,12 +446,13 @@ class Shells(PartWidget, Vertical):
     def do_paste(self) -> None:
         if (pane := self.pane) is None:
             return
-        if self.host.clipboard:
-            pane.paste(self.host.clipboard)
+        if self.app.clipboard:
+            pane.paste(self.app.clipboard)
         else:
-            self.host.tell(
+            tell(
+                self,
                 f"Nothing was copied yet: {self._behind_prefix('copy_mode')} and v, "
-                "or drag with the mouse"
+                "or drag with the mouse",
             )
 
     def do_swap_before(self) -> None:
@@ -454,7 +479,7 @@ class Shells(PartWidget, Vertical):
             self._end(pane)
             return
         title = pane.terminal.title or "The shell"
-        self.host.dialogs.confirm(
+        self._confirm(
             "End this shell?",
             (f"{title}: what runs in it ends",),
             "End",

@@ -13,9 +13,9 @@ from textual.widgets import Static
 
 from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import PartWidget
+from quicksand_tui.kit.base import bindings_of
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip
-from quicksand_tui.screens.base import bindings_of
 from quicksand_tui.views.rows import plan_tree_columns
 from quicksand_tui.widgets.long_table import LongTable
 

@@ -11,23 +11,23 @@ from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
 
-from quicksand.all_processes import spare_memory
-from quicksand.errors import HistoryError, QuicksandError
-from quicksand.host.footprint import allocated_size
-from quicksand.host.memory import available_memory
-from quicksand.host.paths import paths
-from quicksand.host.process_usage import process_usage
-from quicksand.images.building import buildable_images, find_suggested_options
-from quicksand.images.resolve import ImageInfo, ImageResolver
-from quicksand.known_mounts import known_mounts
-from quicksand.machine_options import NO, YES
-from quicksand.mounts.mount import CIFS
+from quicksand.base.errors import HistoryError, QuicksandError
+from quicksand.base.footprint import allocated_size
+from quicksand.base.memory import available_memory
+from quicksand.base.paths import paths
+from quicksand.base.process_usage import process_usage
+from quicksand.disks.images.resolve import ImageInfo, ImageResolver
+from quicksand.life.all_processes import spare_memory
+from quicksand.life.image_building import buildable_images, find_suggested_options
+from quicksand.mounts.known import known_mounts
 from quicksand.qemu.debs import is_apt_host
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Entry
+from quicksand.records.machine_options import NO, YES
+from quicksand.records.mount import CIFS
+from quicksand.records.nodes import Node
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Entry
 from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
 from quicksand.snapshots.history import history_of
-from quicksand.snapshots.records import Node
 from quicksand.snapshots.tree import Tree, read_tree
 
 from quicksand_tui.model.amounts import size_text

@@ -22,9 +22,9 @@ from quicksand_tui.home.state import (
     state_dir,
     theme_wish,
 )
+from quicksand_tui.kit.outline import NAME, Looks, outline
+from quicksand_tui.kit.probe import Probe, over_ssh, terminals_file
 from quicksand_tui.model.text import ascii_only
-from quicksand_tui.opening.outline import NAME, Looks, outline
-from quicksand_tui.opening.probe import Probe, over_ssh, terminals_file
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as in shells: 128 plus the signal's number."""

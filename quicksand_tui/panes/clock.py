@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quicksand_tui.panes.view import PaneView
+    from quicksand_tui.panes.pane import Pane
 
 FRAME_S = 1 / 30
 """Seconds between two drawings of a pane."""
@@ -38,13 +38,13 @@ class FrameClock:
     """Works in small steps, so that a flood in one pane delays neither keys nor other panes."""
 
     def __init__(
-        self, panes: Callable[[], Sequence[PaneView]], *, is_current: Callable[[PaneView], bool]
+        self, panes: Callable[[], Sequence[Pane]], *, is_current: Callable[[Pane], bool]
     ) -> None:
         """``is_current`` says whether a pane is the one that the user works in."""
         self._panes = panes
         self._is_current = is_current
         self._wake = asyncio.Event()
-        self._undrawn: set[PaneView] = set()
+        self._undrawn: set[Pane] = set()
         """Panes with parsed output that is not drawn yet."""
 
     def wake(self) -> None:
@@ -83,7 +83,7 @@ class FrameClock:
         return min(waits, default=None)
 
     @staticmethod
-    def _parse(behind: list[PaneView], deadline: float) -> None:
+    def _parse(behind: list[Pane], deadline: float) -> None:
         for pane in itertools.cycle(behind):
             if pane.is_behind:
                 pane.digest()
@@ -92,7 +92,7 @@ class FrameClock:
             if time.monotonic() >= deadline:
                 return
 
-    def _draw(self, pane: PaneView) -> float | None:
+    def _draw(self, pane: Pane) -> float | None:
         """Draws a pane if it is due. Returns the seconds until it is; None if all is drawn."""
         floods = pane.is_behind and not self._is_current(pane)
         now = time.monotonic()

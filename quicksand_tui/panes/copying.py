@@ -11,7 +11,11 @@ from quicksand_tui.panes.view import PaneChanged, PaneCopied
 from quicksand_tui.terminal import Position
 
 if TYPE_CHECKING:
-    from quicksand_tui.panes.view import PaneView
+    from collections.abc import Callable
+
+    from textual.widget import Widget
+
+    from quicksand_tui.panes.view import Shown
 
 SEARCH_S: Final = 0.008
 """Seconds for which a search runs before the event loop continues."""
@@ -20,36 +24,41 @@ SEARCH_S: Final = 0.008
 class Copying:
     """Begins and ends the copy mode of a pane, and runs its search."""
 
-    def __init__(self, pane: PaneView) -> None:
+    def __init__(self, pane: Widget, shown: Shown, redraw: Callable[[], None]) -> None:
         self._pane = pane
-        self.mode: CopyMode | None = None
+        self._shown = shown
+        self._redraw = redraw
         self.highlight: Highlight | None = None
+
+    @property
+    def mode(self) -> CopyMode | None:
+        return self._shown.copy_mode
 
     def begin(self, *, by_mouse: bool = False) -> CopyMode:
         """Begins copy mode unless it is on, and returns it. Begun ``by_mouse``, it ends when the
         view is at the end again."""
         if self.mode is not None:
             return self.mode
-        terminal = self._pane.terminal
+        terminal = self._shown.terminal
         self.highlight = None
-        self.mode = CopyMode(
+        self._shown.copy_mode = mode = CopyMode(
             terminal.freeze(),
             height=self._pane.size.height,
             cursor=Position(terminal.cursor.line, terminal.cursor.x),
             leaves_at_end=by_mouse,
         )
         if not by_mouse:
-            self.mode.note = HINT
+            mode.note = HINT
         self.changed()
-        return self.mode
+        return mode
 
     def leave(self) -> None:
-        self.mode = None
+        self._shown.copy_mode = None
         self.changed()
 
     def forget(self) -> None:
         """Drops mode and highlight, since the terminal was replaced."""
-        self.mode = self.highlight = None
+        self._shown.copy_mode = self.highlight = None
 
     def changed(self) -> None:
         """Redraws, and continues a search."""
@@ -58,8 +67,8 @@ class Copying:
         self._show()
 
     def _show(self) -> None:
-        self._pane.redraw()
-        self._pane.post_message(PaneChanged(self._pane))
+        self._redraw()
+        self._pane.post_message(PaneChanged())
 
     async def _search(self) -> None:
         while (mode := self.mode) is not None and mode.is_searching:
@@ -74,7 +83,7 @@ class Copying:
             return
         self.mode.resize(height)
         if laid_out:
-            self.mode.thaw(self._pane.terminal.freeze())
+            self.mode.thaw(self._shown.terminal.freeze())
         self.changed()
 
     # Copying
@@ -82,25 +91,25 @@ class Copying:
     def copy(self, text: str) -> None:
         """Puts a text on the clipboard, and reports it."""
         self._pane.app.copy_to_clipboard(text)
-        self._pane.post_message(PaneCopied(self._pane, told_size(text)))
+        self._pane.post_message(PaneCopied(told_size(text)))
 
     def take(self, selection: Selection) -> None:
         """Copies what the mouse selected, and highlights it."""
         if text := selection.text:
             self.copy(text)
         if self.mode is not None and self.mode.leaves_at_end and self.mode.is_at_end:
-            self.mode = None
+            self._shown.copy_mode = None
         if self.mode is None:
-            highlight = Highlight(selection, self._pane.terminal)
-            self.highlight = highlight if highlight.holds(self._pane.terminal) else None
+            highlight = Highlight(selection, self._shown.terminal)
+            self.highlight = highlight if highlight.holds(self._shown.terminal) else None
         self.changed()
 
     def check_highlight(self) -> None:
         """Drops the highlight if output has changed its text."""
-        if self.highlight is not None and not self.highlight.holds(self._pane.terminal):
+        if self.highlight is not None and not self.highlight.holds(self._shown.terminal):
             self.clear_highlight()
 
     def clear_highlight(self) -> None:
         if self.highlight is not None:
             self.highlight = None
-            self._pane.redraw()
+            self._redraw()

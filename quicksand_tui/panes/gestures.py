@@ -8,11 +8,22 @@ from textual import events
 from textual.timer import Timer
 
 from quicksand_tui.panes.selection import Selection, Shape
-from quicksand_tui.terminal import MouseAction, MouseButton, MouseEvent, Position, line_at
+from quicksand_tui.terminal import (
+    MouseAction,
+    MouseButton,
+    MouseEvent,
+    MouseTracking,
+    Position,
+    line_at,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.widget import Widget
+
     from quicksand_tui.panes.copying import Copying
-    from quicksand_tui.panes.view import PaneView
+    from quicksand_tui.panes.view import Shown
 
 
 _BUTTONS = {1: MouseButton.LEFT, 2: MouseButton.MIDDLE, 3: MouseButton.RIGHT}
@@ -52,9 +63,19 @@ class Gestures:
     """Handles a pane's mouse events. A press decides who gets all events up to its release: the
     guest, if its program tracks the mouse, unless shift is held or copy mode is on."""
 
-    def __init__(self, pane: PaneView, copying: Copying) -> None:
+    def __init__(
+        self,
+        pane: Widget,
+        shown: Shown,
+        copying: Copying,
+        pass_on: Callable[[MouseEvent], bool],
+    ) -> None:
+        """``pass_on`` sends an event to the guest's program; it returns False if that does not want
+        it."""
         self._pane = pane
+        self._shown = shown
         self._copying = copying
+        self._pass_on = pass_on
         self._anchor: Position | None = None
         """Where the held button was pressed."""
         self._drags = False
@@ -66,24 +87,23 @@ class Gestures:
 
     def press(self, event: events.MouseDown) -> None:
         event.stop()
-        pane = self._pane
-        if not self._is_ours(event) and pane.pass_on(mouse_event(event)):
+        if not self._is_ours(event) and self._pass_on(mouse_event(event)):
             self._guest_holds = True
-            pane.capture_mouse()
+            self._pane.capture_mouse()
             return
         if event.button != LEFT_BUTTON:
             return
         self._copying.clear_highlight()
         self._anchor, self._drags = self._position(int(event.x), int(event.y)), False
-        if pane.copy_mode is not None:
-            pane.copy_mode.point(self._anchor)
+        if self._shown.copy_mode is not None:
+            self._shown.copy_mode.point(self._anchor)
             self._copying.changed()
-        pane.capture_mouse()
+        self._pane.capture_mouse()
 
     def move(self, event: events.MouseMove) -> None:
         event.stop()
         if self._guest_holds or (self._anchor is None and not self._is_ours(event)):
-            self._pane.pass_on(mouse_event(event))
+            self._pass_on(mouse_event(event))
         if self._anchor is None:
             return
         self._at = int(event.x), int(event.y)
@@ -101,8 +121,7 @@ class Gestures:
         """Selects up to the mouse; beyond the edge, scrolls."""
         if self._anchor is None:
             return
-        pane = self._pane
-        mode = pane.copy_mode or self._copying.begin(by_mouse=True)
+        mode = self._shown.copy_mode or self._copying.begin(by_mouse=True)
         mode.drag(self._anchor, self._position(*self._at), Shape.CHARACTERS)
         self._copying.changed()
 
@@ -110,10 +129,10 @@ class Gestures:
         """Handles a release, which copies the selection."""
         event.stop()
         if self._guest_holds:
-            self._pane.pass_on(mouse_event(event))
+            self._pass_on(mouse_event(event))
         drags = self._drags
         self.cancel()
-        mode = self._pane.copy_mode
+        mode = self._shown.copy_mode
         if drags and mode is not None and mode.selection is not None:
             self._copying.take(mode.selection)
 
@@ -129,27 +148,27 @@ class Gestures:
         event.stop()
         if event.button != LEFT_BUTTON or event.chain < 2 or self._wants_it(event):
             return
-        pane = self._pane
-        lines = pane.lines
+        lines = self._shown.lines
         position = self._position(int(event.x), int(event.y))
         if event.chain == 2:
             selection = Selection.of_word(lines, position)
         else:
             start, end = line_at(lines, position)
             selection = Selection(lines, start, end._replace(x=end.x - 1), Shape.LINES)
-        if pane.copy_mode is not None:
-            pane.copy_mode.select(selection)
+        if self._shown.copy_mode is not None:
+            self._shown.copy_mode.select(selection)
         self._copying.take(selection)
 
     def wheel(self, event: events.MouseEvent, lines: int) -> None:
         """Handles the wheel: ``lines`` down if positive."""
         event.stop()
-        pane = self._pane
-        if not self._is_ours(event) and pane.pass_on(mouse_event(event)):
+        if not self._is_ours(event) and self._pass_on(mouse_event(event)):
             return
-        if pane.copy_mode is None and (lines > 0 or pane.lines.first_line >= pane.top):
+        if self._shown.copy_mode is None and (
+            lines > 0 or self._shown.lines.first_line >= self._shown.top
+        ):
             return
-        mode = pane.copy_mode or self._copying.begin(by_mouse=True)
+        mode = self._shown.copy_mode or self._copying.begin(by_mouse=True)
         mode.scroll(lines)
         if mode.leaves_at_end and mode.is_at_end and lines > 0 and mode.selection is None:
             self._copying.leave()
@@ -157,14 +176,19 @@ class Gestures:
             self._copying.changed()
 
     def _is_ours(self, event: events.MouseEvent) -> bool:
-        return event.shift or self._pane.copy_mode is not None
+        return event.shift or self._shown.copy_mode is not None
 
     def _wants_it(self, event: events.Click) -> bool:
         """Whether the guest gets clicks."""
-        return not self._is_ours(event) and self._pane.tracks_mouse
+        return not self._is_ours(event) and self._tracks_mouse
+
+    @property
+    def _tracks_mouse(self) -> bool:
+        """Whether the guest's program tracks the mouse."""
+        return self._shown.terminal.modes.mouse_tracking is not MouseTracking.OFF
 
     def _position(self, x: int, y: int) -> Position:
-        return Position(self._pane.top + y, x)
+        return Position(self._shown.top + y, x)
 
     def _stop_edge(self) -> None:
         if self._edge is not None:

@@ -30,14 +30,12 @@ from quicksand_tui.panes.copying import Copying
 from quicksand_tui.panes.gestures import WHEEL_LINES, Gestures
 from quicksand_tui.panes.input import for_application
 from quicksand_tui.panes.picture import Picture
-from quicksand_tui.panes.view import PaneChanged, PaneMessage, PanePrefixed
+from quicksand_tui.panes.view import PaneChanged, Shown
 from quicksand_tui.terminal import (
     Bell,
     ClipboardWrite,
     Event,
-    FrozenLines,
     MouseEvent,
-    MouseTracking,
     Terminal,
     TitleChanged,
 )
@@ -80,27 +78,36 @@ class Pane(Widget, can_focus=True):
     """
 
     Changed = PaneChanged
-    Prefixed = PanePrefixed
 
-    class Output(PaneMessage):
+    class Prefixed(Message):
+        """A key was typed after the prefix."""
+
+        def __init__(self, pane: Pane, key: str) -> None:
+            super().__init__()
+            self.pane = pane
+            self.key = key
+
+    class Output(Message):
         """There is output to digest."""
 
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, Pane.Output)
 
-    class Typed(PaneMessage):
+    class Typed(Message):
         """Keys were typed; they are given as bytes."""
 
         def __init__(self, pane: Pane, data: bytes) -> None:
-            super().__init__(pane)
+            super().__init__()
+            self.pane = pane
             self.data = data
 
-    class PasteAsked(PaneMessage):
+    class PasteAsked(Message):
         """The user must confirm a paste of several lines, which the program would run one by
         one."""
 
         def __init__(self, pane: Pane, text: str) -> None:
-            super().__init__(pane)
+            super().__init__()
+            self.pane = pane
             self.text = text
 
     def __init__(
@@ -119,8 +126,10 @@ class Pane(Widget, can_focus=True):
         stopped sandbox."""
         super().__init__(**options)
         self.sandbox_id = sandbox_id
-        self.status = LinkStatus(state=LinkState.CONNECTING, session=session, birth=birth)
-        self.terminal = Terminal()
+        self._shown = Shown(
+            Terminal(),
+            LinkStatus(state=LinkState.CONNECTING, session=session, birth=birth),
+        )
         self.bell = False
         """The bell rang while the pane did not have the focus."""
         self.typed = 0.0
@@ -139,9 +148,17 @@ class Pane(Widget, can_focus=True):
         self._caught_up = False
         """The replayed output is parsed, so the terminal's modes are the present ones."""
         self._cursor_line = 0
-        self.copying = Copying(self)
-        self._gestures = Gestures(self, self.copying)
-        self._picture = Picture(self, self.copying)
+        self.copying = Copying(self, self._shown, self.redraw)
+        self._gestures = Gestures(self, self._shown, self.copying, self._pass_on)
+        self._picture = Picture(self, self._shown, self.copying)
+
+    @property
+    def terminal(self) -> Terminal:
+        return self._shown.terminal
+
+    @property
+    def status(self) -> LinkStatus:
+        return self._shown.status
 
     # The guest
 
@@ -181,7 +198,7 @@ class Pane(Widget, can_focus=True):
             self._warn(self.status.text)
             return
         self.leave()
-        self.status = LinkStatus(state=LinkState.CONNECTING)
+        self._shown.status = LinkStatus(state=LinkState.CONNECTING)
         self.connect()
 
     def mark_deleted(self, text: str) -> None:
@@ -207,25 +224,25 @@ class Pane(Widget, can_focus=True):
 
     def _receive(self, data: bytes, said: Said) -> None:
         self._pending.append((data, said))
-        self.post_message(self.Output(self))
+        self.post_message(self.Output())
 
     def _set_status(self, status: LinkStatus) -> None:
         if status.state is LinkState.OPEN:
             # The guest first replays everything that it remembers of the terminal.
             self._caught_up = False
-            self.terminal = Terminal(self.terminal.columns, self.terminal.rows)
+            self._shown.terminal = Terminal(self.terminal.columns, self.terminal.rows)
             self._drop_pending()
             self._gestures.cancel()
             self.copying.forget()
         if not status.runs and self._start_hint:
             status = replace(status, text=f"{self._start_hint}: {status.text}")
-        self.status = status
+        self._shown.status = status
         if status.state is LinkState.OPEN:
             self._went_back = self._going_back()
             self._write_early()
         self.redraw()
         if self.is_mounted:
-            self.post_message(self.Changed(self))
+            self.post_message(self.Changed())
 
     def _drop_pending(self) -> None:
         dropped = sum(len(data) for data, _ in self._pending)
@@ -235,8 +252,8 @@ class Pane(Widget, can_focus=True):
             self._guest.parsed(dropped)
 
     def _set_text(self, text: str) -> None:
-        self.status = replace(self.status, text=text)
-        self.post_message(self.Changed(self))
+        self._shown.status = replace(self.status, text=text)
+        self.post_message(self.Changed())
 
     # Output
 
@@ -269,10 +286,10 @@ class Pane(Widget, can_focus=True):
     def _heed(self, event: Event) -> None:
         match event:
             case TitleChanged():
-                self.post_message(self.Changed(self))
+                self.post_message(self.Changed())
             case Bell() if not self.has_focus:
                 self.bell = True
-                self.post_message(self.Changed(self))
+                self.post_message(self.Changed())
             case ClipboardWrite(text=text) if self.has_focus:
                 # Only the pane that the user works in may change the clipboard.
                 self.app.copy_to_clipboard(text)
@@ -287,7 +304,7 @@ class Pane(Widget, can_focus=True):
         if damage.all:
             self.redraw()
         elif damage.lines or cursor != self._cursor_line:
-            top, width = self.top, self.size.width
+            top, width = self._shown.top, self.size.width
             lines = {number for part in damage.lines for number in part}
             lines |= {cursor, self._cursor_line}
             self._picture.forget(lines)
@@ -314,17 +331,6 @@ class Pane(Widget, can_focus=True):
     def takes_raw_keys(self) -> bool:
         """Whether a pane with the focus gets keys as `RawInput` from the app's own driver."""
         return self.copying.mode is None
-
-    @property
-    def lines(self) -> Terminal | FrozenLines:
-        """The lines; in copy mode, those of the moment when it began."""
-        return self.terminal if self.copying.mode is None else self.copying.mode.lines
-
-    @property
-    def top(self) -> int:
-        """The number of the first visible line."""
-        mode = self.copying.mode
-        return self.terminal.screen_line if mode is None else mode.top
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
         return container.width
@@ -426,7 +432,7 @@ class Pane(Widget, can_focus=True):
             self.copying.copy(left.copied)
 
     def watch_prefixed(self) -> None:
-        self.post_message(self.Changed(self))
+        self.post_message(self.Changed())
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
@@ -490,12 +496,7 @@ class Pane(Widget, can_focus=True):
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self._gestures.wheel(event, WHEEL_LINES)
 
-    @property
-    def tracks_mouse(self) -> bool:
-        """Whether the guest's program tracks the mouse."""
-        return self.terminal.modes.mouse_tracking is not MouseTracking.OFF
-
-    def pass_on(self, event: MouseEvent) -> bool:
+    def _pass_on(self, event: MouseEvent) -> bool:
         """Sends a mouse event to the guest's program; returns False if it does not want it."""
         # A drag may go beyond the edges.
         x = min(max(event.x, 0), self.terminal.columns - 1)

@@ -19,9 +19,11 @@ from quicksand_tui.panes.selection import columns_of
 from quicksand_tui.terminal import DEFAULT_COLOUR, RGB, Attribute, CursorShape, Style, Underline
 
 if TYPE_CHECKING:
+    from textual.widget import Widget
+
     from quicksand_tui.panes.copy_mode import CopyMode
     from quicksand_tui.panes.copying import Copying
-    from quicksand_tui.panes.view import PaneView
+    from quicksand_tui.panes.view import Shown
     from quicksand_tui.terminal import Run
 
 
@@ -140,8 +142,9 @@ UNDERLINED = RichStyle(underline=True)
 class Picture:
     """Draws the rows of a pane, with a cache of unchanged lines."""
 
-    def __init__(self, pane: PaneView, copying: Copying) -> None:
+    def __init__(self, pane: Widget, shown: Shown, copying: Copying) -> None:
         self._pane = pane
+        self._shown = shown
         self._copying = copying
         self._strips: LRUCache[int, Strip] = LRUCache(STRIPS_MAX)
         """By the number of the line."""
@@ -159,12 +162,13 @@ class Picture:
 
     def row(self, y: int) -> Strip:
         """Draws row ``y`` of the pane."""
-        pane = self._pane
-        number = pane.top + y
-        if pane.copy_mode is not None:
-            return self._copy_row(pane.copy_mode, number, last=y == pane.size.height - 1)
-        cursor = pane.terminal.cursor
-        is_open = pane.status.state is LinkState.OPEN
+        shown = self._shown
+        number = shown.top + y
+        if shown.copy_mode is not None:
+            last = y == self._pane.size.height - 1
+            return self._copy_row(shown.copy_mode, number, last=last)
+        cursor = shown.terminal.cursor
+        is_open = shown.status.state is LinkState.OPEN
         if y == 0 and not is_open:
             return self._message()
         strip = self._marked_line(number)
@@ -184,11 +188,10 @@ class Picture:
         return strip
 
     def _line(self, number: int) -> Strip:
-        pane = self._pane
         if self._base is None:
-            self._base = pane.rich_style
-        runs = pane.lines.line(number)
-        return line_strip(runs, pane.size.width, self._base, pane.terminal.link)
+            self._base = self._pane.rich_style
+        runs = self._shown.lines.line(number)
+        return line_strip(runs, self._pane.size.width, self._base, self._shown.terminal.link)
 
     def _copy_row(self, mode: CopyMode, number: int, *, last: bool) -> Strip:
         """Draws a row in copy mode, with selection, matches and cursor."""
@@ -229,7 +232,7 @@ class Picture:
         return painted(strip, [(range(x, x + 1), UNDERLINED)])
 
     def _message(self) -> Strip:
-        status, pane = self._pane.status, self._pane
+        status, pane = self._shown.status, self._pane
         text = status.text or f"{status.state.value}…"
         style = pane.get_component_rich_style("pane--message")
         return Strip([Segment(f" {text} ", style)]).adjust_cell_length(

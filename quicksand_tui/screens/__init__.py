@@ -1,4 +1,5 @@
-"""The screens of the app, each with its keys.
+"""The screens of the app, each with its keys, and the dialogs over them.
 
-Imports `widgets`, `views`, `forms` and `jobs`; `ui.dialogs` opens the screens.
+Imports `cockpit`, `widgets`, `jobs`, `forms` and `views`. A screen gets what it uses when it is
+made; `dialogs` opens those that any screen may ask for.
 """

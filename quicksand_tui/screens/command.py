@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from textual import events, on, work
@@ -23,18 +23,18 @@ from quicksand_tui.actions.line import (
     parse,
     resolve,
 )
+from quicksand_tui.forms.orders import check
+from quicksand_tui.kit.base import AppScreen, SavesShown
 from quicksand_tui.model.text import LINE_MAX, clip, plain
 from quicksand_tui.model.verb import Kind
-from quicksand_tui.screens.base import AppScreen
-from quicksand_tui.ui.orders import check
 from quicksand_tui.views.rows import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
     from quicksand_tui.home.state import CommandHistory
+    from quicksand_tui.kit.memory import Memory
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.world import Selection, World
-    from quicksand_tui.ui.host import Host
 
 SHOWN = 8
 """The most candidates visible at a time."""
@@ -75,6 +75,7 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
         world: World,
         selection: Selection,
         verbs: Mapping[str, LineVerb],
+        memory: Memory,
         *,
         themes: Iterable[str],
         history: CommandHistory,
@@ -86,6 +87,7 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
         self._snapshot = world
         self._selection = selection
         self._verbs = verbs
+        self._memory = memory
         self._themes = tuple(themes)
         self._history = history
         self._ascii = ascii_only
@@ -132,10 +134,6 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
     async def _load_history(self) -> None:
         self._lines = await asyncio.to_thread(self._history.read)
         self._at = len(self._lines)
-
-    @property
-    def _app(self) -> Host:
-        return cast("Host", self.app)
 
     @property
     def _selected(self) -> SandboxView | None:
@@ -198,7 +196,7 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
             about_saves = any(part.kind is Kind.SOURCE for part in verb.arguments)
             if about_saves or verb.name == "save":
                 self._shows_saves = True
-                self._app.watch_saves()
+                self.post_message(SavesShown())
         self._say(found.hint or HINT)
         self._draw()
 
@@ -293,7 +291,7 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
         except CommandError as error:
             self._say(f"✗ {error}", problem=True)
             return
-        self._app.remember_command(self._history, line)
+        self._memory.remember_command(self._history, line)
         self.dismiss(target)
 
 

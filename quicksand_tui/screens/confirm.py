@@ -14,7 +14,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Button, Static
 
-from quicksand_tui.screens.base import Dialog
+from quicksand_tui.kit.base import Dialog
 
 if TYPE_CHECKING:
     from quicksand_tui.model.world import World

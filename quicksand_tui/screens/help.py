@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -23,17 +23,17 @@ from quicksand_tui.actions.registry import (
     default_keymap,
     in_scope,
 )
+from quicksand_tui.kit.base import ActionScreen, Dialog
 from quicksand_tui.model.keymap import Keymap, key_text
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import Selection
-from quicksand_tui.screens.base import Dialog
 from quicksand_tui.views.rows import GLYPHS, MUTED, ROLES
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
     from quicksand_tui.actions.record import Action
-    from quicksand_tui.ui.host import Host
+    from quicksand_tui.model.world import World
 
 KEY_WIDTH = 11
 KEYS = "/ filters · esc closes"
@@ -163,8 +163,9 @@ class HelpScreen(Dialog[None]):
         Binding("G", "scroll(1000)", show=False),
     ]
 
-    def __init__(self, scope: Scope = Scope.MAIN, *, ascii_only: bool = False) -> None:
+    def __init__(self, world: World, scope: Scope, *, ascii_only: bool = False) -> None:
         super().__init__()
+        self._snapshot = world
         self._scope = scope
         self._ascii = ascii_only
         self._keymap = default_keymap()
@@ -184,10 +185,9 @@ class HelpScreen(Dialog[None]):
 
     def on_mount(self) -> None:
         self._filter.display = False
-        app = cast("Host", self.app)
-        world, below = app.world, self.app.screen_stack[-2:][0]
+        world, below = self._snapshot, self.app.screen_stack[-2:][0]
         self._keymap = world.keymap
-        selection = getattr(below, "selection", Selection())
+        selection = below.selection if isinstance(below, ActionScreen) else Selection()
         self._why = {
             action.address: why
             for action in in_scope(self._scope)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -11,8 +11,10 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from quicksand_tui.kit.base import Dialog
+from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.text import plain
-from quicksand_tui.screens.base import Dialog
+from quicksand_tui.screens.reports import FailureScreen, ReportScreen
 from quicksand_tui.views.jobs import (
     NOTHING,
     cancel_text,
@@ -29,9 +31,10 @@ from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
     from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.keys import Keys
     from quicksand_tui.model.jobs import EndedJob, Job
+    from quicksand_tui.model.specs import Told
     from quicksand_tui.model.world import World
-    from quicksand_tui.ui.host import Host
     from quicksand_tui.views.rows import Row
 
 KEYS = "enter tells more · c cancels · esc closes"
@@ -48,9 +51,12 @@ class JobsScreen(Dialog[None]):
         Binding("q,J", "leave", show=False),
     ]
 
-    def __init__(self, operations: Operations, world: World, *, ascii_only: bool) -> None:
+    def __init__(
+        self, operations: Operations, keys: Keys, world: World, *, ascii_only: bool
+    ) -> None:
         super().__init__()
         self._operations = operations
+        self._app_keys = keys
         self._now = world.taken
         self._ascii = ascii_only
         self._table = LongTable(plan_jobs_columns, ascii_only=ascii_only)
@@ -91,32 +97,31 @@ class JobsScreen(Dialog[None]):
             return job_row(job, self._now)
         return ended_row(self._ended[key], self._now)
 
-    @property
-    def _tui(self) -> Host:
-        return cast("Host", self.app)
-
     @on(LongTable.Opened)
     def action_open(self) -> None:
         """Shows all about the selected job; for a failed one, its failure."""
         key = self._table.selected_key or ""
         if (job := self._jobs.get(key)) is not None:
-            self._tui.dialogs.show_report(describe_job(job, self._now))
+            self._report(describe_job(job, self._now))
         elif (ended := self._ended.get(key)) is not None and ended.failure is not None:
-            self._tui.dialogs.show_failure(ended.failure)
+            self.app.push_screen(FailureScreen(ended.failure))
         elif ended is not None:
-            self._tui.dialogs.show_report(describe_ended(ended, self._now))
+            self._report(describe_ended(ended, self._now))
+
+    def _report(self, told: Told) -> None:
+        self.app.push_screen(ReportScreen(told, ascii_only=self._ascii))
 
     def action_cancel(self) -> None:
         # The cursor may have moved by the time of the cancellation.
         key = self._table.selected_key or ""
-        self._tui.hands.carefully(lambda: self._cancel(key), self._tui.tell_text)
+        self._app_keys.carefully(lambda: self._cancel(key))
 
     def _cancel(self, key: str) -> None:
         job = self._jobs.get(key)
         if job is None:
-            self._tui.tell("only what is under way can be cancelled", severity="warning")
+            tell(self, "only what is under way can be cancelled", severity="warning")
         elif problem := find_cancel_problem(job):
-            self._tui.tell(problem, severity="warning")
+            tell(self, problem, severity="warning")
         else:
             self._operations.cancel(job.sandbox_id)
-            self._tui.tell(cancel_text(job))
+            tell(self, cancel_text(job))

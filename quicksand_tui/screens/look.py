@@ -10,8 +10,8 @@ from textual.containers import Vertical
 from textual.content import Content
 
 from quicksand_tui.cockpit.then_and_now import ThenAndNow
+from quicksand_tui.kit.base import Dialog
 from quicksand_tui.model.text import plain
-from quicksand_tui.screens.base import Dialog
 
 if TYPE_CHECKING:
     from quicksand_tui.door.protocol import Service

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
@@ -15,47 +14,46 @@ from textual.widgets import Static
 from quicksand_tui.actions.record import PREFIXED
 from quicksand_tui.actions.registry import Scope, find_action, in_scope
 from quicksand_tui.actions.shown import LISTS, hint_for
-from quicksand_tui.cockpit.area import Area
 from quicksand_tui.cockpit.base import Asked, DesktopChanged, MountMoved
 from quicksand_tui.cockpit.cockpit import Cockpit
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.tree import TreePanel
-from quicksand_tui.home.state import SHAPE_NAME, kept_shape, recall_shape
+from quicksand_tui.home.state import recall_shape
+from quicksand_tui.kit.base import ActionScreen, Handlers, SavesShown, bindings_of, refuse_paste
+from quicksand_tui.kit.outline import BRAND
+from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import Panel, Selection, World
-from quicksand_tui.opening.outline import BRAND
 from quicksand_tui.panes.view import PaneChanged, ShellsLeft, ShellsZoomed
-from quicksand_tui.screens.base import ActionScreen, Handlers, bindings_of, refuse_paste
 from quicksand_tui.screens.main_actions import MainActions, TreeActions
-from quicksand_tui.views.layout import COMMAND_LINE_FROM, STEP, Part, Shape, Tab, widened
+from quicksand_tui.screens.places import Places
+from quicksand_tui.views.layout import COMMAND_LINE_FROM, Part, Tab
 from quicksand_tui.views.rows import NETWORK_COLUMN, counts_text, host_text
 from quicksand_tui.views.saves import jobs_text
 from quicksand_tui.widgets.bars import ActionBar, CommandLine
 from quicksand_tui.widgets.browser import Browser
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from quicksand_tui.actions.registry import Action
     from quicksand_tui.actions.shown import CommandRecord
+    from quicksand_tui.cockpit.area import Area
+    from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.kit.memory import Memory
+    from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec
-    from quicksand_tui.ui.host import Host
+    from quicksand_tui.screens.dialogs import Dialogs
+    from quicksand_tui.screens.terminal_loan import FullShell
 
 USUAL_WIDTH = 70
 """Width in cells below which the first line omits the host."""
 
 TOP_USED = 4 + len("quicksand") + 4
 """Cells of the first line besides counts and host."""
-
-AREA_SCOPES = {
-    Tab.SHELLS: Scope.PANES,
-    Tab.LOG: Scope.LOG,
-    Tab.MOUNTS: Scope.MOUNTS,
-    Tab.DESKTOP: Scope.DESKTOP,
-}
-"""The scopes of the tabs that have keys of their own."""
-
-CYCLE = (Part.LISTS, Part.TREE, Part.AREA)
 
 
 class MainScreen(ActionScreen):
@@ -76,47 +74,51 @@ class MainScreen(ActionScreen):
         Binding("5", "part('area')", show=False),
     ]
 
-    def __init__(self, app: Host, world: World, *, ascii_only: bool) -> None:
+    def __init__(
+        self,
+        world: Callable[[], World],
+        area: Area,
+        operations: Operations,
+        dialogs: Dialogs,
+        keys: Keys,
+        terminal: OuterTerminal,
+        memory: Memory,
+        full_shell: FullShell,
+        *,
+        everywhere: Handlers,
+        ascii_only: bool,
+    ) -> None:
+        """``world`` returns the present one; ``everywhere`` are the actions that are the same on
+        all screens."""
         # Assumes the usual height, since a later change of class computes all styles again.
         super().__init__(classes="-usual")
-        self.host = app
-        self.world = world
+        self._present = world
+        self.world = world()
+        self._app_keys = keys
+        self._terminal = terminal
+        self._full_shell = full_shell
+        self._everywhere = everywhere
         self._ascii = ascii_only
         self._aim: Selection | None = None
         """The target of the present action, if it is not the selection."""
-        self.is_aimed = False
-        """The present action has a named target."""
-        self._wanted = ""
-        """The name of a sandbox that the cursor goes to as soon as it appears."""
         # Kept rather than queried: a world may come while the screen is being removed.
         self._counts = Static(id="counts", markup=False)
         self._host = Static(id="host", markup=False)
         self._top = ("", "")
         self._was_in_front = False
-        self.came_from: Part | None = None
-        """The part from which the user came to the tree to choose a checkpoint; going to one leads
-        back there."""
-        self._tab_before = Tab.DETAILS
-        """The tab of the main area at that time."""
         self._command_line = CommandLine(
             LISTS[Panel.SANDBOXES], ascii_only=ascii_only, id="command-line"
         )
         self._actions = ActionBar(Scope.MAIN, id="actions")
         self.lists = Lists(ascii_only=ascii_only, id="lists")
         self.checkpoints = TreePanel(ascii_only=ascii_only, id="checkpoints")
-        self.area = Area(
-            app.service,
-            lambda: app.events,
-            lambda: app.operations.log,
-            lambda: app.mouse_released,
-            ascii_only=ascii_only,
-            id="area",
-        )
-        shape = recall_shape(app.remembered)
-        self.cockpit = Cockpit(self.lists, self.checkpoints, self.area, shape, id="cockpit")
-        self.area.choose(shape.tab)
-        self.main_actions = MainActions(self)
-        self._tree_actions = TreeActions(self)
+        self.area = area
+        shape = recall_shape(memory.remembered)
+        self.cockpit = Cockpit(self.lists, self.checkpoints, area, shape, id="cockpit")
+        area.choose(shape.tab)
+        self.places = Places(self, self.cockpit, memory, self._show_selection)
+        self._main_actions = MainActions(self, self.places, operations, dialogs, full_shell)
+        self._tree_actions = TreeActions(self, self.places, operations, dialogs)
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
@@ -153,11 +155,6 @@ class MainScreen(ActionScreen):
         return self.lists.panel is Panel.SAVES
 
     @property
-    def part(self) -> Part:
-        """The part that has the focus, or had it last."""
-        return self.cockpit.focused_part
-
-    @property
     def selection(self) -> Selection:
         """The rows under the cursors, and the marked rows."""
         if self._aim is not None:
@@ -169,27 +166,22 @@ class MainScreen(ActionScreen):
         sandbox = None if chosen is None else self.world.sandbox(chosen.id)
         return Selection(
             # The tree and the main area always show a sandbox, whatever list is visible.
-            panel=lists.panel if self.part is Part.LISTS else Panel.SANDBOXES,
+            panel=lists.panel if self.places.part is Part.LISTS else Panel.SANDBOXES,
             sandbox=sandbox,
             marked_sandboxes=marked,
             image=lists.images.selected,
             save=lists.saves.selected if self.shows_saves else None,
             checkpoint=self.checkpoints.selected_of(sandbox),
             compared=self.checkpoints.compared_of(sandbox),
-            in_tree=self.part is Part.TREE,
-            mount=self.area.selected_mount(sandbox) if self.part is Part.AREA else None,
+            in_tree=self.places.part is Part.TREE,
+            mount=self.area.selected_mount(sandbox) if self.places.part is Part.AREA else None,
         )
-
-    @property
-    def _in_shells(self) -> bool:
-        """Whether keys go to the shells."""
-        return self.part is Part.AREA and self.area.tab is Tab.SHELLS
 
     @property
     def _held(self) -> SandboxView | None:
         """The sandbox whose shells the user types into although it is no longer listed, because it
         was deleted or is filtered out. Until the user leaves them, it stays the selection."""
-        typed_into = self.area.shells.typed_into if self._in_shells else None
+        typed_into = self.area.shells.typed_into if self.places.in_shells else None
         if typed_into is None or self.lists.sandboxes.table.has_row(typed_into.id):
             return None
         return typed_into
@@ -220,7 +212,6 @@ class MainScreen(ActionScreen):
         self.world = world
         self._show_top()
         self.lists.show(world)
-        self._go_to_wanted()
         self._show_selection()
 
     def _show_top(self) -> None:
@@ -229,7 +220,7 @@ class MainScreen(ActionScreen):
         if doing:
             # Running jobs matter more than the free memory and disk.
             host, doing = "", f" · {doing}"
-        if self.host.mouse_released:
+        if self._terminal.has_mouse:
             doing += " · mouse: terminal"
         if self.world.read_only:
             doing = f" · read-only{doing}"
@@ -242,22 +233,10 @@ class MainScreen(ActionScreen):
 
     def on_resize(self) -> None:
         self._show_top()
-        self._rearrange()
+        self.places.rearrange()
 
     def show_command(self, record: CommandRecord | None) -> None:
         self._command_line.show_record(record)
-
-    def want(self, name: str) -> None:
-        """Puts the cursor on the sandbox called ``name``, now or when it appears."""
-        self._wanted = name
-        self._go_to_wanted()
-
-    def _go_to_wanted(self) -> None:
-        for view in self.world.sandboxes:
-            if self._wanted and view.name == self._wanted:
-                if self.sandboxes.table.select(view.id) and not view.id.startswith("new:"):
-                    self._wanted = ""
-                return
 
     @on(PaneChanged)
     @on(DesktopChanged)
@@ -265,12 +244,11 @@ class MainScreen(ActionScreen):
         event.stop()
         selection = self.selection
         self._show_bar(selection.sandbox)
-        self._actions.show(self.world, selection, self._scope)
-        self.host.pane_keys.update()
+        self._actions.show(self.world, selection, self.places.scope)
+        self._app_keys.panes.update()
 
     def _show_bar(self, sandbox: SandboxView | None) -> None:
-        with_tree = self.cockpit.arrangement().tree_is_tab
-        self.area.show_bar(sandbox, with_tree=with_tree, typing=self._in_shells)
+        self.area.show_bar(sandbox, with_tree=self.places.tree_is_tab, typing=self.places.in_shells)
 
     @on(Browser.Moved)
     @on(TreePanel.Moved)
@@ -281,19 +259,10 @@ class MainScreen(ActionScreen):
         selection = self.selection
         self.area.show(world, selection, self._held)
         self._show_bar(selection.sandbox)
-        self._actions.show(world, selection, self._scope)
-        tab = self.area.tab if self.part is Part.AREA else None
+        self._actions.show(world, selection, self.places.scope)
+        tab = self.area.tab if self.places.part is Part.AREA else None
         self._command_line.show_hint(hint_for(selection, tab))
-        self.host.pane_keys.update()
-
-    @property
-    def _scope(self) -> Scope:
-        """The scope whose keys come first."""
-        if self.part is Part.TREE:
-            return Scope.TREE
-        if self.part is Part.AREA:
-            return AREA_SCOPES.get(self.area.tab, Scope.MAIN)
-        return Scope.MAIN
+        self._app_keys.panes.update()
 
     def _text(self, text: str) -> Content:
         return Content(plain(text) if self._ascii else text)
@@ -301,147 +270,52 @@ class MainScreen(ActionScreen):
     @property
     def help_scope(self) -> Scope:
         """The scope of the help."""
-        return self._scope
+        return self.places.scope
 
     # Parts
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         if event.widget is not self.focused:
             return  # the focus has moved on, and tells so by itself
-        part = self.cockpit.part_of(event.widget)
-        if part is not self.part:
-            self.came_from = None  # the mouse led elsewhere
-            self._rearrange(focused=part)
+        self.places.follow_focus(event.widget)
         self.checkpoints.focus_changed(self.world)
         self._show_selection()
 
     def on_screen_resume(self) -> None:
-        self.call_after_refresh(self.host.pane_keys.update)
+        self.call_after_refresh(self._app_keys.panes.update)
         self.area.cover_changed()
 
     def on_screen_suspend(self) -> None:
-        self.host.pane_keys.update()
+        self._app_keys.panes.update()
         # When the screen that lies over this one has its style.
-        self.host.call_after_refresh(self.area.cover_changed)
-
-    def _rearrange(self, shape: Shape | None = None, focused: Part | None = None) -> None:
-        cockpit = self.cockpit
-        cockpit.rearrange(shape or cockpit.shape, focused or cockpit.focused_part)
-        places = cockpit.arrangement().places
-        # A shell that fills the screen also gets the lines above and below.
-        alone = cockpit.focused_part is Part.AREA and Part.LISTS not in places
-        self.set_class(alone and self.area.tab is Tab.SHELLS, "-shell-alone")
-        if shape is not None:
-            self.host.remember(SHAPE_NAME, kept_shape(shape))
-
-    def go_to(self, part: Part) -> None:
-        """Focuses a part; if the tree is a tab, it chooses that tab."""
-        if part is Part.TREE and self.cockpit.arrangement().tree_is_tab:
-            self._set_tab(Tab.TREE)
-        if part is Part.AREA and self.area.tab is Tab.TREE:
-            part = Part.TREE
-        self.came_from = None
-        # A hidden part must be shown before it can get the focus.
-        self._rearrange(focused=part)
-        if part is Part.LISTS:
-            self.set_focus(self.lists.browser.table)
-        elif part is Part.TREE:
-            self.set_focus(self.checkpoints.table)
-        elif not self.area.focus_tab():
-            self._rearrange(focused=Part.LISTS)
-            self.set_focus(self.lists.browser.table)
-        self._show_selection()
-
-    def choose_checkpoint(self) -> None:
-        """Goes to the tree until a checkpoint is chosen there."""
-        before, tab = self.part, self.area.tab
-        if before is Part.TREE:
-            return
-        self.go_to(Part.TREE)
-        self.came_from, self._tab_before = before, tab
-
-    def come_back(self) -> bool:
-        """Goes back to where the user came from to choose a checkpoint; returns False if the user
-        went to the tree for its own sake."""
-        came_from = self.came_from
-        if came_from is None:
-            return False
-        if came_from is Part.AREA:
-            self._set_tab(self._tab_before)
-            self._show_selection()  # a tab that shows nothing yet takes no focus
-        self.go_to(came_from)
-        return True
-
-    def choose_tab(self, tab: Tab) -> None:
-        """Shows a tab of the main area; the focus moves only if it was in the previous tab."""
-        tree_is_tab = self.cockpit.arrangement().tree_is_tab
-        had_focus = self.part is Part.AREA or (self.part is Part.TREE and tree_is_tab)
-        if tab is not Tab.TREE or tree_is_tab:
-            self._set_tab(tab)
-        if had_focus:
-            self.go_to(Part.TREE if tab is Tab.TREE else Part.AREA)
-        self._show_selection()
-
-    def _set_tab(self, tab: Tab) -> None:
-        self.area.choose(tab)
-        self._rearrange(replace(self.cockpit.shape, tab=tab))
-
-    def toggle_zoom(self) -> None:
-        shape = replace(self.cockpit.shape, zoomed=not self.cockpit.shape.zoomed)
-        if self._scope is Scope.PANES and (space := self.area.shells.workspace) is not None:
-            # A pane may be zoomed while the cockpit is not, since the user left the shells.
-            shape = replace(shape, zoomed=shape.zoomed and not space.zoomed)
-            space.zoom(shape.zoomed)
-        self._rearrange(shape)
-        self._show_selection()
+        self.app.call_after_refresh(self.area.cover_changed)
 
     @on(ShellsZoomed)
     def _zoom_shells(self) -> None:
-        """Zooms the shells again."""
-        if self.area.tab is Tab.SHELLS:
-            self._rearrange(replace(self.cockpit.shape, zoomed=True), Part.AREA)
-
-    def leave_zoom(self) -> None:
-        """Shows all parts; a zoomed pane is zoomed again when the user comes back to the shells."""
-        self._rearrange(replace(self.cockpit.shape, zoomed=False))
-
-    def widen(self, by: int) -> None:
-        """Widens the focused column by ``by`` steps."""
-        shape = widened(self.cockpit.shape, self.part, by * STEP, self.size.width)
-        self._rearrange(shape)
+        self.places.zoom_shells()
 
     def action_step_part(self, by: int) -> None:
-        at = CYCLE.index(self.part)
-        others = (CYCLE[(at + by * n) % len(CYCLE)] for n in range(1, len(CYCLE)))
-        self.go_to(next((part for part in others if self._can_focus(part)), self.part))
-
-    def _can_focus(self, part: Part) -> bool:
-        if part is Part.TREE:
-            # As a tab, the tree is reached through the main area.
-            return not self.cockpit.arrangement().tree_is_tab or self.area.tab is Tab.TREE
-        if part is Part.AREA:
-            return self.area.tab is not Tab.TREE and self.area.can_focus_tab
-        return True
+        self.places.step(by)
 
     def action_part(self, name: str) -> None:
-        self.go_to(Part(name))
+        self.places.go_to(Part(name))
 
     def action_panel(self, name: str) -> None:
         self.lists.choose(Panel(name))
         if self.shows_saves:
-            self.host.watch_saves()
-        self.go_to(Part.LISTS)
-        self.show(self.host.world)
+            self.post_message(SavesShown())
+        self.places.go_to(Part.LISTS)
+        self.show(self._present())
 
     def action_tab(self, name: str) -> None:
         """Shows and focuses a tab that was clicked."""
-        self.choose_tab(Tab(name))
-        self.go_to(Part.TREE if name == Tab.TREE.value else Part.AREA)
+        self.places.choose_tab(Tab(name))
+        self.places.go_to(Part.TREE if name == Tab.TREE.value else Part.AREA)
 
     # Input
 
     def on_paste(self, event: events.Paste) -> None:
-        self.host.tell(refuse_paste(event), severity="warning")
+        tell(self, refuse_paste(event), severity="warning")
 
     @on(Browser.Opened)
     def _opened(self) -> None:
@@ -452,32 +326,32 @@ class MainScreen(ActionScreen):
         event.stop()
         self.action_do(event.action_id, event.scope.value)
         # After the command has moved the focus.
-        self.call_after_refresh(self.host.pane_keys.command_done)
+        self.call_after_refresh(self._app_keys.panes.command_done)
 
     @on(ShellsLeft)
     def _shells_left(self) -> None:
-        if self._in_shells:
-            self.go_to(Part.LISTS)
+        if self.places.in_shells:
+            self.places.go_to(Part.LISTS)
         self._show_selection()
 
     def take_early(self, key: events.Key) -> bool:
         shells = self.area.shells
         return shells.is_attached and shells.take_early(key)
 
-    def action_do(self, action_id: str, scope: str = Scope.MAIN.value) -> None:
-        if self.host.full_shell.opens or self.app.screen is not self:
+    def action_do(self, action_id: str, scope: str = "") -> None:
+        if self._full_shell.opens or self.app.screen is not self:
             return  # keys are now meant for the shell or the dialog that is opening
-        action = find_action(action_id, Scope(scope))
+        action = find_action(action_id, Scope(scope or Scope.MAIN.value))
         # The prefix shows that a key is a command, even if text follows it.
         prefixed = action.scope in PREFIXED
-        if not prefixed and self.host.refuses_text(action):
+        if not prefixed and self._app_keys.refuse_text(action):
             return
         if prefixed or not action.careful:
             self._carry_out(action)
             return
         # The cursor may have moved by the time the action runs.
         aim = self.selection
-        self.host.hands.carefully(lambda: self._carry_out(action, aim), self.host.tell_text)
+        self._app_keys.carefully(lambda: self._carry_out(action, aim))
 
     def _carry_out(self, action: Action, aim: Selection | None = None) -> None:
         if self.app.screen is not self:
@@ -486,7 +360,7 @@ class MainScreen(ActionScreen):
         try:
             reason = action.disabled_reason(self.world, self.selection)
             if reason is not None:
-                self.host.tell(reason, severity="warning")
+                tell(self, reason, severity="warning")
                 return
             self.handlers_of(action.scope)[action.id]()
         finally:
@@ -496,11 +370,11 @@ class MainScreen(ActionScreen):
         """Carries out an action on ``aim`` instead of the selection."""
         if aim.sandbox is not None:
             self.show_sandbox(aim.sandbox.id)
-        self.is_aimed = True
+        self._main_actions.is_aimed = True
         try:
             self._carry_out(find_action(action_id), aim)
         finally:
-            self.is_aimed = False
+            self._main_actions.is_aimed = False
 
     def show_sandbox(self, sandbox_id: str) -> None:
         """Puts the cursor on a sandbox, and drops a filter that hides it."""
@@ -517,7 +391,7 @@ class MainScreen(ActionScreen):
 
     def create(self, spec: NewSpec) -> None:
         """Starts a new sandbox, with the cursor on it."""
-        self.main_actions.create(spec)
+        self._main_actions.create(spec)
 
     def handlers_of(self, scope: Scope) -> Handlers:
         """Returns the handlers of the part with that scope, and the screen's for the rest."""
@@ -533,4 +407,4 @@ class MainScreen(ActionScreen):
                 own = self.area.desktop.handlers
             case Scope.PANES:
                 own = self.area.shells.handlers
-        return {**self.main_actions.handlers, **own}
+        return {**self._everywhere, **self._main_actions.handlers, **own}

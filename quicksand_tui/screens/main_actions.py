@@ -4,78 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from quicksand_tui.actions.reasons import waits_for
 from quicksand_tui.actions.registry import find_action
+from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Panel, Selection
-from quicksand_tui.views.layout import Part, Tab, tabs_of
+from quicksand_tui.views.layout import Part, Tab
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.registry import Scope
-    from quicksand_tui.cockpit.area import Area
-    from quicksand_tui.cockpit.cockpit import Cockpit
-    from quicksand_tui.cockpit.lists import Lists
-    from quicksand_tui.cockpit.tree import TreePanel
     from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.base import ActionScreen, Handlers
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec
-    from quicksand_tui.model.world import World
-    from quicksand_tui.screens.base import Handlers
-    from quicksand_tui.ui.host import Host
-    from quicksand_tui.widgets.browser import Browser
+    from quicksand_tui.screens.dialogs import Dialogs
+    from quicksand_tui.screens.places import Places
+    from quicksand_tui.screens.terminal_loan import FullShell
 
 TITLE_CELLS = 30
-
-
-class MainView(Protocol):
-    """What the actions need from the main screen."""
-
-    world: World
-    host: Host
-    lists: Lists
-    area: Area
-    checkpoints: TreePanel
-    cockpit: Cockpit
-    is_aimed: bool
-
-    @property
-    def selection(self) -> Selection: ...
-
-    @property
-    def sandboxes(self) -> Browser[Any]: ...
-
-    @property
-    def part(self) -> Part: ...
-
-    @property
-    def help_scope(self) -> Scope: ...
-
-    def go_to(self, part: Part) -> None: ...
-
-    def choose_checkpoint(self) -> None: ...
-
-    def come_back(self) -> bool: ...
-
-    def choose_tab(self, tab: Tab) -> None: ...
-
-    def toggle_zoom(self) -> None: ...
-
-    def leave_zoom(self) -> None: ...
-
-    def widen(self, by: int) -> None: ...
-
-    def want(self, name: str) -> None: ...
 
 
 class MainActions:
     """Carries out the actions of `Scope.MAIN`; the caller checks that they are possible."""
 
-    def __init__(self, screen: MainView) -> None:
+    def __init__(
+        self,
+        screen: ActionScreen,
+        places: Places,
+        operations: Operations,
+        dialogs: Dialogs,
+        full_shell: FullShell,
+    ) -> None:
         self._screen = screen
+        self._places = places
+        self._begin = operations
+        self._dialogs = dialogs
+        self._full_shell = full_shell
+        self.is_aimed = False
+        """The present action has a named target."""
 
     @cached_property
     def handlers(self) -> Handlers:
@@ -98,7 +67,6 @@ class MainActions:
             "full_shell": self.do_full_shell,
             "desktop": self.do_desktop,
             "execute": self.do_execute,
-            "jobs": self.do_jobs,
             "mount": self.do_mount,
             "mounts": self.do_mounts,
             "log": self.do_log,
@@ -108,17 +76,7 @@ class MainActions:
             "zoom": self.do_zoom,
             "wider": self.do_wider,
             "narrower": self.do_narrower,
-            "saves": self.do_saves,
-            "refresh": self.do_refresh,
-            "trash": self.do_trash,
             "copy": self.do_copy,
-            "commands": self.do_commands,
-            "mouse": self.do_mouse,
-            "command": self.do_command,
-            "suspend": self.do_suspend,
-            "palette": self.do_palette,
-            "help": self.do_help,
-            "quit": self.do_quit,
             "mark": self.do_mark,
             "mark_all": self.do_mark_all,
             "filter": self.do_filter,
@@ -126,14 +84,6 @@ class MainActions:
             "escape": self.do_escape,
             "back": self.do_back,
         }
-
-    @property
-    def _app(self) -> Host:
-        return self._screen.host
-
-    @property
-    def _begin(self) -> Operations:
-        return self._app.operations
 
     @property
     def _selection(self) -> Selection:
@@ -150,29 +100,28 @@ class MainActions:
             if action.disabled_reason(world, selection.of(view)) is None
         ]
         if left := len(selection.sandboxes) - len(able):
-            self._app.tell(f"{action.label}: not possible with {left} of those marked")
+            tell(self._screen, f"{action.label}: not possible with {left} of those marked")
         return able
 
     def _unmark(self, about: Sequence[SandboxView]) -> None:
         """Unmarks the sandboxes that an action was about."""
-        self._screen.lists.sandboxes.unmark(view.id for view in about)
+        self._places.lists.sandboxes.unmark(view.id for view in about)
 
     # A sandbox's life
 
     def do_new(self) -> None:
         selection = self._selection
         image = selection.image if selection.panel is Panel.IMAGES else None
-        self._app.dialogs.ask_for_new(image.name if image is not None else None, self.create)
+        self._dialogs.ask_for_new(image.name if image is not None else None, self.create)
 
     def create(self, spec: NewSpec) -> None:
         """Starts a new sandbox, with the cursor on it."""
-        screen = self._screen
-        screen.lists.choose(Panel.SANDBOXES)
-        while screen.sandboxes.query_text and screen.sandboxes.step_back():
+        self._places.lists.choose(Panel.SANDBOXES)
+        while self._places.lists.sandboxes.query_text and self._places.lists.sandboxes.step_back():
             pass
-        screen.go_to(Part.LISTS)
+        self._places.go_to(Part.LISTS)
         self._begin.create(spec)
-        screen.want(spec.name)
+        self._places.lists.want(spec.name)
 
     def do_open(self) -> None:
         selection = self._selection
@@ -181,7 +130,7 @@ class MainActions:
             self.do_new()
         elif selection.panel is Panel.SAVES:
             if selection.save is not None:
-                self._app.dialogs.ask_for_new(None, self.create, save=selection.save.key)
+                self._dialogs.ask_for_new(None, self.create, save=selection.save.key)
         elif sandbox is not None and (
             sandbox.state is State.RUNNING or self._screen.world.job(sandbox.id) is not None
         ):
@@ -208,7 +157,7 @@ class MainActions:
             self._unmark(about)
 
         screen = self._screen
-        shells, table = screen.area.shells, screen.lists.sandboxes.table
+        shells, table = self._places.area.shells, self._places.lists.sandboxes.table
         lost = losses_of_stop(
             chosen,
             with_shells={view.id for view in chosen if shells.has_open(view.id)},
@@ -219,7 +168,7 @@ class MainActions:
             return
         one = chosen[0].name if len(chosen) == 1 else f"{len(chosen)} sandboxes"
         again = f"{screen.world.keymap.hint('start')} starts it again."
-        self._app.dialogs.confirm(
+        self._dialogs.confirm(
             f"Stop {one}?", lost, "Stop", stop, undo=f"The guest powers down gently; {again}"
         )
 
@@ -242,7 +191,7 @@ class MainActions:
 
         one = chosen[0].name if len(chosen) == 1 else f"{len(chosen)} sandboxes"
         lost = losses.of_kill(chosen[0]) if len(chosen) == 1 else losses.of_kills(chosen)
-        self._app.dialogs.confirm(
+        self._dialogs.confirm(
             f"Kill {one}?",
             lost,
             "Kill",
@@ -252,7 +201,7 @@ class MainActions:
 
     def do_delete(self) -> None:
         if self._selection.panel is Panel.SAVES:
-            self._app.dialogs.ask_to_discard(self._selection.saves)
+            self._dialogs.ask_to_discard(self._selection.saves)
             return
         from quicksand_tui.views import losses
 
@@ -267,7 +216,7 @@ class MainActions:
         many = losses.of_deletes
         lost = losses.of_delete(chosen[0], now) if len(chosen) == 1 else many(chosen)
         undo = losses.way_back(chosen, self._screen.world.keymap)
-        self._app.dialogs.confirm(f"Delete {one}?", lost, "Delete", delete, undo=undo)
+        self._dialogs.confirm(f"Delete {one}?", lost, "Delete", delete, undo=undo)
 
     def do_cancel(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
@@ -280,29 +229,29 @@ class MainActions:
 
         about, chosen = self._selection.sandboxes, self._able("checkpoint")
         if len(chosen) == 1:
-            self._app.dialogs.ask_for_checkpoint(chosen[0])
+            self._dialogs.ask_for_checkpoint(chosen[0])
             return
         for sandbox in chosen:
             self._begin.checkpoint(sandbox, CheckpointSpec())
         self._unmark(about)
 
     def do_revert(self) -> None:
-        self._screen.choose_checkpoint()
+        self._places.choose_checkpoint()
 
     def do_undo(self) -> None:
         """Undoes a delete if that was the last action, else the last revert."""
-        if self._begin.removed and not self._screen.is_aimed:
+        if self._begin.removed and not self.is_aimed:
             self._begin.bring_back()
         elif (sandbox := self._selection.sandbox) is not None:
             self._begin.undo(sandbox)
 
     def do_clone(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
-            self._app.dialogs.ask_for_clones(sandbox, None)
+            self._dialogs.ask_for_clones(sandbox, None)
 
     def do_save(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
-            self._app.dialogs.ask_for_save(sandbox)
+            self._dialogs.ask_for_save(sandbox)
 
     # Views
 
@@ -311,85 +260,61 @@ class MainActions:
         if sandbox is None:
             return
         screen = self._screen
-        screen.choose_tab(Tab.SHELLS)
+        self._places.choose_tab(Tab.SHELLS)
         self._begin.note_command(find_action("shell").command_for(sandbox.name), sandbox.id)
         if why := waits_for(screen.world, sandbox):
-            self._app.tell(f"{why}: the shell opens then, and gets what you type; esc leaves")
-        screen.area.shells.open(sandbox)
+            tell(self._screen, f"{why}: the shell opens then, and gets what you type; esc leaves")
+        self._places.area.shells.open(sandbox)
 
     def do_desktop(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
             return
         self._begin.note_command(find_action("desktop").command_for(sandbox.name), sandbox.id)
-        self._screen.choose_tab(Tab.DESKTOP)
-        self._screen.go_to(Part.AREA)
+        self._places.choose_tab(Tab.DESKTOP)
+        self._places.go_to(Part.AREA)
 
     def do_full_shell(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
-            self._app.full_shell.open(sandbox)
+            self._full_shell.open(sandbox)
 
     def do_execute(self) -> None:
-        self._app.dialogs.open_run_many(tuple(self._able("execute")))
-
-    def do_jobs(self) -> None:
-        self._app.dialogs.open_jobs()
+        self._dialogs.open_run_many(tuple(self._able("execute")))
 
     def do_log(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
             return
         self._begin.note_command(find_action("log").command_for(sandbox.name), sandbox.id)
-        self._screen.choose_tab(Tab.LOG)
-        self._screen.go_to(Part.AREA)
+        self._places.choose_tab(Tab.LOG)
+        self._places.go_to(Part.AREA)
 
     def do_mount(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
-            self._app.dialogs.ask_for_mount(sandbox)
+            self._dialogs.ask_for_mount(sandbox)
 
     def do_mounts(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
             return
         self._begin.note_command(find_action("mounts").command_for(sandbox.name), sandbox.id)
-        self._screen.choose_tab(Tab.MOUNTS)
-        self._screen.go_to(Part.AREA)
+        self._places.choose_tab(Tab.MOUNTS)
+        self._places.go_to(Part.AREA)
 
     def do_details(self) -> None:
-        self._screen.choose_tab(Tab.DETAILS)
+        self._places.choose_tab(Tab.DETAILS)
 
     def do_next_tab(self) -> None:
-        self._step_tab(1)
+        self._places.step_tab(1, self._selection.sandbox)
 
     def do_previous_tab(self) -> None:
-        self._step_tab(-1)
-
-    def _step_tab(self, by: int) -> None:
-        screen = self._screen
-        sandbox = self._selection.sandbox
-        tabs = tabs_of(
-            screen.area.tab,
-            with_tree=screen.cockpit.arrangement().tree_is_tab,
-            with_desktop=sandbox is not None and sandbox.has_display,
-        )
-        at = tabs.index(screen.area.tab) if screen.area.tab in tabs else 0
-        screen.choose_tab(tabs[(at + by) % len(tabs)])
+        self._places.step_tab(-1, self._selection.sandbox)
 
     def do_zoom(self) -> None:
-        self._screen.toggle_zoom()
+        self._places.toggle_zoom()
 
     def do_wider(self) -> None:
-        self._screen.widen(1)
+        self._places.widen(1)
 
     def do_narrower(self) -> None:
-        self._screen.widen(-1)
-
-    def do_saves(self) -> None:
-        selected = self._selection.save
-        self._app.dialogs.open_saves(selected.key if selected is not None else "")
-
-    def do_refresh(self) -> None:
-        self._app.refresh_now(fresh=True)
-
-    def do_trash(self) -> None:
-        self._app.dialogs.open_trash()
+        self._places.widen(-1)
 
     def do_copy(self) -> None:
         selection = self._selection
@@ -399,76 +324,59 @@ class MainActions:
             Panel.SAVES: selection.save,
         }[selection.panel]
         if chosen is not None:
-            self._app.copy_to_clipboard(chosen.name)
-            self._app.tell(f"Copied {chosen.name}, if the terminal allows it")
-
-    def do_commands(self) -> None:
-        self._app.dialogs.open_commands()
-
-    def do_mouse(self) -> None:
-        self._app.toggle_mouse()
-
-    def do_command(self) -> None:
-        self._app.dialogs.open_command_line()
-
-    def do_suspend(self) -> None:
-        self._app.action_suspend_process()
-
-    def do_palette(self) -> None:
-        self._app.action_command_palette()
-
-    def do_help(self) -> None:
-        self._app.dialogs.open_help(self._screen.help_scope)
-
-    def do_quit(self) -> None:
-        self._app.leave()
+            self._screen.app.copy_to_clipboard(chosen.name)
+            tell(self._screen, f"Copied {chosen.name}, if the terminal allows it")
 
     # Lists
 
     def do_mark(self) -> None:
-        self._screen.sandboxes.toggle_mark()
+        self._places.lists.sandboxes.toggle_mark()
 
     def do_mark_all(self) -> None:
-        self._screen.sandboxes.toggle_all()
+        self._places.lists.sandboxes.toggle_all()
 
     def do_filter(self) -> None:
-        self._screen.go_to(Part.LISTS)
-        self._screen.lists.browser.open_filter()
+        self._places.go_to(Part.LISTS)
+        self._places.lists.browser.open_filter()
 
     def do_order(self) -> None:
-        self._screen.lists.browser.step_order()
+        self._places.lists.browser.step_order()
 
     def do_escape(self) -> None:
         """Goes one step back: leaves the part, the filter or the marks, the zoom. It cancels
         nothing, but says what does."""
         screen = self._screen
-        if screen.part is not Part.LISTS:
-            screen.go_to(Part.LISTS)
-        elif screen.lists.browser.step_back():
+        if self._places.part is not Part.LISTS:
+            self._places.go_to(Part.LISTS)
+        elif self._places.lists.browser.step_back():
             pass
-        elif screen.cockpit.shape.zoomed:
-            screen.toggle_zoom()
+        elif self._places.cockpit.shape.zoomed:
+            self._places.toggle_zoom()
         elif find_action("cancel").disabled_reason(screen.world, self._selection) is None:
-            self._app.tell(f"It goes on: {screen.world.keymap.hint('cancel')} cancels it")
+            tell(self._screen, f"It goes on: {screen.world.keymap.hint('cancel')} cancels it")
 
     def do_back(self) -> None:
         """Leaves a part for the lists, or for where the user came from to choose a checkpoint."""
-        screen = self._screen
-        if screen.part is Part.TREE and screen.come_back():
+        if self._places.part is Part.TREE and self._places.come_back():
             return
-        in_log = screen.part is Part.AREA and screen.area.tab is Tab.LOG
-        if in_log and screen.area.logs.clear_search():
+        in_log = self._places.part is Part.AREA and self._places.area.tab is Tab.LOG
+        if in_log and self._places.area.logs.clear_search():
             return
-        if self._screen.cockpit.shape.zoomed:
-            self._screen.leave_zoom()
-        self._screen.go_to(Part.LISTS)
+        if self._places.cockpit.shape.zoomed:
+            self._places.leave_zoom()
+        self._places.go_to(Part.LISTS)
 
 
 class TreeActions:
     """Carries out the actions of `Scope.TREE`; the caller checks that they are possible."""
 
-    def __init__(self, screen: MainView) -> None:
+    def __init__(
+        self, screen: ActionScreen, places: Places, operations: Operations, dialogs: Dialogs
+    ) -> None:
         self._screen = screen
+        self._places = places
+        self._begin = operations
+        self._dialogs = dialogs
 
     @cached_property
     def handlers(self) -> Handlers:
@@ -485,10 +393,6 @@ class TreeActions:
         }
 
     @property
-    def _app(self) -> Host:
-        return self._screen.host
-
-    @property
     def _chosen(self) -> tuple[SandboxView, CheckpointView]:
         selection = self._screen.selection
         assert selection.sandbox is not None
@@ -499,50 +403,51 @@ class TreeActions:
         """Goes back without asking, since the present state is kept; starts a stopped sandbox
         there."""
         sandbox, checkpoint = self._chosen
-        begin = self._app.operations
         if sandbox.state in (State.RUNNING, State.PAUSED):
-            begin.revert(sandbox, checkpoint)
-            self._screen.come_back()
+            self._begin.revert(sandbox, checkpoint)
+            self._places.come_back()
             return
         reason = find_action("start").disabled_reason(
             self._screen.world, Selection(sandbox=sandbox)
         )
         if reason is not None:
-            self._app.tell(reason, severity="warning")
+            tell(self._screen, reason, severity="warning")
             return
-        begin.start_at(sandbox, checkpoint)
+        self._begin.start_at(sandbox, checkpoint)
 
     def do_remove(self) -> None:
         from quicksand_tui.views import losses
 
         sandbox, checkpoint = self._chosen
-        self._app.dialogs.confirm(
+        self._dialogs.confirm(
             f"Delete the checkpoint {clip(checkpoint.tag, TITLE_CELLS)}?",
             losses.of_checkpoint(sandbox, checkpoint, self._screen.world.taken),
             "Delete",
-            lambda: self._app.operations.delete_checkpoint(sandbox, checkpoint),
+            lambda: self._begin.delete_checkpoint(sandbox, checkpoint),
         )
 
     def do_compare(self) -> None:
-        self._screen.checkpoints.compare(self._chosen[1])
-        if self._screen.area.tab not in (Tab.DETAILS, Tab.TREE):
-            self._screen.choose_tab(Tab.DETAILS)  # where the screens are
+        self._places.checkpoints.compare(self._chosen[1])
+        if self._places.area.tab not in (Tab.DETAILS, Tab.TREE):
+            self._places.choose_tab(Tab.DETAILS)  # where the screens are
 
     def do_look(self) -> None:
         sandbox, checkpoint = self._chosen
-        compared = self._screen.checkpoints.compared_of(sandbox)
-        self._app.dialogs.show_screens(sandbox, checkpoint, compared)
+        compared = self._places.checkpoints.compared_of(sandbox)
+        self._dialogs.show_screens(sandbox, checkpoint, compared)
 
     def do_clone(self) -> None:
-        self._app.dialogs.ask_for_clones(*self._chosen)
+        self._dialogs.ask_for_clones(*self._chosen)
 
     def do_note(self) -> None:
-        self._app.dialogs.ask_for_note(*self._chosen)
+        self._dialogs.ask_for_note(*self._chosen)
 
     def do_pin(self) -> None:
-        self._app.operations.pin(*self._chosen)
+        self._begin.pin(*self._chosen)
 
     def do_copy(self) -> None:
         _, checkpoint = self._chosen
-        self._app.copy_to_clipboard(checkpoint.name)
-        self._app.tell(f"Copied {clip(checkpoint.name, TITLE_CELLS)}, if the terminal allows it")
+        self._screen.app.copy_to_clipboard(checkpoint.name)
+        tell(
+            self._screen, f"Copied {clip(checkpoint.name, TITLE_CELLS)}, if the terminal allows it"
+        )

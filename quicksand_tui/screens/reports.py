@@ -11,8 +11,8 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from quicksand_tui.kit.base import Dialog
 from quicksand_tui.model.text import plain
-from quicksand_tui.screens.base import Dialog
 from quicksand_tui.widgets.bars import command_content
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -14,9 +14,10 @@ from textual.content import Content
 from textual.widgets import Input, Label, Static
 
 from quicksand_tui.jobs.run_many import AT_ONCE, TIMEOUT_S, unwatched
+from quicksand_tui.kit.base import Dialog
+from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import RunState
 from quicksand_tui.model.text import plain
-from quicksand_tui.screens.base import Dialog
 from quicksand_tui.views.jobs import describe_run, plan_run_columns, run_row
 from quicksand_tui.widgets.inputs import LineInput
 from quicksand_tui.widgets.log_view import LogView
@@ -24,9 +25,9 @@ from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
     from quicksand_tui.jobs.run_many import RunMany
+    from quicksand_tui.kit.keys import Keys
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.world import World
-    from quicksand_tui.ui.host import Host
     from quicksand_tui.views.rows import Row
 
 TYPING = "enter runs it · tab goes to the table · esc leaves"
@@ -59,6 +60,7 @@ class RunManyScreen(Dialog[None]):
         many: RunMany,
         views: Sequence[SandboxView],
         world: World,
+        keys: Keys,
         *,
         command: str,
         ascii_only: bool,
@@ -68,6 +70,7 @@ class RunManyScreen(Dialog[None]):
         self._ids = tuple(view.id for view in views)
         self._views = tuple(views)
         self._snapshot = world
+        self._app_keys = keys
         self._first = command
         self._ascii = ascii_only
         self._table = LongTable(plan_run_columns, ascii_only=ascii_only)
@@ -105,10 +108,6 @@ class RunManyScreen(Dialog[None]):
 
     def _text(self, text: str) -> Content:
         return Content(plain(text) if self._ascii else text)
-
-    @property
-    def _tui(self) -> Host:
-        return cast("Host", self.app)
 
     # Showing
 
@@ -150,23 +149,22 @@ class RunManyScreen(Dialog[None]):
         self._begin()
 
     def action_again(self) -> None:
-        self._tui.hands.carefully(self._begin, self._tui.tell_text)
+        self._app_keys.carefully(self._begin)
 
     def _begin(self) -> None:
         """Runs the command in all sandboxes that are running."""
         command = self._field.value.strip()
         many = self._many
         if many.is_running:
-            self._tui.tell("it is running: c cancels it", severity="warning")
+            tell(self, "it is running: c cancels it", severity="warning")
         elif not command:
             self.set_focus(self._field)
-            self._tui.tell("type a command first", severity="warning")
+            tell(self, "type a command first", severity="warning")
         else:
-            self._tui.dialogs.last_command = command
             self.set_focus(self._table)
             many.begin(self._views, command)
             if not many.is_running:
-                self._tui.tell("none of these runs", severity="warning")
+                tell(self, "none of these runs", severity="warning")
             self._show()
 
     @on(LongTable.Opened)
@@ -176,19 +174,19 @@ class RunManyScreen(Dialog[None]):
         if run is None:
             return
         if run.state in (RunState.READY, RunState.WAITING, RunState.RUNNING):
-            self._tui.tell(f"{run.name}: there is nothing to show yet", severity="warning")
+            tell(self, f"{run.name}: there is nothing to show yet", severity="warning")
             return
         title, lines = describe_run(run)
         self.app.push_screen(OutputScreen(title, lines, ascii_only=self._ascii))
 
     def action_cancel(self) -> None:
         if not self._many.is_running:
-            self._tui.tell("nothing runs that could be cancelled", severity="warning")
+            tell(self, "nothing runs that could be cancelled", severity="warning")
             return
-        self._tui.hands.carefully(self._many.cancel, self._tui.tell_text)
+        self._app_keys.carefully(self._many.cancel)
 
     def action_leave(self) -> None:
-        self._tui.hands.carefully(self._leave, self._tui.tell_text)
+        self._app_keys.carefully(self._leave)
 
     def _leave(self) -> None:
         self.dismiss(None)

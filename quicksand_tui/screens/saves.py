@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -22,10 +22,11 @@ from quicksand_tui.forms.saves import (
     import_spec,
     restore_form,
 )
+from quicksand_tui.kit.base import ActionScreen, Handlers, bindings_of, refuse_paste
+from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.saves import SaveView, TrashedView
 from quicksand_tui.model.text import TITLE_CELLS, clip, plain
 from quicksand_tui.model.world import Selection
-from quicksand_tui.screens.base import ActionScreen, Handlers, bindings_of, refuse_paste
 from quicksand_tui.views import losses
 from quicksand_tui.views.saves import (
     TRASH_ORDERS,
@@ -47,8 +48,11 @@ from quicksand_tui.widgets.details import Facts
 if TYPE_CHECKING:
     from quicksand_tui.actions.registry import Action
     from quicksand_tui.forms.form import Values
+    from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.model.world import World
-    from quicksand_tui.ui.host import Host
+    from quicksand_tui.screens.dialogs import Dialogs
     from quicksand_tui.views.rows import Line
 
 
@@ -63,9 +67,24 @@ class BrowsingScreen(ActionScreen, Generic[T]):
     AUTO_FOCUS = "LongTable"
     listing: ClassVar[Listing[T]]
 
-    def __init__(self, world: World, *, begin_with: str = "", ascii_only: bool) -> None:
-        """``begin_with`` is the key under the cursor at first, if it is listed."""
+    def __init__(
+        self,
+        world: World,
+        operations: Operations,
+        dialogs: Dialogs,
+        keys: Keys,
+        *,
+        everywhere: Handlers,
+        begin_with: str = "",
+        ascii_only: bool,
+    ) -> None:
+        """``everywhere`` are the actions that are the same on all screens; ``begin_with`` is the
+        key under the cursor at first, if it is listed."""
         super().__init__()
+        self._operations = operations
+        self._dialogs = dialogs
+        self._app_keys = keys
+        self._everywhere = everywhere
         self._begin_with = begin_with
         self.world = world
         self._ascii = ascii_only
@@ -91,10 +110,6 @@ class BrowsingScreen(ActionScreen, Generic[T]):
     def on_mount(self) -> None:
         self._show()
         self.browser.table.select(self._begin_with)
-
-    @property
-    def host(self) -> Host:
-        return cast("Host", self.app)
 
     # Showing
 
@@ -123,7 +138,7 @@ class BrowsingScreen(ActionScreen, Generic[T]):
         self.browser.show(self.things(), self.world, self.empty_text, self.world.saves.error)
         self._show_counts()
         self._show_selection()
-        log = self.host.operations.log
+        log = self._operations.log
         self._command_line.show_record(log[-1] if log else None)
 
     def _show_counts(self) -> None:
@@ -148,16 +163,16 @@ class BrowsingScreen(ActionScreen, Generic[T]):
     # Input
 
     def on_paste(self, event: events.Paste) -> None:
-        self.host.tell(refuse_paste(event), severity="warning")
+        tell(self, refuse_paste(event), severity="warning")
 
-    def action_do(self, action_id: str) -> None:
+    def action_do(self, action_id: str, scope: str = "") -> None:
         if self.app.screen is not self:
             return  # keys are now meant for the dialog that is opening
         action = find_action(action_id, self.scope)
-        if self.host.refuses_text(action):
+        if self._app_keys.refuse_text(action):
             return
         if action.careful:
-            self.host.hands.carefully(lambda: self._carry_out(action), self.host.tell_text)
+            self._app_keys.carefully(lambda: self._carry_out(action))
         else:
             self._carry_out(action)
 
@@ -166,7 +181,7 @@ class BrowsingScreen(ActionScreen, Generic[T]):
             return
         reason = action.disabled_reason(self.world, self.selection)
         if reason is not None:
-            self.host.tell(reason, severity="warning")
+            tell(self, reason, severity="warning")
             return
         self.handlers_of(self.scope)[action.id]()
 
@@ -174,23 +189,18 @@ class BrowsingScreen(ActionScreen, Generic[T]):
 
     def handlers_of(self, scope: Scope) -> Handlers:
         return {
+            **self._everywhere,
             "cancel": self.do_cancel,
             "mark": self.do_mark,
             "mark_all": self.do_mark_all,
             "filter": self.do_filter,
             "order": self.do_order,
-            "refresh": self.do_refresh,
-            "commands": self.do_commands,
-            "jobs": self.do_jobs,
-            "command": self.do_command,
-            "palette": self.do_palette,
-            "help": self.do_help,
             "back": self.do_back,
         }
 
     def do_cancel(self) -> None:
         if (job := job_to_cancel(self.world, self.selection)) is not None:
-            self.host.operations.cancel(job.sandbox_id)
+            self._operations.cancel(job.sandbox_id)
 
     def do_mark(self) -> None:
         self.browser.toggle_mark()
@@ -204,24 +214,6 @@ class BrowsingScreen(ActionScreen, Generic[T]):
     def do_order(self) -> None:
         self.browser.step_order()
 
-    def do_refresh(self) -> None:
-        self.host.refresh_now(fresh=True)
-
-    def do_commands(self) -> None:
-        self.host.dialogs.open_commands()
-
-    def do_jobs(self) -> None:
-        self.host.dialogs.open_jobs()
-
-    def do_command(self) -> None:
-        self.host.dialogs.open_command_line()
-
-    def do_palette(self) -> None:
-        self.host.action_command_palette()
-
-    def do_help(self) -> None:
-        self.host.dialogs.open_help(self.scope)
-
     def do_back(self) -> None:
         if not self.browser.step_back():
             self.dismiss(None)
@@ -231,9 +223,9 @@ class BrowsingScreen(ActionScreen, Generic[T]):
         return True
 
     def copy(self, names: Sequence[str]) -> None:
-        self.host.copy_to_clipboard("\n".join(names))
+        self.app.copy_to_clipboard("\n".join(names))
         what = names[0] if len(names) == 1 else f"{len(names)} names"
-        self.host.tell(f"Copied {what}, if the terminal allows it")
+        tell(self, f"Copied {what}, if the terminal allows it")
 
 
 class SavesScreen(BrowsingScreen[SaveView]):
@@ -242,6 +234,30 @@ class SavesScreen(BrowsingScreen[SaveView]):
     scope = Scope.SAVES
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of(in_scope(Scope.SAVES))]
     listing = SAVES
+
+    def __init__(
+        self,
+        world: World,
+        operations: Operations,
+        dialogs: Dialogs,
+        keys: Keys,
+        *,
+        begin: Callable[[NewSpec], None],
+        everywhere: Handlers,
+        begin_with: str = "",
+        ascii_only: bool,
+    ) -> None:
+        """``begin`` starts a sandbox from a save, and shows it on the main screen."""
+        super().__init__(
+            world,
+            operations,
+            dialogs,
+            keys,
+            everywhere=everywhere,
+            begin_with=begin_with,
+            ascii_only=ascii_only,
+        )
+        self._begin = begin
 
     def things(self) -> Sequence[SaveView]:
         return self.world.saves.saves
@@ -274,16 +290,15 @@ class SavesScreen(BrowsingScreen[SaveView]):
             "import": self.do_import,
             "verify": self.do_verify,
             "verify_deep": self.do_verify_deep,
-            "trash": self.do_trash,
             "copy": self.do_copy,
         }
 
     def do_begin(self) -> None:
         if saves := self.selection.saves:
-            self.host.dialogs.ask_for_new(None, self.host.begin_from_save, save=saves[0].key)
+            self._dialogs.ask_for_new(None, self._begin, save=saves[0].key)
 
     def do_discard(self) -> None:
-        self.host.dialogs.ask_to_discard(self.selection.saves)
+        self._dialogs.ask_to_discard(self.selection.saves)
 
     def do_export(self) -> None:
         if not (saves := self.selection.saves):
@@ -291,24 +306,21 @@ class SavesScreen(BrowsingScreen[SaveView]):
         save = saves[0]
 
         def take(values: Values) -> None:
-            self.host.save_operations.export(save, export_spec(values))
+            self._dialogs.save_operations.export(save, export_spec(values))
 
-        self.host.dialogs.ask(export_form(save), take)
+        self._dialogs.ask(export_form(save), take)
 
     def do_import(self) -> None:
         def take(values: Values) -> None:
-            self.host.save_operations.import_(import_spec(values))
+            self._dialogs.save_operations.import_(import_spec(values))
 
-        self.host.dialogs.ask(import_form(), take)
+        self._dialogs.ask(import_form(), take)
 
     def do_verify(self) -> None:
-        self.host.save_operations.verify(self.selection.saves, deep=False)
+        self._dialogs.save_operations.verify(self.selection.saves, deep=False)
 
     def do_verify_deep(self) -> None:
-        self.host.save_operations.verify(self.selection.saves, deep=True)
-
-    def do_trash(self) -> None:
-        self.host.dialogs.open_trash()
+        self._dialogs.save_operations.verify(self.selection.saves, deep=True)
 
     def do_copy(self) -> None:
         self.copy([save.address for save in self.selection.saves])
@@ -363,7 +375,7 @@ class TrashScreen(BrowsingScreen[TrashedView]):
         }
 
     def do_restore(self) -> None:
-        trash, begin = self.selection.trash, self.host.save_operations
+        trash, begin = self.selection.trash, self._dialogs.save_operations
         there = self.world.sandboxes if trash[0].kind == "sandbox" else self.world.saves.saves
         names = {view.name for view in there}
         if len(trash) > 1 or trash[0].name not in names:
@@ -373,16 +385,16 @@ class TrashScreen(BrowsingScreen[TrashedView]):
         def take(values: Values) -> None:
             begin.restore(trash, values["name"])
 
-        self.host.dialogs.ask(restore_form(trash[0]), take)
+        self._dialogs.ask(restore_form(trash[0]), take)
 
     def do_purge(self) -> None:
         trash = self.selection.trash
         one = clip(trash[0].name, TITLE_CELLS)
-        self.host.dialogs.confirm(
+        self._dialogs.confirm(
             f"Remove {one if len(trash) == 1 else f'{len(trash)} things'} for good?",
             losses.of_trash(trash, self.world.taken),
             "Remove",
-            lambda: self.host.save_operations.purge(trash),
+            lambda: self._dialogs.save_operations.purge(trash),
         )
 
     def do_copy(self) -> None:

@@ -11,9 +11,9 @@ from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from quicksand_tui.kit.base import Dialog
 from quicksand_tui.model.amounts import age_text
 from quicksand_tui.model.text import plain, sanitise
-from quicksand_tui.screens.base import Dialog
 
 if TYPE_CHECKING:
     from quicksand_tui.door.protocol import ShellView

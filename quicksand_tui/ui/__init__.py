@@ -1,5 +1,5 @@
-"""The running app: its class, dialogs, the palette, and the routing of keys.
+"""The running app: its class, which makes all that it is made of, the stack of its screens, the
+palette, and the `:` line.
 
-Imports Textual, `screens`, `cockpit`, `widgets` and `panes`. Only `textual_private` uses Textual's
-private API.
+Imports Textual and all rooms below; no other room but `opening` and `cli` imports it.
 """

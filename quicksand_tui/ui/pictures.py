@@ -15,10 +15,10 @@ from textual.pilot import Pilot
 
 from quicksand_tui.actions.registry import find_action
 from quicksand_tui.home.state import ThemeChoice
-from quicksand_tui.screens.base import ActionScreen
+from quicksand_tui.kit.base import ActionScreen
+from quicksand_tui.kit.textual_private import drawn_text
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.shots import SHOTS, ShotSpec
-from quicksand_tui.ui.textual_private import drawn_text
 
 if TYPE_CHECKING:
     from quicksand_tui.door.protocol import Service

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from textual.theme import Theme
 
-from quicksand_tui.opening.probe import UNKNOWN, TerminalAbilities
+from quicksand_tui.kit.probe import UNKNOWN, TerminalAbilities
 
 
 def _variables(ground: str, bar: str, hover: str, active: str) -> dict[str, str]:

@@ -12,8 +12,8 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
 
+from quicksand_tui.kit.textual_private import action_bound_to
 from quicksand_tui.model.text import clip, plain, sanitise
-from quicksand_tui.ui.textual_private import action_bound_to
 from quicksand_tui.views.rows import MUTED
 
 if TYPE_CHECKING:

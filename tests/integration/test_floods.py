@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from quicksand import NetworkMode, Sandbox
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 from quicksand.qemu.host_usage import host_usage
 from quicksand.qemu.keeper_parts.bounds import FILES, THREADS
 

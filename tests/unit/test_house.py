@@ -1,99 +1,199 @@
-"""The house is as its drawing says: rooms, arrows, and no circle anywhere."""
+"""The house is as its drawing says: rooms, arrows that all lead down, and no circle anywhere."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import quicksand
+import quicksand_images
 import quicksand_smb
 
 import quicksand_tui
 
 ROOT = Path(quicksand_tui.__file__).parents[1]
-DRAWING = ROOT / "docs" / "internals" / "architecture.md"
+ARCHITECTURE = ROOT / "docs" / "internals" / "architecture.md"
 PACKAGES = {
-    "quicksand_tui": ROOT / "quicksand_tui",
-    "quicksand": Path(quicksand.__file__).parent,
-    "quicksand_smb": Path(quicksand_smb.__file__).parent,
+    package.__name__: Path(str(package.__file__)).parent
+    for package in (quicksand_tui, quicksand, quicksand_images, quicksand_smb)
 }
-ROOM = re.compile(r"^([a-z]+) +->((?: [a-z]+)*)", re.MULTILINE)
+ARROW = re.compile(r"^([a-z]+) +->((?: [a-z]+)*)", re.MULTILINE)
 
 Graph = dict[str, set[str]]
 
 
-def modules(package: str) -> dict[str, Path]:
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A drawing of a package's rooms in `ARCHITECTURE`: the arrows below a heading."""
+
+    package: str
+    heading: str
+    top: str = ""
+    """The room of the modules directly in the package; with "" they are in none."""
+
+    def arrows(self) -> Graph:
+        text = ARCHITECTURE.read_text().partition(f"\n## {self.heading}\n")[2]
+        found = ARROW.findall(text.partition("\n## ")[0])
+        return {room: set(others.split()) for room, others in found}
+
+
+DRAWINGS = (
+    Drawing("quicksand_tui", "Rooms of the app"),
+    Drawing("quicksand", "Rooms of the engine", top="face"),
+)
+
+
+def modules(packages: Mapping[str, Path]) -> dict[str, Path]:
+    """All modules of these packages by their full names; that of a package is its `__init__`."""
     found = {}
-    for path in PACKAGES[package].rglob("*.py"):
-        parts = path.relative_to(PACKAGES[package].parent).with_suffix("").parts
-        found[".".join(parts).removesuffix(".__init__")] = path
+    for package, directory in packages.items():
+        for path in directory.rglob("*.py"):
+            parts = (package, *path.relative_to(directory).with_suffix("").parts)
+            found[".".join(parts).removesuffix(".__init__")] = path
     return found
 
 
-def imports(path: Path) -> Iterator[tuple[str, str]]:
-    """Modules with the names that are taken from them, wherever in the file."""
+def imports(module: str, path: Path) -> Iterator[str]:
+    """Full names of what a module imports, wherever in the file: a module, or a name in one."""
+    inside = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from ((node.module, alias.name) for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            above = inside[: len(inside) - node.level + 1] if node.level else []
+            whole = [*above, *([node.module] if node.module else [])]
+            yield from (".".join([*whole, alias.name]) for alias in node.names)
         elif isinstance(node, ast.Import):
-            yield from ((alias.name, "") for alias in node.names)
+            yield from (alias.name for alias in node.names)
 
 
-def graph(package: str) -> Graph:
+def graph(packages: Mapping[str, Path]) -> Graph:
     """Which modules each imports, for types and within functions, too."""
-    known = modules(package)
+    known = modules(packages)
     found: Graph = {}
     for name, path in known.items():
-        wanted = (f"{module}.{what}" for module, what in imports(path))
+        wanted = imports(name, path)
         full = {one if one in known else one.rpartition(".")[0] for one in wanted}
         found[name] = (full & known.keys()) - {name}
     return found
 
 
-def room_of(module: str) -> str:
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else ""
+def rooms(found: Graph, package: str, top: str = "") -> Graph:
+    """Which rooms of a package each of them imports."""
 
+    def room_of(module: str) -> str:
+        parts = module.split(".")
+        if parts[0] != package or len(parts) == 1 or parts[1].startswith("_"):
+            return ""
+        is_room = len(parts) > 2 or any(name.startswith(f"{module}.") for name in found)
+        return parts[1] if is_room else top
 
-def rooms(found: Graph) -> Graph:
     arrows: Graph = {}
     for module, wanted in found.items():
-        room = room_of(module)
-        if room and not room.startswith("_"):
+        if room := room_of(module):
             others = {room_of(one) for one in wanted} - {room, ""}
             arrows.setdefault(room, set()).update(others)
     return arrows
 
 
-def test_the_drawing_equals_the_imports() -> None:
-    drawn = {room: set(others.split()) for room, others in ROOM.findall(DRAWING.read_text())}
-    assert drawn == rooms(graph("quicksand_tui"))
+def smallest_circle(found: Graph) -> list[str]:
+    """The names along the smallest circle that is met, or none."""
+    left = found
+    while leaves := {name for name, wanted in left.items() if not wanted & left.keys()}:
+        left = {name: wanted for name, wanted in left.items() if name not in leaves}
+    # What remains is in a circle, or leads to one.
+    return min((_way_around(left, name) for name in left), key=len, default=[])
 
 
-def test_every_room_says_what_belongs_there() -> None:
-    for name, path in modules("quicksand_tui").items():
+def _way_around(found: Graph, start: str) -> list[str]:
+    way = [start]
+    while True:
+        following = min(found[way[-1]] & found.keys())
+        if following in way:
+            return way[way.index(following) :]
+        way.append(following)
+
+
+@pytest.fixture(scope="module")
+def house() -> Graph:
+    return graph(PACKAGES)
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.package)
+def test_the_drawing_equals_the_imports(drawing: Drawing, house: Graph) -> None:
+    assert drawing.arrows() == rooms(house, drawing.package, drawing.top)
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.package)
+def test_no_room_imports_itself_by_way_of_others(drawing: Drawing, house: Graph) -> None:
+    assert not smallest_circle(rooms(house, drawing.package, drawing.top))
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.package)
+def test_a_drawing_has_the_rooms_in_order_so_that_all_arrows_lead_down(drawing: Drawing) -> None:
+    above: list[str] = []
+    for room, others in drawing.arrows().items():
+        above.append(room)
+        assert not others & set(above), room
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.package)
+def test_every_room_says_what_belongs_there(drawing: Drawing) -> None:
+    for name, path in modules({drawing.package: PACKAGES[drawing.package]}).items():
         if path.name == "__init__.py" and name.count(".") == 1:
             text = ast.get_docstring(ast.parse(path.read_text()))
             assert text and len(text.splitlines()) >= 3, name
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_no_module_imports_itself_by_way_of_others(package: str) -> None:
-    left = graph(package)
-    while leaves := {name for name, wanted in left.items() if not wanted & left.keys()}:
-        left = {name: wanted for name, wanted in left.items() if name not in leaves}
-    # What remains is in a circle, or leads to one: the smallest set is named.
-    assert not left, min((circle(left, name) for name in left), key=len)
+def test_no_module_imports_itself_by_way_of_others(house: Graph) -> None:
+    assert not smallest_circle(house)
 
 
-def circle(found: Graph, start: str) -> list[str]:
-    """A way from a module that leads around."""
-    way = [start]
-    while True:
-        following = sorted(found[way[-1]] & found.keys())[0]
-        if following in way:
-            return way[way.index(following) :]
-        way.append(following)
+def plant(root: Path, **files: str) -> dict[str, Path]:
+    """Packages in a temporary tree; ``one__a__x`` is the module `one.a.x`."""
+    for name, text in files.items():
+        path = root.joinpath(*name.split("__")).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        (path.parent / "__init__.py").touch()
+    return {name.partition("__")[0]: root / name.partition("__")[0] for name in files}
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from one.a.x import Thing",
+        "import one.a.x",
+        "from ..a.x import Thing",
+        "from ..a import x",
+        "def late():\n    from one.a import x",
+        "if TYPE_CHECKING:\n    from one.a.x import Thing",
+    ],
+)
+def test_a_planted_circle_is_found(tmp_path: Path, back: str) -> None:
+    packages = plant(tmp_path, one__a__x="from one.b import y", one__b__y=back)
+    assert sorted(smallest_circle(graph(packages))) == ["one.a.x", "one.b.y"]
+
+
+def test_a_planted_circle_through_another_package_is_found(tmp_path: Path) -> None:
+    packages = plant(
+        tmp_path, one__x="from . import w", one__w="import two.y", two__y="import one.x"
+    )
+    assert sorted(smallest_circle(graph(packages))) == ["one.w", "one.x", "two.y"]
+
+
+def test_a_planted_circle_of_rooms_is_found_though_no_module_is_in_one(tmp_path: Path) -> None:
+    packages = plant(
+        tmp_path,
+        one__a__x="def late():\n    from ..b.y import Thing",
+        one__b__y="",
+        one__b__z="if TYPE_CHECKING:\n    from one.a import w",
+        one__a__w="",
+        one__face="from one.a import x",
+    )
+    found = graph(packages)
+    assert not smallest_circle(found)
+    assert sorted(smallest_circle(rooms(found, "one"))) == ["a", "b"]
+    assert rooms(found, "one", top="face")["face"] == {"a"}

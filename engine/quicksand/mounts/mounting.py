@@ -21,10 +21,7 @@ from pathlib import Path
 
 from quicksand_smb import HANG_UP
 
-from quicksand.agent import raw
-from quicksand.agent.session import Ask
-from quicksand.config import SHARE_IP, SHARE_PORT, NetworkMode, SandboxConfig
-from quicksand.errors import (
+from quicksand.base.errors import (
     AgentError,
     AgentRefusedError,
     ConfigError,
@@ -32,15 +29,18 @@ from quicksand.errors import (
     QuicksandError,
     StateError,
 )
-from quicksand.host.files import map_os_errors
-from quicksand.host.threads import to_the_end
-from quicksand.layout import SHARES, MachineDir
+from quicksand.base.files import map_os_errors
+from quicksand.base.threads import to_the_end
+from quicksand.guest.agent import raw
+from quicksand.guest.agent.session import Ask
 from quicksand.mounts import shares
 from quicksand.mounts.directories import Known
-from quicksand.mounts.mount import Mount
 from quicksand.mounts.mounter import Mounter, look
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import Share
+from quicksand.records.config import SHARE_IP, SHARE_PORT, NetworkMode, SandboxConfig
+from quicksand.records.layout import SHARES, MachineDir
+from quicksand.records.mount import Mount
 
 Served = list[tuple[Share, str]]
 """Shares that are served and not mounted yet, each with its secret."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from quicksand.host.footprint import allocated_size
-from quicksand.host.paths import paths
-from quicksand.host.process_usage import process_usage
-from quicksand.layout import runtime_dir, sandbox_dir
-from quicksand.oversized import too_much, why_oversized
+from quicksand.base.footprint import allocated_size
+from quicksand.base.paths import paths
+from quicksand.base.process_usage import process_usage
 from quicksand.qemu.keeper_parts.bounds import bound_of
 from quicksand.qemu.keeper_parts.memory import memory_of
-from quicksand.sandbox_records import Entry
+from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.records.oversized import too_much, why_oversized
+from quicksand.records.sandboxes import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

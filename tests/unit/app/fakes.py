@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from PIL import Image
-from quicksand.guest_traffic import GuestTraffic
+from quicksand.guest.traffic import GuestTraffic
 from textual.events import Key
 from textual.pilot import Pilot
 
@@ -26,6 +26,7 @@ from quicksand_tui.door.protocol import (
     ShellView,
 )
 from quicksand_tui.home.config import Settings
+from quicksand_tui.kit.hands import Hands
 from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
 from quicksand_tui.model.sandboxes import (
@@ -47,7 +48,6 @@ from quicksand_tui.pixels.keysyms import Chord, strokes
 from quicksand_tui.pixels.orders import Order
 from quicksand_tui.pixels.small import fit
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.ui.hands import Hands
 from tests.conftest import Patience
 from tests.unit.app import fake_saves
 from tests.unit.app.fake_saves import FakeSaves
@@ -622,7 +622,7 @@ def app_of(pilot: Pilot[int]) -> QuicksandApp:
 async def ready(pilot: Pilot[int]) -> QuicksandApp:
     """Wait until the first look at the world is shown."""
     app = app_of(pilot)
-    await until(lambda: app._painted)
+    await until(lambda: app.world_watch.shown)
     await pilot.pause()
     return app
 

@@ -16,11 +16,11 @@ from quicksand_tui.actions.registry import (
 )
 from quicksand_tui.cockpit.log import LogPanel
 from quicksand_tui.cockpit.tree import TreePanel
+from quicksand_tui.kit.base import ActionScreen
 from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.sandboxes import SandboxView, State
 from quicksand_tui.model.verbs import find_verb
 from quicksand_tui.model.world import Panel, Selection
-from quicksand_tui.screens.base import ActionScreen
 from quicksand_tui.screens.help import help_content
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.saves import SavesScreen, TrashScreen
@@ -63,11 +63,11 @@ def test_every_action_has_keys_of_its_own_and_words(scope: Scope) -> None:
 
 async def test_every_action_is_carried_out_by_something_and_nothing_else_is() -> None:
     async with shown(FakeService()) as (app, _):
-        screens: dict[Scope, ActionScreen] = {
-            **dict.fromkeys(Scope, app.main),
-            Scope.SAVES: SavesScreen(app.world, ascii_only=False),
-            Scope.TRASH: TrashScreen(app.world, ascii_only=False),
-        }
+        screens: dict[Scope, ActionScreen] = dict.fromkeys(Scope, app.main)
+        for scope, opens in ((Scope.SAVES, "saves"), (Scope.TRASH, "trash")):
+            screens[Scope.MAIN].handlers_of(Scope.MAIN)[opens]()
+            assert isinstance(app.screen, ActionScreen) and app.screen.scope is scope
+            screens[scope] = app.screen
         for scope, screen in screens.items():
             missing = {action.id for action in in_scope(scope)} - screen.handlers_of(scope).keys()
             assert not missing, scope

@@ -50,7 +50,7 @@ async def test_tab_goes_round_all_parts(size: tuple[int, int]) -> None:
     async with shown(FakeService(KEPT), size=size) as (app, pilot):
         seen = []
         for _ in range(4):
-            seen.append(app.main.part)
+            seen.append(app.main.places.part)
             await pilot.press("tab")
         parts = [Part.LISTS, Part.AREA] * 2 if size == SIZE else [*Part, Part.LISTS]
         assert seen == parts[:4]
@@ -66,7 +66,7 @@ async def test_brackets_go_through_the_tabs_and_clicks_choose_one() -> None:
         assert app.main.sandboxes.table.has_focus
         line = screen_text(app).splitlines()[1]
         assert await pilot.click(offset=(line.index("Stats"), 1))
-        await until(lambda: app.main.area.tab is Tab.STATS and app.main.part is Part.AREA)
+        await until(lambda: app.main.area.tab is Tab.STATS and app.main.places.part is Part.AREA)
         await until(lambda: "python3 -m http" in screen_text(app))
         assert await pilot.click(offset=(line.index("Images"), 1))
         await until(lambda: app.main.lists.images.table.has_focus)
@@ -80,7 +80,7 @@ async def test_the_tree_is_a_tab_where_there_is_no_room() -> None:
         assert app.main.checkpoints.table.has_focus
         await pilot.press("right_square_bracket")
         await until(lambda: "tried-something" not in screen_text(app))
-        assert app.main.part is Part.AREA
+        assert app.main.places.part is Part.AREA
 
 
 async def test_zoom_gives_a_part_all_and_escape_takes_it_back() -> None:
@@ -96,7 +96,7 @@ async def test_the_layout_is_remembered(tmp_path: Path) -> None:
     path = tmp_path / "app.json"
     for width in (40, 48):
         app = make_app(FakeService(KEPT))
-        app.remembered = Remembered(StateFile(path))
+        app.memory.remembered = Remembered(StateFile(path))
         async with app.run_test(size=LARGE) as pilot:
             await ready(pilot)
             assert app.main.lists.size.width == width
@@ -191,7 +191,7 @@ async def test_keys_that_come_together_with_the_one_that_opens_a_shell_are_the_s
 async def test_where_no_shell_is_opened_keys_are_commands() -> None:
     service = FakeService()
     async with shown(service, size=LARGE) as (app, pilot):
-        app.main.choose_tab(Tab.SHELLS)
+        app.main.places.choose_tab(Tab.SHELLS)
         await until(lambda: "s opens a shell here" in screen_text(app))
         await pilot.click("#shells-tab")
         await pilot.press("x")
@@ -280,10 +280,10 @@ async def test_a_late_word_of_where_the_focus_was_leads_nowhere() -> None:
         await until(lambda: isinstance(app.focused, Pane))
         pane = app.focused
         app.main.action_do("revert", "panes")
-        assert app.main.came_from is not None
+        assert app.main.places.came_from is not None
         assert pane is not None
         app.main.on_descendant_focus(events.DescendantFocus(pane))
-        assert app.main.came_from is not None
+        assert app.main.places.came_from is not None
 
 
 async def test_events_and_commands_are_logs_too() -> None:

@@ -174,7 +174,7 @@ async def test_a_command_goes_to_a_part(line: str, part: Part, tab: Tab) -> None
     async with shown(kept_service()) as (app, pilot):
         await select(pilot, DB)
         await type_line(pilot, line)
-        await until(lambda: app.main.part is part and app.main.area.tab is tab)
+        await until(lambda: app.main.places.part is part and app.main.area.tab is tab)
         assert app.main.sandboxes.table.selected_key == WEB.id
 
 

@@ -60,7 +60,7 @@ async def watching(service: FakeService) -> AsyncIterator[tuple[QuicksandApp, An
     async with shown(service, size=LARGE) as (app, pilot):
         await select(pilot, WEB)
         await pilot.press("w")
-        await until(lambda: bool(service.screens) and app.main.part is Part.AREA)
+        await until(lambda: bool(service.screens) and app.main.places.part is Part.AREA)
         await until(lambda: service.screens[-1].ordered.grid[0] > 0)
         yield app, pilot, Guest(service.screens[-1])
 
@@ -97,14 +97,14 @@ async def test_keys_go_to_the_guest_and_the_prefix_leads_back() -> None:
         pressed = [event[0] for event in guest.screen.events if event[1]]
         assert pressed == [ord("q"), 0xFF0D, 0xFFE3, ord("c"), 0xFF52]
         await pilot.press(PREFIX, "d")
-        await until(lambda: app.main.part is Part.LISTS)
+        await until(lambda: app.main.places.part is Part.LISTS)
         assert not guest.screen.closed, "it is still seen"
 
 
 async def test_raw_keys_of_the_apps_own_driver_are_the_guests() -> None:
     async with watching(FakeService(WATCHED)) as (app, _, guest):
-        assert app.pane_keys.pane is not None
-        app.pane_keys.type(b"a\x1b[A\x1b")
+        assert app.keys.panes.pane is not None
+        app.keys.panes.type(b"a\x1b[A\x1b")
         pressed = [event[0] for event in guest.screen.events if event[1]]
         assert pressed == [97, 0xFF52, 0xFF1B]
 
@@ -208,15 +208,15 @@ async def test_a_stopped_sandbox_has_no_screen() -> None:
     async with shown(service, size=LARGE) as (app, pilot):
         await pilot.press("w")
         await until(lambda: "it has no screen now" in screen_text(app))
-        assert not service.screens and app.main.part is Part.LISTS
+        assert not service.screens and app.main.places.part is Part.LISTS
 
 
 async def test_a_read_only_app_only_watches(tmp_path: Path) -> None:
     service = FakeService(WATCHED)
     settings = Settings(ConfigFile(tmp_path / "config.toml"), read_only=True)
     async with shown(service, size=LARGE, settings=settings) as (app, pilot):
-        app.main.choose_tab(Tab.DESKTOP)
-        app.main.go_to(Part.AREA)
+        app.main.places.choose_tab(Tab.DESKTOP)
+        app.main.places.go_to(Part.AREA)
         await until(lambda: bool(service.screens) and app.main.area.desktop.view.has_focus)
         (screen,) = service.screens
         await until(lambda: screen.ordered.view(640, 400) is not None)

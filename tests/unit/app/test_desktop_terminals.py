@@ -14,7 +14,7 @@ from PIL import Image, ImageChops, ImageStat
 from quicksand_tui.pixels.placeholders import MARKS, PLACEHOLDER
 from tests.conftest import wait_for
 from tests.pty_terminal import WHOLE, PtyTerminal
-from tests.unit.app.test_probing import state_of
+from tests.unit.kit.test_probing import state_of
 from tests.unit.pixels.decoders import KittyImages
 from tests.unit.pixels.fake_desktop import FakeDesktop
 from tests.unit.pixels.screens import desktop

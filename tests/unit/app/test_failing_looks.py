@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.errors import ConfigError
-from quicksand.host.paths import Paths
+from quicksand.base.errors import ConfigError
+from quicksand.base.paths import Paths
 from quicksand.saves.manifest import Base
 from quicksand.saves.store import SaveStore
 
@@ -241,7 +241,7 @@ def test_errors_of_the_engine_reach_the_app_as_what_it_shows(
     for name in ("Reader", "SavesReader"):
         module = "look" if name == "Reader" else "saves_look"
         monkeypatch.setattr(f"quicksand_tui.door.{module}.{name}", refuse)
-    monkeypatch.setattr("quicksand.host.paths.paths", refuse)
+    monkeypatch.setattr("quicksand.base.paths.paths", refuse)
     service = door.EngineService()
     for look in (
         service.read,
@@ -313,7 +313,7 @@ async def test_a_store_that_cannot_be_read_for_a_moment_keeps_its_list_and_its_s
         service.fails = ""
         await until(lambda: not app.world.error)
         await until(lambda: DENIED not in screen_text(app))
-        assert not app.events
+        assert not app.world_watch.events
 
 
 async def test_a_store_that_could_not_be_read_at_first_is_read_later() -> None:
@@ -323,7 +323,7 @@ async def test_a_store_that_could_not_be_read_at_first_is_read_later() -> None:
         await sees(app, "The store cannot be read.")
         service.fails = ""
         await sees(app, "● running   web")
-        assert not app.events
+        assert not app.world_watch.events
 
 
 async def test_saves_that_cannot_be_read_say_so_and_are_read_again(
@@ -379,19 +379,19 @@ LOOKERS = {
     "cockpit/shells.py:_open": "likewise; `PaneMemory.read` never raises",
     "cockpit/stats.py:_ask": "asks by `Service.ask`, which raises OperationError only",
     "cockpit/then_and_now.py:_ask": "asks by `Service.ask`, which raises OperationError only",
+    "kit/memory.py:remember": "`Remembered.write` gives up on an OSError",
+    "kit/memory.py:remember_command": "`CommandHistory.add` never raises",
+    "kit/memory.py:remember_panes": "`PaneMemory.write` gives up on an OSError",
     "panes/copying.py:changed": "searches what is in memory",
     "panes/workspace.py:_run_clock": "looks at nothing of the host",
     "screens/command.py:_load_history": "`CommandHistory.read` never raises",
     "screens/form.py:_look": "test_a_form_whose_look_at_the_host_fails_says_so_and_looks_again",
     "screens/form.py:action_submit": "likewise",
+    "screens/terminal_loan.py:open": "an OSError is the failure that is shown",
     "ui/app.py:_remember_theme": "tells an OSError",
     "ui/app.py:_watch": "test_a_store_that_could_not_be_read_at_first_is_read_later",
-    "ui/app.py:remember": "`Remembered.write` gives up on an OSError",
-    "ui/app.py:remember_command": "`CommandHistory.add` never raises",
-    "ui/app.py:remember_panes": "`PaneMemory.write` gives up on an OSError",
     "ui/app.py:run_operation": "`Service.run` raises OperationError only",
     "ui/app.py:watch_saves": "test_saves_that_cannot_be_read_say_so_and_are_read_again",
-    "ui/terminal_loan.py:open": "an OSError is the failure that is shown",
 }
 """What runs beside the keys, and what becomes of an error of the host there."""
 

@@ -26,7 +26,7 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
-from tests.unit.app.test_hands import SCREENS
+from tests.unit.kit.test_hands import SCREENS
 
 DESKTOP = replace(WEB_PAST, has_display=True)
 OTHER = replace(WEB, id="ee55ff667788", name="other")
@@ -142,7 +142,7 @@ async def test_the_key_that_opens_the_tree_does_not_go_back(view: object) -> Non
         await select(pilot, app.world.sandbox(view.id))  # type: ignore[attr-defined, arg-type]
         await pilot.press("u", "u", "u")
         await pilot.pause()
-        assert app.main.part is Part.TREE and service.calls == [] and not app.operations.jobs
+        assert app.main.places.part is Part.TREE and service.calls == [] and not app.operations.jobs
         await pilot.press("enter")
         await until(lambda: service.calls)
         await until(lambda: not app.operations.jobs)
@@ -170,10 +170,10 @@ async def test_from_the_tree_one_comes_back_to_where_one_was(
         main = app.main
         for key in keys:
             if key == PREFIX:
-                await until(lambda: app.pane_keys.pane is not None)
+                await until(lambda: app.keys.panes.pane is not None)
             await pilot.press(key)
             await pilot.pause()
-        await until(lambda: main.part is Part.TREE)
+        await until(lambda: main.places.part is Part.TREE)
         await until(lambda: main.checkpoints.table.has_focus)
         await pilot.press("k", leaves)
         if leaves == "enter":
@@ -181,7 +181,7 @@ async def test_from_the_tree_one_comes_back_to_where_one_was(
             await until(lambda: not app.operations.jobs)
         elif part is Part.TREE:
             part = Part.LISTS
-        await until(lambda: main.part is part)
+        await until(lambda: main.places.part is part)
         assert tab is None or main.area.tab is tab
         if tab in (Tab.DESKTOP, Tab.SHELLS):
-            await until(lambda: app.pane_keys.pane is not None)
+            await until(lambda: app.keys.panes.pane is not None)

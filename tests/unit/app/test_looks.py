@@ -15,11 +15,11 @@ from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
 from quicksand_tui.home.state import StateFile, ThemeChoice, theme_wish
+from quicksand_tui.kit.probe import TerminalAbilities
+from quicksand_tui.kit.textual_private import TerminalAnswered
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import plain
-from quicksand_tui.opening.probe import TerminalAbilities
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.ui.textual_private import TerminalAnswered
 from quicksand_tui.ui.themes import ANSI_THEME, COLOUR_BLIND_THEME, THEMES, fitting_theme
 from quicksand_tui.views.rows import ROLES, state_text
 from tests.unit.app.fakes import (
@@ -297,7 +297,7 @@ async def test_a_late_answer_changes_the_theme_unless_one_was_chosen() -> None:
         app.theme = "quicksand-contrast"
         await until(lambda: app.theme_choice.name == "quicksand-contrast")
         app.post_message(TerminalAnswered(DARK))
-        await until(lambda: app.abilities == DARK)
+        await until(lambda: app.terminal.abilities == DARK)
         assert app.theme == "quicksand-contrast"
 
 

@@ -55,7 +55,7 @@ async def test_what_is_done_while_the_app_ends_needs_no_screen(told: str) -> Non
     app.operation_done(told)
     app.tell_outcome(told)
     app.jobs_changed()
-    assert not app.filter_here(told)
+    assert app.stack.front is None and not app.stack.own
 
 
 async def test_enter_starts_a_stopped_sandbox_and_X_cancels_it() -> None:

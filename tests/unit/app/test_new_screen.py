@@ -311,7 +311,7 @@ async def test_what_was_used_last_is_there_again_but_for_what_it_could_reach() -
         await pilot.press("enter")
         await until(lambda: service.made)
         assert service.made[0].machine["network_mode"] == "full"
-        assert recall_last(app.remembered) == Last(
+        assert recall_last(app.memory.remembered) == Last(
             begin="image:debian",
             image="debian",
             machine={"memory": "640M", "cpus": "3", "boot_timeout": "90"},
@@ -334,7 +334,7 @@ async def test_a_save_of_last_time_that_is_gone_makes_room_for_an_image() -> Non
     service = FakeService()
     service.kept = view_of()
     app = make_app(service)
-    app.remembered.put(
+    app.memory.remembered.put(
         NAME, asdict(Last(begin="save:/saves/dev", image="dev", machine={"network_mode": "none"}))
     )
     async with app.run_test(size=SIZE) as pilot:
@@ -351,7 +351,7 @@ async def test_a_save_of_last_time_is_known_before_the_saves_are_read() -> None:
     service = FakeService()
     service.kept = view_of(DEV)
     app = make_app(service)
-    app.remembered.put(
+    app.memory.remembered.put(
         NAME, asdict(Last(begin=f"save:{DEV.key}", image="dev", machine={"memory": "1G"}))
     )
     async with app.run_test(size=SIZE) as pilot:

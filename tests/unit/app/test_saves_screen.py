@@ -337,7 +337,7 @@ async def test_they_are_counted_before_they_are_opened_and_again_after_a_job() -
     async with app.run_test(size=(120, 36)):
         await until(lambda: f"2 Saves {len(SAVES.saves)} " in screen_text(app))
         await until(lambda: not app.saves.is_running)
-        app.save_operations.save(WEB, SaveSpec(name="more"))
+        app.dialogs.save_operations.save(WEB, SaveSpec(name="more"))
         await until(lambda: f"2 Saves {len(SAVES.saves) + 1} " in screen_text(app))
         await until(lambda: not app.saves.is_running)
 

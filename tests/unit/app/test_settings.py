@@ -161,7 +161,7 @@ async def test_a_read_only_app_shows_logs_trees_and_saves() -> None:
         await until(lambda: not app.operations.jobs)
         await pilot.press("escape")
         await until(lambda: app.screen is app.main)
-        app.dialogs.open_command_line("tree web")
+        app.colon_line.open("tree web")
         await pilot.pause()
         await pilot.press("enter")
         await until(lambda: app.main.checkpoints.table.has_focus)

@@ -7,10 +7,10 @@ import pytest
 from textual.events import Key
 
 from quicksand_tui.actions.registry import default_keymap, line_keys
+from quicksand_tui.kit.hands import Hands
 from quicksand_tui.screens.command import CommandScreen
 from quicksand_tui.screens.saves import SavesScreen, TrashScreen
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.ui.hands import Hands
 from quicksand_tui.views.layout import Part
 from tests.unit.app.fakes import (
     DB,
@@ -24,7 +24,7 @@ from tests.unit.app.fakes import (
     until,
 )
 from tests.unit.app.test_command_line import KEYS, line_of
-from tests.unit.app.test_hands import FakeHands, as_key, fast, lost
+from tests.unit.kit.test_hands import FakeHands, as_key, fast, lost
 
 LINE = ":stop web\n"
 NAMES = {**KEYS, "/": "slash", "\t": "tab", "\n": "enter", "\x1b": "escape", "\x7f": "backspace"}
@@ -112,7 +112,7 @@ async def test_a_line_key_within_a_text_opens_nothing(text: str) -> None:
         await pilot.pause()
         fake.step(10.0)
         await pilot.pause()
-        assert app.screen is app.main and app.main.part is Part.LISTS
+        assert app.screen is app.main and app.main.places.part is Part.LISTS
         assert service.calls == [] and app.main.sandboxes.query_text == ""
         assert any("typed text" in toast for toast in toasts(app))
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterable
 from pathlib import Path
 
 import pytest
-from quicksand.agent.extents import Extent
-from quicksand.errors import AgentRefusedError
-from quicksand.guest_files import GuestFile
+from quicksand.base.errors import AgentRefusedError
+from quicksand.guest.agent.extents import Extent
+from quicksand.guest.files import GuestFile
 
 from quicksand_tui.cli import transfer as outgoing
 from quicksand_tui.cli.transfer import Tally, TransferError

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from quicksand.errors import AgentRefusedError, ConfigError, QemuDiedError
+from quicksand.base.errors import AgentRefusedError, ConfigError, QemuDiedError
 
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.relay import starting

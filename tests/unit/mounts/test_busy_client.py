@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from quicksand.errors import AgentRefusedError, MountError
-from quicksand.layout import MachineDir
+from quicksand.base.errors import AgentRefusedError, MountError
 from quicksand.mounts import mounting, shares
-from quicksand.mounts.mount import Mount
 from quicksand.mounts.serving import share_name, start_server
+from quicksand.records.layout import MachineDir
+from quicksand.records.mount import Mount
 
 from tests.unit.mounts.test_serving import Qemu, data, machine, qemu
 

@@ -13,24 +13,24 @@ from typing import Any, cast
 
 import pytest
 from quicksand import Mount, SandboxConfig
-from quicksand.errors import (
+from quicksand.base.errors import (
     AgentRefusedError,
     ConfigError,
     MachineError,
     MountError,
     StateError,
 )
-from quicksand.host.paths import Paths
-from quicksand.layout import MachineDir
+from quicksand.base.paths import Paths
 from quicksand.mounts import devices, ninep
 from quicksand.mounts.devices import Device
 from quicksand.mounts.directories import find
-from quicksand.mounts.mount import NINEP, parse_mount
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import SharedDirectory, count_directories, plan
 from quicksand.qemu.qmp import Monitor
+from quicksand.records.layout import MachineDir
+from quicksand.records.mount import NINEP, parse_mount
 
-from tests.unit.test_command import INHERITED, PLAIN
+from tests.unit.qemu.test_command import INHERITED, PLAIN
 
 BLOCKED = (
     "Migration is disabled when VirtFS export path '/d' is mounted in the guest using mount_tag "

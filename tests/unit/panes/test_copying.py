@@ -288,7 +288,9 @@ async def test_dragging_beyond_the_edge_scrolls() -> None:
         await post([events.MouseDown], pane, (3, 5), button=1)
         # The title's row is above the pane.
         await post([events.MouseMove], pane, (3, -1), button=1)
-        await until(lambda: pane.copy_mode is not None and pane.top == 0, timeout=20)
+        await until(
+            lambda: pane.copying.mode is not None and pane.copying.mode.top == 0, timeout=20
+        )
         await post([events.MouseUp], pane, (3, -1), button=1)
         await pilot.pause()
         assert pilot.app.clipboard.startswith("e 0\nline 1\n")

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from quicksand.boot_disk import UNFINISHED, finish_start, prepare_disk
-from quicksand.errors import CheckpointNotFoundError, HistoryError, PathError
-from quicksand.host.files import read_json
-from quicksand.host.paths import Paths
-from quicksand.layout import SandboxDir, sandbox_dir
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record
-from quicksand.sandbox_trash import SandboxTrash
+from quicksand.base.errors import CheckpointNotFoundError, HistoryError, PathError
+from quicksand.base.files import read_json
+from quicksand.base.paths import Paths
+from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.records.layout import SandboxDir, sandbox_dir
+from quicksand.records.nodes import Head, Node
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
+from quicksand.saves.boot_disk import UNFINISHED, finish_start, prepare_disk
 from quicksand.snapshots import history as module
 from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.pages import verify
-from quicksand.snapshots.records import Head, Node
 from quicksand.snapshots.restore import check_disk_and_image
 from quicksand.snapshots.storing import load_index
 from quicksand.snapshots.tree import read_tree

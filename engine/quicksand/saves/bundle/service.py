@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from quicksand.errors import QuicksandError, SaveNotFoundError, StateError
-from quicksand.host.arch import Architecture
-from quicksand.host.paths import Paths, paths
-from quicksand.host.threads import in_stoppable_thread
-from quicksand.images.store import ImageStore
-from quicksand.progress import Progress
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import QuicksandError, SaveNotFoundError, StateError
+from quicksand.base.paths import Paths, paths
+from quicksand.base.progress import Progress
+from quicksand.base.threads import in_stoppable_thread
+from quicksand.disks.images.store import ImageStore
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.exporting import Exported, export_save
 from quicksand.saves.bundle.importing import import_bundle
 from quicksand.saves.bundle.manifest import Kind

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
-from quicksand.errors import ConfigError, MountError
+from quicksand.base.errors import ConfigError, MountError
 
 from tests.conftest import wait_for
 from tests.integration.mounts.shared.conftest import ROOT, WORK, Both

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from quicksand.execution import Command
+from quicksand.guest.execution import Command
 from quicksand_smb import kernel
 
 from tests.conftest import wait_for

@@ -1,0 +1,129 @@
+"""The base classes of the app's screens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import ModalScreen, Screen, ScreenResultType
+
+from quicksand_tui.kit.textual_private import tell_sizes
+from quicksand_tui.model.keymap import UNBOUND
+
+if TYPE_CHECKING:
+    from quicksand_tui.actions.registry import Action, Scope
+    from quicksand_tui.model.world import Selection, World
+
+
+def refuse_paste(event: events.Paste) -> str:
+    """Stops a paste that no input took, whose letters would be commands. Returns a message."""
+    event.stop()
+    event.prevent_default()
+    return "Pasting is refused here: the text would be taken for keys"
+
+
+def bindings_of(actions: Iterable[Action]) -> list[Binding]:
+    """Returns the bindings of a screen's actions. The app's keymap replaces their keys by id, so
+    every action has a binding, even without a key."""
+    return [
+        Binding(
+            ",".join(action.keys) or UNBOUND,
+            f"do('{action.id}')",
+            action.label,
+            show=False,
+            tooltip=action.tooltip,
+            id=f"{action.scope.value}.{action.id}",
+        )
+        for action in actions
+    ]
+
+
+Handlers = Mapping[str, Callable[[], None]]
+"""The methods that carry out actions, by their id in the registry."""
+
+
+class SavesShown(Message):
+    """A screen shows saves now, so that they must be read."""
+
+
+class AppScreen(Screen[ScreenResultType]):
+    """What the app asks of its screens, with default answers."""
+
+    shows_outcome = False
+    """Whether the screen itself shows the outcome of jobs."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        tell_sizes(self)
+
+    def on_mount(self) -> None:
+        if self.shows_saves:
+            self.post_message(SavesShown())
+
+    @property
+    def shows_saves(self) -> bool:
+        """Whether the screen shows saves, so that they must be read."""
+        return False
+
+    def update_world(self, world: World) -> None:
+        """Shows a changed world."""
+
+    def filter_by(self, words: str) -> bool:
+        """Filters the screen's list; returns False if there is none."""
+        return False
+
+    def drops_key(self, key: events.Key) -> bool:
+        """Whether to ignore this key."""
+        return False
+
+    def take_key(self, event: events.Key) -> bool | None:
+        """Takes a key that no widget took. Returns False if no one may take it, None if another
+        widget may."""
+        return None
+
+    def take_early(self, key: events.Key) -> bool:
+        """Takes a key meant for a widget that is just opening, though it was sent to the one
+        focused before; returns False if there is none."""
+        return False
+
+
+class ActionScreen(AppScreen[None]):
+    """A screen whose keys are the registry's actions of its scope."""
+
+    scope: ClassVar[Scope]
+    world: World
+    """As it was last shown."""
+
+    @property
+    def selection(self) -> Selection:
+        """The selection of the screen."""
+        raise NotImplementedError
+
+    def handlers_of(self, scope: Scope) -> Handlers:
+        """Returns the methods that carry out the actions of a scope on this screen."""
+        raise NotImplementedError
+
+    @property
+    def help_scope(self) -> Scope:
+        """The scope whose help is shown."""
+        return self.scope
+
+    def action_do(self, action_id: str, scope: str = "") -> None:
+        """Carries out an action of the registry, or tells why it is not possible; ``scope`` is that
+        of a part of the screen."""
+        raise NotImplementedError
+
+
+class Dialog(ModalScreen[ScreenResultType], AppScreen[ScreenResultType]):
+    """A modal screen. Escape closes it without a result."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back", show=False)]
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def on_paste(self, event: events.Paste) -> None:
+        self.notify(refuse_paste(event), severity="warning", markup=False)

@@ -1,0 +1,65 @@
+"""The keys of the app: what they are called, whether they were meant, and who gets them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quicksand_tui.kit.hands import Burst, Hands
+from quicksand_tui.kit.pane_keys import PaneKeys
+from quicksand_tui.kit.telling import tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import App
+
+    from quicksand_tui.actions.registry import Action
+    from quicksand_tui.home.config import Settings
+    from quicksand_tui.model.keymap import Keymap, Prefix
+
+
+class Keys:
+    """Refuses keys that belong to a text; ``panes`` types the others into guests."""
+
+    def __init__(self, app: App[int], settings: Settings, hands: Hands | None = None) -> None:
+        self._app = app
+        self._settings = settings
+        self.hands = hands or Hands(app.set_timer)
+        self.panes = PaneKeys(app, self.hands)
+
+    @property
+    def map(self) -> Keymap:
+        """The key of each action, as the config has it now."""
+        return self._settings.keymap
+
+    @property
+    def prefix(self) -> Prefix:
+        """The prefix key of the panes."""
+        return self.map.prefix
+
+    def refuse_text(self, action: Action) -> bool:
+        """Whether the last key belongs to text that nothing here takes; tells the user once. A text
+        that begins with the key of ``action`` is taken by the line that it opens."""
+        burst = self.hands.burst
+        if action.takes_text and burst.opened.intersection(self.map.keys_of(action)):
+            return False
+        if burst.is_text:
+            self._tell_text(burst)
+        return burst.is_text
+
+    def carefully(self, act: Callable[[], None]) -> None:
+        """Calls ``act`` once it is certain that the last key does not belong to a text; else tells
+        the user."""
+        self.hands.carefully(act, self._tell_text)
+
+    def _tell_text(self, burst: Burst) -> None:
+        """Tells the user, once per burst, that keys were ignored as text."""
+        if not burst.told:
+            burst.told = True
+            tell(
+                self._app,
+                "That was typed text: here letters are keys, so nothing was done. "
+                f"{self.map.hint('shell')} opens a shell, "
+                f"{self.map.hint('command')} takes commands",
+                severity="warning",
+            )

@@ -1,0 +1,48 @@
+"""The terminal that the app runs in, as far as it is known."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from textual.signal import Signal
+
+from quicksand_tui.kit.probe import UNKNOWN, Probe, TerminalAbilities, in_multiplexer
+from quicksand_tui.kit.textual_private import driver_of
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+
+class OuterTerminal:
+    """What the terminal can, and whether it has the mouse."""
+
+    def __init__(self, app: App[int], probe: Probe | None) -> None:
+        """``probe`` owns the terminal until the app has it; without one nothing is known."""
+        self._app = app
+        self.abilities = probe.abilities if probe is not None else UNKNOWN
+        """As far as the terminal has answered."""
+        self.in_multiplexer = in_multiplexer(os.environ)
+        """The terminal is tmux or the like, which does not draw what the real one can."""
+        self.changed: Signal[None] = Signal(app, "terminal-changed")
+        """The terminal shows nothing of before, or has said more of itself."""
+
+    def take(self, abilities: TerminalAbilities) -> None:
+        """Takes what the terminal has answered."""
+        self.abilities = abilities
+        self.changed.publish(None)
+
+    @property
+    def has_mouse(self) -> bool:
+        """Whether the terminal has the mouse, so that the user can select text with it."""
+        driver = driver_of(self._app)
+        return driver is not None and not driver.mouse
+
+    def toggle_mouse(self) -> bool:
+        """Gives the mouse to the terminal, or takes it back. Returns False if there is none to
+        give."""
+        driver = driver_of(self._app)
+        if driver is None:
+            return False
+        driver.mouse = not driver.mouse
+        return True

@@ -1,0 +1,371 @@
+"""All uses of Textual's private API, which may change without notice, and nothing else.
+
+Written for Textual 8.2. `tests/unit/kit/test_textual_private.py` has a canary for each name, which
+says what breaks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import threading
+from codecs import getincrementaldecoder
+from collections import deque
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from textual import constants
+from textual._compositor import Compositor
+from textual._xterm_parser import XTermParser
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Size
+from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
+
+from quicksand_tui.kit.columns import keep_columns
+from quicksand_tui.kit.probe import (
+    ANSWER_LOCAL_S,
+    ANSWER_SSH_S,
+    DRAWN_QUESTION,
+    POINTER_RESET,
+    ReplyReader,
+    TerminalAbilities,
+    cell_pixels,
+    over_ssh,
+)
+from quicksand_tui.kit.slim import slim
+from quicksand_tui.panes.input import ESCAPE_WAIT_S, InputSplitter, Piece
+
+if TYPE_CHECKING:
+    from textual._compositor import CompositorMap, ReflowResult
+
+    from quicksand_tui.kit.probe import Probe
+
+READ_SIZE = 64 * 1024
+"""The most bytes of one read from the terminal."""
+IDLE_S = 0.1
+"""Seconds between two checks whether the app has ended."""
+
+_ALTERNATE_SCREEN = "\x1b[?1049h"
+_POINTER = "\x1b]22;"
+_NO_MOUSE_PIXELS = "\x1b[?1016l"
+_KITTY_POP = "\x1b[<u"
+_KITTY_PUSH = "\x1b[>25u"
+"""What Textual writes at its start: flags 1, 8 and 16 of kitty's keyboard protocol."""
+
+
+class RawInput(Message):
+    """Keys for the focused pane, byte for byte."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self.data = data
+
+
+class CommandTyped(Message):
+    """The next key is a command to the panes; keys after it wait until it is carried out."""
+
+
+class TerminalAnswered(Message):
+    """The terminal has answered a query."""
+
+    def __init__(self, abilities: TerminalAbilities) -> None:
+        super().__init__()
+        self.abilities = abilities
+
+
+class TerminalTaken(Message):
+    """The app has the terminal, at its start or again: it shows nothing that was drawn before."""
+
+
+class PatientFile:
+    """The file that Textual's writer thread writes to. It ignores a terminal that is gone: an error
+    would end the thread, and the app would wait for ever for its queue to empty."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.flush()
+
+
+class RawDriver(LinuxDriver):
+    """A driver that, while `raw`, sends keys to the app as `RawInput` messages instead of key
+    events. Answers of the terminal never become keys, however late they come."""
+
+    def __init__(
+        self,
+        app: App[object],
+        *,
+        debug: bool = False,
+        mouse: bool = True,
+        size: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._file = PatientFile(cast("IO[str]", self._file))  # type: ignore[assignment]
+        self._splitter = InputSplitter()
+        self._is_drawn = False
+        """The alternate screen is already shown."""
+        self.has_terminal = False
+        """The terminal is the app's, not another program's."""
+        self.last_images = b""
+        """What is written before another program gets the terminal, to delete the app's images."""
+        self._drawn: deque[Callable[[], object]] = deque()
+        """What to call with the terminal's next answers, one each."""
+        self._owes_nothing = threading.Event()
+        self._owes_nothing.set()
+        self._probe: Probe | None = getattr(app, "probe", None)
+        self._replies = ReplyReader(expects=False) if self._probe is None else self._probe.reader
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        """Returns the terminal's real size. Textual prefers COLUMNS and LINES, which do not follow
+        changes, and are wrong in a terminal inside another one."""
+        with contextlib.suppress(OSError):
+            columns, rows = os.get_terminal_size(self.fileno)
+            if columns > 0 and rows > 0:
+                return columns, rows
+        size: tuple[int, int] = super()._get_terminal_size()
+        return size
+
+    def start_application_mode(self) -> None:
+        self._is_drawn = self._probe is not None and self._probe.taken_over
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        self._is_drawn = False
+        if self._probe is not None and self._writer_thread is not None:
+            self._probe.taken_over = True
+            if self._probe.attributes is not None:
+                self.attrs_before = self._probe.attributes
+        if self.raw:
+            self._report_keys_plainly()  # after a stop, Textual has pushed its flags again
+        self._drawn.clear()
+        self._owes_nothing.set()
+        self.has_terminal = True
+        self.send_message(TerminalTaken())
+
+    def stop_application_mode(self) -> None:
+        if self._mouse_pixels:
+            self.write(_NO_MOUSE_PIXELS)
+        self.write_images(self.last_images)
+        self.write(POINTER_RESET)
+        super().stop_application_mode()
+        self.has_terminal = False
+        if self._probe is not None:
+            self._probe.taken_over = False
+
+    def disable_input(self) -> None:
+        # What the terminal still answers would be input for whoever reads next.
+        if self.has_terminal:
+            self._owes_nothing.wait(ANSWER_SSH_S if over_ssh(os.environ) else ANSWER_LOCAL_S)
+        super().disable_input()
+
+    # Images are no text, but go the same way, so that they are in order with it.
+
+    def write_images(self, data: bytes) -> bool:
+        """Writes what draws images or deletes them; returns False while another program has the
+        terminal, which then shows none of ours."""
+        if self.has_terminal and data:
+            super().write(data.decode("ascii"))
+        return self.has_terminal
+
+    def when_drawn(self, call: Callable[[], object]) -> bool:
+        """Calls ``call``, on the thread that reads, once the terminal has drawn what was written
+        before; returns False if this one does not tell."""
+        if not (self.has_terminal and self._replies.answered):
+            return False
+        self._drawn.append(call)
+        self._owes_nothing.clear()
+        super().write(DRAWN_QUESTION.decode("ascii"))
+        return True
+
+    @property
+    def cell_size(self) -> tuple[int, int] | None:
+        """Returns the width and height of a cell in pixels, as the system knows it now."""
+        return cell_pixels(self.fileno)
+
+    @property
+    def tells_pixels(self) -> bool:
+        """Whether the terminal reports the mouse in pixels; places in cells then have fractions."""
+        return self._mouse_pixels
+
+    # Textual stops and continues inside signal handlers. The code that they interrupt may hold the
+    # lock of the output, which the handlers also take; so the loop calls them instead.
+
+    def _sigtstp_application(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(super()._sigtstp_application)
+
+    def _sigcont_application(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._auto_restart and not self._must_signal_resume:
+            # After a SIGSTOP, the shell has changed the terminal, and the app has not restored it.
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+        super()._sigcont_application()
+
+    def write(self, data: str) -> None:
+        # Some terminals forget the saved cursor when the alternate screen is set twice.
+        if self._is_drawn and data == _ALTERNATE_SCREEN:
+            return
+        # Textual shapes the pointer even after it has given the terminal back.
+        if data.startswith(_POINTER) and not self.has_terminal:
+            return
+        super().write(slim(keep_columns(data)))
+
+    @property
+    def mouse(self) -> bool:
+        """Whether the app has the mouse; otherwise the terminal has it, to select text."""
+        return self._mouse
+
+    @mouse.setter
+    def mouse(self, mouse: bool) -> None:
+        if mouse != self._mouse:
+            self._mouse = True  # otherwise Textual writes nothing
+            if mouse:
+                self._enable_mouse_support()
+                if self._mouse_pixels:
+                    self._enable_mouse_pixels()
+            else:
+                self._disable_mouse_support()
+            self._mouse = mouse
+
+    @property
+    def raw(self) -> bool:
+        return self._splitter.raw
+
+    @raw.setter
+    def raw(self, raw: bool) -> None:
+        if raw != self._splitter.raw:
+            self._splitter.raw = raw
+            if raw:
+                self._report_keys_plainly()
+            elif self._writer_thread is not None and not constants.DISABLE_KITTY_KEY:
+                self.write(_KITTY_PUSH)
+
+    def _report_keys_plainly(self) -> None:
+        """Turns kitty's keyboard protocol off, whose keys no guest expects."""
+        if self._writer_thread is not None and not constants.DISABLE_KITTY_KEY:
+            self.write(_KITTY_POP)
+
+    @property
+    def prefix(self) -> bytes:
+        """The prefix key of the panes, as the terminal sends it."""
+        return self._splitter.prefix
+
+    @prefix.setter
+    def prefix(self, prefix: bytes) -> None:
+        self._splitter.prefix = prefix
+
+    def replay(self, data: bytes) -> None:
+        """Passes keys for a pane to the app as key events."""
+        parser = XTermParser(self._debug)
+        for message in parser.feed(data.decode("utf-8", "replace")):
+            self.process_message(message)
+
+    def run_input_thread(self) -> None:
+        """Reads input and passes it on, until the driver ends."""
+        parser = XTermParser(self._debug)
+        decode = getincrementaldecoder("utf-8")("replace").decode
+
+        def hand_out(pieces: list[Piece]) -> None:
+            for piece in pieces:
+                if piece.for_pane:
+                    self.send_message(RawInput(piece.data))
+                    continue
+                if piece.is_command:
+                    self.send_message(CommandTyped())
+                for message in parser.feed(decode(piece.data)):
+                    self.process_message(message)
+
+        if self._probe is not None:
+            hand_out(self._splitter.feed(self._probe.take_typed()))
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.fileno, selectors.EVENT_READ)
+            while not self.exit_event.is_set():
+                waits = self._splitter.waits or self._replies.waits
+                wait = ESCAPE_WAIT_S if waits else IDLE_S
+                if selector.select(wait):
+                    data = os.read(self.fileno, READ_SIZE)
+                    if not data:
+                        break  # the terminal is gone; SIGHUP ends the app
+                    hand_out(self._splitter.feed(self._without_answers(data)))
+                elif key := self._replies.tick():
+                    hand_out(self._splitter.feed(key))
+                hand_out(self._splitter.tick())
+                for message in parser.tick():
+                    self.process_message(message)
+        for _ in parser.feed(""):
+            pass
+
+    def _without_answers(self, data: bytes) -> bytes:
+        if self._probe is not None and self._probe.late:
+            self._replies.stop_expecting()
+        before, answers = self._replies.abilities, self._replies.answers
+        keys = self._replies.feed(data)
+        for _ in range(self._replies.answers - answers):
+            if self._drawn:
+                self._drawn.popleft()()
+        if not self._drawn:
+            self._owes_nothing.set()
+        if self._replies.abilities != before:
+            self.send_message(TerminalAnswered(self._replies.abilities))
+        return keys
+
+
+def driver_of(app: App[Any]) -> RawDriver | None:
+    """Returns the app's own driver; None in tests and in a browser."""
+    driver = app._driver
+    return driver if isinstance(driver, RawDriver) else None
+
+
+def is_batching(app: App[Any]) -> bool:
+    """Whether the app is drawing nothing (`App.batch_update`)."""
+    return app._batch_count > 0
+
+
+def keep_clipboard(app: App[Any], text: str) -> None:
+    """Keeps a text for pasting in this app, without sending it to the terminal."""
+    app._clipboard = text
+
+
+def action_bound_to(widget: Widget, key: str) -> str | None:
+    """Returns the action that the widget itself binds to a key."""
+    bound = widget._bindings.key_to_bindings.get(key, [])
+    return bound[0].action if bound else None
+
+
+def drawn_text(screen: Screen[Any]) -> str:
+    """Returns the text of the screen, line by line."""
+    return "\n".join(strip.text for strip in screen._compositor.render_strips())
+
+
+def tell_sizes(screen: Screen[Any]) -> None:
+    """Has a new screen send every widget its size (see `TellingCompositor`)."""
+    screen._compositor = TellingCompositor()
+
+
+class TellingCompositor(Compositor):
+    """A compositor that compares a layout with the last one that widgets were told of.
+
+    Textual's (8.2) compares with the last one computed, perhaps only to find a widget, such as one
+    that was just mounted and focused. Such a widget never got a Resize: a new shell stayed without
+    a guest, and a tree empty. See Textual's issue 5024.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: CompositorMap = {}
+
+    def reflow(self, parent: Widget, size: Size) -> ReflowResult:
+        self._full_map = self._told
+        result = super().reflow(parent, size)
+        self._told = self._full_map
+        return result

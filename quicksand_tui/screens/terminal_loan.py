@@ -1,0 +1,202 @@
+"""Lends the terminal to a shell on the whole screen while the app waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from quicksand_tui.actions.commands import command_line
+from quicksand_tui.actions.reasons import READ_ONLY
+from quicksand_tui.door.protocol import shells_of
+from quicksand_tui.kit.telling import tell
+from quicksand_tui.model.jobs import Failure
+from quicksand_tui.model.text import error_text, plain, sanitise, sanitise_lines
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.model.sandboxes import SandboxView
+
+
+STDERR_KEPT = 4096
+"""How many of the last bytes of stderr are kept."""
+OWN_FAILURES = (1, 2, 125)
+"""Exit statuses with which `quicksand-tui shell` may report its own failure, not the shell's."""
+
+
+class Ended(NamedTuple):
+    """How the program ended; ``failure`` holds its own error, if it reported one on stderr."""
+
+    status: int
+    failure: Failure | None = None
+
+
+def shell_argv(sandbox_id: str, session: str | None = None) -> list[str]:
+    """Returns the command `quicksand-tui shell` for this Python. ``-P`` keeps a directory named
+    quicksand_tui in the working directory from being imported."""
+    argv = [sys.executable, "-P", "-m", "quicksand_tui", "shell", sandbox_id]
+    return argv if session is None else [*argv, f"--session={session}"]
+
+
+class FullShell:
+    """A shell on the whole terminal, one at a time."""
+
+    def __init__(
+        self,
+        app: App[int],
+        service: Service,
+        operations: Operations,
+        *,
+        lend_terminal: Callable[[Callable[[], Coroutine[Any, Any, Ended]]], Awaitable[Ended]],
+        failed: Callable[[Failure], None],
+        ended: Callable[[], None],
+        now: Callable[[], float],
+        ascii_only: bool,
+    ) -> None:
+        """``lend_terminal`` runs a program on the app's terminal. Calls ``ended`` when the app has
+        it again, and ``failed`` if there was no shell."""
+        self._app = app
+        self._service = service
+        self._operations = operations
+        self._lend_terminal = lend_terminal
+        self._failed = failed
+        self._ended = ended
+        self._now = now
+        self._ascii = ascii_only
+        self.opens = False
+        """True from the key until the shell has the terminal; keys are already meant for it."""
+        self._loan: Loan | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a shell has the terminal, or is about to get it."""
+        return self.opens or self._loan is not None
+
+    def open(self, sandbox: SandboxView) -> None:
+        if self._operations.read_only:
+            tell(self._app, READ_ONLY, severity="warning")
+            return
+        self.opens = True
+        self._app.run_worker(self._lend(sandbox), name="shell", group="shell", exclusive=True)
+
+    def terminate(self) -> None:
+        """Ends the shell that has the terminal, if any."""
+        if self._loan is not None:
+            self._loan.terminate()
+
+    async def _lend(self, sandbox: SandboxView) -> None:
+        try:
+            session = await self._choose(sandbox)
+            if session is None:
+                return
+            command = command_line("shell", name=sandbox.name, session=session)
+            self._operations.note_command(command, sandbox.id)
+            banner = f"── {sandbox.name}: exit ends this shell, ctrl-] d leaves it running ──"
+            self._loan = Loan(
+                shell_argv(sandbox.id, session or None),
+                sandbox.name,
+                banner=plain(banner) if self._ascii else banner,
+            )
+            ended = await self._lend_terminal(self._loan.run)
+        finally:
+            self.opens = False
+            self._loan = None
+            self._ended()
+        if ended.failure is not None:
+            self._failed(ended.failure)
+
+    async def _choose(self, sandbox: SandboxView) -> str | None:
+        """Asks which session to open; returns "" for a new terminal, None if the user leaves."""
+        left = await shells_of(self._service, sandbox.id)
+        if not left:
+            return ""
+        from quicksand_tui.screens.shells import ShellsScreen
+
+        return await self._app.push_screen_wait(
+            ShellsScreen(sandbox.name, left, now=self._now(), ascii_only=self._ascii)
+        )
+
+
+class Loan:
+    """A program that runs on the app's terminal."""
+
+    def __init__(self, argv: list[str], title: str, *, banner: str = "") -> None:
+        """``banner`` is a line written before the program starts."""
+        self._argv = argv
+        self._title = title
+        self._banner = banner
+        self._process: asyncio.subprocess.Process | None = None
+
+    def terminate(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+
+    async def run(self) -> Ended:
+        """Runs the program to its end; the app must be suspended. Cancelling ends the program."""
+        with _signals_ignored():
+            if self._banner:
+                _write(1, f"{self._banner}\n".encode("utf-8", "replace"))
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *self._argv, stderr=asyncio.subprocess.PIPE
+                )
+            except OSError as error:  # the host has no room for another process
+                title = sanitise(f"The shell in {self._title} did not begin")
+                return Ended(OWN_FAILURES[-1], Failure(title=title, message=error_text(error)))
+            self._process = process
+            try:
+                said, status = await asyncio.gather(_pass_on(process), process.wait())
+            finally:
+                self._process = None
+                if process.returncode is None:
+                    process.terminate()
+                    await process.wait()
+        if status not in OWN_FAILURES or not said.strip():
+            return Ended(status)  # the status of the shell's last command
+        lines = [line for line in sanitise_lines(said) if line.strip()]
+        return Ended(
+            status,
+            Failure(
+                title=sanitise(f"The shell in {self._title} ended with status {status}"),
+                message=lines[0],
+                log=tuple(lines[1:]),
+            ),
+        )
+
+
+async def _pass_on(process: asyncio.subprocess.Process) -> str:
+    """Copies the program's stderr to the app's; returns its end, which the app's screen would
+    hide."""
+    assert process.stderr is not None
+    kept = b""
+    while data := await process.stderr.read(4096):
+        _write(2, data)
+        kept = (kept + data)[-STDERR_KEPT:]
+    return kept.decode("utf-8", "replace")
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        os.write(descriptor, data)
+
+
+@contextlib.contextmanager
+def _signals_ignored() -> Iterator[None]:
+    """Leaves Ctrl-C and the like to the program. Uses empty handlers, since the program would
+    inherit ignored signals."""
+    held = {}
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
+        held[number] = signal.signal(number, lambda *_: None)
+    try:
+        yield
+    finally:
+        for number, handler in held.items():
+            signal.signal(number, handler)

@@ -1,0 +1,125 @@
+"""Carries out the actions that are the same on all screens."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from quicksand_tui.actions.registry import Scope
+from quicksand_tui.kit.telling import tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import App
+
+    from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.base import Handlers
+    from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.kit.outer_terminal import OuterTerminal
+    from quicksand_tui.model.world import World
+    from quicksand_tui.screens.dialogs import Dialogs
+    from quicksand_tui.ui.colon_line import ColonLine
+    from quicksand_tui.ui.stack import ScreenStack
+
+
+class Everywhere:
+    """The actions of the whole app; they work on the selection of the front screen."""
+
+    def __init__(
+        self,
+        app: App[int],
+        stack: ScreenStack,
+        operations: Operations,
+        dialogs: Dialogs,
+        keys: Keys,
+        terminal: OuterTerminal,
+        colon_line: ColonLine,
+        *,
+        world: Callable[[], World],
+        refresh: Callable[[], None],
+        show: Callable[[], None],
+        leave: Callable[[], None],
+        ascii_only: bool,
+    ) -> None:
+        """``refresh`` looks at the disk anew, ``show`` shows the world again, and ``leave`` quits,
+        if need be after a question."""
+        self._app = app
+        self._stack = stack
+        self._operations = operations
+        self._dialogs = dialogs
+        self._keys = keys
+        self._terminal = terminal
+        self._colon_line = colon_line
+        self._world = world
+        self._refresh = refresh
+        self._show = show
+        self._leave = leave
+        self._ascii = ascii_only
+
+    @cached_property
+    def handlers(self) -> Handlers:
+        """The method of each action, by its id."""
+        return {
+            "jobs": self._dialogs.open_jobs,
+            "saves": self.do_saves,
+            "refresh": self._refresh,
+            "trash": self.do_trash,
+            "commands": self._dialogs.open_commands,
+            "mouse": self.do_mouse,
+            "command": self._colon_line.open,
+            "suspend": self._app.action_suspend_process,
+            "palette": self._app.action_command_palette,
+            "help": self.do_help,
+            "quit": self._leave,
+        }
+
+    def do_help(self) -> None:
+        screen = self._stack.with_actions
+        self._dialogs.open_help(screen.help_scope if screen is not None else Scope.MAIN)
+
+    def do_saves(self) -> None:
+        """Opens the saves, with the cursor on the selected one."""
+        from quicksand_tui.screens.saves import SavesScreen
+
+        selected = self._stack.selection.save
+        self._app.push_screen(
+            SavesScreen(
+                self._world(),
+                self._operations,
+                self._dialogs,
+                self._keys,
+                begin=self._stack.create,
+                everywhere=self.handlers,
+                begin_with=selected.key if selected is not None else "",
+                ascii_only=self._ascii,
+            )
+        )
+
+    def do_trash(self) -> None:
+        from quicksand_tui.screens.saves import TrashScreen
+
+        self._app.push_screen(
+            TrashScreen(
+                self._world(),
+                self._operations,
+                self._dialogs,
+                self._keys,
+                everywhere=self.handlers,
+                ascii_only=self._ascii,
+            )
+        )
+
+    def do_mouse(self) -> None:
+        """Gives the mouse to the terminal, or takes it back."""
+        if not self._terminal.toggle_mouse():
+            tell(self._app, "This terminal has no mouse to give back", severity="warning")
+            return
+        again = f"{self._keys.map.hint('mouse')} again takes it back"
+        tell(
+            self._app,
+            f"The mouse is the terminal's: select and copy as there; {again}"
+            if self._terminal.has_mouse
+            else "The mouse is the app's again",
+        )
+        self._show()

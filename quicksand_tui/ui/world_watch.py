@@ -1,0 +1,126 @@
+"""Looks at the disk regularly, and at once when asked to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from quicksand_tui.model.jobs import OperationError
+from quicksand_tui.model.text import error_text
+from quicksand_tui.model.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.home.config import Settings
+    from quicksand_tui.views.happenings import Happening
+
+EVENTS_MAX = 1000
+"""How many events of sandboxes are kept."""
+LOOK_WAIT_S = 5.0
+"""Seconds to wait at most for a look at the disk to be shown."""
+REPAINT_EVERY_S = 10.0
+"""Seconds after which the world is shown again even if unchanged, to update ages."""
+
+
+class WorldWatch:
+    """Holds the last world read. Lives on the UI's event loop; a thread reads."""
+
+    def __init__(
+        self,
+        service: Service,
+        settings: Settings,
+        *,
+        clock: Callable[[], float],
+        at_least_s: float,
+        asks: Callable[[], tuple[frozenset[str], frozenset[str]]],
+        moves: Callable[[], bool],
+        looked: Callable[[], None],
+        changed: Callable[[], None],
+        loaded: Callable[[], None],
+    ) -> None:
+        """``at_least_s`` are the least seconds between two looks; the config may ask for more.
+        ``asks`` returns the ids of the sandboxes whose use of the CPU, and those whose network is
+        wanted; ``moves`` says whether what is shown changes even if the disk does not. Calls
+        ``looked`` after each look, ``changed`` when the world must be shown, and ``loaded`` after
+        the first look."""
+        self._service = service
+        self._settings = settings
+        self._clock = clock
+        self._at_least_s = at_least_s
+        self._asks = asks
+        self._moves = moves
+        self._looked = looked
+        self._changed = changed
+        self._loaded = loaded
+        self.world = World(taken=clock(), loaded=False)
+        """The world as the service read it."""
+        self.events: deque[Happening] = deque(maxlen=EVENTS_MAX)
+        """What happened to sandboxes since the app started, the latest last."""
+        self.shown = 0.0
+        """When the world was last shown."""
+        self._again = asyncio.Event()
+        self._fresh = False
+        self._lookers: list[asyncio.Future[None]] = []
+        """Futures that wait for a look that begins after them."""
+
+    async def run(self) -> None:
+        """Looks until it is cancelled."""
+        while True:
+            await self._turn()
+            with contextlib.suppress(TimeoutError):
+                every_s = max(self._at_least_s, self._settings.config.look_every_s)
+                await asyncio.wait_for(self._again.wait(), every_s)
+
+    async def _turn(self) -> None:
+        # Imported here, since the first paint does not need it.
+        from quicksand_tui.views.happenings import happenings
+
+        fresh, self._fresh = self._fresh, False
+        self._again.clear()
+        lookers, self._lookers = self._lookers, []
+        world = await self._look_once(fresh=fresh)
+        self._looked()
+        before = replace(self.world, taken=world.taken)
+        self.events.extend(happenings(self.world, world))
+        stale = world.taken - self.shown >= REPAINT_EVERY_S or self._moves()
+        self.world = world
+        if world != before or stale or fresh:
+            self.shown = world.taken
+            self._changed()
+        if not before.loaded:
+            self._loaded()
+        for looker in lookers:
+            if not looker.done():
+                looker.set_result(None)
+
+    async def _look_once(self, *, fresh: bool) -> World:
+        """Looks at the disk. If the host lets it read nothing now, the world stays as it was, with
+        an error that is shown, until a later look."""
+        visible, network = self._asks()
+        try:
+            return await asyncio.to_thread(self._look_at_disk, visible, network, fresh)
+        except (OSError, OperationError) as error:
+            self._fresh = self._fresh or fresh
+            return replace(self.world, taken=self._clock(), loaded=True, error=error_text(error))
+
+    def _look_at_disk(self, visible: frozenset[str], network: frozenset[str], fresh: bool) -> World:
+        self._settings.look()
+        return self._service.read(visible=visible, network=network, fresh=fresh)
+
+    def refresh(self, *, fresh: bool = False) -> None:
+        """Looks at once; ``fresh`` reads everything anew."""
+        self._fresh = self._fresh or fresh
+        self._again.set()
+
+    async def look(self) -> None:
+        """Looks, and returns when the result is shown, after `LOOK_WAIT_S` at most."""
+        looker = asyncio.get_running_loop().create_future()
+        self._lookers.append(looker)
+        self._again.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(looker, LOOK_WAIT_S)
