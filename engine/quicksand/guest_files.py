@@ -13,7 +13,7 @@ from typing import Any
 from quicksand.agent import extents, raw, values
 from quicksand.agent.channel import Channel
 from quicksand.agent.extents import Extent
-from quicksand.agent.session import CODE_MAX, Session
+from quicksand.agent.session import Session
 from quicksand.agent.wire import Stream
 from quicksand.errors import AgentProtocolError, AgentRefusedError, ConfigError
 from quicksand.execution import StdinSource, checked, iterate_chunks
@@ -301,7 +301,8 @@ async def _content(channel: Channel, path: str) -> AsyncIterator[bytes]:
         if isinstance(item, tuple):
             yield item[1]
         elif item.get("event") == "end":
-            _raise_for(item.get("error"), path)
+            if (error := item.get("error")) is not None:
+                raise channel.refusal(error, f"reading {path} failed")
             return
 
 
@@ -321,14 +322,3 @@ def _decode(value: dict[str, Any], key: str) -> str:
             raise ValueError(str(error)) from error
         return values.bounded(name.decode("utf-8", "surrogateescape"))
     return values.text(value[key])
-
-
-def _raise_for(error: object, path: str) -> None:
-    if error is None:
-        return
-    if not isinstance(error, dict):
-        raise AgentProtocolError("the agent ended a file with an error that makes no sense")
-    raise AgentRefusedError(
-        values.bounded(str(error.get("message") or f"reading {path} failed")),
-        code=values.bounded(str(error.get("code")), CODE_MAX),
-    )

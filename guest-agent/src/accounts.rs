@@ -276,6 +276,7 @@ fn copy_tree(from: &Path, to: &Path, uid: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
 
     #[test]
     fn groups_are_joined_and_left_by_whole_names() {
@@ -307,14 +308,14 @@ mod tests {
             let made = accounts.create("bob", true).unwrap();
             assert_eq!(made, json!({"uid": 1000, "home": "/home/bob"}));
             assert!(root.join("home/bob").is_dir());
-            assert_eq!(accounts.create("bob", true).unwrap_err().code(), "exists");
+            assert_eq!(accounts.create("bob", true).unwrap_err().code(), Code::Exists);
             accounts.delete("bob", true).unwrap();
             assert!(!root.join("home/bob").exists());
             assert!(!root.join("etc/sudoers.d/quicksand-bob").exists());
         }
         assert_eq!(fs::read_to_string(root.join("etc/passwd")).unwrap(), passwd);
-        assert_eq!(accounts.delete("root", false).unwrap_err().code(), "forbidden");
-        assert_eq!(accounts.delete("nobody", false).unwrap_err().code(), "not_found");
+        assert_eq!(accounts.delete("root", false).unwrap_err().code(), Code::Forbidden);
+        assert_eq!(accounts.delete("nobody", false).unwrap_err().code(), Code::NotFound);
         fs::remove_dir_all(&root).unwrap();
     }
 }

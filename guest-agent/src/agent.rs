@@ -115,7 +115,7 @@ impl Agent {
             },
             "capabilities": [
                 "exec", "command_bytes", "pty", "files", "copies", "users", "info", "time", "identity", "renew", "disk", "freeze",
-                "shutdown",
+                "shutdown", "errors",
             ],
         })
     }
@@ -163,6 +163,7 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
 
     #[test]
     fn an_exclusive_command_runs_alone() {
@@ -172,7 +173,7 @@ mod tests {
         assert!(gate.enter(true).is_err());
         drop((first, second));
         let alone = gate.enter(true).unwrap();
-        assert_eq!(gate.enter(false).unwrap_err().code(), "busy");
+        assert_eq!(gate.enter(false).unwrap_err().code(), Code::Busy);
         drop(alone);
         assert!(gate.enter(false).is_ok());
     }

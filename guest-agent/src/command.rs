@@ -18,13 +18,19 @@ use crate::{blocking, environment, sys};
 const LOCAL_DIRS: [&str; 3] = ["/bin/", "/sbin/", "/usr/"];
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// The program is the command itself, or the shell that runs it.
+#[derive(Clone, Copy, Debug)]
+enum Role {
+    Command,
+    Shell,
+}
+
 /// A command as a client asked for it. Nothing of it was looked up in the guest but the user and
 /// its home directory.
 #[derive(Debug)]
 pub struct Command {
     pub argv: Vec<OsString>,
-    /// What errors call the program: `shell` or `command`.
-    role: &'static str,
+    role: Role,
     program: OsString,
     cwd: OsString,
     pub user: User,
@@ -42,7 +48,7 @@ impl Command {
         match (params.opt_os("command")?, params.opt_os_list("argv")?) {
             (Some(text), None) => {
                 let shell = params.opt_os("shell")?.unwrap_or_else(|| "/bin/sh".into());
-                command.role = "shell";
+                command.role = Role::Shell;
                 command.argv = vec![shell.clone(), "-c".into(), text];
                 command.program = shell;
             }
@@ -62,7 +68,7 @@ impl Command {
             let shell = params.opt_os("shell")?.unwrap_or_else(|| (&command.user.shell).into());
             let mut login = OsString::from("-");
             login.push(Path::new(&shell).file_name().unwrap_or(&shell));
-            command.role = "shell";
+            command.role = Role::Shell;
             command.argv = vec![login];
             command.program = shell;
             if params.opt_os("cwd")?.is_none() {
@@ -91,7 +97,7 @@ impl Command {
         };
         Ok(Self {
             argv: Vec::new(),
-            role: "command",
+            role: Role::Command,
             program: OsString::new(),
             cwd,
             user_is_given: user.uid != me.uid,
@@ -135,9 +141,11 @@ impl Command {
 
     fn spawn_now(&self, stdio: &[Arc<OwnedFd>; 3], leads: Leads) -> Result<Child> {
         let stdio = [stdio[0].as_raw_fd(), stdio[1].as_raw_fd(), stdio[2].as_raw_fd()];
-        let launch = self
-            .launch()
-            .map_err(|error| Error::io(format!("{} {:?}", self.role, self.program), error))?;
+        let launch = self.launch().map_err(|source| Error::Start {
+            parameter: self.parameter(),
+            what: self.describe_program(),
+            source,
+        })?;
         spawn::spawn(&launch, stdio, leads).map_err(|error| self.explain(error))
     }
 
@@ -204,19 +212,44 @@ impl Command {
     }
 
     fn explain(&self, error: SpawnError) -> Error {
-        let what = match error.step {
-            Step::Cwd => format!("cwd {:?}", self.cwd),
-            Step::User => format!("user {:?}", self.user.name),
-            Step::Exec => format!("{} {:?}", self.role, self.program),
-            Step::Clone => "new process".to_owned(),
-            Step::Terminal => "controlling terminal".to_owned(),
-            Step::Stdio => "standard streams".to_owned(),
+        let SpawnError { step, source } = error;
+        let (parameter, what) = match step {
+            Step::Cwd => ("cwd", format!("cwd {:?}", self.cwd)),
+            Step::User => ("user", format!("user {:?}", self.user.name)),
+            Step::Exec => (self.parameter(), self.describe_program()),
+            Step::Clone => return Error::io("new process", source),
+            Step::Terminal => return Error::io("controlling terminal", source),
+            Step::Stdio => return Error::io("standard streams", source),
         };
         // To a client, a directory that is a file is as missing as one that does not exist.
-        match (error.step, error.source.raw_os_error()) {
-            (Step::Cwd, Some(libc::ENOENT | libc::ENOTDIR)) | (Step::Exec, Some(libc::ENOENT)) => Error::NotFound(what),
-            _ => Error::io(what, error.source),
+        match (step, source.raw_os_error()) {
+            (Step::Cwd, Some(libc::ENOENT | libc::ENOTDIR)) | (Step::Exec, Some(libc::ENOENT)) => Error::Missing {
+                parameter,
+                what,
+                source,
+            },
+            _ => Error::Start {
+                parameter,
+                what,
+                source,
+            },
         }
+    }
+
+    /// The parameter that names the program.
+    fn parameter(&self) -> &'static str {
+        match self.role {
+            Role::Shell => "shell",
+            Role::Command => "argv",
+        }
+    }
+
+    fn describe_program(&self) -> String {
+        let role = match self.role {
+            Role::Shell => "shell",
+            Role::Command => "command",
+        };
+        format!("{role} {:?}", self.program)
     }
 }
 

@@ -65,7 +65,7 @@ impl Outcome {
             "duration_s": self.duration.as_secs_f64(),
         });
         if let Some(why) = &self.broken {
-            event["error"] = Error::BadRequest(why.clone()).to_json();
+            event["error"] = json!(Error::BadRequest(why.clone()).refusal());
         }
         event
     }

@@ -230,6 +230,7 @@ fn is_knob(target: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
 
     fn request(path: &Path) -> WriteRequest {
         WriteRequest {
@@ -264,7 +265,7 @@ mod tests {
             exclusive: true,
             ..request(&path)
         };
-        assert_eq!(FileWriter::open(&exclusive).unwrap_err().code(), "exists");
+        assert_eq!(FileWriter::open(&exclusive).unwrap_err().code(), Code::Exists);
         let mut appended = FileWriter::open(&WriteRequest {
             append: true,
             ..request(&path)

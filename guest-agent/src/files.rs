@@ -275,6 +275,7 @@ pub fn follow_links(path: &Path) -> io::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
 
     fn scratch(name: &str) -> PathBuf {
         let dir = std::env::temp_dir().join(format!("quicksand-{name}-{}", std::process::id()));
@@ -315,7 +316,7 @@ mod tests {
             .unwrap();
         assert!(dir.join("real/file").exists());
         let full = run("file_remove", json!({"path": dir.join("real")})).await;
-        assert_eq!(full.unwrap_err().code(), "exists");
+        assert_eq!(full.unwrap_err().code(), Code::Exists);
         assert!(
             run("file_remove", json!({"path": link, "missing_ok": true}))
                 .await
@@ -333,7 +334,7 @@ mod tests {
         let alone = run("file_stat", json!({"path": a})).await.unwrap();
         assert_eq!(alone.get("links"), None);
         let refused = run("file_link", json!({"from": a, "to": b, "overwrite": false})).await;
-        assert_eq!(refused.unwrap_err().code(), "exists");
+        assert_eq!(refused.unwrap_err().code(), Code::Exists);
         // The second time, both are the same file already.
         for _ in 0..2 {
             run("file_link", json!({"from": a, "to": b})).await.unwrap();
@@ -395,7 +396,7 @@ mod tests {
         fs::write(&a, "a").unwrap();
         fs::write(&b, "b").unwrap();
         let refused = run("file_rename", json!({"from": a, "to": b, "overwrite": false})).await;
-        assert_eq!(refused.unwrap_err().code(), "exists");
+        assert_eq!(refused.unwrap_err().code(), Code::Exists);
         run("file_rename", json!({"from": a, "to": b})).await.unwrap();
         assert_eq!(fs::read(&b).unwrap(), b"a");
         fs::remove_dir_all(dir).unwrap();

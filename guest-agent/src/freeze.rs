@@ -307,6 +307,7 @@ pub fn run_guard(after_ms: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
     use serde_json::{Value, json};
     use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 
@@ -360,7 +361,7 @@ mod tests {
         }
     }
 
-    fn code<T: std::fmt::Debug>(result: Result<T>) -> &'static str {
+    fn code<T: std::fmt::Debug>(result: Result<T>) -> Code {
         result.unwrap_err().code()
     }
 
@@ -368,17 +369,20 @@ mod tests {
     async fn it_is_frozen_once_until_its_owner_thaws() {
         let (root, freezer) = (Fake::default(), Freezer::default());
         let (mine, other) = (Closed::default(), Closed::default());
-        assert_eq!(code(freezer.thaw(Some(&mine)).await), "not_frozen");
+        assert_eq!(code(freezer.thaw(Some(&mine)).await), Code::NotFrozen);
         freezer.freeze(root.clone(), LONG, Some(&mine)).await.unwrap();
         assert!(root.is_frozen());
-        assert_eq!(code(freezer.freeze(root.clone(), LONG, Some(&mine)).await), "frozen");
+        assert_eq!(
+            code(freezer.freeze(root.clone(), LONG, Some(&mine)).await),
+            Code::Frozen
+        );
         for stranger in [Some(&other), None] {
-            assert_eq!(code(freezer.thaw(stranger).await), "not_frozen");
+            assert_eq!(code(freezer.thaw(stranger).await), Code::NotFrozen);
         }
         assert!(root.is_frozen());
         assert!(freezer.thaw(Some(&mine)).await.unwrap() < LONG);
         assert!(!root.is_frozen());
-        assert_eq!(code(freezer.thaw(Some(&mine)).await), "not_frozen");
+        assert_eq!(code(freezer.thaw(Some(&mine)).await), Code::NotFrozen);
         freezer.freeze(root.clone(), LONG, None).await.unwrap();
         freezer.thaw(None).await.unwrap();
     }
@@ -390,7 +394,7 @@ mod tests {
         freezer.freeze(root.clone(), limit, Some(&mine)).await.unwrap();
         root.wait_thawed().await;
         let refusal = freezer.thaw(Some(&mine)).await.unwrap_err();
-        assert_eq!(refusal.code(), "not_frozen");
+        assert_eq!(refusal.code(), Code::NotFrozen);
         assert!(refusal.to_string().contains("time"), "{refusal}");
         freezer.freeze(root.clone(), limit, Some(&mine)).await.unwrap();
         root.wait_thawed().await;
@@ -418,7 +422,7 @@ mod tests {
         assert!(!root.is_frozen());
         assert_eq!(
             code(freezer.freeze(root.clone(), LONG, Some(&mine)).await),
-            "unavailable"
+            Code::Unavailable
         );
     }
 
@@ -444,7 +448,7 @@ mod tests {
         };
         let (result, ()) = tokio::join!(freezer.freeze(root.clone(), LONG, Some(&mine)), end);
         keeper.join().unwrap();
-        assert_eq!(code(result), "not_frozen");
+        assert_eq!(code(result), Code::NotFrozen);
         assert!(!root.is_frozen());
     }
 
@@ -452,10 +456,10 @@ mod tests {
     async fn what_cannot_be_frozen_or_was_thawed_by_others_is_told() {
         let (root, freezer) = (Fake::default(), Freezer::default());
         for (errno, expected) in [
-            (libc::EOPNOTSUPP, "unsupported"),
-            (libc::EBUSY, "frozen"),
-            (libc::EIO, "io"),
-            (libc::EPERM, "forbidden"),
+            (libc::EOPNOTSUPP, Code::Unsupported),
+            (libc::EBUSY, Code::Frozen),
+            (libc::EIO, Code::Io),
+            (libc::EPERM, Code::Forbidden),
         ] {
             root.errno.store(errno, SeqCst);
             assert_eq!(code(freezer.freeze(root.clone(), LONG, None).await), expected);
@@ -463,7 +467,7 @@ mod tests {
         root.errno.store(0, SeqCst);
         freezer.freeze(root.clone(), LONG, None).await.unwrap();
         root.thaw().unwrap();
-        assert_eq!(code(freezer.thaw(None).await), "not_frozen");
+        assert_eq!(code(freezer.thaw(None).await), Code::NotFrozen);
     }
 
     #[test]
@@ -473,7 +477,7 @@ mod tests {
         assert_eq!(limit(json!(0.25)).unwrap(), Duration::from_millis(250));
         assert_eq!(limit(json!(10)).unwrap(), LONG);
         for bad in [json!(0), json!(-1), json!(10.1), json!("1"), json!(1e300)] {
-            assert_eq!(code(limit(bad)), "bad_request");
+            assert_eq!(code(limit(bad)), Code::BadRequest);
         }
     }
 }

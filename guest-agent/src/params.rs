@@ -212,6 +212,7 @@ pub fn wrong(name: &str, want: &'static str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
     use serde_json::json;
 
     fn params(value: Value) -> Params {
@@ -222,7 +223,7 @@ mod tests {
     fn errors_name_the_parameter() {
         let error = params(json!({"window": "big"})).opt_u64("window").unwrap_err();
         assert!(error.to_string().contains("window"));
-        assert_eq!(error.code(), "bad_request");
+        assert_eq!(error.code(), Code::BadRequest);
         assert!(params(json!({})).str("command").is_err());
     }
 

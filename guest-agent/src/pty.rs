@@ -125,7 +125,7 @@ impl Ptys {
         let (cols, rows) = requested_size(params)?.unwrap_or(DEFAULT_SIZE);
         let name = params.opt_str("name")?.map(str::to_owned);
         if self.listed().len() >= MAX_PTYS {
-            return Err(Error::Busy("too many PTY sessions"));
+            return Err(Error::TooMany("too many PTY sessions"));
         }
         let failed = |error| Error::io("terminal", error);
         let (master, slave) = open_terminal(cols, rows, &command.user).map_err(failed)?;

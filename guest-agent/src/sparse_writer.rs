@@ -94,6 +94,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::error::Code;
     use crate::file_writer::WriteRequest;
     use crate::params::Params;
 
@@ -146,7 +147,7 @@ mod tests {
             let path = path("bad");
             let mut writer = writer(&path);
             let result = writer.write(&bytes).and_then(|()| writer.commit());
-            assert_eq!(result.unwrap_err().code(), "bad_request", "{bytes:?}");
+            assert_eq!(result.unwrap_err().code(), Code::BadRequest, "{bytes:?}");
             assert!(!path.exists());
         }
     }

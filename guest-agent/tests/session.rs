@@ -190,7 +190,7 @@ fn odd_but_whole_frames_are_survived() {
     let mut client = agent.session();
     client.credit(STDOUT, 12345, 99);
     client.data(7, 12345, b"for nobody");
-    assert_eq!(client.refusal("no_such_method", json!({})), "not_found");
+    assert_eq!(client.refusal("no_such_method", json!({})), "no_such_method");
     assert_eq!(client.refusal("execute", json!({"command": 7})), "bad_request");
     assert_eq!(
         client.refusal("execute", json!({"command": "true", "window": 1})),

@@ -11,10 +11,11 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body::Frame;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Refusal, Result};
 use crate::params::Params;
 
 /// The largest JSON body of a request in bytes.
@@ -80,11 +81,33 @@ impl IntoResponse for Reply {
     }
 }
 
+/// The body of an error. HTTP clients have always known the message as `detail`.
+#[derive(Serialize)]
+struct Detail {
+    detail: String,
+    code: Code,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errno: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter: Option<String>,
+}
+
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = json!({"detail": self.to_string(), "code": self.code()});
-        (status, Reply(body)).into_response()
+        let Refusal {
+            code,
+            message: detail,
+            errno,
+            parameter,
+        } = self.refusal();
+        let status = StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = Detail {
+            detail,
+            code,
+            errno,
+            parameter,
+        };
+        (status, Reply(json!(body))).into_response()
     }
 }
 

@@ -91,7 +91,7 @@ pub async fn read_to_client(session: &Arc<Session>, request: &Request, channel: 
     session.reply(request, Ok(opened), wire::JSON_LIMIT).await;
     let mut sent = 0;
     let result = send(session, channel, contents, &mut sent).await;
-    let error = result.err().map(|error| error.to_json());
+    let error = result.err().map(|error| error.refusal());
     let event = json!({"event": "end", "channel": channel.id, "bytes": sent, "error": error});
     session.event(&event).await;
     Ok(())

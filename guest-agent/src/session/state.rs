@@ -224,7 +224,7 @@ impl Session {
     /// open.
     pub fn open_channel(&self, request: &Request, window: usize, takes_input: bool) -> Result<Arc<Channel>> {
         if self.channels.count() >= MAX_CHANNELS {
-            return Err(Error::Busy("too many open channels"));
+            return Err(Error::TooMany("too many open channels"));
         }
         let channel = Arc::new(Channel::new(request.number, window, takes_input));
         self.channels.insert(channel.clone());
@@ -270,14 +270,14 @@ impl Session {
     fn encode_reply(&self, request: &Request, result: Result<Value>, limit: usize) -> Vec<u8> {
         let reply = match result {
             Ok(result) => json!({"id": request.id, "result": result}),
-            Err(error) => json!({"id": request.id, "error": error.to_json()}),
+            Err(error) => json!({"id": request.id, "error": error.refusal()}),
         };
         wire::encode_json(&reply, limit).unwrap_or_else(|| {
             let error = Error::TooLarge {
                 what: "the reply",
                 limit,
             };
-            let reply = json!({"id": request.number, "error": error.to_json()});
+            let reply = json!({"id": request.number, "error": error.refusal()});
             wire::encode_json(&reply, limit).unwrap_or_default()
         })
     }
@@ -292,7 +292,7 @@ impl Session {
     pub async fn farewell(&self, error: &Error) {
         // The wait below must not delay this.
         self.agent.freezer.release(&self.closed);
-        let event = json!({"event": "closed", "error": error.to_json()});
+        let event = json!({"event": "closed", "error": error.refusal()});
         // A client that does not read must not keep the link occupied.
         let _ = tokio::time::timeout(FAREWELL_LIMIT, self.out.json(&event)).await;
     }
