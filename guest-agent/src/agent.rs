@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::boot_times::BootTimes;
 use crate::channel::Channels;
@@ -101,24 +101,56 @@ impl Agent {
     }
 
     /// The reply to `hello`.
-    pub fn hello(&self) -> Value {
-        json!({
-            "protocol": 1,
-            "version": env!("CARGO_PKG_VERSION"),
-            "instance": self.instance,
-            "pid": std::process::id(),
-            "boot": {
-                "init_s": self.boot.init_s,
-                "root_s": self.boot.root_s,
-                "network_s": self.boot.network_s,
-                "serving_s": self.serving_s.get(),
+    pub fn greeting(&self) -> Greeting {
+        Greeting {
+            protocol: 1,
+            version: env!("CARGO_PKG_VERSION"),
+            instance: self.instance.clone(),
+            pid: std::process::id(),
+            boot: Boot {
+                init_s: self.boot.init_s,
+                root_s: self.boot.root_s,
+                network_s: self.boot.network_s,
+                serving_s: self.serving_s.get().copied(),
             },
-            "capabilities": [
-                "exec", "command_bytes", "pty", "files", "copies", "users", "info", "time", "identity", "renew", "disk", "freeze",
-                "shutdown", "errors",
+            capabilities: &[
+                "exec",
+                "command_bytes",
+                "pty",
+                "files",
+                "copies",
+                "users",
+                "info",
+                "time",
+                "identity",
+                "renew",
+                "disk",
+                "freeze",
+                "shutdown",
+                "errors",
             ],
-        })
+        }
     }
+}
+
+/// Says to a client who answers, and what it can do.
+#[derive(Debug, Serialize)]
+pub struct Greeting {
+    protocol: u32,
+    version: &'static str,
+    instance: String,
+    pid: u32,
+    boot: Boot,
+    capabilities: &'static [&'static str],
+}
+
+/// Seconds of guest uptime when the boot reached each step.
+#[derive(Debug, Serialize)]
+struct Boot {
+    init_s: f64,
+    root_s: f64,
+    network_s: f64,
+    serving_s: Option<f64>,
 }
 
 /// Lets either several commands run together or an exclusive one alone.

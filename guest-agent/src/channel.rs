@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 
 use crate::closed::Closed;
 use crate::error::{Error, Result};
-use crate::params::{Params, wrong};
 use crate::sys;
 use crate::wire::{STDERR, STDOUT};
 
@@ -182,12 +182,32 @@ impl Window {
     }
 }
 
-/// Reads the parameter `window` of a request: a size in bytes.
-pub fn requested_window(params: &Params) -> Result<usize> {
-    match params.opt_u64("window")? {
-        None => Ok(DEFAULT_WINDOW),
-        Some(size) if (MIN_WINDOW..=MAX_WINDOW).contains(&size) => Ok(size as usize),
-        Some(_) => Err(wrong("window", "must be 64 KiB to 16 MiB")),
+/// What a request says of its channel.
+#[derive(Debug, Deserialize)]
+pub struct Opening {
+    #[serde(default)]
+    pub window: WindowSize,
+}
+
+/// The size of the output windows in bytes.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "u64")]
+pub struct WindowSize(pub usize);
+
+impl Default for WindowSize {
+    fn default() -> Self {
+        Self(DEFAULT_WINDOW)
+    }
+}
+
+impl TryFrom<u64> for WindowSize {
+    type Error = &'static str;
+
+    fn try_from(size: u64) -> std::result::Result<Self, &'static str> {
+        (MIN_WINDOW..=MAX_WINDOW)
+            .contains(&size)
+            .then_some(Self(size as usize))
+            .ok_or("must be 64 KiB to 16 MiB")
     }
 }
 

@@ -1,5 +1,6 @@
 //! What to run: checks the parameters of a command and makes a `Launch` of them.
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -8,8 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use crate::error::{Error, Result};
-use crate::params::{Params, wrong};
+use crate::params::{Raw, Seconds, wrong};
 use crate::passwd::{self, User};
 use crate::spawn::{self, Child, Launch, Leads, SpawnError, Step};
 use crate::{blocking, environment, sys};
@@ -40,43 +43,85 @@ pub struct Command {
     pub exclusive: bool,
 }
 
+/// How a client names a program, and what it gives it.
+#[derive(Debug, Default, Deserialize)]
+pub struct Program {
+    /// Text for the shell. It and `argv` exclude each other.
+    command: Option<Raw>,
+    argv: Option<Vec<Raw>>,
+    shell: Option<Raw>,
+    cwd: Option<Raw>,
+    user: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    /// Each is `NAME=value`. They are added to those of `env`.
+    #[serde(default)]
+    env_b64: Vec<Raw>,
+    #[serde(default)]
+    timeout: Seconds,
+    /// Whether no other command may run beside it.
+    #[serde(default)]
+    exclusive: bool,
+}
+
+impl Program {
+    /// The variables of `env` and of `env_b64`.
+    fn variables(&mut self) -> Result<Vec<(OsString, OsString)>> {
+        let texts = std::mem::take(&mut self.env).into_iter();
+        let mut found: Vec<(OsString, OsString)> = texts.map(|(key, value)| (key.into(), value.into())).collect();
+        for Raw(item) in &self.env_b64 {
+            let equals = item.iter().position(|byte| *byte == b'=');
+            let equals = equals.ok_or_else(|| wrong("env_b64", "has an item without an equals sign"))?;
+            let [key, value] = [&item[..equals], &item[equals + 1..]].map(|bytes| OsStr::from_bytes(bytes).to_owned());
+            found.push((key, value));
+        }
+        let is_wrong = |key: &OsStr| key.is_empty() || key.as_bytes().contains(&b'=');
+        match found.iter().find(|(key, _)| is_wrong(key)) {
+            Some((key, _)) => Err(wrong("env", format!("{key:?} is not a variable name"))),
+            None => Ok(found),
+        }
+    }
+}
+
 impl Command {
-    /// `me` is the user that the agent runs as. Fails with `Param` or `BadRequest` when the
-    /// parameters are wrong, and with `NotFound` when the user is unknown.
-    pub fn from_params(params: &Params, me: &User) -> Result<Self> {
-        let mut command = Self::base(params, me)?;
-        match (params.opt_os("command")?, params.opt_os_list("argv")?) {
+    /// `me` is the user that the agent runs as. Fails with `Param` when the parameters are wrong,
+    /// and with `NotFound` when the user is unknown.
+    pub fn new(mut program: Program, me: &User) -> Result<Self> {
+        let mut command = Self::base(&mut program, me)?;
+        match (program.command, program.argv) {
             (Some(text), None) => {
-                let shell = params.opt_os("shell")?.unwrap_or_else(|| "/bin/sh".into());
+                let shell = program.shell.map_or_else(|| "/bin/sh".into(), OsString::from);
                 command.role = Role::Shell;
-                command.argv = vec![shell.clone(), "-c".into(), text];
+                command.argv = vec![shell.clone(), "-c".into(), text.into()];
                 command.program = shell;
             }
-            (None, Some(argv)) => command.set_argv(argv)?,
+            (None, Some(argv)) => command.set_argv(argv.into_iter().map(OsString::from).collect())?,
             (None, None) => return Err(wrong("command", "or argv is required")),
             (Some(_), Some(_)) => return Err(wrong("command", "and argv exclude each other")),
         }
         Ok(command)
     }
 
-    /// Like `from_params`, but the command runs on a terminal, and without a command it is a login
-    /// shell.
-    pub fn for_terminal(params: &Params, me: &User) -> Result<Self> {
-        let is_login = params.opt_os("command")?.is_none() && params.opt_os_list("argv")?.is_none();
+    /// Like `new`, but the command runs on a terminal, and without a command it is a login shell.
+    pub fn for_terminal(mut program: Program, me: &User) -> Result<Self> {
+        let is_login = program.command.is_none() && program.argv.is_none();
         let mut command = if is_login {
-            let mut command = Self::base(params, me)?;
-            let shell = params.opt_os("shell")?.unwrap_or_else(|| (&command.user.shell).into());
+            let lacks_cwd = program.cwd.is_none();
+            let mut command = Self::base(&mut program, me)?;
+            let shell = program
+                .shell
+                .map_or_else(|| (&command.user.shell).into(), OsString::from);
             let mut login = OsString::from("-");
             login.push(Path::new(&shell).file_name().unwrap_or(&shell));
             command.role = Role::Shell;
             command.argv = vec![login];
             command.program = shell;
-            if params.opt_os("cwd")?.is_none() {
+            if lacks_cwd {
                 command.cwd = existing_home(&command.user);
             }
             command
         } else {
-            Self::from_params(params, me)?
+            Self::new(program, me)?
         };
         if !command.env.iter().any(|(key, _)| key == "TERM") {
             command.env.push(("TERM".into(), "xterm-256color".into()));
@@ -84,14 +129,14 @@ impl Command {
         Ok(command)
     }
 
-    fn base(params: &Params, me: &User) -> Result<Self> {
-        let given = params.opt_str("user")?;
+    fn base(program: &mut Program, me: &User) -> Result<Self> {
+        let given = program.user.as_deref();
         let user = match given {
             Some(name) if name != me.name => passwd::require_user(name)?,
             _ => me.clone(),
         };
-        let cwd = match params.opt_os("cwd")? {
-            Some(cwd) => cwd,
+        let cwd = match program.cwd.take() {
+            Some(cwd) => cwd.into(),
             None if given.is_some() => existing_home(&user),
             None => "/".into(),
         };
@@ -102,9 +147,9 @@ impl Command {
             cwd,
             user_is_given: user.uid != me.uid,
             user,
-            env: variables(params)?,
-            timeout: params.opt_seconds("timeout")?,
-            exclusive: params.flag("exclusive", false)?,
+            env: program.variables()?,
+            timeout: program.timeout.0,
+            exclusive: program.exclusive,
         })
     }
 
@@ -258,28 +303,6 @@ fn is_path(program: &OsStr) -> bool {
     program.as_bytes().contains(&b'/')
 }
 
-/// The variables of the object `env`, and those of the list `env_b64`, whose items are `NAME=value`.
-fn variables(params: &Params) -> Result<Vec<(OsString, OsString)>> {
-    let mut found: Vec<(OsString, OsString)> = params
-        .string_map("env")?
-        .into_iter()
-        .map(|(key, value)| (key.into(), value.into()))
-        .collect();
-    for item in params.opt_coded("env_b64")?.unwrap_or_default() {
-        let equals = item.iter().position(|byte| *byte == b'=');
-        let equals = equals.ok_or_else(|| wrong("env_b64", "has an item without an equals sign"))?;
-        let [key, value] = [&item[..equals], &item[equals + 1..]].map(|bytes| OsStr::from_bytes(bytes).to_owned());
-        found.push((key, value));
-    }
-    match found
-        .iter()
-        .find(|(key, _)| key.is_empty() || key.as_bytes().contains(&b'='))
-    {
-        Some((key, _)) => Err(Error::BadRequest(format!("env: {key:?} is not a variable name"))),
-        None => Ok(found),
-    }
-}
-
 /// A user without a home directory starts in the root directory.
 fn existing_home(user: &User) -> OsString {
     let is_dir = std::fs::metadata(&user.home).is_ok_and(|home| home.is_dir());
@@ -289,10 +312,12 @@ fn existing_home(user: &User) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::params::Params;
     use serde_json::{Value, json};
 
     fn command(params: Value) -> Result<Command> {
-        Command::from_params(&Params::new(params)?, &User::nameless(0))
+        let mut params: Params = serde_json::from_value(params).unwrap();
+        Command::new(params.take()?, &User::nameless(0))
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The one error type of the agent, and the code that a client sees for each error.
 
+use std::borrow::Cow;
 use std::io;
 
 use serde::Serialize;
@@ -10,7 +11,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("parameter {name:?}: {want}")]
-    Param { name: String, want: &'static str },
+    Param { name: String, want: Cow<'static, str> },
     #[error("{0}")]
     BadRequest(String),
     #[error("no such method: {0:?}")]

@@ -6,10 +6,25 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+
 use crate::error::{Error, Result};
 use crate::files::{about, allocated};
-use crate::params::Params;
+use crate::params::{Place, wrong};
 use crate::sys;
+
+/// What to read.
+#[derive(Debug, Deserialize)]
+pub struct ReadRequest {
+    path: Place,
+    /// Where the wanted part begins, in bytes.
+    offset: Option<u64>,
+    /// The size of the wanted part in bytes. Without it everything up to the end is wanted.
+    length: Option<u64>,
+    /// Whether holes are left out.
+    #[serde(default)]
+    pub sparse: bool,
+}
 
 /// An open file and the part of it that is wanted.
 #[derive(Debug)]
@@ -25,9 +40,17 @@ pub struct FileReader {
 }
 
 impl FileReader {
-    /// Opens a regular file. `offset` and `length` are in bytes; without a length everything up to
-    /// the end is wanted. Fails with `BadRequest` for anything but a regular file.
-    pub fn open(path: PathBuf, offset: u64, length: Option<u64>) -> Result<Self> {
+    /// Opens a regular file. Fails with `BadRequest` for anything else.
+    pub fn open(request: ReadRequest) -> Result<Self> {
+        let ReadRequest {
+            path: Place(path),
+            offset,
+            length,
+            sparse,
+        } = request;
+        if sparse && (offset.is_some() || length.is_some()) {
+            return Err(wrong("sparse", "goes with neither offset nor length"));
+        }
         let before = fs::metadata(&path).map_err(|error| about(&path, error))?;
         // The kind is checked before the file is opened, because opening a device may already have
         // an effect.
@@ -42,20 +65,12 @@ impl FileReader {
         Ok(Self {
             file,
             path,
-            offset,
+            offset: offset.unwrap_or(0),
             left: length.unwrap_or(u64::MAX),
             size: meta.len(),
             mode: meta.mode() & 0o7777,
             allocated: allocated(&meta),
         })
-    }
-
-    /// Checks the parameters now and returns the opening as work for a thread that may block.
-    pub fn from_params(params: &Params) -> Result<impl FnOnce() -> Result<Self> + Send + 'static> {
-        let path = params.path("path")?;
-        let offset = params.opt_u64("offset")?.unwrap_or(0);
-        let length = params.opt_u64("length")?;
-        Ok(move || Self::open(path, offset, length))
     }
 
     /// Fills the buffer from the front. Returns the number of bytes, which is 0 at the end.
@@ -225,7 +240,13 @@ mod tests {
     }
 
     fn records(path: PathBuf, room: usize) -> Vec<(u64, Vec<u8>)> {
-        let mut extents = Extents::new(FileReader::open(path, 0, None).unwrap());
+        let request = ReadRequest {
+            path: Place(path),
+            offset: None,
+            length: None,
+            sparse: true,
+        };
+        let mut extents = Extents::new(FileReader::open(request).unwrap());
         let mut found = Vec::new();
         let mut buffer = vec![0; RECORD_HEADER + room];
         loop {

@@ -21,27 +21,13 @@ use crate::closed::Closed;
 use crate::disk::{self, Mounted};
 use crate::error::{Error, Result};
 use crate::log::note;
-use crate::params::{Params, wrong};
 use crate::{oom, spawn, sys};
 
-const DEFAULT_LIMIT: Duration = Duration::from_secs(2);
-const MAX_SECONDS: f64 = 10.0;
+/// For how long the file system stays frozen at most, unless the client says.
+pub const DEFAULT_LIMIT: Duration = Duration::from_secs(2);
 /// How much later than the thread the guard thaws. It is longer than freezing a busy file system
 /// takes, so that the thread is first.
 const GUARD_MARGIN: Duration = Duration::from_secs(5);
-
-/// Reads the parameter `seconds`: for how long the file system may stay frozen.
-pub fn requested_limit(params: &Params) -> Result<Duration> {
-    let Some(value) = params.value("seconds") else {
-        return Ok(DEFAULT_LIMIT);
-    };
-    let seconds = value
-        .as_f64()
-        .filter(|seconds| *seconds > 0.0 && *seconds <= MAX_SECONDS);
-    seconds
-        .map(Duration::from_secs_f64)
-        .ok_or_else(|| wrong("seconds", "must be more than 0 and at most 10"))
-}
 
 /// A file system that can be frozen. Tests have one of their own.
 trait Freezable: Send + 'static {
@@ -308,7 +294,6 @@ pub fn run_guard(after_ms: &str) {
 mod tests {
     use super::*;
     use crate::error::Code;
-    use serde_json::{Value, json};
     use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 
     const LONG: Duration = Duration::from_secs(10);
@@ -468,16 +453,5 @@ mod tests {
         freezer.freeze(root.clone(), LONG, None).await.unwrap();
         root.thaw().unwrap();
         assert_eq!(code(freezer.thaw(None).await), Code::NotFrozen);
-    }
-
-    #[test]
-    fn the_time_is_bounded() {
-        let limit = |value: Value| requested_limit(&Params::new(json!({"seconds": value})).unwrap());
-        assert_eq!(limit(Value::Null).unwrap(), DEFAULT_LIMIT);
-        assert_eq!(limit(json!(0.25)).unwrap(), Duration::from_millis(250));
-        assert_eq!(limit(json!(10)).unwrap(), LONG);
-        for bad in [json!(0), json!(-1), json!(10.1), json!("1"), json!(1e300)] {
-            assert_eq!(code(limit(bad)), Code::BadRequest);
-        }
     }
 }

@@ -1,211 +1,382 @@
-//! Typed access to the parameters of a request. Every error names the parameter.
+//! Decodes the parameters of a request into the types that declare them.
+//!
+//! The fields of a type are the names of its parameters. A parameter that is null counts as absent.
+//! Bytes that are not UTF-8 come as base64 under the name of the field with `_b64` after it. A type
+//! takes the parameters that it knows, so that several types may share the parameters of one request,
+//! and parameters that nothing knows are ignored. Every error names the parameter.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
+use std::fmt::{self, Display};
+use std::marker::PhantomData;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::de::value::{SeqDeserializer, StrDeserializer};
+use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, Visitor};
+use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::{Map, Value};
 
 use crate::base64;
 use crate::error::{Error, Result};
 
-/// The parameters of a request. One that is null counts as absent. The methods that begin with
-/// `opt_` return `None` for it; the others fail unless they have a default.
-#[derive(Clone, Debug, Default)]
-pub struct Params(Map<String, Value>);
+/// The parameters of a request.
+#[derive(Debug, Default, Deserialize)]
+pub struct Params(pub Map<String, Value>);
 
 impl Params {
-    /// Fails unless the value is an object or null.
-    pub fn new(value: Value) -> Result<Self> {
-        match value {
-            Value::Object(map) => Ok(Self(map)),
-            Value::Null => Ok(Self::default()),
-            _ => Err(wrong("params", "must be an object")),
+    /// Decodes the variant of an enum that has the name of the method, or returns `None` when there
+    /// is none. Fails with `Param` when a parameter is wrong.
+    pub fn decode<T: DeserializeOwned>(&mut self, method: &str) -> Result<Option<T>> {
+        let params = &mut self.0;
+        match T::deserialize(Named { method, params }) {
+            Err(Error::Method(_)) => Ok(None),
+            result => result.map(Some),
         }
     }
 
-    /// A null parameter is an absent one.
-    fn get(&self, name: &str) -> Option<&Value> {
-        self.0.get(name).filter(|value| !value.is_null())
-    }
-
-    /// The raw value, if there is one.
-    pub fn value(&self, name: &str) -> Option<&Value> {
-        self.get(name)
-    }
-
-    /// A string.
-    pub fn opt_str(&self, name: &str) -> Result<Option<&str>> {
-        match self.get(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(wrong(name, "must be a string")),
-        }
-    }
-
-    pub fn str(&self, name: &str) -> Result<&str> {
-        self.opt_str(name)?.ok_or_else(|| wrong(name, "is required"))
-    }
-
-    pub fn flag(&self, name: &str, default: bool) -> Result<bool> {
-        match self.get(name) {
-            None => Ok(default),
-            Some(Value::Bool(flag)) => Ok(*flag),
-            Some(_) => Err(wrong(name, "must be true or false")),
-        }
-    }
-
-    /// A whole number that is not negative. `opt_u32` and `opt_u16` also fail when it is too large.
-    pub fn opt_u64(&self, name: &str) -> Result<Option<u64>> {
-        match self.get(name) {
-            None => Ok(None),
-            Some(value) => value
-                .as_u64()
-                .map(Some)
-                .ok_or_else(|| wrong(name, "must be a whole number, not negative")),
-        }
-    }
-
-    pub fn u64(&self, name: &str) -> Result<u64> {
-        self.opt_u64(name)?.ok_or_else(|| wrong(name, "is required"))
-    }
-
-    pub fn opt_u32(&self, name: &str) -> Result<Option<u32>> {
-        self.opt_u64(name)?
-            .map(|n| u32::try_from(n).map_err(|_| wrong(name, "is too large")))
-            .transpose()
-    }
-
-    pub fn u32(&self, name: &str) -> Result<u32> {
-        self.opt_u32(name)?.ok_or_else(|| wrong(name, "is required"))
-    }
-
-    pub fn opt_u16(&self, name: &str) -> Result<Option<u16>> {
-        self.opt_u64(name)?
-            .map(|n| u16::try_from(n).map_err(|_| wrong(name, "is too large")))
-            .transpose()
-    }
-
-    pub fn i64(&self, name: &str) -> Result<i64> {
-        self.opt_i64(name)?.ok_or_else(|| wrong(name, "is required"))
-    }
-
-    pub fn opt_i64(&self, name: &str) -> Result<Option<i64>> {
-        match self.get(name) {
-            None => Ok(None),
-            Some(value) => value
-                .as_i64()
-                .map(Some)
-                .ok_or_else(|| wrong(name, "must be a whole number")),
-        }
-    }
-
-    /// Permission bits without the file type.
-    pub fn opt_mode(&self, name: &str) -> Result<Option<u32>> {
-        match self.opt_u64(name)? {
-            Some(mode) if mode > 0o7777 => Err(wrong(name, "must be permission bits")),
-            mode => Ok(mode.map(|mode| mode as u32)),
-        }
-    }
-
-    /// A time in seconds, at most a year. 0 counts as absent.
-    pub fn opt_seconds(&self, name: &str) -> Result<Option<Duration>> {
-        let Some(value) = self.get(name) else {
-            return Ok(None);
-        };
-        match value.as_f64() {
-            Some(seconds) if (0.0..=31_536_000.0).contains(&seconds) => {
-                Ok(Some(Duration::from_secs_f64(seconds)).filter(|time| !time.is_zero()))
-            }
-            _ => Err(wrong(name, "must be seconds, at most a year")),
-        }
-    }
-
-    /// A list of strings.
-    pub fn opt_strings(&self, name: &str) -> Result<Option<Vec<String>>> {
-        let Some(value) = self.get(name) else {
-            return Ok(None);
-        };
-        let list = value.as_array().and_then(|list| {
-            list.iter()
-                .map(|item| item.as_str().map(str::to_owned))
-                .collect::<Option<Vec<_>>>()
-        });
-        list.map(Some).ok_or_else(|| wrong(name, "must be a list of strings"))
-    }
-
-    /// The keys and values of an object of strings. An absent one counts as empty.
-    pub fn string_map(&self, name: &str) -> Result<Vec<(&str, &str)>> {
-        let Some(value) = self.get(name) else {
-            return Ok(Vec::new());
-        };
-        value
-            .as_object()
-            .and_then(|map| {
-                map.iter()
-                    .map(|(key, value)| value.as_str().map(|value| (key.as_str(), value)))
-                    .collect()
-            })
-            .ok_or_else(|| wrong(name, "must be an object of strings"))
-    }
-
-    /// The bytes of `name`, which is text, or of `name_b64`, which is base64.
-    pub fn opt_bytes(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        if let Some(text) = self.opt_str(name)? {
-            return Ok(Some(text.as_bytes().to_vec()));
-        }
-        let coded = format!("{name}_b64");
-        match self.opt_str(&coded)? {
-            None => Ok(None),
-            Some(text) => base64::decode(text)
-                .map(Some)
-                .ok_or_else(|| wrong(&coded, "is not base64")),
-        }
-    }
-
-    /// Like `opt_bytes`, for what the system takes as bytes.
-    pub fn opt_os(&self, name: &str) -> Result<Option<OsString>> {
-        Ok(self.opt_bytes(name)?.map(OsString::from_vec))
-    }
-
-    /// The list of strings `name`, or the list `name_b64`, whose items are base64.
-    pub fn opt_os_list(&self, name: &str) -> Result<Option<Vec<OsString>>> {
-        if let Some(texts) = self.opt_strings(name)? {
-            return Ok(Some(texts.into_iter().map(OsString::from).collect()));
-        }
-        let coded = self.opt_coded(&format!("{name}_b64"))?;
-        Ok(coded.map(|items| items.into_iter().map(OsString::from_vec).collect()))
-    }
-
-    /// A list of strings that are base64, decoded.
-    pub fn opt_coded(&self, name: &str) -> Result<Option<Vec<Vec<u8>>>> {
-        let Some(texts) = self.opt_strings(name)? else {
-            return Ok(None);
-        };
-        let items = texts.iter().map(|text| base64::decode(text)).collect::<Option<_>>();
-        items
-            .map(Some)
-            .ok_or_else(|| wrong(name, "has an item that is not base64"))
-    }
-
-    /// An absolute path, as text in `name` or as base64 in `name_b64`.
-    pub fn path(&self, name: &str) -> Result<PathBuf> {
-        let path = PathBuf::from(self.opt_os(name)?.ok_or_else(|| wrong(name, "is required"))?);
-        if path.is_absolute() {
-            Ok(path)
-        } else {
-            Err(wrong(name, "must be an absolute path"))
-        }
+    /// Decodes one type. Fails with `Param` when a parameter is wrong.
+    pub fn take<T: DeserializeOwned>(&mut self) -> Result<T> {
+        T::deserialize(Shared(&mut self.0))
     }
 }
 
 /// The error for a parameter that is wrong. `want` completes the sentence that begins with its
 /// name.
-pub fn wrong(name: &str, want: &'static str) -> Error {
+pub fn wrong(name: &str, want: impl Into<Cow<'static, str>>) -> Error {
     Error::Param {
         name: name.to_owned(),
-        want,
+        want: want.into(),
+    }
+}
+
+impl de::Error for Error {
+    fn custom<T: Display>(message: T) -> Self {
+        Self::BadRequest(message.to_string())
+    }
+
+    fn missing_field(name: &'static str) -> Self {
+        wrong(name, "is required")
+    }
+
+    fn unknown_variant(method: &str, _: &'static [&'static str]) -> Self {
+        Self::Method(method.to_owned())
+    }
+}
+
+/// A method and its parameters, of which serde makes a variant of an enum.
+struct Named<'a> {
+    method: &'a str,
+    params: &'a mut Map<String, Value>,
+}
+
+impl<'de> Deserializer<'de> for Named<'_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        visitor.visit_enum(self)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+impl<'a, 'de> de::EnumAccess<'de> for Named<'a> {
+    type Error = Error;
+    type Variant = Parts<'a>;
+
+    fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Parts<'a>)> {
+        let method: StrDeserializer<'_, Error> = self.method.into_deserializer();
+        Ok((seed.deserialize(method)?, Parts(self.params)))
+    }
+}
+
+/// The parameters of a variant: those of its fields, or of one type, or of several types.
+struct Parts<'a>(&'a mut Map<String, Value>);
+
+impl<'de> de::VariantAccess<'de> for Parts<'_> {
+    type Error = Error;
+
+    fn unit_variant(self) -> Result<()> {
+        Ok(())
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value> {
+        seed.deserialize(Shared(self.0))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value> {
+        visitor.visit_seq(self)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value> {
+        visitor.visit_map(Fields::new(self.0, fields))
+    }
+}
+
+impl<'de> de::SeqAccess<'de> for Parts<'_> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>> {
+        seed.deserialize(Shared(self.0)).map(Some)
+    }
+}
+
+/// Parameters from which a type takes its own.
+struct Shared<'a>(&'a mut Map<String, Value>);
+
+impl<'de> Deserializer<'de> for Shared<'_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        visitor.visit_map(Fields::new(self.0, &[]))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value> {
+        visitor.visit_map(Fields::new(self.0, fields))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+/// The parameters that have the names of a type's fields.
+struct Fields<'a> {
+    params: &'a mut Map<String, Value>,
+    names: &'static [&'static str],
+    /// How many of the names were looked for.
+    passed: usize,
+    value: Option<Given>,
+}
+
+impl<'a> Fields<'a> {
+    fn new(params: &'a mut Map<String, Value>, names: &'static [&'static str]) -> Self {
+        Self {
+            params,
+            names,
+            passed: 0,
+            value: None,
+        }
+    }
+
+    fn take(&mut self, name: &'static str) -> Option<Given> {
+        let plain = self.params.get_mut(name).map(Value::take);
+        if let Some(value) = plain.filter(|value| !value.is_null()) {
+            return Some(Given {
+                value,
+                is_coded: name.ends_with(CODED),
+            });
+        }
+        let is_coded = |key: &str| key.strip_suffix(CODED) == Some(name);
+        if self.names.iter().any(|name| is_coded(name)) {
+            return None;
+        }
+        let (_, value) = self.params.iter_mut().find(|(key, _)| is_coded(key))?;
+        Some(value.take()).filter(|value| !value.is_null()).map(Given::coded)
+    }
+}
+
+impl<'de> de::MapAccess<'de> for Fields<'_> {
+    type Error = Error;
+
+    fn next_key_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>> {
+        while let Some(name) = self.names.get(self.passed) {
+            self.passed += 1;
+            self.value = self.take(name);
+            if self.value.is_some() {
+                let name: StrDeserializer<'_, Error> = (*name).into_deserializer();
+                return seed.deserialize(name).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value> {
+        let value = self.value.take().unwrap_or(Given::coded(Value::Null));
+        seed.deserialize(value).map_err(|error| match error {
+            Error::BadRequest(why) => wrong(self.names[self.passed - 1], why),
+            error => error,
+        })
+    }
+}
+
+/// The end of the names of parameters that are base64.
+const CODED: &str = "_b64";
+
+/// The value of a parameter.
+struct Given {
+    value: Value,
+    /// Whether its texts are base64.
+    is_coded: bool,
+}
+
+impl Given {
+    fn coded(value: Value) -> Self {
+        Self { value, is_coded: true }
+    }
+}
+
+impl<'de> Deserializer<'de> for Given {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        match self.value {
+            Value::String(text) if self.is_coded => match base64::decode(&text) {
+                Some(bytes) => visitor.visit_byte_buf(bytes),
+                None => Err(de::Error::custom("is not base64")),
+            },
+            Value::Array(items) if self.is_coded => {
+                visitor.visit_seq(SeqDeserializer::new(items.into_iter().map(Self::coded)))
+            }
+            value => value.deserialize_any(visitor).map_err(de::Error::custom),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value> {
+        self.value
+            .deserialize_enum(name, variants, visitor)
+            .map_err(de::Error::custom)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct
+        seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+impl IntoDeserializer<'_, Error> for Given {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+/// For fields that are true by default.
+pub fn yes() -> bool {
+    true
+}
+
+/// Text, or any bytes in base64.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Raw(pub Vec<u8>);
+
+impl From<Raw> for OsString {
+    fn from(raw: Raw) -> Self {
+        Self::from_vec(raw.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_any(Bytes(PhantomData))
+    }
+}
+
+struct Bytes(PhantomData<Raw>);
+
+impl Visitor<'_> for Bytes {
+    type Value = Raw;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a text")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Raw, E> {
+        Ok(Raw(text.as_bytes().to_vec()))
+    }
+
+    fn visit_string<E: de::Error>(self, text: String) -> std::result::Result<Raw, E> {
+        Ok(Raw(text.into_bytes()))
+    }
+
+    fn visit_byte_buf<E: de::Error>(self, bytes: Vec<u8>) -> std::result::Result<Raw, E> {
+        Ok(Raw(bytes))
+    }
+}
+
+/// An absolute path.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Raw")]
+pub struct Place(pub PathBuf);
+
+impl TryFrom<Raw> for Place {
+    type Error = &'static str;
+
+    fn try_from(raw: Raw) -> std::result::Result<Self, &'static str> {
+        let path = PathBuf::from(OsString::from(raw));
+        path.is_absolute()
+            .then_some(Self(path))
+            .ok_or("must be an absolute path")
+    }
+}
+
+/// Permission bits without the file type.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "u32")]
+pub struct Mode(pub u32);
+
+impl TryFrom<u32> for Mode {
+    type Error = &'static str;
+
+    fn try_from(mode: u32) -> std::result::Result<Self, &'static str> {
+        (mode <= 0o7777).then_some(Self(mode)).ok_or("must be permission bits")
+    }
+}
+
+/// A time in seconds, at most a year. 0 stands for no time.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct Seconds(pub Option<Duration>);
+
+impl TryFrom<f64> for Seconds {
+    type Error = &'static str;
+
+    fn try_from(seconds: f64) -> std::result::Result<Self, &'static str> {
+        match seconds {
+            0.0 => Ok(Self(None)),
+            0.0..=31_536_000.0 => Ok(Self(Some(Duration::from_secs_f64(seconds)))),
+            _ => Err("must be seconds, at most a year"),
+        }
+    }
+}
+
+/// A time in seconds for which the guest may stand still: more than 0, at most 10.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct Moment(pub Duration);
+
+impl TryFrom<f64> for Moment {
+    type Error = &'static str;
+
+    fn try_from(seconds: f64) -> std::result::Result<Self, &'static str> {
+        let is_short = seconds > 0.0 && seconds <= 10.0;
+        is_short
+            .then(|| Self(Duration::from_secs_f64(seconds)))
+            .ok_or("must be more than 0 and at most 10")
     }
 }
 
@@ -215,40 +386,127 @@ mod tests {
     use crate::error::Code;
     use serde_json::json;
 
-    fn params(value: Value) -> Params {
-        Params::new(value).unwrap()
+    fn params_of(value: Value) -> Params {
+        serde_json::from_value::<Option<Params>>(value)
+            .unwrap()
+            .unwrap_or_default()
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Asked {
+        Nothing,
+        Sizes(Sizes),
+        Both(Sizes, Names),
+        Inline {
+            path: Place,
+            #[serde(default = "yes")]
+            follow: bool,
+        },
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Sizes {
+        window: Option<u16>,
+        #[serde(default)]
+        timeout: Seconds,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Names {
+        argv: Vec<Raw>,
+        #[serde(default)]
+        env_b64: Vec<Raw>,
+        env: Option<Vec<String>>,
+        user: Option<String>,
+    }
+
+    fn ask(method: &str, params: Value) -> Result<Asked> {
+        params_of(params)
+            .decode(method)?
+            .ok_or_else(|| Error::Method(method.to_owned()))
+    }
+
+    fn refused(method: &str, params: Value) -> String {
+        let error = ask(method, params).unwrap_err();
+        assert_eq!(error.code(), Code::BadRequest);
+        error.to_string()
     }
 
     #[test]
     fn errors_name_the_parameter() {
-        let error = params(json!({"window": "big"})).opt_u64("window").unwrap_err();
-        assert!(error.to_string().contains("window"));
-        assert_eq!(error.code(), Code::BadRequest);
-        assert!(params(json!({})).str("command").is_err());
+        assert!(refused("sizes", json!({"window": "big"})).contains("\"window\""));
+        assert!(refused("sizes", json!({"window": 65536})).contains("\"window\""));
+        assert!(refused("both", json!({})).contains("\"argv\": is required"));
+        assert!(refused("both", json!({"argv_b64": ["?"]})).contains("\"argv\": is not base64"));
+        assert!(refused("both", json!({"argv": [7]})).contains("\"argv\""));
+        assert!(refused("inline", json!({"path": "etc"})).contains("\"path\": must be an absolute path"));
     }
 
     #[test]
-    fn null_is_absent_and_zero_seconds_is_no_limit() {
-        let p = params(json!({"a": null, "t": 0, "u": 0.5}));
-        assert_eq!(p.opt_str("a").unwrap(), None);
-        assert_eq!(p.opt_seconds("t").unwrap(), None);
-        assert_eq!(p.opt_seconds("u").unwrap(), Some(Duration::from_millis(500)));
-        assert!(params(json!({"t": -1})).opt_seconds("t").is_err());
+    fn a_method_that_nobody_has_is_told_from_a_wrong_parameter() {
+        let error = ask("other", json!({})).unwrap_err();
+        assert_eq!(error.code(), Code::NoSuchMethod);
+        assert!(error.to_string().contains("other"));
+    }
+
+    #[test]
+    fn null_is_absent_and_zero_seconds_are_no_limit() {
+        let Ok(Asked::Sizes(sizes)) = ask("sizes", json!({"window": null, "timeout": 0, "other": []})) else {
+            panic!();
+        };
+        assert_eq!((sizes.window, sizes.timeout.0), (None, None));
+        let Ok(Asked::Sizes(sizes)) = ask("sizes", json!({"window": 7, "timeout": 0.5})) else {
+            panic!();
+        };
+        assert_eq!(
+            (sizes.window, sizes.timeout.0),
+            (Some(7), Some(Duration::from_millis(500)))
+        );
+        for bad in [json!(-1), json!(1e300), json!("1")] {
+            refused("sizes", json!({"timeout": bad}));
+        }
+        assert!(matches!(ask("nothing", Value::Null), Ok(Asked::Nothing)));
+    }
+
+    #[test]
+    fn the_time_for_which_a_guest_stands_still_is_bounded() {
+        let moment = |value: Value| Moment::deserialize(value).map(|moment| moment.0);
+        assert_eq!(moment(json!(0.25)).unwrap(), Duration::from_millis(250));
+        assert_eq!(moment(json!(10)).unwrap(), Duration::from_secs(10));
+        for bad in [json!(0), json!(-1), json!(10.1), json!("1"), json!(1e300), json!(null)] {
+            assert!(moment(bad).is_err());
+        }
     }
 
     #[test]
     fn a_path_may_be_any_bytes_but_absolute() {
-        let p = params(json!({"path_b64": base64::encode(b"/tmp/\xff")}));
-        assert_eq!(p.path("path").unwrap().into_os_string().into_vec(), b"/tmp/\xff");
-        assert!(params(json!({"path": "etc"})).path("path").is_err());
+        let coded = json!({"path": null, "path_b64": base64::encode(b"/tmp/\xff")});
+        let Ok(Asked::Inline { path, follow }) = ask("inline", coded) else {
+            panic!();
+        };
+        assert_eq!(path.0.into_os_string().into_vec(), b"/tmp/\xff");
+        assert!(follow);
     }
 
     #[test]
-    fn a_list_may_be_of_any_bytes() {
-        let p = params(json!({"argv_b64": [base64::encode(b"x\xff"), base64::encode(b"")]}));
-        let words = p.opt_os_list("argv").unwrap().unwrap();
-        assert_eq!(words, [OsString::from_vec(b"x\xff".to_vec()), OsString::new()]);
-        assert!(params(json!({"argv_b64": ["?"]})).opt_os_list("argv").is_err());
-        assert_eq!(p.opt_os_list("other").unwrap(), None);
+    fn several_types_take_their_own_of_the_parameters() {
+        let coded = |bytes: &[u8]| base64::encode(bytes);
+        let asked = ask(
+            "both",
+            json!({"window": 1, "argv_b64": [coded(b"x\xff"), ""], "env": ["a"], "env_b64": [coded(b"\xfe")]}),
+        );
+        let Ok(Asked::Both(sizes, names)) = asked else {
+            panic!();
+        };
+        assert_eq!(sizes.window, Some(1));
+        assert_eq!(names.argv, [Raw(b"x\xff".to_vec()), Raw(Vec::new())]);
+        assert_eq!(
+            (names.env, names.env_b64),
+            (Some(vec!["a".into()]), vec![Raw(b"\xfe".to_vec())])
+        );
+        // A user that is not text is refused rather than ignored: the command would run as root.
+        assert!(refused("both", json!({"argv": ["x"], "user_b64": coded(b"\xff")})).contains("\"user\""));
+        assert!(names.user.is_none());
     }
 }

@@ -13,6 +13,7 @@ use tokio::net::UnixListener;
 use tokio::time::{Instant, sleep};
 
 use crate::agent::Agent;
+use crate::events::Event;
 use crate::link::Link;
 use crate::log::note;
 use crate::uevents::Uevents;
@@ -106,8 +107,7 @@ async fn serve_sessions(agent: &Arc<Agent>, path: &str) -> io::Result<()> {
 /// Tells a host that was connected to an earlier agent that its session is gone, because the
 /// connection itself outlives the agent.
 fn announce(port: &OwnedFd) {
-    let event = serde_json::json!({"event": "started"});
-    let frame = wire::encode_json(&event, wire::JSON_LIMIT).unwrap_or_default();
+    let frame = wire::encode_json(&Event::Started, wire::JSON_LIMIT).unwrap_or_default();
     // This fails when no host is connected, and then nobody needs to know.
     if let Err(error) = sys::write(port.as_fd(), &frame)
         && error.kind() != io::ErrorKind::WouldBlock

@@ -15,20 +15,79 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::log::note;
 use crate::mountinfo::{self, Mount};
-use crate::params::{Params, wrong};
+use crate::params::{Place, wrong};
 use crate::{ciphers, mounts, network, sys};
 
+/// The requests about shares.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    LoadShareClient,
+    MountShare(Mounting),
+    UnmountShare {
+        target: Place,
+        #[serde(default)]
+        force: bool,
+    },
+    Shares,
+    DetachShares {
+        #[serde(default)]
+        shares: Vec<String>,
+    },
+    SyncShares,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Answer {
+    Done {},
+    /// The names of the shares that are mounted, and of those that are being mounted.
+    Shares {
+        shares: Vec<String>,
+        mounting: Vec<String>,
+    },
+}
+
+/// What to mount, and where.
+#[derive(Debug, Deserialize)]
+pub struct Mounting {
+    #[serde(rename = "type", default)]
+    kind: Kind,
+    share: String,
+    target: Place,
+    /// Those of mount.cifs(8), or of the kernel's 9p client.
+    options: Vec<String>,
+    #[serde(default)]
+    read_only: bool,
+}
+
 /// How directories are mounted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 enum Kind {
+    #[default]
+    #[serde(rename = "cifs")]
     Smb,
     /// The server is QEMU, and the share's name is the tag of a device.
+    #[serde(rename = "9p")]
     NineP,
+}
+
+/// Carries out a request. It may wait for the host.
+pub fn carry_out(request: Request, under_way: &UnderWay) -> Result<Answer> {
+    match request {
+        Request::LoadShareClient => load_client()?,
+        Request::MountShare(mounting) => mount(&mounting, under_way)?,
+        Request::UnmountShare { target, force } => unmount(target.0, force)?,
+        Request::Shares => return Ok(list(under_way)),
+        Request::DetachShares { shares } => detach_named(&shares)?,
+        Request::SyncShares => sync_all()?,
+    }
+    Ok(Answer::Done {})
 }
 
 const SERVER: &[u8] = b"//10.0.2.100/";
@@ -39,7 +98,7 @@ const DETACH_LIMIT: Duration = Duration::from_secs(5);
 
 /// Loads the kernel's client and what it computes with, so that the first mount need not wait for
 /// them. Without a client, mounts are refused later; what is missing of the rest, a mount asks for.
-pub fn load_client() -> Result<Value> {
+fn load_client() -> Result<()> {
     load_smb("cifs")?;
     load_smb("nls_utf8")?;
     for name in ciphers::OF_SMB {
@@ -47,7 +106,7 @@ pub fn load_client() -> Result<Value> {
             note(&format!("{name} is not there beforehand: {error}"));
         }
     }
-    Ok(json!({}))
+    Ok(())
 }
 
 /// The names of the shares that the kernel is mounting. It may wait for a server that is gone, and
@@ -79,53 +138,52 @@ impl Drop for Entry {
     }
 }
 
-/// `mount_share {"share", "target", "options", "read_only", "type"}`. What is mounted at the target
-/// from an earlier time is replaced, so that no program ever finds the empty directory below.
-pub fn mount(params: &Params, under_way: &UnderWay) -> Result<Value> {
-    let kind = Kind::of(params)?;
-    let share = params.str("share")?;
+/// Mounts a share. What is mounted at the target from an earlier time is replaced, so that no
+/// program ever finds the empty directory below.
+fn mount(wanted: &Mounting, under_way: &UnderWay) -> Result<()> {
+    let Mounting {
+        kind,
+        share,
+        target: Place(target),
+        options,
+        read_only,
+    } = wanted;
     let _entry = under_way.enter(share);
     let source = kind.source(share)?;
-    let target = params.path("target")?;
-    let options = params
-        .opt_strings("options")?
-        .ok_or_else(|| wrong("options", "is required"))?;
-    let read_only = params.flag("read_only", false)?;
-    check_target(&target)?;
+    check_target(target)?;
     match kind {
         Kind::Smb => keep_users_out()?,
         Kind::NineP => load_ninep()?,
     }
     let at_target = |error| Error::io(target.display().to_string(), error);
-    let replaces = ours().iter().any(|mount| mount.point == target);
+    let replaces = ours().iter().any(|mount| mount.point == *target);
     if !replaces {
         // Not there: a look would wait for a server that is gone.
-        make_directory(&target).map_err(at_target)?;
+        make_directory(target).map_err(at_target)?;
     }
     let context = mounts::Context::open(kind.fstype()).map_err(at_target)?;
-    let mounted = context.mount(&source, &options, read_only).map_err(|error| Error::Io {
+    let mounted = context.mount(&source, options, *read_only).map_err(|error| Error::Io {
         what: context.complaint().unwrap_or_else(|| target.display().to_string()),
         source: error,
     })?;
     if replaces {
-        detach(std::slice::from_ref(&target))?;
+        detach(std::slice::from_ref(target))?;
     }
-    mounts::attach(&mounted, &target).map_err(at_target)?;
-    Ok(json!({}))
+    mounts::attach(&mounted, target).map_err(at_target)
 }
 
-/// `shares {}`: the names of the shares that are mounted, and of those that are being mounted,
-/// `{"shares": [name, ...], "mounting": [name, ...]}`.
-pub fn list(under_way: &UnderWay) -> Value {
+/// Lists the shares.
+fn list(under_way: &UnderWay) -> Answer {
     // First: one that is done in between is in both lists then, and not in none.
     let mounting = under_way.names().clone();
-    json!({"shares": ours().iter().map(name_of).collect::<Vec<_>>(), "mounting": mounting})
+    Answer::Shares {
+        shares: ours().iter().map(name_of).collect(),
+        mounting,
+    }
 }
 
-/// `unmount_share {"target", "force"}`. By force it is gone at once, whoever uses it.
-pub fn unmount(params: &Params) -> Result<Value> {
-    let target = params.path("target")?;
-    let force = params.flag("force", false)?;
+/// Unmounts a share. By force it is gone at once, whoever uses it.
+fn unmount(target: PathBuf, force: bool) -> Result<()> {
     let mounted = ours().into_iter().any(|mount| mount.point == target);
     if !mounted {
         return Err(Error::NotFound(format!("a share at {}", target.display())));
@@ -138,37 +196,27 @@ pub fn unmount(params: &Params) -> Result<Value> {
         sys::check(unsafe { libc::umount2(path.as_ptr(), libc::UMOUNT_NOFOLLOW) })
             .map_err(|error| Error::io(target.display().to_string(), error))?;
     }
-    Ok(json!({}))
+    Ok(())
 }
 
-/// `detach_shares {"shares"}`: removes those of these names, by force.
-pub fn detach_named(params: &Params) -> Result<Value> {
-    let names = params.opt_strings("shares")?.unwrap_or_default();
+/// Removes the shares of these names, by force.
+fn detach_named(names: &[String]) -> Result<()> {
     let found = ours().into_iter().filter(|mount| names.contains(&name_of(mount)));
-    detach(&found.map(|mount| mount.point).collect::<Vec<_>>())?;
-    Ok(json!({}))
+    detach(&found.map(|mount| mount.point).collect::<Vec<_>>())
 }
 
-/// `sync_shares {}`: writes what the kernel still holds of each share to the host.
-pub fn sync_all() -> Result<Value> {
+/// Writes to the host what the kernel still holds of each share.
+fn sync_all() -> Result<()> {
     for mount in ours() {
         let file = File::open(&mount.point).map_err(|error| Error::io(mount.point.display().to_string(), error))?;
         // SAFETY: no memory is involved.
         sys::check(unsafe { libc::syncfs(file.as_raw_fd()) })
             .map_err(|error| Error::io(mount.point.display().to_string(), error))?;
     }
-    Ok(json!({}))
+    Ok(())
 }
 
 impl Kind {
-    fn of(params: &Params) -> Result<Self> {
-        match params.opt_str("type")? {
-            None | Some("cifs") => Ok(Self::Smb),
-            Some("9p") => Ok(Self::NineP),
-            Some(_) => Err(wrong("type", "must be cifs or 9p")),
-        }
-    }
-
     fn fstype(self) -> &'static str {
         match self {
             Self::Smb => "cifs",
@@ -317,6 +365,8 @@ fn load(module: &str, missing: &'static str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::params::Params;
+    use serde_json::json;
 
     #[test]
     fn what_the_system_needs_is_not_hidden() {
@@ -348,17 +398,18 @@ mod tests {
         let under_way = UnderWay::default();
         let (first, again) = (under_way.enter("QUICKSAND0"), under_way.enter("QUICKSAND0"));
         drop(first);
-        assert_eq!(list(&under_way)["mounting"], json!(["QUICKSAND0"]));
+        assert_eq!(json!(list(&under_way))["mounting"], json!(["QUICKSAND0"]));
         drop(again);
-        assert_eq!(list(&under_way)["mounting"], json!([]));
+        assert_eq!(json!(list(&under_way))["mounting"], json!([]));
     }
 
     #[test]
     fn a_mount_that_is_refused_is_not_under_way() {
         let under_way = UnderWay::default();
-        let params = Params::new(json!({"share": "QUICKSAND0", "target": "/proc", "options": []})).unwrap();
-        assert!(mount(&params, &under_way).is_err());
-        assert_eq!(list(&under_way)["mounting"], json!([]));
+        let params = json!({"share": "QUICKSAND0", "target": "/proc", "options": []});
+        let mounting = serde_json::from_value::<Params>(params).unwrap().take().unwrap();
+        assert!(mount(&mounting, &under_way).is_err());
+        assert_eq!(json!(list(&under_way))["mounting"], json!([]));
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::error::Result;
+use serde::Deserialize;
+
 use crate::log::note;
-use crate::params::{Params, wrong};
+use crate::params::Seconds;
 use crate::{disk, mounts, spawn, sys};
 
 /// How long processes have to end before they are killed.
@@ -16,25 +17,26 @@ pub const DEFAULT_GRACE: Duration = Duration::from_secs(3);
 const INIT_LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How the machine is to end.
+#[derive(Debug, Deserialize)]
+pub struct Ending {
+    #[serde(default)]
+    mode: Mode,
+    #[serde(default)]
+    grace: Seconds,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 pub enum Mode {
+    #[default]
     PowerOff,
     Reboot,
 }
 
-impl Mode {
-    /// Reads the parameter `mode`. Power-off is the default.
-    pub fn from_params(params: &Params) -> Result<Self> {
-        match params.opt_str("mode")? {
-            None | Some("poweroff") => Ok(Self::PowerOff),
-            Some("reboot") => Ok(Self::Reboot),
-            Some(_) => Err(wrong("mode", "must be poweroff or reboot")),
-        }
-    }
-}
-
 /// Starts the shutdown on a thread of its own, so that nothing can hold it up.
-pub fn start(mode: Mode, grace: Duration) {
+pub fn start(ending: &Ending) {
+    let (mode, grace) = (ending.mode, ending.grace.0.unwrap_or(DEFAULT_GRACE));
     std::thread::spawn(move || {
         if ask_init(mode) {
             std::thread::sleep(grace + INIT_LIMIT);

@@ -95,7 +95,6 @@ mod tests {
 
     use super::*;
     use crate::error::Code;
-    use crate::file_writer::WriteRequest;
     use crate::params::Params;
 
     fn record(position: u64, data: &[u8]) -> Vec<u8> {
@@ -107,8 +106,11 @@ mod tests {
     }
 
     fn writer(path: &PathBuf) -> SparseWriter {
-        let params = Params::new(json!({"path": path})).unwrap();
-        SparseWriter::new(FileWriter::open(&WriteRequest::from_params(&params).unwrap()).unwrap())
+        let request = serde_json::from_value::<Params>(json!({"path": path}))
+            .unwrap()
+            .take()
+            .unwrap();
+        SparseWriter::new(FileWriter::open(&request).unwrap())
     }
 
     #[test]

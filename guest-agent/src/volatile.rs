@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
-use crate::files::insert_bytes;
+use crate::files::text_or_base64;
 use crate::mountinfo::{self, Mount};
 
 const MAX_PATHS: usize = 50;
@@ -18,9 +18,27 @@ const TIME_LIMIT: Duration = Duration::from_secs(1);
 /// What lies in these trees belongs to the system and is made again at each boot.
 const SYSTEM_TREES: [&str; 3] = ["/run", "/sys", "/proc"];
 
-/// The reply to `volatile`: the entries directly below each mount point that hold data, the largest
-/// first.
-pub fn list() -> Value {
+/// The reply to `volatile`.
+#[derive(Debug, Serialize)]
+pub struct Volatile {
+    paths: Vec<Held>,
+    /// Whether there is more.
+    truncated: bool,
+}
+
+/// A path, as text or as base64, and how much it and everything below it hold.
+#[derive(Debug, Serialize)]
+struct Held {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_b64: Option<String>,
+    bytes: u64,
+    entries: u64,
+}
+
+/// Lists the entries directly below each mount point that hold data, the largest first.
+pub fn list() -> Volatile {
     let mounts = mountinfo::read();
     let mut walk = Walk::new(&mounts);
     for mount in candidates(&mounts) {
@@ -151,20 +169,22 @@ impl Walk {
         kind.is_dir().then_some(path)
     }
 
-    fn report(mut self) -> Value {
+    fn report(mut self) -> Volatile {
         self.found.sort_by_key(|(_, weight)| Reverse(weight.bytes));
         let truncated = self.truncated || self.found.len() > MAX_PATHS;
-        let paths: Vec<Value> = self.found.iter().take(MAX_PATHS).map(describe).collect();
-        json!({"paths": paths, "truncated": truncated})
+        let paths = self.found.iter().take(MAX_PATHS).map(describe).collect();
+        Volatile { paths, truncated }
     }
 }
 
-fn describe((path, weight): &(PathBuf, Weight)) -> Value {
-    let mut entry = Map::new();
-    insert_bytes(&mut entry, "path", path.as_os_str());
-    entry.insert("bytes".into(), weight.bytes.into());
-    entry.insert("entries".into(), weight.entries.into());
-    Value::Object(entry)
+fn describe((path, weight): &(PathBuf, Weight)) -> Held {
+    let (path, path_b64) = text_or_base64(path.as_os_str());
+    Held {
+        path,
+        path_b64,
+        bytes: weight.bytes,
+        entries: weight.entries,
+    }
 }
 
 /// A directory that is gone has no entries.
@@ -175,6 +195,7 @@ fn entries_of(dir: &Path) -> impl Iterator<Item = DirEntry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
@@ -220,7 +241,7 @@ broken
         let mut walk = Walk::new(&mounts);
         prepare(&mut walk);
         walk.weigh_mount(&mounts[0]);
-        walk.report()
+        json!(walk.report())
     }
 
     fn scratch(name: &str) -> PathBuf {

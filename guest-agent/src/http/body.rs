@@ -12,7 +12,6 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body::Frame;
 use serde::Serialize;
-use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::error::{Code, Error, Refusal, Result};
@@ -73,11 +72,12 @@ impl IntoResponse for Events {
 
 /// A response with a JSON body.
 #[derive(Debug)]
-pub struct Reply(pub Value);
+pub struct Reply<T>(pub T);
 
-impl IntoResponse for Reply {
+impl<T: Serialize> IntoResponse for Reply<T> {
     fn into_response(self) -> Response {
-        ([(header::CONTENT_TYPE, "application/json")], self.0.to_string()).into_response()
+        let text = serde_json::to_string(&self.0).unwrap_or_default();
+        ([(header::CONTENT_TYPE, "application/json")], text).into_response()
     }
 }
 
@@ -107,7 +107,7 @@ impl IntoResponse for Error {
             errno,
             parameter,
         };
-        (status, Reply(json!(body))).into_response()
+        (status, Reply(body)).into_response()
     }
 }
 
@@ -125,10 +125,11 @@ pub fn readable(name: Name) -> Result<String> {
 pub async fn params(body: Body) -> Result<Params> {
     let bytes = whole(body, "the body", PARAMS_LIMIT).await?;
     if bytes.is_empty() {
-        return Params::new(Value::Null);
+        return Ok(Params::default());
     }
-    let value = serde_json::from_slice(&bytes).map_err(|error| Error::BadRequest(format!("body: {error}")))?;
-    Params::new(value)
+    let params: Option<Params> =
+        serde_json::from_slice(&bytes).map_err(|error| Error::BadRequest(format!("body: {error}")))?;
+    Ok(params.unwrap_or_default())
 }
 
 /// Reads a whole request body. Fails with `TooLarge`, naming it `what`, when it has more than

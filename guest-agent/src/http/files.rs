@@ -8,7 +8,7 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::body::{Chunks, QUEUE, Reply};
@@ -17,7 +17,8 @@ use crate::base64;
 use crate::blocking::{self, OffRuntime};
 use crate::error::{Error, Result};
 use crate::file_reader::FileReader;
-use crate::file_writer::{FileWriter, WriteRequest};
+use crate::file_writer::FileWriter;
+use crate::methods::ChannelAnswer;
 use crate::params::Params;
 
 const CHUNK: usize = 64 * 1024;
@@ -26,7 +27,8 @@ const FLAGS: [&str; 3] = ["parents", "append", "exclusive"];
 
 /// Sends the contents of a file as they are.
 pub async fn read(State(_): State<Arc<Agent>>, RawQuery(query): RawQuery) -> Result<impl IntoResponse> {
-    let reader = OffRuntime::new(blocking::run(FileReader::from_params(&parse_query(query)?)?).await?);
+    let request = parse_query(query)?.take()?;
+    let reader = OffRuntime::new(blocking::run(move || FileReader::open(request)).await?);
     let (sender, receiver) = mpsc::channel(QUEUE);
     tokio::spawn(send(reader, sender));
     let headers = [(header::CONTENT_TYPE, "application/octet-stream")];
@@ -60,8 +62,12 @@ async fn send(mut reader: OffRuntime<FileReader>, sender: mpsc::Sender<Result<By
 }
 
 /// Replaces a file by the body. A body that breaks off leaves the old file as it was.
-pub async fn write(State(_): State<Arc<Agent>>, RawQuery(query): RawQuery, mut body: Body) -> Result<Reply> {
-    let request = WriteRequest::from_params(&parse_query(query)?)?;
+pub async fn write(
+    State(_): State<Arc<Agent>>,
+    RawQuery(query): RawQuery,
+    mut body: Body,
+) -> Result<Reply<ChannelAnswer>> {
+    let request = parse_query(query)?.take()?;
     let mut writer = OffRuntime::new(blocking::run(move || FileWriter::open(&request)).await?);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Error::BadRequest(format!("body: {error}")))?;
@@ -75,7 +81,7 @@ pub async fn write(State(_): State<Arc<Agent>>, RawQuery(query): RawQuery, mut b
         .await?;
     }
     let bytes = blocking::run(move || writer.commit()).await?;
-    Ok(Reply(json!({"bytes": bytes})))
+    Ok(Reply(ChannelAnswer::Written { bytes }))
 }
 
 /// Reads the parameters from the query. A query is text, so numbers and flags are recognised by
@@ -102,7 +108,7 @@ fn parse_query(query: Option<String>) -> Result<Params> {
         let value = value.ok_or_else(|| Error::BadRequest(format!("query: bad value of {key:?}")))?;
         params.insert(key, value);
     }
-    Params::new(Value::Object(params))
+    Ok(Params(params))
 }
 
 /// Parses a decimal number, or an octal one such as `0o644`, as modes are usually written.
@@ -146,20 +152,17 @@ fn percent_decode(text: &str) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_query_is_decoded_and_typed() {
-        let params = parse_query(Some("path=/tmp/a%20b%2B&mode=0o640&append".into())).unwrap();
-        assert_eq!(params.str("path").unwrap(), "/tmp/a b+");
-        assert_eq!(params.opt_mode("mode").unwrap(), Some(0o640));
-        assert!(params.flag("append", false).unwrap());
+        let params = |query: &str| parse_query(Some(query.into())).unwrap();
+        let typed = json!({"path": "/tmp/a b+", "mode": 0o640, "append": true});
+        assert_eq!(json!(params("path=/tmp/a%20b%2B&mode=0o640&append").0), typed);
         assert!(parse_query(Some("path=%f".into())).is_err());
         assert!(parse_query(Some("mode=rw".into())).is_err());
-        let params = parse_query(Some("path=/tmp/%ff%C3%A9".into())).unwrap();
-        assert_eq!(
-            params.path("path").unwrap().as_os_str().as_encoded_bytes(),
-            b"/tmp/\xff\xc3\xa9"
-        );
+        let coded = json!({"path_b64": base64::encode(b"/tmp/\xff\xc3\xa9")});
+        assert_eq!(json!(params("path=/tmp/%ff%C3%A9").0), coded);
         assert!(parse_query(Some("%ff=x".into())).is_err());
     }
 }

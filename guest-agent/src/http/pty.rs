@@ -5,14 +5,14 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use bytes::Bytes;
-use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::body::{Events, Name, QUEUE, Reply, readable, whole};
 use crate::agent::Agent;
-use crate::base64;
 use crate::error::{Error, Result};
+use crate::events::StreamEvent;
 use crate::feed;
+use crate::methods::ChannelAnswer;
 use crate::output::sse;
 use crate::params::wrong;
 use crate::pty::{Attachment, DEFAULT_SCROLLBACK, Next};
@@ -40,11 +40,15 @@ async fn deliver(attachment: Attachment, sender: mpsc::Sender<Bytes>) {
     let mut buffer = vec![0; CHUNK];
     loop {
         let (event, is_last) = match attachment.next() {
-            Next::Lagged => (json!({"stream": "lagged"}), false),
-            Next::Exit(exit) => (
-                json!({"stream": "exit", "exit_code": exit.code, "signal": exit.signal, "timed_out": false}),
-                true,
-            ),
+            Next::Lagged => (StreamEvent::Lagged {}, false),
+            Next::Exit(exit) => {
+                let event = StreamEvent::Exit {
+                    exit_code: exit.code,
+                    signal: exit.signal,
+                    timed_out: false,
+                };
+                (event, true)
+            }
             Next::Output => {
                 // Room is reserved first, because bytes that were taken must not be lost.
                 let Ok(place) = sender.reserve().await else {
@@ -52,9 +56,8 @@ async fn deliver(attachment: Attachment, sender: mpsc::Sender<Bytes>) {
                 };
                 let count = attachment.copy(&mut buffer);
                 if count > 0 {
-                    place.send(sse(
-                        &json!({"stream": "stdout", "data_b64": base64::encode(&buffer[..count])}),
-                    ));
+                    // Pieces may end within a character, so all of them are base64.
+                    place.send(sse(&StreamEvent::piece(false, Err(buffer[..count].to_vec()))));
                 }
                 continue;
             }
@@ -74,7 +77,7 @@ async fn deliver(attachment: Attachment, sender: mpsc::Sender<Bytes>) {
 
 /// Writes the body to a terminal. Fails with `NotFound` when there is no such terminal or its
 /// program has ended.
-pub async fn input(State(agent): State<Arc<Agent>>, session: Name, body: Body) -> Result<Reply> {
+pub async fn input(State(agent): State<Arc<Agent>>, session: Name, body: Body) -> Result<Reply<ChannelAnswer>> {
     let session = readable(session)?;
     let pty = agent.ptys.find(&session)?;
     let bytes = whole(body, "the input", INPUT_LIMIT).await?;
@@ -84,5 +87,5 @@ pub async fn input(State(agent): State<Arc<Agent>>, session: Name, body: Body) -
         }
         () = pty.ended() => return Err(Error::NotFound(format!("the program of PTY session {session:?}"))),
     }
-    Ok(Reply(json!({})))
+    Ok(Reply(ChannelAnswer::Done {}))
 }
