@@ -2,16 +2,16 @@
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::files::{about, allocated};
 use crate::params::{Place, wrong};
-use crate::sys;
 
 /// What to read.
 #[derive(Debug, Deserialize)]
@@ -109,14 +109,13 @@ impl FileReader {
     /// The first range of data at or after `offset`, as the positions of its start and its end in
     /// bytes. Returns `None` when only a hole is left up to the end of the file.
     pub fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>> {
-        let seek = |offset, whence| sys::seek(self.file.as_fd(), offset, whence);
-        let start = match seek(offset, libc::SEEK_DATA) {
+        let start = match seek(&self.file, SeekFrom::Data(offset)) {
             Ok(start) => start,
-            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
+            Err(Errno::NXIO) => return Ok(None),
             // The file system cannot tell, so everything is taken for data.
             Err(_) => return Ok(Some((offset, u64::MAX))),
         };
-        let end = match seek(start, libc::SEEK_HOLE) {
+        let end = match seek(&self.file, SeekFrom::Hole(start)) {
             Ok(end) if end > start => end,
             // The file has changed in between; reading finds out where the data ends.
             _ => u64::MAX,

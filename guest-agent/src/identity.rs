@@ -6,12 +6,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::mount::mount_bind;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::files::about;
 use crate::params::{Raw, wrong};
-use crate::{hostfiles, mounts, network, spawn, sys};
+use crate::{hostfiles, network, spawn, sys};
 
 const RNDADDENTROPY: u64 = 0x4008_5203;
 const RNDRESEEDCRNG: u64 = 0x5207;
@@ -215,7 +216,7 @@ fn renew_boot_id() -> Result<String> {
     file.and_then(|file| file.write_all_at(format!("{id}\n").as_bytes(), 0))
         .map_err(|error| about(cover, error))?;
     if is_new {
-        mounts::mount(BOOT_ID_COVER, path, "", libc::MS_BIND, "").map_err(|error| about(path, error))?;
+        mount_bind(BOOT_ID_COVER, path).map_err(|error| about(path, error.into()))?;
     }
     Ok(id)
 }

@@ -7,6 +7,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::mount::MountFlags;
+
 use crate::boot_times::BootTimes;
 use crate::cmdline::{Cmdline, InitChoice};
 use crate::log::note;
@@ -94,7 +96,11 @@ fn wait_for_device(path: &Path) -> bool {
 }
 
 fn mount_root(device: &str, target: &Path, cmdline: &Cmdline) -> io::Result<()> {
-    let flags = if cmdline.read_only { libc::MS_RDONLY } else { 0 };
+    let flags = if cmdline.read_only {
+        MountFlags::RDONLY
+    } else {
+        MountFlags::empty()
+    };
     let options = cmdline.root_flags.as_deref();
     let mut result = Err(io::ErrorKind::NotFound.into());
     let given = cmdline.root_fstype.as_deref();

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use rustix::event::PollFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::sleep;
@@ -93,7 +94,7 @@ impl Link {
     /// Called after a hang-up of a port. Returns whether a host is connected again.
     async fn settle(&self) -> io::Result<bool> {
         let fd = self.fd();
-        let is_gone = || sys::poll_now(fd.as_fd()).map(|events| events & libc::POLLHUP != 0);
+        let is_gone = || sys::poll_now(fd.as_fd()).map(|events| events.contains(PollFlags::HUP));
         if is_gone()? {
             sleep(BLIP).await;
             if is_gone()? {
@@ -164,7 +165,7 @@ impl Link {
         }
         // The write before this call would have blocked, but the readiness may be newer than that,
         // so it is only cleared if the descriptor is still not writable.
-        if sys::poll_now(fd.as_fd())? & libc::POLLOUT == 0 {
+        if !sys::poll_now(fd.as_fd())?.contains(PollFlags::OUT) {
             guard.clear_ready();
         }
         Ok(())

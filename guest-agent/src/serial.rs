@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::event::PollFlags;
 use tokio::io::Interest;
 use tokio::net::UnixListener;
 use tokio::time::{Instant, sleep};
@@ -141,7 +142,7 @@ async fn wait_for_host(port: &OwnedFd) -> io::Result<()> {
 }
 
 fn is_connected(port: &OwnedFd) -> io::Result<bool> {
-    Ok(sys::poll_now(port.as_fd())? & libc::POLLHUP == 0)
+    Ok(!sys::poll_now(port.as_fd())?.contains(PollFlags::HUP))
 }
 
 fn edge_epoll(port: &OwnedFd) -> io::Result<OwnedFd> {

@@ -4,10 +4,9 @@
 //! by force: nobody may wait for that server, and what they had not written yet must not be written
 //! a second time.
 
-use std::ffi::CString;
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mount::{UnmountFlags, unmount as unmount_now};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -95,6 +96,8 @@ const SERVER: &[u8] = b"//10.0.2.100/";
 const TAG: &[u8] = b"quicksand9p";
 /// For how long a detached mount may stay in the list.
 const DETACH_LIMIT: Duration = Duration::from_secs(5);
+/// How long the list of mounts is waited for at a time.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Loads the kernel's client and what it computes with, so that the first mount need not wait for
 /// them. Without a client, mounts are refused later; what is missing of the rest, a mount asks for.
@@ -191,10 +194,8 @@ fn unmount(target: PathBuf, force: bool) -> Result<()> {
     if force {
         detach(&[target])?;
     } else {
-        let path = sys::c_path(&target).map_err(|error| Error::io("target", error))?;
-        // SAFETY: the path ends with NUL.
-        sys::check(unsafe { libc::umount2(path.as_ptr(), libc::UMOUNT_NOFOLLOW) })
-            .map_err(|error| Error::io(target.display().to_string(), error))?;
+        unmount_now(&target, UnmountFlags::NOFOLLOW)
+            .map_err(|error| Error::io(target.display().to_string(), error.into()))?;
     }
     Ok(())
 }
@@ -209,9 +210,7 @@ fn detach_named(names: &[String]) -> Result<()> {
 fn sync_all() -> Result<()> {
     for mount in ours() {
         let file = File::open(&mount.point).map_err(|error| Error::io(mount.point.display().to_string(), error))?;
-        // SAFETY: no memory is involved.
-        sys::check(unsafe { libc::syncfs(file.as_raw_fd()) })
-            .map_err(|error| Error::io(mount.point.display().to_string(), error))?;
+        sys::syncfs(file.as_fd()).map_err(|error| Error::io(mount.point.display().to_string(), error))?;
     }
     Ok(())
 }
@@ -304,17 +303,16 @@ fn keep_users_out() -> Result<()> {
 /// each gets a thread; a mount counts as gone when it is no longer listed.
 fn detach(targets: &[PathBuf]) -> Result<()> {
     for target in targets {
-        let path = sys::c_path(target).map_err(|error| Error::io("target", error))?;
+        let path = target.clone();
         thread::spawn(move || force_off(&path));
     }
     wait_until_gone(targets)
 }
 
-fn force_off(path: &CString) {
-    let flags = libc::MNT_FORCE | libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW;
-    // SAFETY: the path ends with NUL.
-    if let Err(error) = sys::check(unsafe { libc::umount2(path.as_ptr(), flags) }) {
-        note(&format!("umount {}: {error}", path.to_string_lossy()));
+fn force_off(path: &Path) {
+    let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    if let Err(error) = unmount_now(path, flags) {
+        note(&format!("umount {}: {error}", path.display()));
     }
 }
 
@@ -331,13 +329,13 @@ fn wait_until_gone(targets: &[PathBuf]) -> Result<()> {
             return Err(Error::Busy("a share could not be detached"));
         }
         // A change between the look and the wait is told, too: the file was opened before.
-        let mut events = libc::pollfd {
-            fd: list.as_raw_fd(),
-            events: libc::POLLPRI,
-            revents: 0,
+        let limit = left.min(LOOK_AGAIN).as_nanos() as i64;
+        let limit = Timespec {
+            tv_sec: 0,
+            tv_nsec: limit,
         };
-        // SAFETY: one pollfd is passed.
-        unsafe { libc::poll(&mut events, 1, left.as_millis().min(100) as libc::c_int) };
+        // An error is as good as the end of the time: the next look follows.
+        let _ = poll(&mut [PollFd::new(&list, PollFlags::PRI)], Some(&limit));
     }
 }
 
