@@ -16,7 +16,7 @@ use crate::sys;
 
 const FIRST_UID: u32 = 1000;
 const LAST_UID: u32 = 59_999;
-/// The groups whose members may become root; which of them exists depends on the distribution.
+/// The groups whose members may become root. Distributions differ in which of them they have.
 const ADMIN_GROUPS: [&str; 2] = ["sudo", "wheel"];
 
 /// A user that was created.
@@ -176,8 +176,8 @@ impl Accounts {
         self.path("sudoers.d").join(format!("quicksand-{name}"))
     }
 
-    /// The user has no password to type, so sudo must not ask for one. Nothing is done on a system
-    /// without sudo.
+    /// Lets the user run sudo without a password, because it has none to type. Does nothing on a
+    /// system without sudo.
     fn allow_sudo(&self, name: &str) -> Result<()> {
         let path = self.sudo_rule(name);
         if !path.parent().is_some_and(Path::is_dir) {
@@ -203,7 +203,7 @@ fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// A number that is free as a user id and as a group id.
+/// Finds a number that is free as a user id and as a group id.
 fn free_id(passwd: &str, group: &str) -> Result<u32> {
     let third = |line: &str| line.split(':').nth(2).and_then(|id| id.parse::<u32>().ok());
     let taken: Vec<u32> = passwd.lines().chain(group.lines()).filter_map(third).collect();

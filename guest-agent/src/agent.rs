@@ -1,4 +1,4 @@
-//! What all sessions of one agent share.
+//! The state that all sessions of one agent share.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -38,7 +38,7 @@ pub struct Agent {
     pub commands: Gate,
     pub ptys: Ptys,
     pub freezer: Freezer,
-    /// Whoever sets the clock holds it.
+    /// A thread that sets the clock holds this lock.
     pub time: Arc<Mutex<Watch>>,
     pub programs: Programs,
     pub mounts_under_way: UnderWay,
@@ -49,7 +49,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// `token` is what clients must present; without one, the first client sets it.
+    /// Clients must present `token`. Without one, the first client sets it.
     pub fn new(token: Option<&str>, boot: BootTimes, owns_machine: bool) -> io::Result<Self> {
         let users = passwd::read_database("/etc/passwd");
         Ok(Self {
@@ -78,7 +78,7 @@ impl Agent {
         self.serving_s.get_or_init(sys::uptime_s);
     }
 
-    /// A number for a command of an HTTP client. It was not used before.
+    /// Returns a number for a command of an HTTP client, which was not used before.
     pub fn next_http_id(&self) -> u32 {
         self.next_http_id.fetch_add(1, Relaxed)
     }
@@ -92,7 +92,7 @@ impl Agent {
         }
     }
 
-    /// Sets the clock to nanoseconds since 1970, as a client says who knows the time.
+    /// Sets the clock to a time that a client knows, in nanoseconds since 1970.
     pub fn set_clock_ns(&self, unix_ns: i64) -> io::Result<()> {
         let mut watch = self.time.lock().unwrap_or_else(PoisonError::into_inner);
         sys::set_clock_ns(unix_ns)?;
@@ -100,7 +100,7 @@ impl Agent {
         Ok(())
     }
 
-    /// The reply to `hello`.
+    /// Returns the reply to `hello`.
     pub fn greeting(&self) -> Greeting {
         Greeting {
             protocol: 1,
@@ -133,7 +133,7 @@ impl Agent {
     }
 }
 
-/// Says to a client who answers, and what it can do.
+/// Tells a client which agent answers, and which requests it has.
 #[derive(Debug, Serialize)]
 pub struct Greeting {
     protocol: u32,

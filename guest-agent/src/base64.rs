@@ -4,7 +4,7 @@ use ::base64::Engine;
 use ::base64::alphabet::STANDARD;
 use ::base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// Texts have padding. Those of clients may lack it.
+/// The agent's texts have padding. The texts of clients may lack it.
 const CODING: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()

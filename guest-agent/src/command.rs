@@ -1,4 +1,4 @@
-//! What to run: checks the parameters of a command and makes a `Launch` of them.
+//! Checks the parameters of a command and makes a `Launch` of them.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -17,7 +17,7 @@ use crate::passwd::{self, User};
 use crate::spawn::{self, Child, Launch, Leads, SpawnError, Step};
 use crate::{blocking, environment, sys};
 
-/// Where a distribution keeps its programs, which is on the root file system.
+/// The directories of a distribution's programs, which lie on the root file system.
 const LOCAL_DIRS: [&str; 3] = ["/bin/", "/sbin/", "/usr/"];
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -28,8 +28,8 @@ enum Role {
     Shell,
 }
 
-/// A command as a client asked for it. Nothing of it was looked up in the guest but the user and
-/// its home directory.
+/// A command as a client asked for it. Only the user and its home directory have been looked up in
+/// the guest.
 #[derive(Debug)]
 pub struct Command {
     pub argv: Vec<OsString>,
@@ -43,10 +43,10 @@ pub struct Command {
     pub exclusive: bool,
 }
 
-/// How a client names a program, and what it gives it.
+/// The parameters of a request that starts a program.
 #[derive(Debug, Default, Deserialize)]
 pub struct Program {
-    /// Text for the shell. It and `argv` exclude each other.
+    /// A text for the shell. A request has either this or `argv`.
     command: Option<Raw>,
     argv: Option<Vec<Raw>>,
     shell: Option<Raw>,
@@ -54,18 +54,18 @@ pub struct Program {
     user: Option<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// Each is `NAME=value`. They are added to those of `env`.
+    /// More variables, each as `NAME=value`.
     #[serde(default)]
     env_b64: Vec<Raw>,
     #[serde(default)]
     timeout: Seconds,
-    /// Whether no other command may run beside it.
+    /// Tells whether no other command may run beside this one.
     #[serde(default)]
     exclusive: bool,
 }
 
 impl Program {
-    /// The variables of `env` and of `env_b64`.
+    /// Returns the variables of `env` and of `env_b64`.
     fn variables(&mut self) -> Result<Vec<(OsString, OsString)>> {
         let texts = std::mem::take(&mut self.env).into_iter();
         let mut found: Vec<(OsString, OsString)> = texts.map(|(key, value)| (key.into(), value.into())).collect();
@@ -84,8 +84,8 @@ impl Program {
 }
 
 impl Command {
-    /// `me` is the user that the agent runs as. Fails with `Param` when the parameters are wrong,
-    /// and with `NotFound` when the user is unknown.
+    /// Checks the parameters. `me` is the user that the agent runs as. Fails with `Param` when a
+    /// parameter is wrong, and with `NotFound` when the user is unknown.
     pub fn new(mut program: Program, me: &User) -> Result<Self> {
         let mut command = Self::base(&mut program, me)?;
         match (program.command, program.argv) {
@@ -174,8 +174,8 @@ impl Command {
         }
     }
 
-    /// Whether starting the program may touch a mounted share whose server is gone: the thread that
-    /// starts a child waits until it execs.
+    /// Tells whether the start may touch a mounted share. Its server may be gone, and the thread
+    /// that starts a child waits until the child execs.
     fn may_hang(&self) -> bool {
         let is_local = |path: &OsStr| LOCAL_DIRS.iter().any(|dir| path.as_bytes().starts_with(dir.as_bytes()));
         let is_named = is_path(&self.program);
@@ -229,8 +229,8 @@ impl Command {
             .collect()
     }
 
-    /// The default variables, those that are `common` to the whole system beside them, and those of
-    /// the client added or in their place.
+    /// Returns the default variables, those that are `common` to the whole system, and those of the
+    /// client. A later one replaces an earlier one, except that a common one replaces no default.
     fn environment<'a>(&'a self, common: &'a [(OsString, OsString)]) -> Vec<(&'a OsStr, &'a OsStr)> {
         let user = &self.user;
         let mut env = [
@@ -281,7 +281,7 @@ impl Command {
         }
     }
 
-    /// The parameter that names the program.
+    /// Returns the parameter that names the program.
     fn parameter(&self) -> &'static str {
         match self.role {
             Role::Shell => "shell",
@@ -298,12 +298,12 @@ impl Command {
     }
 }
 
-/// Whether a program is named by its path, and so not looked up in `PATH`.
+/// Tells whether a program is named by its path. Then it is not looked up in `PATH`.
 fn is_path(program: &OsStr) -> bool {
     program.as_bytes().contains(&b'/')
 }
 
-/// A user without a home directory starts in the root directory.
+/// Returns the user's home directory, or the root directory if the user has none.
 fn existing_home(user: &User) -> OsString {
     let is_dir = std::fs::metadata(&user.home).is_ok_and(|home| home.is_dir());
     if is_dir { &user.home } else { "/" }.into()

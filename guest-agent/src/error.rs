@@ -7,7 +7,8 @@ use serde::Serialize;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The mistakes of clients come first, then the state of the guest, then failures of the system.
+/// The variants for mistakes of clients come first, then those for the state of the guest, then
+/// those for failures of the system.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("parameter {name:?}: {want}")]
@@ -107,7 +108,7 @@ impl Code {
 pub struct Refusal {
     pub code: Code,
     pub message: String,
-    /// The number of the system's error, if the system refused.
+    /// The number of the error, if it came from the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errno: Option<i32>,
     /// The name of the parameter that is at fault, if one is.
@@ -116,7 +117,8 @@ pub struct Refusal {
 }
 
 impl Error {
-    /// `what` names the object of the operation, such as a path, a user or a device.
+    /// Makes an error of the system. `what` names the object of the operation, such as a path, a
+    /// user or a device.
     pub fn io(what: impl Into<String>, source: io::Error) -> Self {
         Self::Io {
             what: what.into(),
@@ -161,7 +163,7 @@ impl Error {
         }
     }
 
-    /// The error as it stands in replies and events.
+    /// Returns the error as it stands in replies and events.
     pub fn refusal(&self) -> Refusal {
         Refusal {
             code: self.code(),

@@ -1,4 +1,4 @@
-//! What the agent sends without being asked, or after its reply.
+//! The frames that the agent sends beside its replies.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -65,7 +65,7 @@ pub enum StreamEvent {
 }
 
 impl StreamEvent {
-    /// A piece of standard output, or of standard error.
+    /// Makes the event for a piece of standard output, or of standard error.
     pub fn piece(is_stderr: bool, piece: Result<String, Vec<u8>>) -> Self {
         let (data, data_b64) = match piece {
             Ok(text) => (Some(text), None),

@@ -41,20 +41,20 @@ pub struct Running {
     _slot: Slot,
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug)]
 pub struct Outcome {
     pub exit_code: i32,
     pub signal: Option<i32>,
     pub timed_out: bool,
     pub canceled: bool,
-    /// Why the agent ended the command, when the client broke the protocol.
+    /// The mistake of the client, if the agent ended the command because of it.
     pub broken: Option<String>,
     pub duration: Duration,
 }
 
 impl Outcome {
-    /// The event that tells a session how the command on its channel ended.
+    /// Returns the event that tells a session how the command on its channel ended.
     pub fn exit_event(self, channel: u32) -> Event {
         Event::Exit {
             channel,
@@ -106,7 +106,7 @@ pub async fn start(agent: &Arc<Agent>, command: Command, with_stdin: bool) -> Re
     })
 }
 
-/// What may end a command from outside.
+/// The events outside a command that may end it.
 pub struct Ties<'a> {
     pub channel: &'a Channel,
     /// The end of the session, or `None` when the command outlives it.
@@ -219,8 +219,8 @@ async fn live(
     }
 }
 
-/// Kills what is left of the group. The leader is a zombie, so the group's number is still its own.
-/// The other processes get the rest of the grace unless they have closed the output already.
+/// Kills the rest of the group. The leader is a zombie, so the group's number is still its own. The
+/// other processes get the rest of the grace unless they have closed the output already.
 async fn end_group(child: &Child, kill_at: Option<Instant>, open_pipes: &watch::Sender<u8>) {
     let mut pipes = open_pipes.subscribe();
     tokio::select! {
@@ -257,7 +257,7 @@ pub struct Collected {
     exit_code: i32,
     signal: Option<i32>,
     timed_out: bool,
-    /// Whether a stream was longer than what is kept of it.
+    /// Tells whether the end of a stream was dropped.
     truncated: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::files::{about, allocated};
 use crate::params::{Place, wrong};
 
-/// What to read.
+/// The parameters of a request that reads a file.
 #[derive(Debug, Deserialize)]
 pub struct ReadRequest {
     path: Place,
@@ -21,7 +21,7 @@ pub struct ReadRequest {
     offset: Option<u64>,
     /// The size of the wanted part in bytes. Without it everything up to the end is wanted.
     length: Option<u64>,
-    /// Whether holes are left out.
+    /// Tells whether holes are left out.
     #[serde(default)]
     pub sparse: bool,
 }
@@ -95,19 +95,20 @@ impl FileReader {
         }
     }
 
-    /// Whether the file has fewer blocks than its size needs, so that `next_data` is worth asking.
+    /// Tells whether the file has fewer blocks than its size needs. Only then `next_data` can find
+    /// a hole.
     pub fn may_have_holes(&self) -> bool {
         self.allocated < self.size
     }
 
-    /// The size of the file in bytes, which may have changed since it was opened.
+    /// Returns the size of the file in bytes, which may have changed since it was opened.
     pub fn size_now(&self) -> Result<u64> {
         let meta = self.file.metadata().map_err(|error| about(&self.path, error))?;
         Ok(meta.len())
     }
 
-    /// The first range of data at or after `offset`, as the positions of its start and its end in
-    /// bytes. Returns `None` when only a hole is left up to the end of the file.
+    /// Returns the first range of data at or after `offset`, as the positions of its start and its
+    /// end in bytes. Returns `None` when only a hole is left up to the end of the file.
     pub fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>> {
         let start = match seek(&self.file, SeekFrom::Data(offset)) {
             Ok(start) => start,
@@ -123,7 +124,7 @@ impl FileReader {
         Ok(Some((start, end)))
     }
 
-    /// The next read begins at this byte.
+    /// Makes the next read begin at this byte.
     pub fn go_to(&mut self, offset: u64) {
         self.offset = offset;
     }
@@ -147,8 +148,8 @@ fn require_regular(meta: &Metadata, path: &Path) -> Result<()> {
     }
 }
 
-/// The size in bytes of what stands before the data of a record: 8 bytes of position and 4 bytes of
-/// length, both big-endian.
+/// The size in bytes of the header of a record: 8 bytes of position and 4 bytes of length, both
+/// big-endian.
 pub const RECORD_HEADER: usize = 12;
 
 /// A file as a sequence of records without its holes. Each record is a header and its data. The
@@ -163,7 +164,7 @@ pub struct Extents {
 }
 
 impl Extents {
-    /// `reader` must stand at the beginning of its file.
+    /// Makes records of a file. `reader` must stand at its beginning.
     pub fn new(reader: FileReader) -> Self {
         // Files that the kernel makes up have no blocks and may not know where their data is.
         let data_end = if reader.may_have_holes() { 0 } else { u64::MAX };

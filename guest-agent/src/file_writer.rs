@@ -25,7 +25,7 @@ const KNOB_FILESYSTEMS: [i64; 7] = [
     0x7363_6673, // securityfs
 ];
 
-/// What to write, with which owner and mode.
+/// The parameters of a request that writes a file.
 #[derive(Debug, Deserialize)]
 pub struct WriteRequest {
     path: Place,
@@ -37,7 +37,7 @@ pub struct WriteRequest {
     append: bool,
     #[serde(default)]
     exclusive: bool,
-    /// Whether the contents come without their holes.
+    /// Tells whether the contents come without their holes.
     #[serde(default)]
     pub sparse: bool,
     /// The time of the last change that the file gets, in nanoseconds since 1970.
@@ -139,7 +139,8 @@ impl FileWriter {
         })
     }
 
-    /// The owner is set first, because changing it clears the set-uid bits of the mode.
+    /// Sets owner and mode. The owner comes first, because changing it clears the set-uid bits of
+    /// the mode.
     fn set_attributes(&self, owner: Option<(u32, u32)>, mode: Option<u32>) -> Result<()> {
         let own = (
             sys::euid(),
@@ -165,8 +166,8 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Writes at a position at or after the end of what was written so far. Fails with `BadRequest`
-    /// when that leaves a hole in a file that is written in place.
+    /// Writes at a position, which must not lie before the end of the earlier writes. Fails with
+    /// `BadRequest` when that leaves a hole in a file that is written in place.
     pub fn write_at(&mut self, bytes: &[u8], position: u64) -> Result<()> {
         if self.temporary.is_none() {
             self.require_no_hole(position)?;
@@ -195,7 +196,7 @@ impl FileWriter {
     }
 
     /// Puts the new file in place and returns its size in bytes. The file is as durable as any that
-    /// a program in the guest writes: clients call `sync` when they need more.
+    /// a program in the guest writes. Clients that need more call `sync`.
     pub fn commit(&mut self) -> Result<u64> {
         if let Some(mtime_ns) = self.mtime_ns {
             sys::set_mtime(self.file.as_fd(), mtime_ns).map_err(|error| about(&self.target, error))?;

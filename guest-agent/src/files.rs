@@ -1,4 +1,4 @@
-//! Methods that describe files or change them without carrying their contents.
+//! The requests that describe files or change them without carrying their contents.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
@@ -15,10 +15,10 @@ use crate::params::{Mode, Place, Raw, yes};
 use crate::{blocking, passwd, sys};
 
 const LIST_LIMIT: u64 = 1000;
-/// The limit in bytes of one listing, which leaves half a frame for its last entry.
+/// The size in bytes after which a listing ends. It leaves half a frame for the last entry.
 const LIST_BYTES: usize = 512 * 1024;
 
-/// The requests that describe files or change them without carrying their contents.
+/// The requests of this family.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 // A variant has the name of its method.
@@ -91,8 +91,8 @@ pub enum Answer {
     Listing(Listing),
 }
 
-/// What a file is. It has a link's target and the name in a listing where they apply, as text or as
-/// base64.
+/// The description of a file. A symlink has a target, and a file in a listing has a name, as text
+/// or as base64.
 #[derive(Debug, Serialize)]
 pub struct Status {
     #[serde(rename = "type")]
@@ -105,7 +105,7 @@ pub struct Status {
     mtime_ns: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     links: Option<u64>,
-    /// The same text for all names of a file that has several.
+    /// A text that is the same for all names of one file.
     #[serde(skip_serializing_if = "Option::is_none")]
     identity: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -199,12 +199,12 @@ fn link(from: &Path, to: &Path, overwrite: bool, follow: bool) -> io::Result<()>
     }
 }
 
-/// An error of a system call on `path`.
+/// Makes an error of a system call on `path`.
 pub fn about(path: &Path, error: io::Error) -> Error {
     Error::io(path.display().to_string(), error)
 }
 
-/// For most errors it is unknown which of the two paths is at fault.
+/// Makes an error of both paths, because most errors do not tell which of them is at fault.
 fn about_rename(error: io::Error, from: &Path, to: &Path) -> Error {
     match error.raw_os_error() {
         Some(libc::EEXIST) => Error::Exists(to.display().to_string()),
@@ -246,12 +246,12 @@ fn describe(meta: &Metadata, path: &Path) -> Status {
     }
 }
 
-/// The bytes that a file occupies on the disk. stat(2) counts them in units of 512.
+/// Returns the bytes that a file occupies on the disk. stat(2) counts them in units of 512.
 pub fn allocated(meta: &Metadata) -> u64 {
     meta.blocks().saturating_mul(512)
 }
 
-/// The value as text if it is UTF-8, and otherwise as base64.
+/// Returns the value as text if it is UTF-8, and otherwise as base64.
 pub fn text_or_base64(value: &OsStr) -> (Option<String>, Option<String>) {
     match value.to_str() {
         Some(text) => (Some(text.to_owned()), None),

@@ -23,10 +23,10 @@ use crate::error::{Error, Result};
 use crate::log::note;
 use crate::{oom, spawn, sys};
 
-/// For how long the file system stays frozen at most, unless the client says.
+/// The time for which the file system stays frozen at most. A client may give another.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(2);
-/// How much later than the thread the guard thaws. It is longer than freezing a busy file system
-/// takes, so that the thread is first.
+/// The time by which the guard thaws later than the thread. It is longer than freezing a busy file
+/// system takes, so that the thread is first.
 const GUARD_MARGIN: Duration = Duration::from_secs(5);
 
 /// A file system that can be frozen. Tests have one of their own.
@@ -65,7 +65,7 @@ impl Freezable for Root {
 }
 
 /// Makes the kernel expedite RCU grace periods until this is dropped. Freezing waits for three of
-/// them, while all writers wait: that takes 36 ms or more, and 5 ms when expedited.
+/// them, and all writers wait meanwhile. That takes 36 ms or more, and 5 ms when expedited.
 struct Expedited(Option<fs::File>);
 
 impl Expedited {
@@ -90,7 +90,7 @@ impl Drop for Expedited {
     }
 }
 
-/// Takes the answer to a thaw: how long the file system was frozen.
+/// Takes the answer to a thaw, which is the time for which the file system was frozen.
 type Asker = oneshot::Sender<Result<Duration>>;
 
 /// The one freeze of the root file system. All clones share it.
@@ -168,8 +168,8 @@ impl Freezer {
         Ok(released)
     }
 
-    /// Thaws what `asker` froze and returns how long it was frozen. Fails with `NotFrozen` when the
-    /// asker froze nothing, or when it was thawed before.
+    /// Thaws the file system that `asker` froze, and returns how long it was frozen. Fails with
+    /// `NotFrozen` when the asker froze nothing, or when it was thawed before.
     pub async fn thaw(&self, asker: Option<&Closed>) -> Result<Duration> {
         let (thawed, has_thawed) = oneshot::channel();
         {
@@ -188,7 +188,7 @@ impl Freezer {
         has_thawed.await.unwrap_or(Err(Error::NotFrozen(LAPSED)))
     }
 
-    /// Thaws what the session that has ended had frozen. Never waits.
+    /// Thaws the file system if the session that has ended froze it. Never waits.
     pub fn release(&self, owner: &Closed) {
         let mut state = self.state();
         if state.belongs_to(Some(owner)) {
@@ -230,7 +230,7 @@ impl Freezer {
         }
     }
 
-    /// Notes that the thread has thawed. If nobody asked it to, the freeze has lapsed.
+    /// Notes that the thread has thawed. Without a request for that, the freeze has lapsed.
     fn note_thawed(&self) {
         let mut state = self.state();
         *state = match std::mem::take(&mut *state) {
@@ -265,7 +265,8 @@ fn explain(error: io::Error) -> Error {
 struct Guard(libc::pid_t);
 
 impl Guard {
-    /// The guard runs from the agent's own image, so it needs no file that might be frozen.
+    /// Starts the guard. It runs from the agent's own image, so it needs no file that might be
+    /// frozen.
     fn start(thaws_after: Duration) -> io::Result<Self> {
         let argv = ["@quicksand-thaw", "thaw", &thaws_after.as_millis().to_string()];
         spawn::spawn_detached("/proc/self/exe", &argv, &[]).map(Self)
@@ -279,7 +280,7 @@ impl Drop for Guard {
     }
 }
 
-/// The whole work of the guard process: waits for `after_ms` milliseconds, then thaws the root if
+/// Does the work of the guard process. It waits for `after_ms` milliseconds, then thaws the root if
 /// it is frozen.
 pub fn run_guard(after_ms: &str) {
     oom::protect();

@@ -1,4 +1,4 @@
-//! What distinguishes this guest from its clones: its clock, randomness, names and keys.
+//! Makes this guest differ from its clones: in its randomness, names and keys.
 
 use std::fs;
 use std::io;
@@ -21,15 +21,16 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const BOOT_ID_COVER: &str = "/run/.quicksand-boot-id";
 const SSH_DIR: &str = "/etc/ssh";
 
-/// What the first requests after a restore need, found out before it. The code that a guest runs
-/// just after a restore is emulated for the first time, which is slow, so there should be little.
+/// Facts for the first requests after a restore, which the agent finds out in advance. The code
+/// that a guest runs just after a restore is emulated for the first time. That is slow, so there
+/// should be little of it.
 #[derive(Debug)]
 pub struct Prepared {
     random: Option<OwnedFd>,
     interface: Option<String>,
     socket: Option<OwnedFd>,
-    /// Process 1 is the agent, which does not read the boot id. So nobody has read it as long as no
-    /// command was run.
+    /// Tells whether process 1 is the agent, which does not read the boot id. Then no program has
+    /// read it before the first command runs.
     is_init_ours: bool,
 }
 
@@ -90,7 +91,7 @@ pub fn reseed(seed: &Seed, prepared: &Prepared) -> Result<()> {
     Ok(())
 }
 
-/// What a guest is to be called from now on. What is absent stays.
+/// The parameters of `set_identity`. A value that is absent stays as it is.
 #[derive(Debug, Deserialize)]
 pub struct Identity {
     hostname: Option<String>,
@@ -105,7 +106,7 @@ pub struct Identity {
 #[serde(rename_all = "snake_case")]
 enum NewBootId {
     New,
-    /// Only if somebody has read the present one.
+    /// Only if a program may have read the present one.
     IfRead,
 }
 
@@ -129,20 +130,20 @@ pub struct Changed {
     /// The names of the files.
     #[serde(skip_serializing_if = "Option::is_none")]
     ssh_host_keys: Option<Vec<String>>,
-    /// The clock at the end, by which the host knows how late its time arrived.
+    /// The clock at the end. It tells the host how late its time arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unix_ns: Option<i64>,
 }
 
 impl Identity {
-    /// Whether `set_identity` generates keys.
+    /// Tells whether `set_identity` generates keys.
     pub fn makes_keys(&self) -> Result<bool> {
         let dir = Path::new(SSH_DIR);
         Ok(self.ssh_host_keys.is_some() && !host_keys(dir).map_err(|error| about(dir, error))?.is_empty())
     }
 }
 
-/// Changes what is asked for. Returns the new values.
+/// Changes the values that are given. Returns the new ones.
 pub fn set_identity(wanted: &Identity, prepared: &Prepared) -> Result<Changed> {
     let mut changed = Changed::default();
     if let Some(name) = &wanted.hostname {
@@ -221,7 +222,7 @@ fn renew_boot_id() -> Result<String> {
     Ok(id)
 }
 
-/// A random UUID, version 4 (RFC 9562, section 5.4), as the kernel's own boot id is.
+/// Returns a random UUID, version 4 (RFC 9562, section 5.4), as the kernel's own boot id is.
 fn random_uuid() -> io::Result<String> {
     let mut bytes = [0; 16];
     sys::random(&mut bytes)?;

@@ -1,4 +1,4 @@
-//! What the guest is and how it is doing.
+//! Describes the guest and its present state.
 
 use std::ffi::CStr;
 use std::fs;
@@ -41,7 +41,7 @@ struct Disk {
     used: u64,
 }
 
-/// Looks at the guest.
+/// Reads the present state of the guest.
 pub fn info() -> Result<Info> {
     // SAFETY: utsname is plain data, for which zero is a valid value.
     let mut names: libc::utsname = unsafe { std::mem::zeroed() };
@@ -63,8 +63,8 @@ pub fn info() -> Result<Info> {
     })
 }
 
-/// The kernel makes the boot id when it is first read. If that happens before a template is taken,
-/// all guests that start from the template have the same one.
+/// Reads the boot id. The kernel makes it when it is first read. If that happens before a template
+/// is taken, all guests that start from the template have the same one.
 fn boot_id() -> String {
     read("/proc/sys/kernel/random/boot_id").trim().to_owned()
 }

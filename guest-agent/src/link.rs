@@ -16,7 +16,7 @@ use crate::closed::Closed;
 use crate::sys;
 
 const READ_SIZE: usize = 64 * 1024;
-/// When a host reconnects, the guest sees it gone for less than this.
+/// A host that reconnects is gone for less than this time.
 const BLIP: Duration = Duration::from_millis(2);
 
 /// A non-blocking descriptor that may be read and written at the same time.
@@ -42,7 +42,7 @@ pub enum Received {
 }
 
 impl Link {
-    /// `fd` must be non-blocking.
+    /// Makes a link. `fd` must be non-blocking.
     pub fn new(fd: OwnedFd, port: bool) -> io::Result<Self> {
         Ok(Self {
             fd: Mutex::new(Arc::new(watch(fd)?)),
@@ -59,7 +59,7 @@ impl Link {
         self.fd.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The memory that a session has left here, or none.
+    /// Returns the memory that a session has left here, or none.
     pub fn take_room(&self) -> Vec<u8> {
         mem::take(&mut self.room.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,5 +1,5 @@
-//! Methods that concern the machine as a whole. They are refused in a guest that the agent does not
-//! own.
+//! The requests that change the machine as a whole. An agent refuses them in a guest that it does
+//! not own.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub enum Request {
     SetTime(Time),
     Reseed(Seed),
     SetIdentity(Identity),
-    /// All that a guest needs which continues from a checkpoint, in one request.
+    /// All four at once, for a guest that continues from a checkpoint.
     Renew(Time, Seed, Identity, NewToken),
     Trim,
     DropCaches,
@@ -118,7 +118,7 @@ pub async fn call(agent: &Arc<Agent>, request: Request, owner: Option<&Closed>) 
     Ok(Answer::Done {})
 }
 
-/// Carries out a request about shares, on a thread: each may wait for the host.
+/// Carries out a request about shares. Each of them may wait for the host, so a thread does it.
 pub async fn call_share(agent: &Agent, request: shares::Request) -> Result<shares::Answer> {
     agent.require_machine()?;
     let mounts = matches!(request, shares::Request::MountShare(_));
@@ -130,8 +130,9 @@ pub async fn call_share(agent: &Agent, request: shares::Request) -> Result<share
     result
 }
 
-/// Carries out `set_identity`. Generating keys takes a while, so that this is done on a thread. The
-/// rest is not: starting one would be most of the code that a clone has to emulate for it.
+/// Carries out `set_identity`. A thread generates new keys, because that takes a while. Without new
+/// keys there is no thread, because its start would be most of the code that a clone has to emulate
+/// here.
 async fn set_identity(agent: &Arc<Agent>, wanted: Identity) -> Result<Changed> {
     if !wanted.makes_keys()? {
         return identity::set_identity(&wanted, &agent.prepared);

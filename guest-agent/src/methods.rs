@@ -31,7 +31,7 @@ pub enum Request {
     Common(CommonRequest),
 }
 
-/// A request that needs nothing of its transport.
+/// A request that is the same over every transport.
 #[derive(Debug)]
 pub enum CommonRequest {
     Plain(PlainRequest),
@@ -131,13 +131,13 @@ pub struct Input {
     pub stdin: Option<Raw>,
 }
 
-/// How a client is connected to a command that runs.
+/// The ties between a client and a command that runs.
 #[derive(Debug, Deserialize)]
 pub struct Streaming {
-    /// Whether the command takes input.
+    /// Tells whether the command takes input.
     #[serde(default)]
     pub stdin: bool,
-    /// Whether the command outlives the session.
+    /// Tells whether the command outlives the session.
     #[serde(default)]
     pub detach: bool,
 }
@@ -156,7 +156,7 @@ pub struct Typed {
 #[derive(Debug, Deserialize)]
 pub struct Attachment {
     pub session: String,
-    /// How many bytes of earlier output are repeated.
+    /// The number of bytes of earlier output that are repeated.
     pub replay: Option<u64>,
 }
 
@@ -289,7 +289,8 @@ fn pong() -> PlainAnswer {
     }
 }
 
-/// Signals any process but the agent itself and the numbers that a mistake would produce: 0 and 1.
+/// Sends a signal to a process. Refuses the agent itself, and 0 and 1, which only a mistake would
+/// produce.
 fn kill(pid: u64, signal: Signal, group: bool) -> Result<()> {
     let pid = i32::try_from(pid).unwrap_or(0);
     if pid <= 1 || pid as u32 == std::process::id() {

@@ -31,7 +31,8 @@ impl Context {
         Ok(Self(fsopen(fstype, FsOpenFlags::FSOPEN_CLOEXEC)?))
     }
 
-    /// Mounts it, without a place yet. `options` are names, or names and values with a `=`.
+    /// Mounts the file system without a place in the tree. `options` are names, or names and values
+    /// with a `=`.
     pub fn mount(&self, source: &[u8], options: &[String], read_only: bool) -> io::Result<OwnedFd> {
         fsconfig_set_string(&self.0, "source", source)?;
         for option in options {
@@ -49,7 +50,7 @@ impl Context {
         Ok(fsmount(&self.0, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
     }
 
-    /// What the file system says about its last failure, if it says something.
+    /// Returns the file system's own words about its last failure, if it has any.
     pub fn complaint(&self) -> Option<String> {
         let mut text = [0; 512];
         let length = sys::read(self.0.as_fd(), &mut text).ok()?;
@@ -59,7 +60,7 @@ impl Context {
     }
 }
 
-/// Puts what `Context::mount` has mounted in its place.
+/// Puts a result of `Context::mount` in its place.
 pub fn attach(mounted: &OwnedFd, target: &Path) -> io::Result<()> {
     Ok(move_mount(
         mounted,
@@ -70,14 +71,15 @@ pub fn attach(mounted: &OwnedFd, target: &Path) -> io::Result<()> {
     )?)
 }
 
-/// Mounts what every step of the boot needs. It is fine if something is mounted already.
+/// Mounts the file systems that every step of the boot needs. Those that are mounted already stay.
 pub fn mount_kernel_filesystems() {
     try_mount("proc", "/proc", "proc", PLAIN, "");
     try_mount("sysfs", "/sys", "sysfs", PLAIN, "");
     try_mount("devtmpfs", "/dev", "devtmpfs", MountFlags::NOSUID, "mode=0755");
 }
 
-/// Mounts what programs expect of a running system. To be called inside the final root.
+/// Mounts the file systems that programs expect of a running system. To be called inside the final
+/// root.
 pub fn mount_user_filesystems(with_cgroups: bool) {
     let quiet = MountFlags::NOSUID | MountFlags::NODEV;
     try_mount(

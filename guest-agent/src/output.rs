@@ -18,7 +18,7 @@ use crate::utf8::Utf8Carry;
 use crate::wire::STDERR;
 
 const CHUNK: usize = 64 * 1024;
-/// How many bytes `execute` keeps of each stream.
+/// The number of bytes that `execute` keeps of each stream.
 pub const COLLECT_LIMIT: usize = 1 << 20;
 
 /// A receiver of output. Each of them fails with `Gone` when its client is gone.
@@ -185,7 +185,7 @@ impl Sink {
         }
     }
 
-    /// Sends what was held back. To be called after the last byte.
+    /// Sends the bytes that were held back. To be called after the last byte.
     pub async fn finish(&mut self) -> Result<()> {
         match self {
             Self::Text {
@@ -204,7 +204,7 @@ impl Sink {
         }
     }
 
-    /// What a `Collect` sink has kept, and whether it had to drop something.
+    /// Returns the text that a `Collect` sink has kept, and whether it dropped some.
     pub fn collected(self) -> (String, bool) {
         match self {
             Self::Collect { kept, truncated, .. } => {
@@ -238,7 +238,7 @@ async fn send_text(out: &Outbox, id: &Value, stream: u8, data: String) -> Result
     out.json(&event).await
 }
 
-/// The event for a piece of output, unless the piece is empty.
+/// Returns the event for a piece of output, unless the piece is empty.
 fn stream_event(stream: u8, piece: std::result::Result<String, Vec<u8>>) -> Option<Bytes> {
     let is_empty = piece.as_ref().map_or_else(Vec::is_empty, String::is_empty);
     (!is_empty).then(|| sse(&StreamEvent::piece(stream == STDERR, piece)))
@@ -257,7 +257,7 @@ const GRACE: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(1);
 const YIELD_FROM: usize = 16 * 1024;
 
-/// When a command exited, and why.
+/// The time of a command's end, and whether its client had canceled it.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
     pub time: Instant,
@@ -331,7 +331,8 @@ async fn grace_over(mut exited: Exited) {
     }
 }
 
-/// The output of a canceled command is still sent, but its client need not take it.
+/// Waits until a canceled command's output may be dropped. It is still sent before, but the client
+/// need not take it.
 async fn patience_over(mut exited: Exited) {
     let canceled = |end: &Option<End>| end.is_some_and(|end| end.canceled);
     if exited.wait_for(canceled).await.is_err() {

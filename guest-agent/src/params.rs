@@ -1,9 +1,10 @@
 //! Decodes the parameters of a request into the types that declare them.
 //!
-//! The fields of a type are the names of its parameters. A parameter that is null counts as absent.
-//! Bytes that are not UTF-8 come as base64 under the name of the field with `_b64` after it. A type
-//! takes the parameters that it knows, so that several types may share the parameters of one request,
-//! and parameters that nothing knows are ignored. Every error names the parameter.
+//! The fields of a type have the names of its parameters. A parameter that is null counts as
+//! absent. Bytes that are not UTF-8 come as base64, under the name of the field with `_b64` after
+//! it. A type takes the parameters that it has fields for. So several types may share the
+//! parameters of one request, and a parameter without a field is ignored. Every error names the
+//! parameter.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -42,8 +43,8 @@ impl Params {
     }
 }
 
-/// The error for a parameter that is wrong. `want` completes the sentence that begins with its
-/// name.
+/// Returns the error for a parameter that is wrong. `want` completes the sentence that begins with
+/// its name.
 pub fn wrong(name: &str, want: impl Into<Cow<'static, str>>) -> Error {
     Error::Param {
         name: name.to_owned(),
@@ -65,7 +66,7 @@ impl de::Error for Error {
     }
 }
 
-/// A method and its parameters, of which serde makes a variant of an enum.
+/// A method and its parameters. serde makes a variant of an enum of them.
 struct Named<'a> {
     method: &'a str,
     params: &'a mut Map<String, Value>,
@@ -94,7 +95,7 @@ impl<'a, 'de> de::EnumAccess<'de> for Named<'a> {
     }
 }
 
-/// The parameters of a variant: those of its fields, or of one type, or of several types.
+/// The parameters of a variant, which is a type, or has fields, or consists of several types.
 struct Parts<'a>(&'a mut Map<String, Value>);
 
 impl<'de> de::VariantAccess<'de> for Parts<'_> {
@@ -125,7 +126,7 @@ impl<'de> de::SeqAccess<'de> for Parts<'_> {
     }
 }
 
-/// Parameters from which a type takes its own.
+/// The parameters of a request, from which a type takes its own.
 struct Shared<'a>(&'a mut Map<String, Value>);
 
 impl<'de> Deserializer<'de> for Shared<'_> {
@@ -154,7 +155,7 @@ impl<'de> Deserializer<'de> for Shared<'_> {
 struct Fields<'a> {
     params: &'a mut Map<String, Value>,
     names: &'static [&'static str],
-    /// How many of the names were looked for.
+    /// The number of names that were looked for already.
     passed: usize,
     value: Option<Given>,
 }
@@ -210,13 +211,13 @@ impl<'de> de::MapAccess<'de> for Fields<'_> {
     }
 }
 
-/// The end of the names of parameters that are base64.
+/// The names of parameters that are base64 end with this.
 const CODED: &str = "_b64";
 
 /// The value of a parameter.
 struct Given {
     value: Value,
-    /// Whether its texts are base64.
+    /// Tells whether the texts in the value are base64.
     is_coded: bool,
 }
 
@@ -275,7 +276,7 @@ impl IntoDeserializer<'_, Error> for Given {
     }
 }
 
-/// For fields that are true by default.
+/// Returns the default of fields that are true unless a client says otherwise.
 pub fn yes() -> bool {
     true
 }
@@ -347,7 +348,7 @@ impl TryFrom<u32> for Mode {
     }
 }
 
-/// A time in seconds, at most a year. 0 stands for no time.
+/// A time in seconds, at most a year. 0 counts as absent.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(try_from = "f64")]
 pub struct Seconds(pub Option<Duration>);

@@ -22,9 +22,10 @@ use crate::sys::check;
 /// kernel's own threads.
 const OF_AGENT: i32 = 2;
 const OF_SPINNER: i32 = 1;
-/// How many microseconds of each second real-time threads may run; -1 means all of them (sched(7)).
+/// The number of microseconds of each second for which real-time threads may run. -1 means all of
+/// them (sched(7)).
 const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
-/// How many rounds a thread spins before it looks at the clock again.
+/// A thread spins for this many rounds before it looks at the clock again.
 const ROUNDS: usize = 1000;
 
 /// All programs but the agent. All clones control the same pause.
@@ -128,8 +129,8 @@ pub fn set_priority(real_time: Option<i32>) -> io::Result<()> {
     set_priority_of(0, real_time)
 }
 
-/// As `set_priority`, for every thread of this process. A new thread inherits the priority of the
-/// one that starts it.
+/// Sets the priority of every thread of this process. A new thread inherits the priority of the one
+/// that starts it.
 pub fn set_priority_of_all(real_time: Option<i32>) -> io::Result<()> {
     for task in fs::read_dir("/proc/self/task")? {
         let Some(id) = task?.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -154,7 +155,7 @@ fn set_priority_of(thread: libc::pid_t, real_time: Option<i32>) -> io::Result<()
     Ok(())
 }
 
-/// The numbers of the processors that this process may run on.
+/// Returns the numbers of the processors that this process may run on.
 pub fn processors() -> io::Result<Vec<usize>> {
     // SAFETY: all zero is the empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::passwd::{self, User};
 
-/// How many processes are listed when the client does not say.
+/// The number of processes that are listed at most. A client may give another.
 const DEFAULT_LIMIT: u64 = 500;
 const MAX_LIMIT: u64 = 1000;
 /// The limit in characters of a command line. It keeps the reply within a frame even when every
@@ -18,7 +18,7 @@ const COMMAND_LIMIT: usize = 160;
 #[derive(Debug, Serialize)]
 pub struct Processes {
     processes: Vec<Process>,
-    /// How many there are, listed or not.
+    /// The number of processes, listed or not.
     total: usize,
 }
 
@@ -28,10 +28,10 @@ struct Process {
     ppid: u32,
     user: String,
     state: String,
-    /// Bytes.
+    /// The resident memory in bytes.
     rss: u64,
     cpu_s: f64,
-    /// Seconds after boot.
+    /// The start in seconds after boot.
     start_s: f64,
     command: String,
 }
@@ -53,7 +53,7 @@ pub fn list(limit: Option<u64>) -> Processes {
     }
 }
 
-/// The ids of all processes.
+/// Returns the ids of all processes.
 pub fn pids() -> impl Iterator<Item = u32> {
     fs::read_dir("/proc")
         .into_iter()
@@ -87,12 +87,13 @@ struct Stat {
     state: String,
     ppid: u32,
     cpu_s: f64,
-    /// Seconds after boot.
+    /// The start in seconds after boot.
     start_s: f64,
     rss: u64,
 }
 
-/// The name stands in parentheses and may itself contain some, so the last one ends it.
+/// Parses the contents of `stat`. The name stands in parentheses and may itself contain some, so
+/// the last one ends it.
 fn parse_stat(text: &str) -> Option<Stat> {
     let (head, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -109,7 +110,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// The arguments on one line. A kernel thread has none, so its name is shown.
+/// Returns the arguments on one line. A kernel thread has none, so its name is shown.
 fn command_text(cmdline: &[u8], name: &str) -> String {
     let cmdline = cmdline.strip_suffix(b"\0").unwrap_or(cmdline);
     if cmdline.is_empty() {

@@ -23,13 +23,13 @@ use crate::source::Source;
 use crate::spawn::{self, Child, Leads};
 use crate::sys;
 
-/// How long a finished terminal stays listed.
+/// A finished terminal stays listed for this time.
 const KEEP_FINISHED: Duration = Duration::from_secs(60);
 const HANGUP_GRACE: Duration = Duration::from_secs(2);
 const MAX_PTYS: usize = 64;
 const DEFAULT_SIZE: (u16, u16) = (80, 24);
-/// How many bytes of output are kept for clients that attach, unless the client that opens the
-/// terminal says.
+/// The number of bytes of output that are kept for clients that attach. The client that opens the
+/// terminal may give another.
 pub const DEFAULT_SCROLLBACK: u64 = 256 * 1024;
 const MAX_SCROLLBACK: u64 = 16 << 20;
 
@@ -67,7 +67,7 @@ struct State {
     exit: Option<Exit>,
 }
 
-/// How the program on a terminal ended.
+/// The end of the program on a terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
     pub code: i32,
@@ -76,7 +76,7 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// The event that tells a session how the program on its channel ended.
+    /// Returns the event that tells a session how the program on its channel ended.
     pub fn event(&self, channel: u32) -> Event {
         Event::Exit {
             channel,
@@ -90,10 +90,10 @@ impl Exit {
     }
 }
 
-/// What a client may say of a new terminal.
+/// The parameters of a new terminal.
 #[derive(Debug, Deserialize)]
 pub struct NewTerminal {
-    /// How many bytes of output are kept.
+    /// The number of bytes of output that are kept.
     scrollback: Option<u64>,
     name: Option<String>,
 }
@@ -135,7 +135,7 @@ struct Terminal {
     argv: Vec<String>,
     cols: u16,
     rows: u16,
-    /// How many clients are attached.
+    /// The number of attached clients.
     attached: usize,
     created_unix: f64,
     alive: bool,
@@ -167,7 +167,7 @@ impl Ptys {
             .ok_or_else(|| Error::NotFound(format!("PTY session {id:?}")))
     }
 
-    /// The reply to `pty_list`.
+    /// Returns the reply to `pty_list`.
     pub fn list(&self) -> Terminals {
         let sessions = self.listed().iter().map(|pty| pty.describe()).collect();
         Terminals { sessions }
@@ -282,8 +282,8 @@ impl Pty {
         }
     }
 
-    /// What a client is told when it attaches. `replay` is the number of bytes that are repeated to
-    /// it.
+    /// Returns the reply to a client that attaches. `replay` is the number of bytes that are
+    /// repeated to it.
     pub fn describe_attachment(&self, channel: u32, replay: u64) -> Attached {
         let state = self.state();
         Attached {
@@ -304,8 +304,8 @@ impl Pty {
         Ok(())
     }
 
-    /// Signals what runs in the foreground: the shell itself or its current job. Returns whether it
-    /// was there.
+    /// Sends a signal to the foreground, which is the shell itself or its current job. Returns
+    /// whether it was there.
     pub fn signal(&self, signal: i32) -> Result<bool> {
         if !self.state().runs {
             return Ok(false);
@@ -322,8 +322,8 @@ impl Pty {
         }
     }
 
-    /// Hangs up the terminal. The program is killed if it does not end in time, which this does not
-    /// wait for.
+    /// Hangs up the terminal. The program is killed if it does not end in time. This does not wait
+    /// for its end.
     pub fn close(self: Arc<Self>) {
         self.signal_all(libc::SIGHUP);
         // A stopped job would not react to the first signal.
@@ -342,11 +342,11 @@ impl Pty {
 pub struct Attachment {
     pub pty: Arc<Pty>,
     key: u64,
-    /// How many bytes of what it reads first were written before it came.
+    /// The number of bytes at the beginning that were written before the reader came.
     pub replay: u64,
 }
 
-/// What a reader has to be told next.
+/// The next event for a reader.
 #[derive(Debug)]
 pub enum Next {
     Lagged,
@@ -393,7 +393,7 @@ impl Drop for Attachment {
     }
 }
 
-/// The number of bytes of earlier output that a client gets which asks for `replay`.
+/// Returns the number of bytes of earlier output for a client that asks for `replay`.
 pub fn replayed(replay: Option<u64>) -> usize {
     replay.unwrap_or(DEFAULT_SCROLLBACK).min(MAX_SCROLLBACK) as usize
 }
@@ -423,7 +423,7 @@ fn set_size(master: BorrowedFd<'_>, cols: u16, rows: u16) -> io::Result<()> {
     sys::ioctl(master, libc::TIOCSWINSZ, &mut size).map(|_| ())
 }
 
-/// The number of the foreground process group.
+/// Returns the number of the foreground process group.
 fn foreground_group(master: BorrowedFd<'_>) -> Option<i32> {
     // SAFETY: no memory is passed.
     let group = unsafe { libc::tcgetpgrp(master.as_raw_fd()) };

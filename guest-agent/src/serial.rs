@@ -23,14 +23,14 @@ use crate::{session, sys, wire};
 const PORT_CLASS: &str = "/sys/class/virtio-ports";
 const PORT_SUBSYSTEM: &str = "virtio-ports";
 const PORT_PREFIX: &str = "quicksand.agent.";
-/// For how long ports are looked for at first: the console module may be loaded late, and its
+/// The agent looks for ports for this long at first. The console module may be loaded late, and its
 /// events may be lost under load.
 const RESCAN_FOR: Duration = Duration::from_secs(30);
-/// For how long further ports are looked for after one has appeared, because the ports of a device
+/// After a port has appeared, the agent looks for others for this long. The ports of a device
 /// appear together.
 const STRAGGLERS_FOR: Duration = Duration::from_secs(2);
 const RESCAN_EVERY: Duration = Duration::from_millis(500);
-/// How often a port without a host is checked again, in case an event was missed.
+/// The time between two checks of a port without a host, in case an event was missed.
 const RECHECK_EVERY: Duration = Duration::from_secs(10);
 const REOPEN_AFTER: Duration = Duration::from_secs(1);
 const MAX_SOCKET_SESSIONS: usize = 64;
@@ -66,7 +66,7 @@ pub async fn serve_ports(agent: Arc<Agent>) {
     }
 }
 
-/// The device nodes of the agent's ports, such as `vport1p1`.
+/// Returns the device nodes of the agent's ports, such as `vport1p1`.
 fn find_ports() -> Vec<String> {
     let Ok(entries) = fs::read_dir(PORT_CLASS) else {
         return Vec::new();

@@ -1,8 +1,8 @@
-//! Directories of the host, mounted by SMB from the server at `SERVER`, or by 9p from QEMU.
+//! Mounts directories of the host, by SMB from the server at `SERVER`, or by 9p from QEMU.
 //!
-//! A checkpoint holds SMB mounts whose server is gone by the time it is reverted to. They are detached
-//! by force: nobody may wait for that server, and what they had not written yet must not be written
-//! a second time.
+//! A checkpoint holds SMB mounts whose server is gone after a revert. They are detached by force,
+//! because no program may wait for that server, and because data that they had not written must not
+//! be written a second time.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -54,20 +54,20 @@ pub enum Answer {
     },
 }
 
-/// What to mount, and where.
+/// The parameters of a mount.
 #[derive(Debug, Deserialize)]
 pub struct Mounting {
     #[serde(rename = "type", default)]
     kind: Kind,
     share: String,
     target: Place,
-    /// Those of mount.cifs(8), or of the kernel's 9p client.
+    /// The options of mount.cifs(8), or of the kernel's 9p client.
     options: Vec<String>,
     #[serde(default)]
     read_only: bool,
 }
 
-/// How directories are mounted.
+/// The protocol of a mount.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 enum Kind {
     #[default]
@@ -92,15 +92,15 @@ pub fn carry_out(request: Request, under_way: &UnderWay) -> Result<Answer> {
 }
 
 const SERVER: &[u8] = b"//10.0.2.100/";
-/// How the tags of our 9p devices begin; other devices are not ours.
+/// The tags of our 9p devices begin with this.
 const TAG: &[u8] = b"quicksand9p";
-/// For how long a detached mount may stay in the list.
+/// A detached mount may stay in the list for this time.
 const DETACH_LIMIT: Duration = Duration::from_secs(5);
-/// How long the list of mounts is waited for at a time.
+/// The agent waits this long at a time for the list of mounts to change.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Loads the kernel's client and what it computes with, so that the first mount need not wait for
-/// them. Without a client, mounts are refused later; what is missing of the rest, a mount asks for.
+/// Loads the kernel's client and its algorithms, so that the first mount need not wait for them.
+/// Without a client, mounts are refused later. A mount loads missing algorithms itself.
 fn load_client() -> Result<()> {
     load_smb("cifs")?;
     load_smb("nls_utf8")?;
@@ -112,8 +112,8 @@ fn load_client() -> Result<()> {
     Ok(())
 }
 
-/// The names of the shares that the kernel is mounting. It may wait for a server that is gone, and
-/// makes every later mount wait, too, while the client that asked for it may have been killed.
+/// The names of the shares that the kernel is mounting. The kernel may wait for a server that is
+/// gone, and then every later mount waits, too, even if the client that asked was killed.
 #[derive(Clone, Debug, Default)]
 pub struct UnderWay(Arc<Mutex<Vec<String>>>);
 
@@ -141,8 +141,8 @@ impl Drop for Entry {
     }
 }
 
-/// Mounts a share. What is mounted at the target from an earlier time is replaced, so that no
-/// program ever finds the empty directory below.
+/// Mounts a share. It takes the place of an earlier share at the target, so that no program ever
+/// finds the empty directory below.
 fn mount(wanted: &Mounting, under_way: &UnderWay) -> Result<()> {
     let Mounting {
         kind,
@@ -185,7 +185,7 @@ fn list(under_way: &UnderWay) -> Answer {
     }
 }
 
-/// Unmounts a share. By force it is gone at once, whoever uses it.
+/// Unmounts a share. By force it is gone at once, even if programs use it.
 fn unmount(target: PathBuf, force: bool) -> Result<()> {
     let mounted = ours().into_iter().any(|mount| mount.point == target);
     if !mounted {
@@ -206,7 +206,7 @@ fn detach_named(names: &[String]) -> Result<()> {
     detach(&found.map(|mount| mount.point).collect::<Vec<_>>())
 }
 
-/// Writes to the host what the kernel still holds of each share.
+/// Makes the kernel write to the host the data that it still holds of each share.
 fn sync_all() -> Result<()> {
     for mount in ours() {
         let file = File::open(&mount.point).map_err(|error| Error::io(mount.point.display().to_string(), error))?;
@@ -252,7 +252,7 @@ fn ours() -> Vec<Mount> {
         .collect()
 }
 
-/// The shares that are mounted by SMB.
+/// Returns the shares that are mounted by SMB.
 pub fn by_smb() -> Vec<Mount> {
     let mut found = ours();
     found.retain(|mount| kind_of(mount) == Some(Kind::Smb));
@@ -267,7 +267,7 @@ fn name_of(mount: &Mount) -> String {
     }
 }
 
-/// The system's own directories would be hidden by a mount.
+/// Checks the target of a mount. A mount must not hide the system's own directories.
 fn check_target(target: &Path) -> Result<()> {
     let is_plain = target
         .components()
@@ -299,8 +299,8 @@ fn keep_users_out() -> Result<()> {
         .map_err(|error| Error::io("rule that only root reaches the share server", error))
 }
 
-/// Detaches mounts. What the kernel still has to do for each may wait for a server that is gone, so
-/// each gets a thread; a mount counts as gone when it is no longer listed.
+/// Detaches mounts. The kernel's work for each may wait for a server that is gone, so each gets a
+/// thread. A mount counts as gone when it is no longer listed.
 fn detach(targets: &[PathBuf]) -> Result<()> {
     for target in targets {
         let path = target.clone();
@@ -316,7 +316,8 @@ fn force_off(path: &Path) {
     }
 }
 
-/// The list of mounts tells its readers when it changes (proc_pid_mountinfo(5)).
+/// Waits until the mounts are no longer listed. The list tells its readers when it changes
+/// (proc_pid_mountinfo(5)).
 fn wait_until_gone(targets: &[PathBuf]) -> Result<()> {
     let list = File::open(mountinfo::PATH).map_err(|error| Error::io(mountinfo::PATH, error))?;
     let deadline = Instant::now() + DETACH_LIMIT;

@@ -9,15 +9,15 @@ use crate::file_writer::FileWriter;
 pub struct SparseWriter {
     writer: FileWriter,
     header: Vec<u8>,
-    /// Where the next byte belongs.
+    /// The position of the next byte.
     at: u64,
-    /// How many bytes are missing of the record that has begun.
+    /// The number of bytes that are missing of the present record.
     left: usize,
     is_ended: bool,
 }
 
 impl SparseWriter {
-    /// `writer` must have written nothing yet.
+    /// Makes a writer of records. `writer` must have written nothing yet.
     pub fn new(writer: FileWriter) -> Self {
         Self {
             writer,

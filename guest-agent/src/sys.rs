@@ -16,7 +16,7 @@ use rustix::rand::GetRandomFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Turns the negative result of a system call into the error that errno says.
+/// Turns the negative result of a system call into the error of errno.
 pub fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
         Err(io::Error::last_os_error())
@@ -68,7 +68,7 @@ pub fn splice(from: BorrowedFd<'_>, to: BorrowedFd<'_>, count: usize) -> io::Res
     Ok(rustix::pipe::splice(from, None, to, None, count, flags)?)
 }
 
-/// How many bytes can be read at once. An error counts as none.
+/// Returns the number of bytes that can be read at once. An error counts as none.
 pub fn pending(fd: BorrowedFd<'_>) -> usize {
     rustix::io::ioctl_fionread(fd).map_or(0, |count| count as usize)
 }
@@ -122,7 +122,7 @@ fn become_stream(fd: OwnedFd, target: RawFd) {
     }
 }
 
-/// The events of poll(2) that are set now, without waiting.
+/// Returns the events of poll(2) that are set now, without waiting.
 pub fn poll_now(fd: BorrowedFd<'_>) -> io::Result<PollFlags> {
     let mut entry = [PollFd::from_borrowed_fd(fd, PollFlags::IN | PollFlags::OUT)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -142,13 +142,13 @@ pub fn ioctl_number(fd: BorrowedFd<'_>, request: u64, argument: libc::c_ulong) -
     check(unsafe { libc::ioctl(fd.as_raw_fd(), request as libc::c_ulong as _, argument) })
 }
 
-/// `target` is that of kill(2): a negative number is a process group.
+/// Sends a signal. `target` is that of kill(2): a negative number is a process group.
 pub fn kill(target: libc::pid_t, signal: libc::c_int) -> io::Result<()> {
     // SAFETY: no memory is passed.
     check(unsafe { libc::kill(target, signal) }).map(|_| ())
 }
 
-/// The time of one of the clocks of clock_gettime(2).
+/// Returns the time of one of the clocks of clock_gettime(2).
 pub fn clock(id: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: one timespec is stored.
@@ -188,7 +188,7 @@ pub fn random(bytes: &mut [u8]) -> io::Result<()> {
     }
 }
 
-/// `LENGTH` random bytes as hex digits.
+/// Returns `LENGTH` random bytes as hex digits.
 pub fn random_hex<const LENGTH: usize>() -> io::Result<String> {
     let mut bytes = [0; LENGTH];
     random(&mut bytes)?;
@@ -235,8 +235,8 @@ pub fn link(from: &Path, to: &Path, follow: bool) -> io::Result<()> {
     Ok(rustix::fs::linkat(CWD, from, CWD, to, flags)?)
 }
 
-/// The time of the last access stays, that of the last change is `mtime_ns` nanoseconds after the
-/// beginning of 1970.
+/// Returns times for utimensat(2). The time of the last access stays, and the time of the last
+/// change is `mtime_ns`, in nanoseconds since 1970.
 fn times(mtime_ns: i64) -> Timestamps {
     Timestamps {
         last_access: Timespec {
@@ -250,12 +250,12 @@ fn times(mtime_ns: i64) -> Timestamps {
     }
 }
 
-/// Sets when an open file was last changed.
+/// Sets the time of the last change of an open file.
 pub fn set_mtime(fd: BorrowedFd<'_>, mtime_ns: i64) -> io::Result<()> {
     Ok(rustix::fs::futimens(fd, &times(mtime_ns))?)
 }
 
-/// Sets when a file, a directory, or a link itself, was last changed.
+/// Sets the time of the last change of a file, of a directory, or of a link itself.
 pub fn set_mtime_of(path: &Path, mtime_ns: i64) -> io::Result<()> {
     Ok(rustix::fs::utimensat(
         CWD,
@@ -269,8 +269,8 @@ pub fn statfs(path: &Path) -> io::Result<StatFs> {
     Ok(rustix::fs::statfs(path)?)
 }
 
-/// How many files programs may open at most, if they ask for it: what systemd gives
-/// (systemd-system.conf(5), DefaultLimitNOFILE). The kernel gives 4096.
+/// The number of files that programs may open if they ask for it. systemd gives as many
+/// (systemd-system.conf(5), DefaultLimitNOFILE); the kernel gives 4096.
 const FILES_AT_MOST: libc::rlim_t = 524_288;
 
 /// Lets this process and those that it starts raise their limit of open files to
@@ -310,7 +310,7 @@ pub fn raise_file_limit() {
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
 }
 
-/// The limit of open files for children, if the agent's own was raised.
+/// Returns the limit of open files for children, if the agent's own was raised.
 pub fn inherited_file_limit() -> Option<libc::rlimit> {
     INHERITED_FILE_LIMIT.get().copied()
 }

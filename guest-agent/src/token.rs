@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 
 const MAX_LENGTH: usize = 4096;
 
-/// A token, or none as long as none was set.
+/// A token, which may not be set yet.
 #[derive(Default)]
 pub struct Token(Mutex<Option<Vec<u8>>>);
 

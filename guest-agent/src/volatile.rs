@@ -15,18 +15,18 @@ use crate::mountinfo::{self, Mount};
 const MAX_PATHS: usize = 50;
 const MAX_ENTRIES: usize = 10_000;
 const TIME_LIMIT: Duration = Duration::from_secs(1);
-/// What lies in these trees belongs to the system and is made again at each boot.
+/// The files in these trees belong to the system, which makes them again at each boot.
 const SYSTEM_TREES: [&str; 3] = ["/run", "/sys", "/proc"];
 
 /// The reply to `volatile`.
 #[derive(Debug, Serialize)]
 pub struct Volatile {
     paths: Vec<Held>,
-    /// Whether there is more.
+    /// Tells whether there is more.
     truncated: bool,
 }
 
-/// A path, as text or as base64, and how much it and everything below it hold.
+/// A path, as text or as base64, and the size of it and everything below it.
 #[derive(Debug, Serialize)]
 struct Held {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,8 +55,9 @@ fn in_memory(mount: &Mount) -> bool {
     mount.fstype == "tmpfs" || mount.fstype == "ramfs"
 }
 
-/// The mounts to look at. A file system that is mounted in several places is looked at once, from
-/// its root if that is mounted, and not at all if one of the places belongs to the system.
+/// Chooses the mounts to look at. A file system that is mounted in several places is looked at
+/// once, from its root if that is mounted. It is left out if one of the places belongs to the
+/// system.
 fn candidates(mounts: &[Mount]) -> Vec<&Mount> {
     let systems: HashSet<u64> = mounts
         .iter()
@@ -69,7 +70,7 @@ fn candidates(mounts: &[Mount]) -> Vec<&Mount> {
     found
 }
 
-/// How much a path and everything below it hold.
+/// The size of a path and everything below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Weight {
     bytes: u64,
@@ -137,7 +138,7 @@ impl Walk {
         }
     }
 
-    /// Adds up what lies at and below `first`, until a limit is reached.
+    /// Adds up the files at and below `first`, until a limit is reached.
     fn weigh(&mut self, first: &DirEntry, weight: &mut Weight) {
         let mut below: Vec<PathBuf> = self.visit(first, weight).into_iter().collect();
         while let Some(dir) = below.pop() {
@@ -187,7 +188,7 @@ fn describe((path, weight): &(PathBuf, Weight)) -> Held {
     }
 }
 
-/// A directory that is gone has no entries.
+/// Lists a directory. A directory that is gone has no entries.
 fn entries_of(dir: &Path) -> impl Iterator<Item = DirEntry> {
     fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok)
 }

@@ -50,7 +50,7 @@ impl Receiver {
 }
 
 impl Contents {
-    /// How many bytes must fit into the window before the next part can be read.
+    /// Returns the number of bytes that must fit into the window before the next part can be read.
     fn least_room(&self) -> usize {
         match self {
             Self::Whole(_) => 1,

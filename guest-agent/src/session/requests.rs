@@ -1,4 +1,4 @@
-//! The requests of a session. Those that need its channels are carried out here, all others in
+//! Carries out the requests of a session that need its channels. All others are carried out in
 //! `methods`.
 
 use std::sync::Arc;

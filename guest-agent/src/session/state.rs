@@ -1,4 +1,4 @@
-//! What the agent knows of one client: its rights, its channels, and the way to answer it.
+//! The agent's knowledge of one client: its rights, its channels, and the way to answer it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::params::{Params, wrong};
 use crate::sys;
 use crate::wire::{self, STDIN};
 
-/// How many requests run at a time. More wait in the link.
+/// The number of requests that run at a time. More wait in the link.
 const MAX_REQUESTS: usize = 1024;
 const MAX_CHANNELS: usize = 256;
-/// The end of one client may be noticed this long after the next one has come.
+/// The agent may notice the end of one client this long after the next one has come.
 const FRESH_FOR: Duration = Duration::from_millis(200);
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 /// The handshake sets the clock when it differs by more than this.
@@ -40,7 +40,7 @@ pub struct Session {
     pub out: Arc<Outbox>,
     pub closed: Closed,
     pub channels: Channels,
-    /// Whether the client said `hello`, and so understands data frames.
+    /// Tells whether the client said `hello`, and so understands data frames.
     pub framed: bool,
     started: Instant,
     authenticated: AtomicBool,
@@ -80,8 +80,9 @@ enum Reply<'a> {
 }
 
 impl Call {
-    /// A frame with an id is a request, which fails alone when it cannot be understood. This fails
-    /// when it is none. That ends the session, because what follows cannot be trusted either.
+    /// Parses a frame. A frame with an id is a request, which fails alone when it cannot be
+    /// understood. A frame without one fails here. That ends the session, because the next frames
+    /// cannot be trusted either.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let (id, request) = match open(bytes) {
             Ok(Envelope { id, method, params }) => (id, Request::decode(&method, params.unwrap_or_default())),
@@ -106,8 +107,8 @@ fn open(bytes: &[u8]) -> Result<Envelope> {
     serde_json::from_slice(bytes).map_err(|error| Error::BadRequest(format!("not a request: {error}")))
 }
 
-/// The id of a request that is not understood as a whole. Its other values are skipped unread, so
-/// they may have texts, numbers and depths that mean nothing.
+/// Finds the id of a request that is not understood as a whole. The other values are skipped
+/// unread, so their texts, numbers and depths may make no sense.
 fn find_id(bytes: &[u8]) -> Option<Value> {
     let text = String::from_utf8_lossy(bytes);
     let fields: HashMap<String, &RawValue> = serde_json::from_str(&text).ok()?;
@@ -115,7 +116,7 @@ fn find_id(bytes: &[u8]) -> Option<Value> {
 }
 
 impl Session {
-    /// `framed` tells whether the client said `hello`.
+    /// Begins a session. `framed` tells whether the client said `hello`.
     pub fn new(agent: &Arc<Agent>, link: &Arc<Link>, framed: bool) -> Arc<Self> {
         let closed = Closed::default();
         Arc::new(Self {
@@ -131,14 +132,14 @@ impl Session {
         })
     }
 
-    /// Ends the session: whoever waits for that goes on, and the file system that the session froze
+    /// Ends the session. The tasks that wait for its end go on, and the file system that it froze
     /// is thawed.
     pub fn end(&self) {
         self.closed.set();
         self.agent.freezer.release(&self.closed);
     }
 
-    /// Whether the client has only just come.
+    /// Tells whether the client has only just come.
     pub fn is_fresh(&self) -> bool {
         self.framed && self.started.elapsed() < FRESH_FOR
     }
@@ -226,12 +227,12 @@ impl Session {
         Ok(())
     }
 
-    /// Whether a request with this number was made in this session.
+    /// Tells whether a request with this number was made in this session.
     pub fn is_past(&self, id: u32) -> bool {
         self.framed && id > 0 && id <= self.last_id.load(Relaxed)
     }
 
-    /// Opens the channel of a request. `window` is in bytes. Fails with `Busy` when too many are
+    /// Opens the channel of a request. `window` is in bytes. Fails with `TooMany` when too many are
     /// open.
     pub fn open_channel(&self, number: u32, window: usize, takes_input: bool) -> Result<Arc<Channel>> {
         if self.channels.count() >= MAX_CHANNELS {
