@@ -30,7 +30,7 @@ const MAX_PTYS: usize = 64;
 const DEFAULT_SIZE: (u16, u16) = (80, 24);
 /// The number of bytes of output that are kept for clients that attach. The client that opens the
 /// terminal may give another.
-pub const DEFAULT_SCROLLBACK: u64 = 256 * 1024;
+const DEFAULT_SCROLLBACK: u64 = 256 * 1024;
 const MAX_SCROLLBACK: u64 = 16 << 20;
 
 /// The terminals of one agent. All clones are the same list.

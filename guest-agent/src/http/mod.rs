@@ -5,6 +5,7 @@ mod exec;
 mod files;
 mod listener;
 mod pty;
+mod query;
 
 use std::io;
 use std::net::SocketAddr;

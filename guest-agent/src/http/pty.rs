@@ -5,32 +5,37 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use bytes::Bytes;
+use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use super::body::{Events, Name, QUEUE, Reply, readable, whole};
+use super::query::parse_query;
 use crate::agent::Agent;
 use crate::error::{Error, Result};
 use crate::events::StreamEvent;
 use crate::feed;
 use crate::methods::ChannelAnswer;
 use crate::output::sse;
-use crate::params::wrong;
-use crate::pty::{Attachment, DEFAULT_SCROLLBACK, Next};
+use crate::pty::{Attachment, Next, replayed};
 
 const CHUNK: usize = 32 * 1024;
 const INPUT_LIMIT: usize = 1 << 20;
+
+/// The parameters of a client that watches a terminal.
+#[derive(Deserialize)]
+struct Watching {
+    /// The number of bytes of earlier output that are repeated.
+    replay: Option<u64>,
+}
 
 /// Streams the output of a terminal, beginning with the last `replay` bytes. Fails with `NotFound`
 /// when there is no such terminal.
 pub async fn output(State(agent): State<Arc<Agent>>, session: Name, RawQuery(query): RawQuery) -> Result<Events> {
     let session = readable(session)?;
     let pty = agent.ptys.find(&session)?;
-    let replay = match query.as_deref().and_then(|query| query.strip_prefix("replay=")) {
-        Some(text) => text.parse().map_err(|_| wrong("replay", "must be a number of bytes"))?,
-        None => DEFAULT_SCROLLBACK as usize,
-    };
+    let Watching { replay } = parse_query(query)?.take()?;
     let (sender, receiver) = mpsc::channel(QUEUE);
-    tokio::spawn(deliver(Attachment::new(&pty, replay), sender));
+    tokio::spawn(deliver(Attachment::new(&pty, replayed(replay)), sender));
     Ok(Events(receiver))
 }
 

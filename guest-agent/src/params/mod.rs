@@ -6,13 +6,10 @@
 //! parameters of one request, and a parameter without a field is ignored. Every error names the
 //! parameter.
 
+mod kinds;
+
 use std::borrow::Cow;
-use std::ffi::OsString;
-use std::fmt::{self, Display};
-use std::marker::PhantomData;
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::fmt::Display;
 
 use serde::de::value::{SeqDeserializer, StrDeserializer};
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, Visitor};
@@ -21,17 +18,39 @@ use serde_json::{Map, Value};
 
 use crate::base64;
 use crate::error::{Error, Result};
+pub use kinds::{Mode, Moment, Place, Raw, Seconds, yes};
 
 /// The parameters of a request.
 #[derive(Debug, Default, Deserialize)]
-pub struct Params(pub Map<String, Value>);
+#[serde(from = "Map<String, Value>")]
+pub struct Params {
+    values: Map<String, Value>,
+    /// Tells whether numbers and flags are texts, too, as in a query.
+    are_texts: bool,
+}
+
+impl From<Map<String, Value>> for Params {
+    fn from(values: Map<String, Value>) -> Self {
+        Self {
+            values,
+            are_texts: false,
+        }
+    }
+}
 
 impl Params {
+    /// Makes parameters whose numbers and flags are texts.
+    pub fn of_texts(values: Map<String, Value>) -> Self {
+        Self {
+            values,
+            are_texts: true,
+        }
+    }
+
     /// Decodes the variant of an enum that has the name of the method, or returns `None` when there
     /// is none. Fails with `Param` when a parameter is wrong.
     pub fn decode<T: DeserializeOwned>(&mut self, method: &str) -> Result<Option<T>> {
-        let params = &mut self.0;
-        match T::deserialize(Named { method, params }) {
+        match T::deserialize(Named { method, params: self }) {
             Err(Error::Method(_)) => Ok(None),
             result => result.map(Some),
         }
@@ -39,7 +58,7 @@ impl Params {
 
     /// Decodes one type. Fails with `Param` when a parameter is wrong.
     pub fn take<T: DeserializeOwned>(&mut self) -> Result<T> {
-        T::deserialize(Shared(&mut self.0))
+        T::deserialize(Shared(self))
     }
 }
 
@@ -69,7 +88,7 @@ impl de::Error for Error {
 /// A method and its parameters. serde makes a variant of an enum of them.
 struct Named<'a> {
     method: &'a str,
-    params: &'a mut Map<String, Value>,
+    params: &'a mut Params,
 }
 
 impl<'de> Deserializer<'de> for Named<'_> {
@@ -96,7 +115,7 @@ impl<'a, 'de> de::EnumAccess<'de> for Named<'a> {
 }
 
 /// The parameters of a variant, which is a type, or has fields, or consists of several types.
-struct Parts<'a>(&'a mut Map<String, Value>);
+struct Parts<'a>(&'a mut Params);
 
 impl<'de> de::VariantAccess<'de> for Parts<'_> {
     type Error = Error;
@@ -127,7 +146,7 @@ impl<'de> de::SeqAccess<'de> for Parts<'_> {
 }
 
 /// The parameters of a request, from which a type takes its own.
-struct Shared<'a>(&'a mut Map<String, Value>);
+struct Shared<'a>(&'a mut Params);
 
 impl<'de> Deserializer<'de> for Shared<'_> {
     type Error = Error;
@@ -153,7 +172,7 @@ impl<'de> Deserializer<'de> for Shared<'_> {
 
 /// The parameters that have the names of a type's fields.
 struct Fields<'a> {
-    params: &'a mut Map<String, Value>,
+    params: &'a mut Params,
     names: &'static [&'static str],
     /// The number of names that were looked for already.
     passed: usize,
@@ -161,7 +180,7 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    fn new(params: &'a mut Map<String, Value>, names: &'static [&'static str]) -> Self {
+    fn new(params: &'a mut Params, names: &'static [&'static str]) -> Self {
         Self {
             params,
             names,
@@ -171,18 +190,21 @@ impl<'a> Fields<'a> {
     }
 
     fn take(&mut self, name: &'static str) -> Option<Given> {
-        let plain = self.params.get_mut(name).map(Value::take);
+        let Params { values, are_texts } = self.params;
+        let plain = values.get_mut(name).map(Value::take);
         if let Some(value) = plain.filter(|value| !value.is_null()) {
-            return Some(Given {
-                value,
-                is_coded: name.ends_with(CODED),
-            });
+            let form = match (name.ends_with(CODED), are_texts) {
+                (true, _) => Form::Coded,
+                (false, true) => Form::Text,
+                (false, false) => Form::Plain,
+            };
+            return Some(Given { value, form });
         }
         let is_coded = |key: &str| key.strip_suffix(CODED) == Some(name);
         if self.names.iter().any(|name| is_coded(name)) {
             return None;
         }
-        let (_, value) = self.params.iter_mut().find(|(key, _)| is_coded(key))?;
+        let (_, value) = values.iter_mut().find(|(key, _)| is_coded(key))?;
         Some(value.take()).filter(|value| !value.is_null()).map(Given::coded)
     }
 }
@@ -217,13 +239,39 @@ const CODED: &str = "_b64";
 /// The value of a parameter.
 struct Given {
     value: Value,
-    /// Tells whether the texts in the value are base64.
-    is_coded: bool,
+    form: Form,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Plain,
+    /// The texts in the value are base64.
+    Coded,
+    /// Numbers and flags are texts.
+    Text,
 }
 
 impl Given {
     fn coded(value: Value) -> Self {
-        Self { value, is_coded: true }
+        let form = Form::Coded;
+        Self { value, form }
+    }
+
+    /// Returns the text of a number or of a flag.
+    fn text(&self) -> Option<&str> {
+        self.value.as_str().filter(|_| self.form == Form::Text)
+    }
+
+    /// Parses a decimal number, or an octal one such as `0o644`, as modes are usually written.
+    fn deserialize_number<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        let Some(text) = self.text() else {
+            return self.deserialize_any(visitor);
+        };
+        let number = match text.strip_prefix("0o") {
+            Some(octal) => i64::from_str_radix(octal, 8),
+            None => text.parse(),
+        };
+        visitor.visit_i64(number.map_err(|_| <Error as de::Error>::custom("must be a number"))?)
     }
 }
 
@@ -232,15 +280,36 @@ impl<'de> Deserializer<'de> for Given {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         match self.value {
-            Value::String(text) if self.is_coded => match base64::decode(&text) {
+            Value::String(text) if self.form == Form::Coded => match base64::decode(&text) {
                 Some(bytes) => visitor.visit_byte_buf(bytes),
                 None => Err(de::Error::custom("is not base64")),
             },
-            Value::Array(items) if self.is_coded => {
+            Value::Array(items) if self.form == Form::Coded => {
                 visitor.visit_seq(SeqDeserializer::new(items.into_iter().map(Self::coded)))
             }
             value => value.deserialize_any(visitor).map_err(de::Error::custom),
         }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        match self.text() {
+            None => self.deserialize_any(visitor),
+            Some("" | "true" | "1") => visitor.visit_bool(true),
+            Some("false" | "0") => visitor.visit_bool(false),
+            Some(_) => Err(de::Error::custom("must be true or false")),
+        }
+    }
+
+    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        self.deserialize_number(visitor)
+    }
+
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        self.deserialize_number(visitor)
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        self.deserialize_number(visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
@@ -263,8 +332,7 @@ impl<'de> Deserializer<'de> for Given {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct
-        seq tuple tuple_struct map struct identifier ignored_any
+        i8 i16 i32 u8 u16 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
     }
 }
 
@@ -276,116 +344,13 @@ impl IntoDeserializer<'_, Error> for Given {
     }
 }
 
-/// Returns the default of fields that are true unless a client says otherwise.
-pub fn yes() -> bool {
-    true
-}
-
-/// Text, or any bytes in base64.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Raw(pub Vec<u8>);
-
-impl From<Raw> for OsString {
-    fn from(raw: Raw) -> Self {
-        Self::from_vec(raw.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Raw {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        deserializer.deserialize_any(Bytes(PhantomData))
-    }
-}
-
-struct Bytes(PhantomData<Raw>);
-
-impl Visitor<'_> for Bytes {
-    type Value = Raw;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a text")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Raw, E> {
-        Ok(Raw(text.as_bytes().to_vec()))
-    }
-
-    fn visit_string<E: de::Error>(self, text: String) -> std::result::Result<Raw, E> {
-        Ok(Raw(text.into_bytes()))
-    }
-
-    fn visit_byte_buf<E: de::Error>(self, bytes: Vec<u8>) -> std::result::Result<Raw, E> {
-        Ok(Raw(bytes))
-    }
-}
-
-/// An absolute path.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "Raw")]
-pub struct Place(pub PathBuf);
-
-impl TryFrom<Raw> for Place {
-    type Error = &'static str;
-
-    fn try_from(raw: Raw) -> std::result::Result<Self, &'static str> {
-        let path = PathBuf::from(OsString::from(raw));
-        path.is_absolute()
-            .then_some(Self(path))
-            .ok_or("must be an absolute path")
-    }
-}
-
-/// Permission bits without the file type.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "u32")]
-pub struct Mode(pub u32);
-
-impl TryFrom<u32> for Mode {
-    type Error = &'static str;
-
-    fn try_from(mode: u32) -> std::result::Result<Self, &'static str> {
-        (mode <= 0o7777).then_some(Self(mode)).ok_or("must be permission bits")
-    }
-}
-
-/// A time in seconds, at most a year. 0 counts as absent.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(try_from = "f64")]
-pub struct Seconds(pub Option<Duration>);
-
-impl TryFrom<f64> for Seconds {
-    type Error = &'static str;
-
-    fn try_from(seconds: f64) -> std::result::Result<Self, &'static str> {
-        match seconds {
-            0.0 => Ok(Self(None)),
-            0.0..=31_536_000.0 => Ok(Self(Some(Duration::from_secs_f64(seconds)))),
-            _ => Err("must be seconds, at most a year"),
-        }
-    }
-}
-
-/// A time in seconds for which the guest may stand still: more than 0, at most 10.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "f64")]
-pub struct Moment(pub Duration);
-
-impl TryFrom<f64> for Moment {
-    type Error = &'static str;
-
-    fn try_from(seconds: f64) -> std::result::Result<Self, &'static str> {
-        let is_short = seconds > 0.0 && seconds <= 10.0;
-        is_short
-            .then(|| Self(Duration::from_secs_f64(seconds)))
-            .ok_or("must be more than 0 and at most 10")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::error::Code;
     use serde_json::json;
+    use std::os::unix::ffi::OsStringExt;
+    use std::time::Duration;
 
     fn params_of(value: Value) -> Params {
         serde_json::from_value::<Option<Params>>(value)
@@ -468,16 +433,6 @@ mod tests {
             refused("sizes", json!({"timeout": bad}));
         }
         assert!(matches!(ask("nothing", Value::Null), Ok(Asked::Nothing)));
-    }
-
-    #[test]
-    fn the_time_for_which_a_guest_stands_still_is_bounded() {
-        let moment = |value: Value| Moment::deserialize(value).map(|moment| moment.0);
-        assert_eq!(moment(json!(0.25)).unwrap(), Duration::from_millis(250));
-        assert_eq!(moment(json!(10)).unwrap(), Duration::from_secs(10));
-        for bad in [json!(0), json!(-1), json!(10.1), json!("1"), json!(1e300), json!(null)] {
-            assert!(moment(bad).is_err());
-        }
     }
 
     #[test]
