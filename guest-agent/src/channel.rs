@@ -211,7 +211,7 @@ impl TryFrom<u64> for WindowSize {
     }
 }
 
-/// How many bytes of input a client may send before the agent acknowledges some.
+/// A client may send this many bytes of input before the agent acknowledges some.
 pub const INPUT_WINDOW: usize = 256 * 1024;
 /// Acknowledgements cover at least this many bytes, so that single keystrokes do not double the
 /// traffic.

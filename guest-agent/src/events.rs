@@ -22,7 +22,7 @@ pub enum Event {
         timed_out: bool,
         canceled: bool,
         duration_s: f64,
-        /// How the client broke the protocol, if that ended the command.
+        /// The client's breach of the protocol, if it ended the command.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<Refusal>,
     },

@@ -17,7 +17,7 @@ use crate::params::{Place, wrong};
 #[derive(Debug, Deserialize)]
 pub struct ReadRequest {
     path: Place,
-    /// Where the wanted part begins, in bytes.
+    /// The beginning of the wanted part, in bytes.
     offset: Option<u64>,
     /// The size of the wanted part in bytes. Without it everything up to the end is wanted.
     length: Option<u64>,

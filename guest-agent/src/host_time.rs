@@ -87,7 +87,7 @@ impl Bounds {
 /// The knowledge about the RTC.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// How far the RTC is ahead, and when the last look was, by the guest's own clock.
+    /// The lead of the RTC, and the time of the last look by the guest's own clock.
     known: Option<(Bounds, i64)>,
     pause: Option<Pause>,
 }
@@ -95,9 +95,9 @@ pub struct Watch {
 /// A pause whose length is being measured.
 #[derive(Debug)]
 struct Pause {
-    /// How far the RTC was ahead when the clock was right.
+    /// The lead of the RTC when the clock was right.
     right: i64,
-    /// By how much the clock has been put forward already.
+    /// The time by which the clock has been put forward already.
     repaired: i64,
     looks: u32,
 }

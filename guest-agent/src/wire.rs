@@ -2,8 +2,7 @@
 //! described in docs/internals/agent-protocol.md.
 
 use bytes::{Buf, Bytes, BytesMut};
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 
 /// The largest JSON of a frame in bytes.
 pub const JSON_LIMIT: usize = 1 << 20;
@@ -140,8 +139,6 @@ pub fn encode_credit(stream: u8, channel: u32, count: u32) -> [u8; DATA_HEADER +
     frame
 }
 
-/// Methods that are answered before a client has authenticated.
-const OPENERS: [&str; 3] = ["hello", "authenticate", "ping"];
 /// The largest handshake in bytes. Its largest part is the token.
 const OPENING_LIMIT: usize = 32 * 1024;
 
@@ -192,11 +189,23 @@ fn examine_opening(bytes: &[u8]) -> Candidate {
     }
 }
 
+/// A request that may open a session: it is answered before the client has authenticated.
+#[derive(Deserialize)]
+struct Opener {
+    #[serde(rename = "method")]
+    _method: OpeningMethod,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OpeningMethod {
+    Hello,
+    Authenticate,
+    Ping,
+}
+
 fn opens(payload: &[u8]) -> bool {
-    serde_json::from_slice::<Value>(payload)
-        .ok()
-        .and_then(|frame| Some(OPENERS.contains(&frame.get("method")?.as_str()?)))
-        .unwrap_or(false)
+    serde_json::from_slice::<Opener>(payload).is_ok()
 }
 
 #[cfg(test)]

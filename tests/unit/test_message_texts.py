@@ -59,7 +59,7 @@ class Reader(ast.NodeVisitor):
         self.where.pop()
         self.errors, self.texts = outer
 
-    visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]
+    visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
         if node.name:

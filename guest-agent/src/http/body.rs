@@ -20,8 +20,8 @@ use crate::params::Params;
 /// The largest JSON body of a request in bytes.
 pub const PARAMS_LIMIT: usize = 1 << 20;
 
-/// How many chunks wait for the connection. They are few, so that a slow client slows its source
-/// down.
+/// The number of chunks that wait for the connection. They are few, so that a slow client slows its
+/// source down.
 pub const QUEUE: usize = 4;
 
 /// A response body that is produced while it is sent.

@@ -71,7 +71,7 @@ async fn ping(State(agent): State<Arc<Agent>>) -> Result<Reply<Answer>> {
     methods::call(&agent, ping, None).await.map(Reply)
 }
 
-/// Only compares the token: whoever reaches this port must not be able to set it.
+/// Only compares the token. A client of this port must not be able to set it.
 async fn authenticate(State(agent): State<Arc<Agent>>, body: Body) -> Result<Reply<ChannelAnswer>> {
     let Token { token } = body::params(body).await?.take()?;
     agent.token.check(Some(&token))?;
