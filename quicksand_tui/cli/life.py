@@ -11,7 +11,7 @@ import click
 from quicksand.base.errors import QuicksandError, SandboxNotFoundError, StateError
 
 from quicksand_tui.cli.commands import command_of
-from quicksand_tui.cli.output import Exit, complain, tell
+from quicksand_tui.cli.output import Exit, complain_of, tell
 from quicksand_tui.cli.saves import trashed_save_facts
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _each(names: Sequence[str], work: Work, *, doing: str) -> int:
                 await work(name)
             except QuicksandError as error:
                 failures.append(name)
-                complain(error, about="" if name in str(error) else name)
+                complain_of(name, error)
             else:
                 tell(name)
             finally:

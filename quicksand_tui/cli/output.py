@@ -126,6 +126,12 @@ def complain(error: object, *, hint: str = "", about: str = "") -> None:
         say(f"hint: {clean_lines(shorten(hint))}")
 
 
+def complain_of(name: str, error: object) -> None:
+    """Writes an error about ``name``, which begins with the name if the message does not have
+    it."""
+    complain(error, about="" if name in str(error) else name)
+
+
 def explain_os_error(error: OSError) -> str:
     """Returns the system's message, with the name of the file if there is one."""
     reason = error.strerror or str(error)

@@ -54,7 +54,7 @@ def starting() -> Any:
     try:
         yield
     except AgentRefusedError as error:
-        if not str(error).startswith("command "):
+        if error.parameter != "argv" or error.errno is None:
             raise  # the user or the directory is at fault, not the command
         code = Exit.NOT_FOUND if error.code == "not_found" else Exit.CANNOT_RUN
         raise CannotStart(error, code) from error

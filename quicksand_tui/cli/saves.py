@@ -35,7 +35,7 @@ def remove(names: tuple[str, ...], now: bool) -> int:
     from quicksand.base.paths import paths
     from quicksand.saves.save_removal import remove_save
 
-    from quicksand_tui.cli.output import complain
+    from quicksand_tui.cli.output import complain_of
 
     failed = False
     for name in dict.fromkeys(names):
@@ -43,7 +43,7 @@ def remove(names: tuple[str, ...], now: bool) -> int:
             removed = remove_save(name, paths(), now=now)
         except QuicksandError as error:
             failed = True
-            complain(error, about="" if name in str(error) else name)
+            complain_of(name, error)
         else:
             print(removed.info.name, flush=True)
             _explain(removed)

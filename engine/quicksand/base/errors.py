@@ -39,6 +39,14 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
+
+AgentCode = Literal[
+    "bad_request", "unauthorized", "forbidden", "not_found", "no_such_method", "exists", "busy",
+    "too_many", "frozen", "not_frozen", "too_large", "no_space", "io", "unsupported", "unavailable",
+    "internal",
+]  # fmt: skip
+"""The error codes of the agent's protocol (docs/internals/agent-protocol.md)."""
 
 FREE_SPACE = (
     "`quicksand-tui du` shows what takes space here, `quicksand-tui clean` frees what can be made "
@@ -213,7 +221,11 @@ class DisplayTimeoutError(DisplayError, TimeoutError):
 
 
 class AgentError(QuicksandError):
-    """The guest's agent failed or refused."""
+    """The guest's agent failed or refused. Only a refusal has a ``code``, and perhaps an
+    ``errno``."""
+
+    code: AgentCode | None = None
+    errno: int | None = None
 
 
 class AgentUnreachableError(AgentError):
@@ -232,9 +244,22 @@ class AgentProtocolError(AgentError):
 
 
 class AgentRefusedError(AgentError):
-    """The agent refused a request. ``code`` is the error code of its protocol
-    (docs/internals/agent-protocol.md)."""
+    """The agent refused a request. ``code`` is the error code of its protocol. ``errno`` is the
+    number that the guest's Linux gave, if it gave one, and ``parameter`` the name of the request's
+    parameter that is at fault, or ""."""
 
-    def __init__(self, message: str, *, code: str, hint: str = "") -> None:
+    code: AgentCode
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: AgentCode,
+        errno: int | None = None,
+        parameter: str = "",
+        hint: str = "",
+    ) -> None:
         super().__init__(message, hint=hint)
         self.code = code
+        self.errno = errno
+        self.parameter = parameter

@@ -14,7 +14,7 @@ from quicksand.base.errors import AgentProtocolError, AgentRefusedError, ConfigE
 from quicksand.guest.agent import extents, raw, values
 from quicksand.guest.agent.channel import Channel
 from quicksand.guest.agent.extents import Extent
-from quicksand.guest.agent.session import CODE_MAX, Session
+from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.execution import StdinSource, checked, iterate_chunks
 
@@ -301,7 +301,8 @@ async def _content(channel: Channel, path: str) -> AsyncIterator[bytes]:
         if isinstance(item, tuple):
             yield item[1]
         elif item.get("event") == "end":
-            _raise_for(item.get("error"), path)
+            if (error := item.get("error")) is not None:
+                raise channel.refusal(error, f"reading {path} failed")
             return
 
 
@@ -321,14 +322,3 @@ def _decode(value: dict[str, Any], key: str) -> str:
             raise ValueError(str(error)) from error
         return values.bounded(name.decode("utf-8", "surrogateescape"))
     return values.text(value[key])
-
-
-def _raise_for(error: object, path: str) -> None:
-    if error is None:
-        return
-    if not isinstance(error, dict):
-        raise AgentProtocolError("the agent ended a file with an error that makes no sense")
-    raise AgentRefusedError(
-        values.bounded(str(error.get("message") or f"reading {path} failed")),
-        code=values.bounded(str(error.get("code")), CODE_MAX),
-    )

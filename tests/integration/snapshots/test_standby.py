@@ -152,7 +152,7 @@ async def test_where_the_guest_cannot_go_through_its_first_steps_it_waits_all_th
     """The agent of an older checkpoint, say."""
 
     async def refuse(*_: object) -> None:
-        raise AgentRefusedError("no such method", code="method")
+        raise AgentRefusedError("no such method", code="no_such_method")
 
     monkeypatch.setattr(rehearsal, "go_through", refuse)
     await say(vm, "echo disk-a > /root/f; echo memory-a > /dev/shm/f")

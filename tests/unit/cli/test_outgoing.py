@@ -45,7 +45,7 @@ class FakeFiles:
 
     async def link(self, path: str, existing: str, *, follow: bool) -> None:
         if not self.can_link:
-            raise AgentRefusedError("no such method", code="not_found")
+            raise AgentRefusedError("no such method", code="no_such_method")
         self.made[path] = self.made[existing]
         self.links[path] = existing
 

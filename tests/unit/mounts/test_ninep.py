@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 from quicksand import Mount, SandboxConfig
 from quicksand.base.errors import (
+    AgentCode,
     AgentRefusedError,
     ConfigError,
     MachineError,
@@ -219,7 +220,7 @@ async def test_a_kernel_without_9p_is_named_and_nothing_counts_as_mounted(
 
 @pytest.mark.parametrize(("code", "stays"), [("busy", True), ("not_found", False)])
 async def test_what_is_in_use_stays_and_what_the_guest_took_away_does_not(
-    machine: MachineDir, data: Mount, code: str, stays: bool
+    machine: MachineDir, data: Mount, code: AgentCode, stays: bool
 ) -> None:
     devices.note(machine, [Device(mount=data, mounted=True)])
     guest = Guest(unmount_share=AgentRefusedError("no", code=code))

@@ -6,7 +6,12 @@ import asyncio
 from collections import deque
 from typing import Any, Protocol
 
-from quicksand.base.errors import AgentError, AgentProtocolError, AgentUnreachableError
+from quicksand.base.errors import (
+    AgentError,
+    AgentProtocolError,
+    AgentRefusedError,
+    AgentUnreachableError,
+)
 from quicksand.guest.agent import wire
 from quicksand.guest.agent.budget import CHANNEL_EVENTS_MAX, EVENT_OVERHEAD, Budget
 from quicksand.guest.agent.wire import Stream
@@ -35,6 +40,8 @@ class Carrier(Protocol):
     async def drain(self) -> None: ...
 
     def forget(self, channel: Channel) -> None: ...
+
+    def refusal(self, error: object, otherwise: str = "") -> AgentRefusedError: ...
 
 
 class Channel:
@@ -161,6 +168,10 @@ class Channel:
             self._event_bytes -= size
             self._session.budget.drop_events(size)
         return wire.parse_message(text)
+
+    def refusal(self, error: object, otherwise: str) -> AgentRefusedError:
+        """Make an exception of the error that an event has; see `Session.refusal`."""
+        return self._session.refusal(error, otherwise)
 
     async def write(self, data: bytes | memoryview) -> None:
         """Send input, waiting while the guest does not take it. Raises as `read` does."""

@@ -18,16 +18,13 @@ from quicksand.base.errors import (
     AgentUnreachableError,
     QuicksandError,
 )
-from quicksand.guest.agent import raw, wire
+from quicksand.guest.agent import raw, refusals, wire
 from quicksand.guest.agent.budget import Budget
 from quicksand.guest.agent.channel import ALL_OUTPUT, Channel
 from quicksand.guest.agent.values import bounded, real
 from quicksand.guest.agent.wire import Stream
 
 PROTOCOL = 1
-
-CODE_MAX = 64
-"""Bytes of an error code; those of the protocol have at most 12."""
 
 
 class AgentRestartedError(AgentUnreachableError):
@@ -193,7 +190,7 @@ class Session(asyncio.Protocol):
             raise AgentRestartedError("the guest's agent was restarted; what ran has ended")
         if message.get("event") == "closed":
             error = message.get("error")
-            reason = _refusal(error) if isinstance(error, dict) else bounded(str(error))
+            reason = self.refusal(error) if isinstance(error, dict) else bounded(str(error))
             raise AgentRestartedError(f"the guest's agent ended the session: {reason}")
         if "event" in message:
             channel = self._channels.get(_number(message, "channel"))
@@ -216,7 +213,7 @@ class Session(asyncio.Protocol):
             )
         reply = waiting.reply
         if "error" in message:
-            error = _refusal(message["error"])
+            error = self.refusal(message["error"])
             if channel is not None:
                 channel.fail(error)
             else:
@@ -261,6 +258,11 @@ class Session(asyncio.Protocol):
         """Whether the agent has said in the handshake that it has a capability."""
         known = self.hello.get("capabilities")
         return isinstance(known, list) and capability in known
+
+    def refusal(self, error: object, otherwise: str = "") -> AgentRefusedError:
+        """Make an exception of an error that the agent sent, with the message ``otherwise`` if it
+        has none. Raises AgentProtocolError for what is no error."""
+        return refusals.decode(error, tells=self.can(refusals.TELLS), otherwise=otherwise)
 
     def explain(self, why_broken: Callable[[], AgentError | None]) -> None:
         """Set ``why_broken`` (see `__init__`)."""
@@ -326,17 +328,6 @@ def _marks(boot: object) -> dict[str, float]:
         with contextlib.suppress(ValueError):
             found[key] = real(value)
     return found
-
-
-def _refusal(error: object) -> AgentRefusedError:
-    if not isinstance(error, dict):
-        raise AgentProtocolError("the agent sent an error that is not an object")
-    message, code = error.get("message"), error.get("code")
-    known = isinstance(message, str) and message
-    return AgentRefusedError(
-        bounded(str(message)) if known else "the agent refused the request",
-        code=bounded(code, CODE_MAX) if isinstance(code, str) else "internal",
-    )
 
 
 def _unreadable(method: str, params: dict[str, Any]) -> str:

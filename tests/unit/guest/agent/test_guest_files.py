@@ -47,7 +47,7 @@ async def test_an_older_agent_gets_zeros_for_holes_and_no_request_that_it_lacks(
     assert received == bytes(3 * HOLE) + b"data" + bytes(HOLE - 4)
     assert "sparse" not in requests[0]["params"]
     assert [request["method"] for request in requests] == ["file_write", "file_link"]
-    assert caught.value.code == "not_found"
+    assert caught.value.code == "no_such_method"
 
 
 def test_what_an_older_agent_does_not_tell_of_a_file_is_taken_for_usual() -> None:
