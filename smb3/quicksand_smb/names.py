@@ -1,18 +1,18 @@
-"""What a guest may call a file, and what the host calls it.
+"""The mapping between the guest's names of files and the host's.
 
-A name of the host is bytes: all but NUL and "/", up to 255 of them. On the wire it is UTF-16, and
-Windows forbids some characters. The two are mapped both ways without loss:
+A name of the host is up to 255 bytes, any but NUL and "/". On the wire it is UTF-16, and Windows
+forbids some characters. The two are mapped both ways without loss:
 
 * Linux and macOS clients put forbidden characters into a private range of Unicode ("SFM": U+F001 to
   U+F01F for control characters, U+F020 to U+F029 for ``"*:<>?\\|``, a space and a dot at the end;
   fs/smb/client/cifs_unicode.h). The host gets the real character.
-* A byte that is no UTF-8 is U+F080 to U+F0FF, as Cygwin does it. A percent escape would make files
-  with a percent sign in their names, as wget makes them, into others.
-* A name of the host that itself has one of these private characters has their bytes escaped in the
-  same way, so that no two names become one.
+* A byte that is not UTF-8 becomes U+F080 to U+F0FF, as with Cygwin. Percent escapes would confuse
+  files with a percent sign in their names, which wget makes.
+* If a name of the host contains one of these private characters, its bytes are escaped in the same
+  way, so no two names become one.
 
-Within the server a name is a `str` with surrogate escapes (PEP 383), always of UTF-8, whatever
-the locale says.
+Inside the server a name is a `str` with surrogate escapes (PEP 383). The encoding is always UTF-8,
+whatever the locale is.
 """
 
 from __future__ import annotations

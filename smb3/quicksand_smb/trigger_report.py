@@ -26,7 +26,7 @@ _SIZE: Final = ENTRY * (1 + ENTRIES)
 _NUMBER: Final = Struct("=Q")
 _HEAD: Final = Struct("=QH")
 PATH_MAX: Final = ENTRY - _HEAD.size
-"""The longest path in bytes. Of a longer one only the end is kept, behind dots."""
+"""The longest path in bytes. A longer one is replaced by dots and its end."""
 
 
 class TriggerReport:
