@@ -228,7 +228,9 @@ class Store:
             return True
         nodes = self._nodes.below(b"/".join(host_path(names)))
         depth = len(names)
-        return any((self.where(node) or ())[:depth] == names for node in unknown + nodes)
+        found = (self.where(node) or () for node in unknown + nodes)
+        # A directory that has been renamed may itself be one whose path is unknown.
+        return any(len(path) > depth and path[:depth] == names for path in found)
 
     # Opening.
 

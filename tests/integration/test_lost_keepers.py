@@ -264,12 +264,12 @@ async def test_a_start_that_hangs_can_be_removed(places: Paths) -> None:
     """Whoever starts it is stopped by ctrl+z, say; it holds the lock for ever."""
     script = (
         "import asyncio, os, signal\n"
-        "from quicksand import Sandbox, lifecycle\n"
-        "real = lifecycle.publish_state\n"
+        "from quicksand import Sandbox\nfrom quicksand.warm import starting\n"
+        "real = starting.publish_state\n"
         "def hang(*args):\n"
         "    os.kill(os.getpid(), signal.SIGSTOP)\n"
         "    real(*args)\n"
-        "lifecycle.publish_state = hang\n"
+        "starting.publish_state = hang\n"
         "asyncio.run(Sandbox(image='debian', name='hangs').start())\n"
     )
     starter = await asyncio.create_subprocess_exec(

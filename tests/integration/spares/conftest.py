@@ -22,9 +22,9 @@ from tests.conftest import wait_for
 Make = Callable[..., Awaitable[Spare]]
 
 PATIENT = """
-from quicksand import waking
+from quicksand.qemu import guest_resume
 from quicksand.warm.spares import claiming, handover
-claiming.ANSWER_S = handover.CONNECT_S = waking.FIRST_HELLO_S = 10.0
+claiming.ANSWER_S = handover.CONNECT_S = guest_resume.FIRST_HELLO_S = 10.0
 """
 """The fixture ``patient`` for a program of its own, which begins with this."""
 

@@ -15,6 +15,7 @@ from tests.unit.smb_protocol.client import Client
 
 NOT_FOUND = 0xC0000034
 COLLISION = 0xC0000035
+DENIED = 0xC0000022
 CLOSED = 0xC0000128
 PROTECTED = 0xC00000A2
 DELETE_ON_CLOSE = 0x1000
@@ -94,6 +95,21 @@ def test_a_rename_goes_from_the_root_of_the_share(client: Client, tmp_path: Path
     file = client.open("d\\a")
     assert client.ask(c.SET, c.set_info(file, 10, c.rename("d\\b"))).status == 0
     assert (tmp_path / "d" / "b").read_text() == "a"
+
+
+def test_an_open_directory_is_renamed_again_and_again(client: Client, tmp_path: Path) -> None:
+    """Each time to a longer name than it was opened by."""
+    (tmp_path / "d").mkdir()
+    file = client.open("d")
+    for number in range(3):
+        wish = c.rename("d" + "x" * (number + 1))
+        assert client.ask(c.SET, c.set_info(file, 10, wish)).status == 0
+    (tmp_path / "dxxx" / "f").touch()
+    inner = client.open("dxxx\\f")
+    assert client.ask(c.SET, c.set_info(file, 10, c.rename("e"))).status == DENIED
+    client.ask(c.CLOSE, c.close(inner))
+    assert client.ask(c.SET, c.set_info(file, 10, c.rename("e"))).status == 0
+    assert (tmp_path / "e" / "f").exists()
 
 
 def test_a_rename_over_a_file_must_be_asked_for(client: Client, tmp_path: Path) -> None:
