@@ -13,7 +13,8 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound
 from quicksand.disks.images.suggested import check_suggested
 from quicksand.life.image_building import known_options
-from quicksand.records.config import SandboxConfig, parse_size
+from quicksand.records.config import SandboxConfig
+from quicksand.records.sizes import parse_size
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")

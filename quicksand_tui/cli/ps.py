@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 from quicksand.base.paths import paths
-from quicksand.records.config import parse_memory
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry, Status
+from quicksand.records.sizes import parse_memory
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import (

@@ -160,7 +160,7 @@ def machine_keywords(spec: NewSpec) -> dict[str, Any]:
 def find_problems(spec: NewSpec, world: World) -> dict[str, str]:
     """Returns what is wrong, by field; empty if the sandbox can be started. The checks are those of
     the engine, so it accepts what the form accepts."""
-    from quicksand.records.config import parse_memory
+    from quicksand.records.sizes import parse_memory
 
     problems = _find_machine_problems(spec)
     if problem := _find_origin_problem(spec, world):

@@ -11,10 +11,10 @@ from quicksand.disks.images.overlay import create_overlay
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.qemu.keeper_parts import FIRST
-from quicksand.records.config import check_disk_size
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import BLANK, Head, Node, new_id
 from quicksand.records.sandboxes import Record
+from quicksand.records.sizes import check_disk_size
 from quicksand.saves.resuming import adopt
 from quicksand.snapshots.history import History, lost_head, prune_automatic
 from quicksand.snapshots.layers import add_layer

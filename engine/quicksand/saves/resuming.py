@@ -14,10 +14,10 @@ from quicksand.disks.images.overlay import create_overlay
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage, is_file
 from quicksand.qemu.keeper_parts import FIRST
-from quicksand.records.config import check_disk_size
 from quicksand.records.layout import SandboxDir, layer_name
 from quicksand.records.nodes import Head, new_id
 from quicksand.records.save_source import Source
+from quicksand.records.sizes import check_disk_size
 from quicksand.saves.finding import is_path, store_at
 from quicksand.saves.looking import identity_of
 from quicksand.saves.manifest import SaveManifest

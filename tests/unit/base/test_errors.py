@@ -16,7 +16,8 @@ from quicksand.base.errors import (
     QuicksandError,
     shorten,
 )
-from quicksand.records.config import SandboxConfig, check_disk_size, check_name, parse_size
+from quicksand.records.config import SandboxConfig, check_name
+from quicksand.records.sizes import check_disk_size, parse_size
 
 LONG = "x" * 100_000
 

@@ -12,18 +12,15 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, UnknownOptionError
 from quicksand.records.config import (
     CPUS_MAX,
-    MEMORY_MIN,
-    MIB,
     Accelerator,
     NetworkMode,
     PortForward,
     SandboxConfig,
     check_name,
     parse_choice,
-    parse_memory,
-    parse_size,
     refuse_unknown,
 )
+from quicksand.records.sizes import MEMORY_MIN, MIB, parse_memory, parse_size
 
 GIB = 1024 * MIB
 

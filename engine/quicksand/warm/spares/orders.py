@@ -15,7 +15,8 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, StateError
 from quicksand.base.files import lock_within, map_os_errors, read_json, write_json
 from quicksand.base.paths import Paths, make_private_dir
-from quicksand.records.config import Accelerator, SandboxConfig, write_size
+from quicksand.records.config import Accelerator, SandboxConfig
+from quicksand.records.sizes import write_size
 
 SCHEMA = 1
 SPARES_MAX = 16
