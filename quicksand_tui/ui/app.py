@@ -139,27 +139,52 @@ class QuicksandApp(App[int]):
             is_wanted=lambda: any(screen.shows_saves for screen in self.stack.own),
             changed=self.show,
         )
-        self.dialogs = Dialogs(
+        self.dialogs = self._make_dialogs()
+        self.full_shell = self._make_full_shell()
+        self.colon_line = self._make_colon_line()
+        self._everywhere = self._make_everywhere()
+        self._painted_first = painted
+        self._theme_set = ""
+        """The theme that the app itself has set; another one is the user's choice."""
+        self._take_themes()
+
+    def _take_themes(self) -> None:
+        """Registers the app's themes, and shows the one that the user has chosen."""
+        for known in THEMES:
+            self.register_theme(known)
+        self.settings.check(self.available_themes)
+        wish = self.theme_choice.name
+        if wish and wish not in self.available_themes:
+            self.theme_choice.name = ""
+            self.theme_choice.problem = f"There is no theme {wish!r}; the palette shows all (:)"
+        self._show_theme(self.theme_choice.name or fitting_theme(self.terminal.abilities))
+
+    def _make_dialogs(self) -> Dialogs:
+        return Dialogs(
             self,
-            service,
+            self.service,
             self.operations,
             self.keys,
             self.memory,
             world=self._present,
             saves_changed=self.watch_saves,
-            ascii_only=ascii_glyphs,
+            ascii_only=self.ascii,
         )
-        self.full_shell = FullShell(
+
+    def _make_full_shell(self) -> FullShell:
+        return FullShell(
             self,
-            service,
+            self.service,
             self.operations,
             lend_terminal=self.run_in_terminal,
             failed=self.show_failure,
             ended=partial(self.refresh_now, fresh=True),
             now=lambda: self.world.taken,
-            ascii_only=ascii_glyphs,
+            ascii_only=self.ascii,
         )
-        self.colon_line = ColonLine(
+
+    def _make_colon_line(self) -> ColonLine:
+        return ColonLine(
             self,
             self.stack,
             self.operations,
@@ -167,9 +192,11 @@ class QuicksandApp(App[int]):
             self.keys,
             self.memory,
             world=self._present,
-            ascii_only=ascii_glyphs,
+            ascii_only=self.ascii,
         )
-        self._everywhere = Everywhere(
+
+    def _make_everywhere(self) -> Everywhere:
+        return Everywhere(
             self,
             self.stack,
             self.operations,
@@ -181,19 +208,8 @@ class QuicksandApp(App[int]):
             refresh=partial(self.refresh_now, fresh=True),
             show=self.show,
             leave=self.leave,
-            ascii_only=ascii_glyphs,
+            ascii_only=self.ascii,
         )
-        self._painted_first = painted
-        for known in THEMES:
-            self.register_theme(known)
-        self.settings.check(self.available_themes)
-        wish = self.theme_choice.name
-        if wish and wish not in self.available_themes:
-            self.theme_choice.name = ""
-            self.theme_choice.problem = f"There is no theme {wish!r}; the palette shows all (:)"
-        self._theme_set = ""
-        """The theme that the app itself has set; another one is the user's choice."""
-        self._show_theme(self.theme_choice.name or fitting_theme(self.terminal.abilities))
 
     def get_default_screen(self) -> MainScreen:
         area = Area(
