@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand import Checkpoint, QuicksandError, Sandbox
-from quicksand.config import parse_memory
+from quicksand.records.config import parse_memory
 from quicksand.snapshots.tracking import ANONYMOUS, LEVELS, VARIABLE, find_level
 
 from quicksand_tui.cli.measuring.checkpoints import revert_times, write_plainly

@@ -14,10 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from quicksand.config import SandboxConfig
-from quicksand.host.paths import Paths
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record, new_id
+from quicksand.base.paths import Paths
+from quicksand.records.config import SandboxConfig
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record, new_id
 
 
 def make_sandboxes(data: Path, count: int) -> None:

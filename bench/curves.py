@@ -19,7 +19,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from quicksand.config import parse_memory
+from quicksand.records.config import parse_memory
 
 GIB = 1 << 30
 MIB = 1 << 20

@@ -17,8 +17,8 @@ import time
 from collections.abc import Awaitable, Callable
 
 from quicksand import Sandbox
-from quicksand.settings import STANDBY
-from quicksand.stats import process_usage
+from quicksand.base.process_usage import process_usage
+from quicksand.base.settings import STANDBY
 
 from quicksand_tui.cli.measuring.machines import qemu_pid, warm_sandbox, write_memory
 from quicksand_tui.cli.output import print_table

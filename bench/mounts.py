@@ -38,10 +38,10 @@ from pathlib import Path
 from typing import Any
 
 from quicksand import Mount, Sandbox
-from quicksand.config import SHARE_IP, SHARE_PORT
-from quicksand.host.paths import paths
-from quicksand.layout import SHARES, runtime_dir
+from quicksand.base.paths import paths
 from quicksand.mounts import mounting
+from quicksand.records.config import SHARE_IP, SHARE_PORT
+from quicksand.records.layout import SHARES, runtime_dir
 
 LARGE, SMALL, FILES, TREE = 64, 8, 700, 20_000
 """MiB of a large file, and of one that is written in pieces of 4 KiB; files that are unpacked, and

@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from quicksand.config import SandboxConfig
-from quicksand.images.overlay import create_overlay
+from quicksand.disks.images.overlay import create_overlay
+from quicksand.records.config import SandboxConfig
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base, Parent, SavedLayer, SaveManifest
 
 from quicksand_tui.door.service import EngineService

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from quicksand import ExecuteResult, QuicksandError, Sandbox
-from quicksand.config import parse_memory
+from quicksand.records.config import parse_memory
 
 T = TypeVar("T")
 

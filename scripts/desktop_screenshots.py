@@ -13,11 +13,11 @@ import time
 from collections.abc import Awaitable, Callable
 
 from quicksand import Sandbox
-from quicksand.config import SandboxConfig
-from quicksand.host.paths import paths
-from quicksand.images.building import build_if_missing, suggested_options
-from quicksand.registry import Registry
-from quicksand.template_maker import warm
+from quicksand.base.paths import paths
+from quicksand.life.image_building import build_if_missing, suggested_options
+from quicksand.records.config import SandboxConfig
+from quicksand.records.registry import Registry
+from quicksand.warm.template_maker import warm
 from textual.geometry import Offset
 from textual.pilot import Pilot
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from quicksand.host.paths import paths
+from quicksand.base.paths import paths
 
 ROOT = Path(__file__).resolve().parents[1]
 USER_ID = 47110

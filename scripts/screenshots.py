@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from quicksand import NetworkMode, PortForward, QuicksandError, Sandbox
-from quicksand.host.paths import paths
-from quicksand.registry import Registry
+from quicksand.base.paths import paths
+from quicksand.records.registry import Registry
 from textual.pilot import Pilot
 
 from quicksand_tui.door.service import EngineService

@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from quicksand.errors import QuicksandError
-from quicksand.host.paths import paths
+from quicksand.base.errors import QuicksandError
+from quicksand.base.paths import paths
 from quicksand_images.toolbox import keep_tool
 
 PACKAGES = {"tmux": "tmux", "cpio": "cpio", "zstd": "zstd"}

@@ -20,15 +20,15 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from quicksand import template_maker
-from quicksand.config import SandboxConfig
-from quicksand.host.paths import Paths, paths
-from quicksand.host.processes import MONITOR
-from quicksand.planning import resolve_image
+from quicksand.base.paths import Paths, paths
+from quicksand.base.processes import MONITOR
 from quicksand.qemu.command import machine_name
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record
+from quicksand.qemu.planning import resolve_image
+from quicksand.records.config import SandboxConfig
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.snapshots.origins import Origin
+from quicksand.warm import template_maker
 
 PREFIX = f"qst-{os.getpid()}-"
 """Of every directory that this run makes in /tmp; others may be running beside it. Not in

@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from quicksand import PortForward, Sandbox
-from quicksand.errors import QuicksandError
-from quicksand.host.files import is_locked
-from quicksand.host.paths import Paths, paths
-from quicksand.host.processes import Kind, Process, processes_of
-from quicksand.host.removal import MARK
-from quicksand.layout import SandboxDir, runtime_dir, sandbox_dir
-from quicksand.registry import Registry
+from quicksand.base.errors import QuicksandError
+from quicksand.base.files import is_locked
+from quicksand.base.paths import Paths, paths
+from quicksand.base.processes import Kind, Process, processes_of
+from quicksand.base.removal import MARK
+from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.nodes import Node
+from quicksand.records.registry import Registry
 from quicksand.snapshots.history import AUTO_KEPT, History
-from quicksand.snapshots.records import Node
 
 from tests.conftest import fresh_places, our_processes, wait_for
 from tests.crash_client import Order

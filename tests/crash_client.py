@@ -16,17 +16,18 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from quicksand import Sandbox
-from quicksand.errors import QuicksandError
-from quicksand.host.paths import paths
-from quicksand.host.processes import Kind, list_processes
-from quicksand.layout import sandbox_dir
+from quicksand.base.errors import QuicksandError
+from quicksand.base.paths import paths
+from quicksand.base.processes import Kind, list_processes
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
+from quicksand.records.layout import sandbox_dir
 from quicksand.snapshots import copying, image, merging
 from quicksand.snapshots.stepwise import StepWriter
 
@@ -156,7 +157,7 @@ async def work(order: Order) -> dict[str, Any]:
     except QuicksandError as caught:
         error = f"{type(caught).__name__}: {caught}"
     except Exception as caught:  # noqa: BLE001 - that is what is looked for
-        wrong = f"{type(caught).__name__}: {caught}"
+        wrong = "".join(traceback.format_exception(caught))
     finally:
         accident, current = current, None
         accident.end()

@@ -7,18 +7,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quicksand.boot_timing import BootTiming
-    from quicksand.config import Accelerator, NetworkMode, PortForward, SandboxConfig
-    from quicksand.diskdiff.changes import ChangeKind, FileChange, FileType
+    from quicksand.base.arch import Architecture
+    from quicksand.base.boot_timing import BootTiming
+    from quicksand.base.errors import QuicksandError
+    from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
+    from quicksand.disks.images.resolve import ImageProvider, ResolvedImage
     from quicksand.display.keys import Key
-    from quicksand.errors import QuicksandError
-    from quicksand.events import Event, EventKind
-    from quicksand.execution import Command, ExecuteResult
-    from quicksand.forwards import Forward, Guest, Host
-    from quicksand.guest_files import GuestFile, GuestFiles
-    from quicksand.guest_traffic import GuestTraffic
-    from quicksand.host.arch import Architecture
-    from quicksand.images.named import (
+    from quicksand.guest.execution import Command, ExecuteResult
+    from quicksand.guest.files import GuestFile, GuestFiles
+    from quicksand.guest.shell import Shell, ShellInfo
+    from quicksand.guest.traffic import GuestTraffic
+    from quicksand.life.events import Event, EventKind
+    from quicksand.life.stats import GuestProcess, SandboxStats
+    from quicksand.named_images import (
         AlpineDesktopSandbox,
         AlpineSandbox,
         DebianDesktopSandbox,
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
         UbuntuDesktopSandbox,
         UbuntuSandbox,
     )
-    from quicksand.images.resolve import ImageProvider, ResolvedImage
     from quicksand.qemu.accelerator import AcceleratorStatus
-    from quicksand.runtime import (
+    from quicksand.qemu.host_usage import HostUsage
+    from quicksand.qemu.runtime import (
         OS,
         MachineType,
         PlatformConfig,
@@ -39,13 +40,13 @@ if TYPE_CHECKING:
         get_runtime,
         is_runtime_available,
     )
+    from quicksand.records.config import Accelerator, NetworkMode, PortForward, SandboxConfig
+    from quicksand.records.forwards import Forward, Guest, Host
+    from quicksand.records.sandboxes import Entry, Status
     from quicksand.sandbox import Sandbox, Snapshot
-    from quicksand.sandbox_records import Entry, Status
     from quicksand.saves.manifest import SaveManifest
     from quicksand.saves.resolving import SaveWarning
-    from quicksand.shell import Shell, ShellInfo
     from quicksand.snapshots.checkpoint import Checkpoint
-    from quicksand.stats import GuestProcess, HostUsage, SandboxStats
 
 __all__ = [
     "OS",
@@ -104,18 +105,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "boot_timing": ("BootTiming",),
-    "config": ("Accelerator", "NetworkMode", "PortForward", "SandboxConfig"),
-    "diskdiff.changes": ("ChangeKind", "FileChange", "FileType"),
+    "base.boot_timing": ("BootTiming",),
+    "records.config": ("Accelerator", "NetworkMode", "PortForward", "SandboxConfig"),
+    "disks.diff.changes": ("ChangeKind", "FileChange", "FileType"),
     "display.keys": ("Key",),
-    "errors": ("QuicksandError",),
-    "events": ("Event", "EventKind"),
-    "execution": ("Command", "ExecuteResult"),
-    "forwards": ("Forward", "Guest", "Host"),
-    "guest_files": ("GuestFile", "GuestFiles"),
-    "guest_traffic": ("GuestTraffic",),
-    "host.arch": ("Architecture",),
-    "images.named": (
+    "base.errors": ("QuicksandError",),
+    "life.events": ("Event", "EventKind"),
+    "guest.execution": ("Command", "ExecuteResult"),
+    "records.forwards": ("Forward", "Guest", "Host"),
+    "guest.files": ("GuestFile", "GuestFiles"),
+    "guest.traffic": ("GuestTraffic",),
+    "base.arch": ("Architecture",),
+    "named_images": (
         "AlpineDesktopSandbox",
         "AlpineSandbox",
         "DebianDesktopSandbox",
@@ -123,10 +124,10 @@ _HOMES = {
         "UbuntuDesktopSandbox",
         "UbuntuSandbox",
     ),
-    "images.resolve": ("ImageProvider", "ResolvedImage"),
+    "disks.images.resolve": ("ImageProvider", "ResolvedImage"),
     "qemu.accelerator": ("AcceleratorStatus",),
-    "sandbox_records": ("Entry", "Status"),
-    "runtime": (
+    "records.sandboxes": ("Entry", "Status"),
+    "qemu.runtime": (
         "OS",
         "MachineType",
         "PlatformConfig",
@@ -137,14 +138,15 @@ _HOMES = {
         "get_runtime",
         "is_runtime_available",
     ),
-    "mounts.mount": ("Mount",),
+    "records.mount": ("Mount",),
     "sandbox": ("Sandbox", "Snapshot"),
     "saves.manifest": ("SaveManifest",),
     "saves.resolving": ("SaveWarning",),
-    "shell": ("Shell", "ShellInfo"),
+    "guest.shell": ("Shell", "ShellInfo"),
     "snapshots.checkpoint": ("Checkpoint",),
-    "stats": ("GuestProcess", "HostUsage", "SandboxStats"),
-    "vm.mounts": ("MountHandle",),
+    "qemu.host_usage": ("HostUsage",),
+    "life.stats": ("GuestProcess", "SandboxStats"),
+    "life.mounts": ("MountHandle",),
 }
 
 

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
-from quicksand.vm.display import Display, Region
+from quicksand.life.display import Display, Region
 
 if TYPE_CHECKING:
     from PIL.Image import Image

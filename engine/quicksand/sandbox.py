@@ -1,4 +1,4 @@
-"""`Sandbox`, the public class: one VM. It delegates to the parts in `quicksand.vm`."""
+"""`Sandbox`, the public class: one VM. It delegates to the parts in `quicksand.life`."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from quicksand import execution
-from quicksand.config import SandboxConfig, check_name, refuse_unknown
+from quicksand.base.errors import StateError
+from quicksand.base.files import map_os_errors, tail
+from quicksand.base.paths import paths
+from quicksand.base.threads import to_the_end
 from quicksand.desktop import Desktop
-from quicksand.errors import StateError
-from quicksand.execution import Command, ExecuteResult, StdinSource
-from quicksand.host.files import map_os_errors, tail
-from quicksand.host.paths import paths
-from quicksand.host.threads import to_the_end
-from quicksand.layout import sandbox_dir
-from quicksand.mounts.mount import CIFS, Mount
-from quicksand.registry import Registry
+from quicksand.guest import execution
+from quicksand.guest.execution import Command, ExecuteResult, StdinSource
+from quicksand.life.display import Display
+from quicksand.life.guest import Guest
+from quicksand.life.sandbox_life import Life
+from quicksand.records.config import SandboxConfig, check_name, refuse_unknown
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.mount import CIFS, Mount
+from quicksand.records.registry import Registry
 from quicksand.snapshots.next_revert import NextRevert
-from quicksand.vm.display import Display
-from quicksand.vm.guest import Guest
-from quicksand.vm.life import Life
 
 if TYPE_CHECKING:
-    from quicksand.boot_timing import BootTiming
-    from quicksand.diskdiff.changes import FileChange
-    from quicksand.events import Event
-    from quicksand.guest_files import GuestFiles
-    from quicksand.guest_traffic import GuestTraffic
-    from quicksand.progress import Progress
-    from quicksand.sandbox_records import Entry
+    from quicksand.base.boot_timing import BootTiming
+    from quicksand.base.progress import Progress
+    from quicksand.disks.diff.changes import FileChange
+    from quicksand.guest.files import GuestFiles
+    from quicksand.guest.shell import Shell, ShellInfo
+    from quicksand.guest.traffic import GuestTraffic
+    from quicksand.life.checkpoints import Checkpoints
+    from quicksand.life.events import Event
+    from quicksand.life.mounts import MountHandle, Mounts
+    from quicksand.life.saves import Saves
+    from quicksand.life.stats import GuestProcess, SandboxStats
+    from quicksand.records.sandboxes import Entry
     from quicksand.saves.manifest import SaveManifest
     from quicksand.saves.saving import Options
     from quicksand.saves.store import Save, SaveStore
-    from quicksand.shell import Shell, ShellInfo
     from quicksand.snapshots.checkpoint import Checkpoint
-    from quicksand.stats import GuestProcess, SandboxStats
-    from quicksand.vm.checkpoints import Checkpoints
-    from quicksand.vm.mounts import MountHandle, Mounts
-    from quicksand.vm.saves import Saves
 
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
 OWN = (
@@ -64,7 +64,7 @@ class Sandbox(Desktop):
     removed when it stops; a named one keeps its disk and can be started again, unless
     ``ephemeral`` is true.
 
-    All errors derive from `QuicksandError` (quicksand/errors.py). Besides the errors that a method
+    All errors derive from `QuicksandError` (`quicksand.errors`). Besides the errors that a method
     lists, every method that talks to the guest (commands, shells, files, users, `stats`) raises
     StateError if the sandbox is not running, MachineError if its VM has ended, and AgentError if
     the guest's agent does not answer or answers nonsense. Sizes are in bytes, times in seconds.
@@ -131,7 +131,7 @@ class Sandbox(Desktop):
             if left_out or meaning.passed_over is not None:
                 warnings.warn(self._notices[0], SaveWarning, stacklevel=2)
         if config is None:
-            from quicksand.images.building import suggested_options
+            from quicksand.life.image_building import suggested_options
 
             usual = suggested_options(image, registry.paths) if isinstance(image, str) else {}
             config = SandboxConfig.parse({**usual, "image": image, **options})
@@ -164,19 +164,19 @@ class Sandbox(Desktop):
 
     @cached_property
     def _mounts(self) -> Mounts:
-        from quicksand.vm.mounts import Mounts
+        from quicksand.life.mounts import Mounts
 
         return Mounts(self._life, self._guest)
 
     @cached_property
     def _checkpoints(self) -> Checkpoints:
-        from quicksand.vm.checkpoints import Checkpoints
+        from quicksand.life.checkpoints import Checkpoints
 
         return Checkpoints(self._life, self._guest, self._mounts, self._next_revert)
 
     @cached_property
     def _saves(self) -> Saves:
-        from quicksand.vm.saves import Saves
+        from quicksand.life.saves import Saves
 
         return Saves(self._life, self._guest, self._checkpoints, self._workspace)
 
@@ -274,7 +274,7 @@ class Sandbox(Desktop):
 
         Raises SandboxNotFoundError, NameTakenError, ConfigError for a bad name, HostError.
         """
-        from quicksand.sandbox_trash import SandboxTrash
+        from quicksand.life.sandbox_trash import SandboxTrash
 
         registry = Registry(paths())
         return cls._of(Life.of_entry(registry, SandboxTrash(registry).restore(id_or_name, name)))
@@ -412,7 +412,7 @@ class Sandbox(Desktop):
         its processes are killed and the result has ``timed_out`` set and the output so far. The
         callbacks receive decoded text as it arrives and may be coroutine functions. An
         ``exclusive`` command is refused while another command runs. At most `KEEP_MAX` bytes of
-        each stream are kept in the result (quicksand/execution.py). Bytes that are not UTF-8, in
+        each stream are kept in the result (guest/execution.py). Bytes that are not UTF-8, in
         the command, ``cwd``, ``shell``, ``env`` and a text for ``stdin``, are written as
         `os.fsdecode` makes them.
 
@@ -475,7 +475,7 @@ class Sandbox(Desktop):
         """Open a terminal that runs a login shell, or ``command``. It stays open in the guest until
         its program ends or it is closed; `attach_shell` reconnects to it. `shells` lists it with
         ``name``. Raises ConfigError, AgentRefusedError if it cannot be started."""
-        from quicksand.shell import Shell
+        from quicksand.guest.shell import Shell
 
         return await Shell.open(
             await self._life.session(),
@@ -491,20 +491,20 @@ class Sandbox(Desktop):
     async def attach_shell(self, session: str, *, columns: int = 80, rows: int = 24) -> Shell:
         """Reconnect to a terminal; its latest output (at most 256 KiB) is replayed. Raises
         AgentRefusedError (code "not_found")."""
-        from quicksand.shell import Shell
+        from quicksand.guest.shell import Shell
 
         return await Shell.attach(await self._life.session(), session, columns=columns, rows=rows)
 
     async def shells(self) -> builtins.list[ShellInfo]:
         """The terminals that are open in the guest."""
-        from quicksand.shell import Shell
+        from quicksand.guest.shell import Shell
 
         return await Shell.list(await self._life.session())
 
     @property
     def files(self) -> GuestFiles:
         """The guest's files: reading, writing, listing."""
-        from quicksand.guest_files import GuestFiles
+        from quicksand.guest.files import GuestFiles
 
         return GuestFiles(self._life.session)
 
@@ -772,7 +772,7 @@ class Sandbox(Desktop):
         """Yield what happens to the VM as it happens: pauses, a full host disk, a panic, its end.
         The iterator ends with the VM. Raises StateError if too many clients watch (`QMP_MONITORS`),
         MachineError."""
-        from quicksand.events import watch_events
+        from quicksand.life.events import watch_events
 
         return watch_events(self._life.registry, self.id)
 

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::files::about;
@@ -16,8 +16,15 @@ use crate::sys;
 
 const FIRST_UID: u32 = 1000;
 const LAST_UID: u32 = 59_999;
-/// The groups whose members may become root; which of them exists depends on the distribution.
+/// The groups whose members may become root. Distributions differ in which of them they have.
 const ADMIN_GROUPS: [&str; 2] = ["sudo", "wheel"];
+
+/// A user that was created.
+#[derive(Debug, Serialize)]
+pub struct Account {
+    uid: u32,
+    home: String,
+}
 
 /// The user database below `root`, which is `/` except in tests.
 #[derive(Debug)]
@@ -56,7 +63,7 @@ impl Accounts {
 
     /// Creates a user with a group and a home directory of its own, and with the right to use sudo
     /// without a password if `sudo` is set. Fails with `Exists` when the user or the group exists.
-    pub fn create(&self, name: &str, sudo: bool) -> Result<Value> {
+    pub fn create(&self, name: &str, sudo: bool) -> Result<Account> {
         check_name(name)?;
         let passwd = self.read("passwd")?;
         let group = self.read("group")?;
@@ -89,12 +96,12 @@ impl Accounts {
         if sudo {
             self.allow_sudo(name)?;
         }
-        Ok(json!({"uid": uid, "home": home}))
+        Ok(Account { uid, home })
     }
 
     /// Deletes a user, its group and its memberships. Fails with `NotFound` for an unknown user and
     /// with `Forbidden` for root.
-    pub fn delete(&self, name: &str, remove_home: bool) -> Result<Value> {
+    pub fn delete(&self, name: &str, remove_home: bool) -> Result<()> {
         let passwd = self.read("passwd")?;
         let user = parse_passwd(&passwd)
             .find(|user| user.name == name)
@@ -118,7 +125,7 @@ impl Accounts {
             let home = self.root.join("home").join(home.file_name().unwrap_or_default());
             remove_if_there(fs::remove_dir_all(&home)).map_err(|error| about(&home, error))?;
         }
-        Ok(json!({}))
+        Ok(())
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -169,8 +176,8 @@ impl Accounts {
         self.path("sudoers.d").join(format!("quicksand-{name}"))
     }
 
-    /// The user has no password to type, so sudo must not ask for one. Nothing is done on a system
-    /// without sudo.
+    /// Lets the user run sudo without a password, because it has none to type. Does nothing on a
+    /// system without sudo.
     fn allow_sudo(&self, name: &str) -> Result<()> {
         let path = self.sudo_rule(name);
         if !path.parent().is_some_and(Path::is_dir) {
@@ -196,7 +203,7 @@ fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// A number that is free as a user id and as a group id.
+/// Finds a number that is free as a user id and as a group id.
 fn free_id(passwd: &str, group: &str) -> Result<u32> {
     let third = |line: &str| line.split(':').nth(2).and_then(|id| id.parse::<u32>().ok());
     let taken: Vec<u32> = passwd.lines().chain(group.lines()).filter_map(third).collect();
@@ -276,6 +283,7 @@ fn copy_tree(from: &Path, to: &Path, uid: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
 
     #[test]
     fn groups_are_joined_and_left_by_whole_names() {
@@ -305,16 +313,16 @@ mod tests {
         // Only root may give a home directory to another user.
         if sys::euid() == 0 {
             let made = accounts.create("bob", true).unwrap();
-            assert_eq!(made, json!({"uid": 1000, "home": "/home/bob"}));
+            assert_eq!((made.uid, made.home.as_str()), (1000, "/home/bob"));
             assert!(root.join("home/bob").is_dir());
-            assert_eq!(accounts.create("bob", true).unwrap_err().code(), "exists");
+            assert_eq!(accounts.create("bob", true).unwrap_err().code(), Code::Exists);
             accounts.delete("bob", true).unwrap();
             assert!(!root.join("home/bob").exists());
             assert!(!root.join("etc/sudoers.d/quicksand-bob").exists());
         }
         assert_eq!(fs::read_to_string(root.join("etc/passwd")).unwrap(), passwd);
-        assert_eq!(accounts.delete("root", false).unwrap_err().code(), "forbidden");
-        assert_eq!(accounts.delete("nobody", false).unwrap_err().code(), "not_found");
+        assert_eq!(accounts.delete("root", false).unwrap_err().code(), Code::Forbidden);
+        assert_eq!(accounts.delete("nobody", false).unwrap_err().code(), Code::NotFound);
         fs::remove_dir_all(&root).unwrap();
     }
 }

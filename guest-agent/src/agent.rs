@@ -1,11 +1,11 @@
-//! What all sessions of one agent share.
+//! The state that all sessions of one agent share.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::boot_times::BootTimes;
 use crate::channel::Channels;
@@ -38,7 +38,7 @@ pub struct Agent {
     pub commands: Gate,
     pub ptys: Ptys,
     pub freezer: Freezer,
-    /// Whoever sets the clock holds it.
+    /// A thread that sets the clock holds this lock.
     pub time: Arc<Mutex<Watch>>,
     pub programs: Programs,
     pub mounts_under_way: UnderWay,
@@ -49,7 +49,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// `token` is what clients must present; without one, the first client sets it.
+    /// Clients must present `token`. Without one, the first client sets it.
     pub fn new(token: Option<&str>, boot: BootTimes, owns_machine: bool) -> io::Result<Self> {
         let users = passwd::read_database("/etc/passwd");
         Ok(Self {
@@ -78,7 +78,7 @@ impl Agent {
         self.serving_s.get_or_init(sys::uptime_s);
     }
 
-    /// A number for a command of an HTTP client. It was not used before.
+    /// Returns a number for a command of an HTTP client, which was not used before.
     pub fn next_http_id(&self) -> u32 {
         self.next_http_id.fetch_add(1, Relaxed)
     }
@@ -92,7 +92,7 @@ impl Agent {
         }
     }
 
-    /// Sets the clock to nanoseconds since 1970, as a client says who knows the time.
+    /// Sets the clock to a time that a client knows, in nanoseconds since 1970.
     pub fn set_clock_ns(&self, unix_ns: i64) -> io::Result<()> {
         let mut watch = self.time.lock().unwrap_or_else(PoisonError::into_inner);
         sys::set_clock_ns(unix_ns)?;
@@ -100,25 +100,57 @@ impl Agent {
         Ok(())
     }
 
-    /// The reply to `hello`.
-    pub fn hello(&self) -> Value {
-        json!({
-            "protocol": 1,
-            "version": env!("CARGO_PKG_VERSION"),
-            "instance": self.instance,
-            "pid": std::process::id(),
-            "boot": {
-                "init_s": self.boot.init_s,
-                "root_s": self.boot.root_s,
-                "network_s": self.boot.network_s,
-                "serving_s": self.serving_s.get(),
+    /// Returns the reply to `hello`.
+    pub fn greeting(&self) -> Greeting {
+        Greeting {
+            protocol: 1,
+            version: env!("CARGO_PKG_VERSION"),
+            instance: self.instance.clone(),
+            pid: std::process::id(),
+            boot: Boot {
+                init_s: self.boot.init_s,
+                root_s: self.boot.root_s,
+                network_s: self.boot.network_s,
+                serving_s: self.serving_s.get().copied(),
             },
-            "capabilities": [
-                "exec", "command_bytes", "pty", "files", "copies", "users", "info", "time", "identity", "renew", "disk", "freeze",
+            capabilities: &[
+                "exec",
+                "command_bytes",
+                "pty",
+                "files",
+                "copies",
+                "users",
+                "info",
+                "time",
+                "identity",
+                "renew",
+                "disk",
+                "freeze",
                 "shutdown",
+                "errors",
             ],
-        })
+        }
     }
+}
+
+/// Tells a client which agent answers, and which requests it has.
+#[derive(Debug, Serialize)]
+pub struct Greeting {
+    protocol: u32,
+    version: &'static str,
+    instance: String,
+    pid: u32,
+    boot: Boot,
+    capabilities: &'static [&'static str],
+}
+
+/// Seconds of guest uptime when the boot reached each step.
+#[derive(Debug, Serialize)]
+struct Boot {
+    init_s: f64,
+    root_s: f64,
+    network_s: f64,
+    serving_s: Option<f64>,
 }
 
 /// Lets either several commands run together or an exclusive one alone.
@@ -163,6 +195,7 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
 
     #[test]
     fn an_exclusive_command_runs_alone() {
@@ -172,7 +205,7 @@ mod tests {
         assert!(gate.enter(true).is_err());
         drop((first, second));
         let alone = gate.enter(true).unwrap();
-        assert_eq!(gate.enter(false).unwrap_err().code(), "busy");
+        assert_eq!(gate.enter(false).unwrap_err().code(), Code::Busy);
         drop(alone);
         assert!(gate.enter(false).is_ok());
     }

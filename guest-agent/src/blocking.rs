@@ -21,7 +21,7 @@ pub async fn run<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 's
 }
 
 /// An open file of a request. A request that is broken off drops its file on the runtime's thread,
-/// where cleaning up and closing must not hang, so both happen on another thread.
+/// which must not hang. So another thread cleans up and closes the file.
 #[derive(Debug)]
 pub struct OffRuntime<T: Send + 'static> {
     value: ManuallyDrop<T>,

@@ -1,26 +1,26 @@
-//! When the boot of the guest reached each step.
+//! The times at which the boot of the guest reached each step.
 
 /// Seconds of guest uptime. The first process measures them and hands them to the server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BootTimes {
-    /// When the first process started.
+    /// The uptime at which the first process started.
     pub init_s: f64,
-    /// When the root file system was in place.
+    /// The uptime at which the root file system was in place.
     pub root_s: f64,
-    /// When the network was configured.
+    /// The uptime at which the network was configured.
     pub network_s: f64,
 }
 
 impl BootTimes {
-    /// The times as one command line argument. They are whole nanoseconds, because printing
-    /// fractions would link in the code that does it.
+    /// Returns the times as one command line argument, in whole nanoseconds. Printing fractions
+    /// would link in code that nothing else needs.
     pub fn to_arg(self) -> String {
         [self.init_s, self.root_s, self.network_s]
             .map(|seconds| ((seconds * 1e9) as u64).to_string())
             .join("/")
     }
 
-    /// The inverse of `to_arg`. What is not a number counts as 0.
+    /// Parses the result of `to_arg`. A word that is not a number counts as 0.
     pub fn from_arg(text: &str) -> Self {
         let mut times = text.split('/').map(|time| time.parse().unwrap_or(0u64) as f64 / 1e9);
         let mut next = || times.next().unwrap_or(0.0);

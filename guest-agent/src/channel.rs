@@ -1,15 +1,15 @@
-//! One open request of a client: its windows, its input, and how it is ended early.
+//! One open request of a client: its windows, its input, and the ways to end it early.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 
 use crate::closed::Closed;
 use crate::error::{Error, Result};
-use crate::params::{Params, wrong};
 use crate::sys;
 use crate::wire::{STDERR, STDOUT};
 
@@ -17,7 +17,7 @@ use crate::wire::{STDERR, STDOUT};
 #[derive(Debug)]
 pub struct Channel {
     pub id: u32,
-    /// Whether the client may send input.
+    /// Tells whether the client may send input.
     pub takes_input: bool,
     pub input: Input,
     pub stdout: Window,
@@ -27,7 +27,7 @@ pub struct Channel {
     stop: watch::Sender<Option<Stop>>,
 }
 
-/// Why a channel has to end early.
+/// The reason for which a channel has to end early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// Send SIGTERM now, and SIGKILL after this time.
@@ -36,11 +36,11 @@ pub enum Stop {
     Broken(String),
 }
 
-/// How long a canceled command may take to end before it is killed, unless the client says.
+/// The time in which a canceled command may end before it is killed. A client may give another.
 pub const CANCEL_GRACE: Duration = Duration::from_millis(200);
 
 impl Channel {
-    /// `window` is the size of the output windows in bytes.
+    /// Makes a channel. `window` is the size of the output windows in bytes.
     pub fn new(id: u32, window: usize, takes_input: bool) -> Self {
         Self {
             id,
@@ -53,7 +53,7 @@ impl Channel {
         }
     }
 
-    /// The window of an output stream. Input and unknown streams have none.
+    /// Returns the window of an output stream. Input and unknown streams have none.
     pub fn window(&self, stream: u8) -> Option<&Window> {
         match stream {
             STDOUT => Some(&self.stdout),
@@ -62,7 +62,7 @@ impl Channel {
         }
     }
 
-    /// Asks whoever runs the request to end it.
+    /// Asks the task that runs the request to end it.
     pub fn stop(&self, stop: Stop) {
         self.stop.send_replace(Some(stop));
     }
@@ -124,8 +124,8 @@ pub const DEFAULT_WINDOW: usize = 1 << 20;
 const MIN_WINDOW: u64 = 64 << 10;
 const MAX_WINDOW: u64 = 16 << 20;
 
-/// How many bytes of a stream may still be sent before the receiver must acknowledge some. Only one
-/// sender may wait for it at a time.
+/// Counts the bytes of a stream that may be sent before the receiver must acknowledge some. Only
+/// one sender at a time may wait for room.
 #[derive(Debug)]
 pub struct Window {
     left: AtomicUsize,
@@ -134,7 +134,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// `size` is in bytes. All of it may be sent at once.
+    /// Makes a window. `size` is in bytes, and all of it may be sent at once.
     pub fn new(size: usize) -> Self {
         Self {
             left: AtomicUsize::new(size),
@@ -182,28 +182,48 @@ impl Window {
     }
 }
 
-/// Reads the parameter `window` of a request: a size in bytes.
-pub fn requested_window(params: &Params) -> Result<usize> {
-    match params.opt_u64("window")? {
-        None => Ok(DEFAULT_WINDOW),
-        Some(size) if (MIN_WINDOW..=MAX_WINDOW).contains(&size) => Ok(size as usize),
-        Some(_) => Err(wrong("window", "must be 64 KiB to 16 MiB")),
+/// The parameters of a request that concern its channel.
+#[derive(Debug, Deserialize)]
+pub struct Opening {
+    #[serde(default)]
+    pub window: WindowSize,
+}
+
+/// The size of the output windows in bytes.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "u64")]
+pub struct WindowSize(pub usize);
+
+impl Default for WindowSize {
+    fn default() -> Self {
+        Self(DEFAULT_WINDOW)
     }
 }
 
-/// How many bytes of input a client may send before the agent acknowledges some.
+impl TryFrom<u64> for WindowSize {
+    type Error = &'static str;
+
+    fn try_from(size: u64) -> std::result::Result<Self, &'static str> {
+        (MIN_WINDOW..=MAX_WINDOW)
+            .contains(&size)
+            .then_some(Self(size as usize))
+            .ok_or("must be 64 KiB to 16 MiB")
+    }
+}
+
+/// A client may send this many bytes of input before the agent acknowledges some.
 pub const INPUT_WINDOW: usize = 256 * 1024;
 /// Acknowledgements cover at least this many bytes, so that single keystrokes do not double the
 /// traffic.
 const CREDIT_STEP: usize = 32 * 1024;
 
-/// Bytes on their way from a client to a consumer in the guest, bounded by the input window.
+/// Bytes on their way from a client to a consumer in the guest. The input window bounds them.
 #[derive(Debug, Default)]
 pub struct Input {
     state: Mutex<InputState>,
     arrived: Notify,
     drained: Notify,
-    /// Keeps pieces that come in JSON requests in the order of the requests.
+    /// This lock keeps pieces of input in the order of the JSON requests that brought them.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -215,7 +235,7 @@ struct InputState {
     /// The part of `unacknowledged` that the consumer has taken.
     consumed: usize,
     ended: bool,
-    /// Nobody reads any more, so everything is dropped and acknowledged.
+    /// The consumer has ended, so all input is dropped and acknowledged.
     abandoned: bool,
 }
 
@@ -224,8 +244,8 @@ impl Input {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the bytes of a data frame; none mean the end. Returns the credit in bytes to send at
-    /// once. Fails with `TooLarge` when the client exceeds its window.
+    /// Takes the bytes of a data frame. A frame without bytes ends the input. Returns the credit in
+    /// bytes to send at once. Fails with `TooLarge` when the client exceeds its window.
     pub fn push_frame(&self, bytes: &[u8]) -> Result<usize> {
         let mut state = self.state();
         if state.abandoned {
@@ -305,7 +325,8 @@ impl Input {
         credit
     }
 
-    /// Notes that nobody reads any more. Returns the credit in bytes for what was not taken.
+    /// Notes that the consumer has ended. Returns the credit in bytes for the input that it did not
+    /// take.
     pub fn abandon(&self) -> usize {
         let mut state = self.state();
         state.abandoned = true;

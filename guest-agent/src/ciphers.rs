@@ -1,5 +1,5 @@
-//! What the kernel assembles of its cryptography on first use: it loads modules, by starting modprobe
-//! for each, and tests what it has put together. What is assembled stays.
+//! The kernel assembles each algorithm of its cryptography on first use. It starts modprobe for the
+//! modules, and tests the result, which stays.
 
 use std::io;
 use std::mem;
@@ -7,12 +7,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::sys;
 
-/// What Linux's SMB client asks for while it mounts: to log in, to derive its keys and to sign
-/// (fs/smb/client/smb2transport.c, cifsencrypt.c).
+/// The algorithms that Linux's SMB client needs while it mounts, to log in, to derive its keys and
+/// to sign (fs/smb/client/smb2transport.c, cifsencrypt.c).
 pub const OF_SMB: [&str; 5] = ["hmac(md5)", "hmac(sha256)", "sha256", "sha512", "cmac(aes)"];
 
-/// Has the kernel assemble a hash. A socket for it is opened and closed again: that is the way for
-/// programs to use the kernel's cryptography (AF_ALG, crypto/userspace-if in the kernel's documents).
+/// Makes the kernel assemble a hash. This opens and closes a socket for the hash, which is the way
+/// in which programs use the kernel's cryptography (AF_ALG, crypto/userspace-if in the kernel's
+/// documents).
 pub fn assemble_hash(name: &str) -> io::Result<()> {
     // SAFETY: no memory is involved.
     let socket = sys::check(unsafe { libc::socket(libc::AF_ALG, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) })?;
@@ -29,7 +30,7 @@ pub fn assemble_hash(name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a name into a field, which must have room for it and an end.
+/// Copies a name into a field, which must have room for the name and a NUL.
 fn fill(field: &mut [u8], name: &str) -> io::Result<()> {
     if name.len() >= field.len() {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));

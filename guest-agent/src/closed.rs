@@ -1,4 +1,4 @@
-//! The end of a session or of a connection, as a flag that can be awaited.
+//! A flag that tells the end of a session or of a connection, and can be awaited.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Closed {
         *self.0.borrow()
     }
 
-    /// Whether both are the same flag.
+    /// Tells whether both are the same flag.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::Ipv4Addr;
 
-/// What the command line says. A value that is absent or makes no sense is `None`.
+/// The values on the command line. A value that is absent or makes no sense is `None`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Cmdline {
     pub root: Option<String>,
@@ -19,7 +19,7 @@ pub struct Cmdline {
     pub init: InitChoice,
 }
 
-/// What becomes process 1 after the agent.
+/// The program that becomes process 1 after the agent.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub enum InitChoice {
     /// The init of the distribution, if there is one.
@@ -36,7 +36,7 @@ impl Cmdline {
         Self::parse(&fs::read_to_string("/proc/cmdline").unwrap_or_default())
     }
 
-    /// A later word replaces an earlier one, as it does for the kernel.
+    /// Parses a command line. A later word replaces an earlier one, as it does for the kernel.
     pub fn parse(text: &str) -> Self {
         let mut cmdline = Self::default();
         for word in text.split_whitespace() {

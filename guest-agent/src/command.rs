@@ -1,5 +1,6 @@
-//! What to run: checks the parameters of a command and makes a `Launch` of them.
+//! Checks the parameters of a command and makes a `Launch` of them.
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -8,23 +9,31 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use crate::error::{Error, Result};
-use crate::params::{Params, wrong};
+use crate::params::{Raw, Seconds, wrong};
 use crate::passwd::{self, User};
 use crate::spawn::{self, Child, Launch, Leads, SpawnError, Step};
 use crate::{blocking, environment, sys};
 
-/// Where a distribution keeps its programs, which is on the root file system.
+/// The directories of a distribution's programs, which lie on the root file system.
 const LOCAL_DIRS: [&str; 3] = ["/bin/", "/sbin/", "/usr/"];
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// A command as a client asked for it. Nothing of it was looked up in the guest but the user and
-/// its home directory.
+/// The program is the command itself, or the shell that runs it.
+#[derive(Clone, Copy, Debug)]
+enum Role {
+    Command,
+    Shell,
+}
+
+/// A command as a client asked for it. Only the user and its home directory have been looked up in
+/// the guest.
 #[derive(Debug)]
 pub struct Command {
     pub argv: Vec<OsString>,
-    /// What errors call the program: `shell` or `command`.
-    role: &'static str,
+    role: Role,
     program: OsString,
     cwd: OsString,
     pub user: User,
@@ -34,43 +43,85 @@ pub struct Command {
     pub exclusive: bool,
 }
 
+/// The parameters of a request that starts a program.
+#[derive(Debug, Default, Deserialize)]
+pub struct Program {
+    /// A text for the shell. A request has either this or `argv`.
+    command: Option<Raw>,
+    argv: Option<Vec<Raw>>,
+    shell: Option<Raw>,
+    cwd: Option<Raw>,
+    user: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    /// More variables, each as `NAME=value`.
+    #[serde(default)]
+    env_b64: Vec<Raw>,
+    #[serde(default)]
+    timeout: Seconds,
+    /// Tells whether no other command may run beside this one.
+    #[serde(default)]
+    exclusive: bool,
+}
+
+impl Program {
+    /// Returns the variables of `env` and of `env_b64`.
+    fn variables(&mut self) -> Result<Vec<(OsString, OsString)>> {
+        let texts = std::mem::take(&mut self.env).into_iter();
+        let mut found: Vec<(OsString, OsString)> = texts.map(|(key, value)| (key.into(), value.into())).collect();
+        for Raw(item) in &self.env_b64 {
+            let equals = item.iter().position(|byte| *byte == b'=');
+            let equals = equals.ok_or_else(|| wrong("env_b64", "has an item without an equals sign"))?;
+            let [key, value] = [&item[..equals], &item[equals + 1..]].map(|bytes| OsStr::from_bytes(bytes).to_owned());
+            found.push((key, value));
+        }
+        let is_wrong = |key: &OsStr| key.is_empty() || key.as_bytes().contains(&b'=');
+        match found.iter().find(|(key, _)| is_wrong(key)) {
+            Some((key, _)) => Err(wrong("env", format!("{key:?} is not a variable name"))),
+            None => Ok(found),
+        }
+    }
+}
+
 impl Command {
-    /// `me` is the user that the agent runs as. Fails with `Param` or `BadRequest` when the
-    /// parameters are wrong, and with `NotFound` when the user is unknown.
-    pub fn from_params(params: &Params, me: &User) -> Result<Self> {
-        let mut command = Self::base(params, me)?;
-        match (params.opt_os("command")?, params.opt_os_list("argv")?) {
+    /// Checks the parameters. `me` is the user that the agent runs as. Fails with `Param` when a
+    /// parameter is wrong, and with `NotFound` when the user is unknown.
+    pub fn new(mut program: Program, me: &User) -> Result<Self> {
+        let mut command = Self::base(&mut program, me)?;
+        match (program.command, program.argv) {
             (Some(text), None) => {
-                let shell = params.opt_os("shell")?.unwrap_or_else(|| "/bin/sh".into());
-                command.role = "shell";
-                command.argv = vec![shell.clone(), "-c".into(), text];
+                let shell = program.shell.map_or_else(|| "/bin/sh".into(), OsString::from);
+                command.role = Role::Shell;
+                command.argv = vec![shell.clone(), "-c".into(), text.into()];
                 command.program = shell;
             }
-            (None, Some(argv)) => command.set_argv(argv)?,
+            (None, Some(argv)) => command.set_argv(argv.into_iter().map(OsString::from).collect())?,
             (None, None) => return Err(wrong("command", "or argv is required")),
             (Some(_), Some(_)) => return Err(wrong("command", "and argv exclude each other")),
         }
         Ok(command)
     }
 
-    /// Like `from_params`, but the command runs on a terminal, and without a command it is a login
-    /// shell.
-    pub fn for_terminal(params: &Params, me: &User) -> Result<Self> {
-        let is_login = params.opt_os("command")?.is_none() && params.opt_os_list("argv")?.is_none();
+    /// Like `new`, but the command runs on a terminal, and without a command it is a login shell.
+    pub fn for_terminal(mut program: Program, me: &User) -> Result<Self> {
+        let is_login = program.command.is_none() && program.argv.is_none();
         let mut command = if is_login {
-            let mut command = Self::base(params, me)?;
-            let shell = params.opt_os("shell")?.unwrap_or_else(|| (&command.user.shell).into());
+            let lacks_cwd = program.cwd.is_none();
+            let mut command = Self::base(&mut program, me)?;
+            let shell = program
+                .shell
+                .map_or_else(|| (&command.user.shell).into(), OsString::from);
             let mut login = OsString::from("-");
             login.push(Path::new(&shell).file_name().unwrap_or(&shell));
-            command.role = "shell";
+            command.role = Role::Shell;
             command.argv = vec![login];
             command.program = shell;
-            if params.opt_os("cwd")?.is_none() {
+            if lacks_cwd {
                 command.cwd = existing_home(&command.user);
             }
             command
         } else {
-            Self::from_params(params, me)?
+            Self::new(program, me)?
         };
         if !command.env.iter().any(|(key, _)| key == "TERM") {
             command.env.push(("TERM".into(), "xterm-256color".into()));
@@ -78,27 +129,27 @@ impl Command {
         Ok(command)
     }
 
-    fn base(params: &Params, me: &User) -> Result<Self> {
-        let given = params.opt_str("user")?;
+    fn base(program: &mut Program, me: &User) -> Result<Self> {
+        let given = program.user.as_deref();
         let user = match given {
             Some(name) if name != me.name => passwd::require_user(name)?,
             _ => me.clone(),
         };
-        let cwd = match params.opt_os("cwd")? {
-            Some(cwd) => cwd,
+        let cwd = match program.cwd.take() {
+            Some(cwd) => cwd.into(),
             None if given.is_some() => existing_home(&user),
             None => "/".into(),
         };
         Ok(Self {
             argv: Vec::new(),
-            role: "command",
+            role: Role::Command,
             program: OsString::new(),
             cwd,
             user_is_given: user.uid != me.uid,
             user,
-            env: variables(params)?,
-            timeout: params.opt_seconds("timeout")?,
-            exclusive: params.flag("exclusive", false)?,
+            env: program.variables()?,
+            timeout: program.timeout.0,
+            exclusive: program.exclusive,
         })
     }
 
@@ -123,8 +174,8 @@ impl Command {
         }
     }
 
-    /// Whether starting the program may touch a mounted share whose server is gone: the thread that
-    /// starts a child waits until it execs.
+    /// Tells whether the start may touch a mounted share. Its server may be gone, and the thread
+    /// that starts a child waits until the child execs.
     fn may_hang(&self) -> bool {
         let is_local = |path: &OsStr| LOCAL_DIRS.iter().any(|dir| path.as_bytes().starts_with(dir.as_bytes()));
         let is_named = is_path(&self.program);
@@ -135,9 +186,11 @@ impl Command {
 
     fn spawn_now(&self, stdio: &[Arc<OwnedFd>; 3], leads: Leads) -> Result<Child> {
         let stdio = [stdio[0].as_raw_fd(), stdio[1].as_raw_fd(), stdio[2].as_raw_fd()];
-        let launch = self
-            .launch()
-            .map_err(|error| Error::io(format!("{} {:?}", self.role, self.program), error))?;
+        let launch = self.launch().map_err(|source| Error::Start {
+            parameter: self.parameter(),
+            what: self.describe_program(),
+            source,
+        })?;
         spawn::spawn(&launch, stdio, leads).map_err(|error| self.explain(error))
     }
 
@@ -176,8 +229,8 @@ impl Command {
             .collect()
     }
 
-    /// The default variables, those that are `common` to the whole system beside them, and those of
-    /// the client added or in their place.
+    /// Returns the default variables, those that are `common` to the whole system, and those of the
+    /// client. A later one replaces an earlier one, except that a common one replaces no default.
     fn environment<'a>(&'a self, common: &'a [(OsString, OsString)]) -> Vec<(&'a OsStr, &'a OsStr)> {
         let user = &self.user;
         let mut env = [
@@ -204,50 +257,53 @@ impl Command {
     }
 
     fn explain(&self, error: SpawnError) -> Error {
-        let what = match error.step {
-            Step::Cwd => format!("cwd {:?}", self.cwd),
-            Step::User => format!("user {:?}", self.user.name),
-            Step::Exec => format!("{} {:?}", self.role, self.program),
-            Step::Clone => "new process".to_owned(),
-            Step::Terminal => "controlling terminal".to_owned(),
-            Step::Stdio => "standard streams".to_owned(),
+        let SpawnError { step, source } = error;
+        let (parameter, what) = match step {
+            Step::Cwd => ("cwd", format!("cwd {:?}", self.cwd)),
+            Step::User => ("user", format!("user {:?}", self.user.name)),
+            Step::Exec => (self.parameter(), self.describe_program()),
+            Step::Clone => return Error::io("new process", source),
+            Step::Terminal => return Error::io("controlling terminal", source),
+            Step::Stdio => return Error::io("standard streams", source),
         };
         // To a client, a directory that is a file is as missing as one that does not exist.
-        match (error.step, error.source.raw_os_error()) {
-            (Step::Cwd, Some(libc::ENOENT | libc::ENOTDIR)) | (Step::Exec, Some(libc::ENOENT)) => Error::NotFound(what),
-            _ => Error::io(what, error.source),
+        match (step, source.raw_os_error()) {
+            (Step::Cwd, Some(libc::ENOENT | libc::ENOTDIR)) | (Step::Exec, Some(libc::ENOENT)) => Error::Missing {
+                parameter,
+                what,
+                source,
+            },
+            _ => Error::Start {
+                parameter,
+                what,
+                source,
+            },
         }
+    }
+
+    /// Returns the parameter that names the program.
+    fn parameter(&self) -> &'static str {
+        match self.role {
+            Role::Shell => "shell",
+            Role::Command => "argv",
+        }
+    }
+
+    fn describe_program(&self) -> String {
+        let role = match self.role {
+            Role::Shell => "shell",
+            Role::Command => "command",
+        };
+        format!("{role} {:?}", self.program)
     }
 }
 
-/// Whether a program is named by its path, and so not looked up in `PATH`.
+/// Tells whether a program is named by its path. Then it is not looked up in `PATH`.
 fn is_path(program: &OsStr) -> bool {
     program.as_bytes().contains(&b'/')
 }
 
-/// The variables of the object `env`, and those of the list `env_b64`, whose items are `NAME=value`.
-fn variables(params: &Params) -> Result<Vec<(OsString, OsString)>> {
-    let mut found: Vec<(OsString, OsString)> = params
-        .string_map("env")?
-        .into_iter()
-        .map(|(key, value)| (key.into(), value.into()))
-        .collect();
-    for item in params.opt_coded("env_b64")?.unwrap_or_default() {
-        let equals = item.iter().position(|byte| *byte == b'=');
-        let equals = equals.ok_or_else(|| wrong("env_b64", "has an item without an equals sign"))?;
-        let [key, value] = [&item[..equals], &item[equals + 1..]].map(|bytes| OsStr::from_bytes(bytes).to_owned());
-        found.push((key, value));
-    }
-    match found
-        .iter()
-        .find(|(key, _)| key.is_empty() || key.as_bytes().contains(&b'='))
-    {
-        Some((key, _)) => Err(Error::BadRequest(format!("env: {key:?} is not a variable name"))),
-        None => Ok(found),
-    }
-}
-
-/// A user without a home directory starts in the root directory.
+/// Returns the user's home directory, or the root directory if the user has none.
 fn existing_home(user: &User) -> OsString {
     let is_dir = std::fs::metadata(&user.home).is_ok_and(|home| home.is_dir());
     if is_dir { &user.home } else { "/" }.into()
@@ -256,10 +312,12 @@ fn existing_home(user: &User) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::params::Params;
     use serde_json::{Value, json};
 
     fn command(params: Value) -> Result<Command> {
-        Command::from_params(&Params::new(params)?, &User::nameless(0))
+        let mut params: Params = serde_json::from_value(params).unwrap();
+        Command::new(params.take()?, &User::nameless(0))
     }
 
     #[test]

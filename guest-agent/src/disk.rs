@@ -52,7 +52,7 @@ fn ext4_size(disk: &File) -> io::Result<(u64, u64)> {
     Ok((high | u64::from(word(0x04)), 1024 << log_block_size))
 }
 
-/// The device node of the root file system.
+/// Returns the device node of the root file system.
 pub fn root_device() -> io::Result<PathBuf> {
     let device = fs::metadata("/")?.dev();
     let (major, minor) = (libc::major(device), libc::minor(device));
@@ -93,7 +93,7 @@ impl Mounted {
         File::open(mount_point).map(Self)
     }
 
-    /// Writes what is dirty to the disk.
+    /// Writes the dirty pages to the disk.
     pub fn sync(&self) -> io::Result<()> {
         sys::syncfs(self.0.as_fd())
     }
@@ -109,7 +109,7 @@ impl Mounted {
     }
 }
 
-/// Thaws the file system when a process that is gone has left it frozen. Returns whether it had.
+/// Thaws the file system if a process has left it frozen and ended. Returns whether one had.
 pub fn thaw_left_frozen(mount_point: &Path) -> bool {
     Mounted::open(mount_point).and_then(|root| root.thaw()).is_ok()
 }

@@ -1,5 +1,5 @@
-//! `/etc/environment`: the variables that an image sets for whatever is started in it, as the logins
-//! of most distributions do (pam_env(8)). A desktop names its display there.
+//! Reads `/etc/environment`. An image sets variables there for every program in it, and the logins
+//! of most distributions read it, too (pam_env(8)). A desktop names its display there.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
@@ -9,10 +9,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 const FILE: &str = "/etc/environment";
-/// What is read of the file, in bytes.
+/// The bytes of the file that are read at most.
 const SIZE_MAX: u64 = 16 * 1024;
 
-/// The variables of the file, which need not exist. They may be any bytes.
+/// Reads the variables of the file, which may be any bytes. The file need not exist.
 pub fn read() -> Vec<(OsString, OsString)> {
     read_file(Path::new(FILE)).map_or_else(Vec::new, |text| parse(&text))
 }
@@ -33,8 +33,8 @@ fn read_file(path: &Path) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Lines of the form `NAME=value`, perhaps with `export` before and quotes around the value. All
-/// others mean nothing.
+/// Parses lines of the form `NAME=value`, perhaps with `export` before and quotes around the value.
+/// Other lines are skipped.
 fn parse(text: &[u8]) -> Vec<(OsString, OsString)> {
     let mut found: Vec<(OsString, OsString)> = Vec::new();
     for line in text.split(|byte| *byte == b'\n') {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -14,6 +14,7 @@ use crate::channel::{Channel, Stop};
 use crate::closed::Closed;
 use crate::command::Command;
 use crate::error::{Error, Result};
+use crate::events::Event;
 use crate::feed::{Feed, Stdin};
 use crate::output::{self, End, Sink, pump};
 use crate::source::Source;
@@ -40,34 +41,30 @@ pub struct Running {
     _slot: Slot,
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug)]
 pub struct Outcome {
     pub exit_code: i32,
     pub signal: Option<i32>,
     pub timed_out: bool,
     pub canceled: bool,
-    /// Why the agent ended the command, when the client broke the protocol.
+    /// The mistake of the client, if the agent ended the command because of it.
     pub broken: Option<String>,
     pub duration: Duration,
 }
 
 impl Outcome {
-    /// The event that tells a session how the command on its channel ended.
-    pub fn exit_event(&self, channel: u32) -> Value {
-        let mut event = json!({
-            "event": "exit",
-            "channel": channel,
-            "exit_code": self.exit_code,
-            "signal": self.signal,
-            "timed_out": self.timed_out,
-            "canceled": self.canceled,
-            "duration_s": self.duration.as_secs_f64(),
-        });
-        if let Some(why) = &self.broken {
-            event["error"] = Error::BadRequest(why.clone()).to_json();
+    /// Returns the event that tells a session how the command on its channel ended.
+    pub fn exit_event(self, channel: u32) -> Event {
+        Event::Exit {
+            channel,
+            exit_code: self.exit_code,
+            signal: self.signal,
+            timed_out: self.timed_out,
+            canceled: self.canceled,
+            duration_s: self.duration.as_secs_f64(),
+            error: self.broken.map(|why| Error::BadRequest(why).refusal()),
         }
-        event
     }
 }
 
@@ -109,7 +106,7 @@ pub async fn start(agent: &Arc<Agent>, command: Command, with_stdin: bool) -> Re
     })
 }
 
-/// What may end a command from outside.
+/// The events outside a command that may end it.
 pub struct Ties<'a> {
     pub channel: &'a Channel,
     /// The end of the session, or `None` when the command outlives it.
@@ -222,8 +219,8 @@ async fn live(
     }
 }
 
-/// Kills what is left of the group. The leader is a zombie, so the group's number is still its own.
-/// The other processes get the rest of the grace unless they have closed the output already.
+/// Kills the rest of the group. The leader is a zombie, so the group's number is still its own. The
+/// other processes get the rest of the grace unless they have closed the output already.
 async fn end_group(child: &Child, kill_at: Option<Instant>, open_pipes: &watch::Sender<u8>) {
     let mut pipes = open_pipes.subscribe();
     tokio::select! {
@@ -252,20 +249,37 @@ fn sooner(planned: Option<Instant>, grace: Duration) -> Option<Instant> {
     Some(planned.map_or(time, |planned| planned.min(time)))
 }
 
+/// The reply to `execute`. Bytes that are not UTF-8 are replaced.
+#[derive(Debug, Serialize)]
+pub struct Collected {
+    stdout: String,
+    stderr: String,
+    exit_code: i32,
+    signal: Option<i32>,
+    timed_out: bool,
+    /// Tells whether the end of a stream was dropped.
+    truncated: bool,
+}
+
 /// Runs a command and collects its output, for the method `execute`. Fails as `start` does.
-pub async fn collect(agent: &Arc<Agent>, command: Command, input: Option<Vec<u8>>, ties: Ties<'_>) -> Result<Value> {
+pub async fn collect(
+    agent: &Arc<Agent>,
+    command: Command,
+    input: Option<Vec<u8>>,
+    ties: Ties<'_>,
+) -> Result<Collected> {
     let running = start(agent, command, input.is_some()).await?;
     let stdin = input.as_deref().map_or(Stdin::None, Stdin::Bytes);
     let (mut stdout, mut stderr) = (Sink::collect(), Sink::collect());
     let outcome = run(running, stdin, [&mut stdout, &mut stderr], ties).await;
     let (stdout, stdout_cut) = stdout.collected();
     let (stderr, stderr_cut) = stderr.collected();
-    Ok(json!({
-        "stdout": stdout,
-        "stderr": stderr,
-        "exit_code": outcome.exit_code,
-        "signal": outcome.signal,
-        "timed_out": outcome.timed_out,
-        "truncated": stdout_cut || stderr_cut,
-    }))
+    Ok(Collected {
+        stdout,
+        stderr,
+        exit_code: outcome.exit_code,
+        signal: outcome.signal,
+        timed_out: outcome.timed_out,
+        truncated: stdout_cut || stderr_cut,
+    })
 }

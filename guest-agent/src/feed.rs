@@ -15,7 +15,7 @@ use crate::sys;
 
 const CHUNK: usize = 64 * 1024;
 
-/// Where the input comes from.
+/// The source of the input.
 #[derive(Debug)]
 pub enum Stdin<'a> {
     None,
@@ -32,7 +32,7 @@ pub struct Feed<'a> {
 }
 
 impl<'a> Feed<'a> {
-    /// `pipe` is the end to write to.
+    /// Makes a feed. `pipe` is the end to write to.
     pub fn new(stdin: Stdin<'a>, pipe: OwnedFd) -> Self {
         Self { stdin, pipe }
     }

@@ -2,14 +2,29 @@
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+use serde::Deserialize;
+
 use crate::error::{Error, Result};
 use crate::files::{about, allocated};
-use crate::params::Params;
-use crate::sys;
+use crate::params::{Place, wrong};
+
+/// The parameters of a request that reads a file.
+#[derive(Debug, Deserialize)]
+pub struct ReadRequest {
+    path: Place,
+    /// The beginning of the wanted part, in bytes.
+    offset: Option<u64>,
+    /// The size of the wanted part in bytes. Without it everything up to the end is wanted.
+    length: Option<u64>,
+    /// Tells whether holes are left out.
+    #[serde(default)]
+    pub sparse: bool,
+}
 
 /// An open file and the part of it that is wanted.
 #[derive(Debug)]
@@ -25,9 +40,17 @@ pub struct FileReader {
 }
 
 impl FileReader {
-    /// Opens a regular file. `offset` and `length` are in bytes; without a length everything up to
-    /// the end is wanted. Fails with `BadRequest` for anything but a regular file.
-    pub fn open(path: PathBuf, offset: u64, length: Option<u64>) -> Result<Self> {
+    /// Opens a regular file. Fails with `BadRequest` for anything else.
+    pub fn open(request: ReadRequest) -> Result<Self> {
+        let ReadRequest {
+            path: Place(path),
+            offset,
+            length,
+            sparse,
+        } = request;
+        if sparse && (offset.is_some() || length.is_some()) {
+            return Err(wrong("sparse", "goes with neither offset nor length"));
+        }
         let before = fs::metadata(&path).map_err(|error| about(&path, error))?;
         // The kind is checked before the file is opened, because opening a device may already have
         // an effect.
@@ -42,20 +65,12 @@ impl FileReader {
         Ok(Self {
             file,
             path,
-            offset,
+            offset: offset.unwrap_or(0),
             left: length.unwrap_or(u64::MAX),
             size: meta.len(),
             mode: meta.mode() & 0o7777,
             allocated: allocated(&meta),
         })
-    }
-
-    /// Checks the parameters now and returns the opening as work for a thread that may block.
-    pub fn from_params(params: &Params) -> Result<impl FnOnce() -> Result<Self> + Send + 'static> {
-        let path = params.path("path")?;
-        let offset = params.opt_u64("offset")?.unwrap_or(0);
-        let length = params.opt_u64("length")?;
-        Ok(move || Self::open(path, offset, length))
     }
 
     /// Fills the buffer from the front. Returns the number of bytes, which is 0 at the end.
@@ -80,28 +95,28 @@ impl FileReader {
         }
     }
 
-    /// Whether the file has fewer blocks than its size needs, so that `next_data` is worth asking.
+    /// Tells whether the file has fewer blocks than its size needs. Only then `next_data` can find
+    /// a hole.
     pub fn may_have_holes(&self) -> bool {
         self.allocated < self.size
     }
 
-    /// The size of the file in bytes, which may have changed since it was opened.
+    /// Returns the size of the file in bytes, which may have changed since it was opened.
     pub fn size_now(&self) -> Result<u64> {
         let meta = self.file.metadata().map_err(|error| about(&self.path, error))?;
         Ok(meta.len())
     }
 
-    /// The first range of data at or after `offset`, as the positions of its start and its end in
-    /// bytes. Returns `None` when only a hole is left up to the end of the file.
+    /// Returns the first range of data at or after `offset`, as the positions of its start and its
+    /// end in bytes. Returns `None` when only a hole is left up to the end of the file.
     pub fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>> {
-        let seek = |offset, whence| sys::seek(self.file.as_fd(), offset, whence);
-        let start = match seek(offset, libc::SEEK_DATA) {
+        let start = match seek(&self.file, SeekFrom::Data(offset)) {
             Ok(start) => start,
-            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
+            Err(Errno::NXIO) => return Ok(None),
             // The file system cannot tell, so everything is taken for data.
             Err(_) => return Ok(Some((offset, u64::MAX))),
         };
-        let end = match seek(start, libc::SEEK_HOLE) {
+        let end = match seek(&self.file, SeekFrom::Hole(start)) {
             Ok(end) if end > start => end,
             // The file has changed in between; reading finds out where the data ends.
             _ => u64::MAX,
@@ -109,7 +124,7 @@ impl FileReader {
         Ok(Some((start, end)))
     }
 
-    /// The next read begins at this byte.
+    /// Makes the next read begin at this byte.
     pub fn go_to(&mut self, offset: u64) {
         self.offset = offset;
     }
@@ -133,8 +148,8 @@ fn require_regular(meta: &Metadata, path: &Path) -> Result<()> {
     }
 }
 
-/// The size in bytes of what stands before the data of a record: 8 bytes of position and 4 bytes of
-/// length, both big-endian.
+/// The size in bytes of the header of a record: 8 bytes of position and 4 bytes of length, both
+/// big-endian.
 pub const RECORD_HEADER: usize = 12;
 
 /// A file as a sequence of records without its holes. Each record is a header and its data. The
@@ -149,7 +164,7 @@ pub struct Extents {
 }
 
 impl Extents {
-    /// `reader` must stand at the beginning of its file.
+    /// Makes records of a file. `reader` must stand at its beginning.
     pub fn new(reader: FileReader) -> Self {
         // Files that the kernel makes up have no blocks and may not know where their data is.
         let data_end = if reader.may_have_holes() { 0 } else { u64::MAX };
@@ -225,7 +240,13 @@ mod tests {
     }
 
     fn records(path: PathBuf, room: usize) -> Vec<(u64, Vec<u8>)> {
-        let mut extents = Extents::new(FileReader::open(path, 0, None).unwrap());
+        let request = ReadRequest {
+            path: Place(path),
+            offset: None,
+            length: None,
+            sparse: true,
+        };
+        let mut extents = Extents::new(FileReader::open(request).unwrap());
         let mut found = Vec::new();
         let mut buffer = vec![0; RECORD_HEADER + room];
         loop {

@@ -6,9 +6,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+
 use crate::error::{Error, Result};
 use crate::files::{about, follow_links, make_parents};
-use crate::params::Params;
+use crate::params::{Mode, Place, wrong};
 use crate::{passwd, sys};
 
 /// File systems whose files are knobs of the kernel. Nothing can be renamed there, so they are
@@ -23,31 +25,23 @@ const KNOB_FILESYSTEMS: [i64; 7] = [
     0x7363_6673, // securityfs
 ];
 
-/// What to write, with which owner and mode.
-#[derive(Debug)]
+/// The parameters of a request that writes a file.
+#[derive(Debug, Deserialize)]
 pub struct WriteRequest {
-    pub path: PathBuf,
-    pub mode: Option<u32>,
-    pub user: Option<String>,
-    pub parents: bool,
-    pub append: bool,
-    pub exclusive: bool,
+    path: Place,
+    mode: Option<Mode>,
+    user: Option<String>,
+    #[serde(default)]
+    parents: bool,
+    #[serde(default)]
+    append: bool,
+    #[serde(default)]
+    exclusive: bool,
+    /// Tells whether the contents come without their holes.
+    #[serde(default)]
+    pub sparse: bool,
     /// The time of the last change that the file gets, in nanoseconds since 1970.
-    pub mtime_ns: Option<i64>,
-}
-
-impl WriteRequest {
-    pub fn from_params(params: &Params) -> Result<Self> {
-        Ok(Self {
-            path: params.path("path")?,
-            mode: params.opt_mode("mode")?,
-            user: params.opt_str("user")?.map(str::to_owned),
-            parents: params.flag("parents", false)?,
-            append: params.flag("append", false)?,
-            exclusive: params.flag("exclusive", false)?,
-            mtime_ns: params.opt_i64("mtime_ns")?,
-        })
-    }
+    mtime_ns: Option<i64>,
 }
 
 /// A write in progress. Dropping it before `commit` leaves the old file as it was.
@@ -66,21 +60,22 @@ impl FileWriter {
     /// Fails with `Exists` when the file exists and must not, and with `BadRequest` when it is not
     /// a regular file.
     pub fn open(request: &WriteRequest) -> Result<Self> {
+        let path = &request.path.0;
+        if request.sparse && request.append {
+            return Err(wrong("sparse", "does not go with append"));
+        }
         let owner = request.user.as_deref().map(passwd::require_owner).transpose()?;
-        let target = follow_links(&request.path).map_err(|error| about(&request.path, error))?;
+        let target = follow_links(path).map_err(|error| about(path, error))?;
         if request.parents {
             make_parents(&target)?;
         }
         let old = fs::metadata(&target).ok();
         if let Some(old) = &old {
             if request.exclusive {
-                return Err(Error::Exists(request.path.display().to_string()));
+                return Err(Error::Exists(path.display().to_string()));
             }
             if !old.is_file() {
-                return Err(Error::BadRequest(format!(
-                    "{}: not a regular file",
-                    request.path.display()
-                )));
+                return Err(Error::BadRequest(format!("{}: not a regular file", path.display())));
             }
         }
         if request.append || is_knob(&target) {
@@ -90,7 +85,11 @@ impl FileWriter {
         writer.mtime_ns = request.mtime_ns;
         let kept = old.as_ref();
         let owner = owner.or(kept.map(|old| (old.uid(), old.gid())));
-        let mode = request.mode.or(kept.map(|old| old.mode() & 0o7777)).unwrap_or(0o644);
+        let mode = request
+            .mode
+            .map(|mode| mode.0)
+            .or(kept.map(|old| old.mode() & 0o7777))
+            .unwrap_or(0o644);
         writer.set_attributes(owner, Some(mode))?;
         Ok(writer)
     }
@@ -115,7 +114,7 @@ impl FileWriter {
             mtime_ns: request.mtime_ns,
             bytes: 0,
         };
-        writer.set_attributes(owner, request.mode)?;
+        writer.set_attributes(owner, request.mode.map(|mode| mode.0))?;
         Ok(writer)
     }
 
@@ -140,7 +139,8 @@ impl FileWriter {
         })
     }
 
-    /// The owner is set first, because changing it clears the set-uid bits of the mode.
+    /// Sets owner and mode. The owner comes first, because changing it clears the set-uid bits of
+    /// the mode.
     fn set_attributes(&self, owner: Option<(u32, u32)>, mode: Option<u32>) -> Result<()> {
         let own = (
             sys::euid(),
@@ -166,8 +166,8 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Writes at a position at or after the end of what was written so far. Fails with `BadRequest`
-    /// when that leaves a hole in a file that is written in place.
+    /// Writes at a position, which must not lie before the end of the earlier writes. Fails with
+    /// `BadRequest` when that leaves a hole in a file that is written in place.
     pub fn write_at(&mut self, bytes: &[u8], position: u64) -> Result<()> {
         if self.temporary.is_none() {
             self.require_no_hole(position)?;
@@ -196,7 +196,7 @@ impl FileWriter {
     }
 
     /// Puts the new file in place and returns its size in bytes. The file is as durable as any that
-    /// a program in the guest writes: clients call `sync` when they need more.
+    /// a program in the guest writes. Clients that need more call `sync`.
     pub fn commit(&mut self) -> Result<u64> {
         if let Some(mtime_ns) = self.mtime_ns {
             sys::set_mtime(self.file.as_fd(), mtime_ns).map_err(|error| about(&self.target, error))?;
@@ -230,17 +230,15 @@ fn is_knob(target: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
+    use crate::params::Params;
+    use serde_json::json;
 
     fn request(path: &Path) -> WriteRequest {
-        WriteRequest {
-            path: path.to_owned(),
-            mode: None,
-            user: None,
-            parents: false,
-            append: false,
-            exclusive: false,
-            mtime_ns: None,
-        }
+        serde_json::from_value::<Params>(json!({"path": path}))
+            .unwrap()
+            .take()
+            .unwrap()
     }
 
     #[test]
@@ -264,7 +262,7 @@ mod tests {
             exclusive: true,
             ..request(&path)
         };
-        assert_eq!(FileWriter::open(&exclusive).unwrap_err().code(), "exists");
+        assert_eq!(FileWriter::open(&exclusive).unwrap_err().code(), Code::Exists);
         let mut appended = FileWriter::open(&WriteRequest {
             append: true,
             ..request(&path)

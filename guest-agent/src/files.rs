@@ -1,91 +1,186 @@
-//! Methods that describe files or change them without carrying their contents.
+//! The requests that describe files or change them without carrying their contents.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::base64;
 use crate::error::{Error, Result};
-use crate::params::{Params, wrong};
+use crate::params::{Mode, Place, Raw, yes};
 use crate::{blocking, passwd, sys};
 
 const LIST_LIMIT: u64 = 1000;
-/// The limit in bytes of one listing: half a frame, because names may double in JSON.
+/// The size in bytes after which a listing ends. It leaves half a frame for the last entry.
 const LIST_BYTES: usize = 512 * 1024;
 
-type Job = Box<dyn FnOnce() -> Result<Value> + Send>;
+/// The requests of this family.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+// A variant has the name of its method.
+#[allow(clippy::enum_variant_names)]
+pub enum Request {
+    FileStat {
+        path: Place,
+        #[serde(default = "yes")]
+        follow: bool,
+    },
+    FileList {
+        path: Place,
+        #[serde(default)]
+        after: Raw,
+        limit: Option<u64>,
+    },
+    FileRename {
+        from: Place,
+        to: Place,
+        #[serde(default = "yes")]
+        overwrite: bool,
+    },
+    FileRemove {
+        path: Place,
+        #[serde(default)]
+        recursive: bool,
+        #[serde(default)]
+        missing_ok: bool,
+    },
+    FileMkdir {
+        path: Place,
+        mode: Option<Mode>,
+        #[serde(default)]
+        parents: bool,
+        #[serde(default)]
+        exist_ok: bool,
+    },
+    FileSymlink {
+        path: Place,
+        target: Raw,
+        mtime_ns: Option<i64>,
+    },
+    FileLink {
+        from: Place,
+        to: Place,
+        #[serde(default = "yes")]
+        overwrite: bool,
+        #[serde(default)]
+        follow: bool,
+    },
+    FileSetTime {
+        path: Place,
+        mtime_ns: i64,
+    },
+    FileChmod {
+        path: Place,
+        mode: Mode,
+    },
+    FileChown {
+        path: Place,
+        user: String,
+    },
+}
 
-/// Carries out a method on a thread that may block. Fails with `Method` when there is no such
-/// method.
-pub async fn call(method: &str, params: &Params) -> Result<Value> {
-    let job: Job = match method {
-        "file_stat" => {
-            let (path, follow) = (params.path("path")?, params.flag("follow", true)?);
-            Box::new(move || stat(&path, follow))
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Answer {
+    Done {},
+    Status(Status),
+    Listing(Listing),
+}
+
+/// The description of a file. A symlink has a target, and a file in a listing has a name, as text
+/// or as base64.
+#[derive(Debug, Serialize)]
+pub struct Status {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    size: u64,
+    allocated: u64,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    mtime_ns: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    links: Option<u64>,
+    /// A text that is the same for all names of one file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_b64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name_b64: Option<String>,
+}
+
+/// A part of a directory.
+#[derive(Debug, Serialize)]
+pub struct Listing {
+    entries: Vec<Status>,
+    /// The last name of this part, if another part follows.
+    next: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_b64: Option<String>,
+}
+
+/// Carries out a request on a thread that may block.
+pub async fn call(request: Request) -> Result<Answer> {
+    blocking::run(move || carry_out(request)).await
+}
+
+fn carry_out(request: Request) -> Result<Answer> {
+    match request {
+        Request::FileStat { path, follow } => return stat(&path.0, follow).map(Answer::Status),
+        Request::FileList { path, after, limit } => {
+            let limit = limit.unwrap_or(LIST_LIMIT).clamp(1, LIST_LIMIT);
+            return list(&path.0, &OsString::from(after), limit as usize).map(Answer::Listing);
         }
-        "file_list" => {
-            let path = params.path("path")?;
-            let after = OsString::from_vec(params.opt_bytes("after")?.unwrap_or_default());
-            let limit = params.opt_u64("limit")?.unwrap_or(LIST_LIMIT).clamp(1, LIST_LIMIT);
-            Box::new(move || list(&path, &after, limit as usize))
+        Request::FileRename {
+            from: Place(from),
+            to: Place(to),
+            overwrite,
+        } => sys::rename(&from, &to, overwrite).map_err(|error| about_rename(error, &from, &to))?,
+        Request::FileRemove {
+            path,
+            recursive,
+            missing_ok,
+        } => remove(&path.0, recursive, missing_ok)?,
+        Request::FileMkdir {
+            path,
+            mode,
+            parents,
+            exist_ok,
+        } => mkdir(&path.0, mode.unwrap_or(Mode(0o755)), parents, exist_ok)?,
+        Request::FileSymlink { path, target, mtime_ns } => {
+            let made = std::os::unix::fs::symlink(OsString::from(target), &path.0);
+            let result = made.and_then(|()| mtime_ns.map_or(Ok(()), |time| sys::set_mtime_of(&path.0, time)));
+            result.map_err(|error| about(&path.0, error))?;
         }
-        "file_rename" => {
-            let (from, to) = (params.path("from")?, params.path("to")?);
-            let overwrite = params.flag("overwrite", true)?;
-            Box::new(move || done(sys::rename(&from, &to, overwrite).map_err(|e| about_rename(e, &from, &to))))
+        Request::FileLink {
+            from: Place(from),
+            to: Place(to),
+            overwrite,
+            follow,
+        } => link(&from, &to, overwrite, follow).map_err(|error| about_rename(error, &from, &to))?,
+        Request::FileSetTime { path, mtime_ns } => {
+            sys::set_mtime_of(&path.0, mtime_ns).map_err(|error| about(&path.0, error))?;
         }
-        "file_remove" => {
-            let path = params.path("path")?;
-            let (recursive, missing_ok) = (params.flag("recursive", false)?, params.flag("missing_ok", false)?);
-            Box::new(move || remove(&path, recursive, missing_ok))
+        Request::FileChmod { path, mode } => {
+            let result = fs::set_permissions(&path.0, fs::Permissions::from_mode(mode.0));
+            result.map_err(|error| about(&path.0, error))?;
         }
-        "file_mkdir" => mkdir(params)?,
-        "file_symlink" => {
-            let path = params.path("path")?;
-            let target = params
-                .opt_bytes("target")?
-                .ok_or_else(|| wrong("target", "is required"))?;
-            let mtime_ns = params.opt_i64("mtime_ns")?;
-            Box::new(move || {
-                let made = std::os::unix::fs::symlink(OsStr::from_bytes(&target), &path);
-                let result = made.and_then(|()| mtime_ns.map_or(Ok(()), |time| sys::set_mtime_of(&path, time)));
-                done(result.map_err(|error| about(&path, error)))
-            })
+        Request::FileChown { path, user } => {
+            let (uid, gid) = passwd::require_owner(&user)?;
+            let result = std::os::unix::fs::chown(&path.0, Some(uid), Some(gid));
+            result.map_err(|error| about(&path.0, error))?;
         }
-        "file_link" => {
-            let (from, to) = (params.path("from")?, params.path("to")?);
-            let (overwrite, follow) = (params.flag("overwrite", true)?, params.flag("follow", false)?);
-            Box::new(move || done(link(&from, &to, overwrite, follow).map_err(|e| about_rename(e, &from, &to))))
-        }
-        "file_set_time" => {
-            let (path, mtime_ns) = (params.path("path")?, params.i64("mtime_ns")?);
-            Box::new(move || done(sys::set_mtime_of(&path, mtime_ns).map_err(|error| about(&path, error))))
-        }
-        "file_chmod" => {
-            let path = params.path("path")?;
-            let mode = params.opt_mode("mode")?.ok_or_else(|| wrong("mode", "is required"))?;
-            Box::new(move || {
-                let result = fs::set_permissions(&path, fs::Permissions::from_mode(mode));
-                done(result.map_err(|error| about(&path, error)))
-            })
-        }
-        "file_chown" => {
-            let path = params.path("path")?;
-            let owner = params.str("user")?.to_owned();
-            Box::new(move || {
-                let (uid, gid) = passwd::require_owner(&owner)?;
-                let result = std::os::unix::fs::chown(&path, Some(uid), Some(gid));
-                done(result.map_err(|error| about(&path, error)))
-            })
-        }
-        _ => return Err(Error::Method(method.to_owned())),
-    };
-    blocking::run(job).await
+    }
+    Ok(Answer::Done {})
 }
 
 /// Makes `to` a hard link to the file `from`; a file that is there is replaced at once.
@@ -104,12 +199,12 @@ fn link(from: &Path, to: &Path, overwrite: bool, follow: bool) -> io::Result<()>
     }
 }
 
-/// An error of a system call on `path`.
+/// Makes an error of a system call on `path`.
 pub fn about(path: &Path, error: io::Error) -> Error {
     Error::io(path.display().to_string(), error)
 }
 
-/// For most errors it is unknown which of the two paths is at fault.
+/// Makes an error of both paths, because most errors do not tell which of them is at fault.
 fn about_rename(error: io::Error, from: &Path, to: &Path) -> Error {
     match error.raw_os_error() {
         Some(libc::EEXIST) => Error::Exists(to.display().to_string()),
@@ -117,57 +212,51 @@ fn about_rename(error: io::Error, from: &Path, to: &Path) -> Error {
     }
 }
 
-fn done(result: Result<()>) -> Result<Value> {
-    result.map(|()| json!({}))
-}
-
-fn stat(path: &Path, follow: bool) -> Result<Value> {
+fn stat(path: &Path, follow: bool) -> Result<Status> {
     let meta = if follow {
         fs::metadata(path)
     } else {
         fs::symlink_metadata(path)
     };
     let meta = meta.map_err(|error| about(path, error))?;
-    Ok(Value::Object(describe(&meta, path)))
+    Ok(describe(&meta, path))
 }
 
-fn describe(meta: &Metadata, path: &Path) -> Map<String, Value> {
-    let mut entry = Map::new();
-    entry.insert("type".into(), kind(meta).into());
-    entry.insert("size".into(), meta.len().into());
-    entry.insert("allocated".into(), allocated(meta).into());
-    entry.insert("mode".into(), (meta.mode() & 0o7777).into());
-    entry.insert("uid".into(), meta.uid().into());
-    entry.insert("gid".into(), meta.gid().into());
-    let mtime_ns = meta
-        .mtime()
-        .saturating_mul(1_000_000_000)
-        .saturating_add(meta.mtime_nsec());
-    entry.insert("mtime_ns".into(), mtime_ns.into());
-    if meta.nlink() > 1 && !meta.is_dir() {
-        entry.insert("links".into(), meta.nlink().into());
-        entry.insert("identity".into(), format!("{:x}:{:x}", meta.dev(), meta.ino()).into());
+fn describe(meta: &Metadata, path: &Path) -> Status {
+    let target = meta.is_symlink().then(|| fs::read_link(path).ok()).flatten();
+    let (target, target_b64) = target.map_or((None, None), |target| text_or_base64(target.as_os_str()));
+    let has_names = meta.nlink() > 1 && !meta.is_dir();
+    Status {
+        kind: kind(meta),
+        size: meta.len(),
+        allocated: allocated(meta),
+        mode: meta.mode() & 0o7777,
+        uid: meta.uid(),
+        gid: meta.gid(),
+        mtime_ns: meta
+            .mtime()
+            .saturating_mul(1_000_000_000)
+            .saturating_add(meta.mtime_nsec()),
+        links: has_names.then(|| meta.nlink()),
+        identity: has_names.then(|| format!("{:x}:{:x}", meta.dev(), meta.ino())),
+        target,
+        target_b64,
+        name: None,
+        name_b64: None,
     }
-    if meta.is_symlink()
-        && let Ok(target) = fs::read_link(path)
-    {
-        insert_bytes(&mut entry, "target", target.as_os_str());
-    }
-    entry
 }
 
-/// The bytes that a file occupies on the disk. stat(2) counts them in units of 512.
+/// Returns the bytes that a file occupies on the disk. stat(2) counts them in units of 512.
 pub fn allocated(meta: &Metadata) -> u64 {
     meta.blocks().saturating_mul(512)
 }
 
-/// Inserts the value as text when it is UTF-8, and otherwise as base64 with `_b64` added to the
-/// key.
-pub fn insert_bytes(entry: &mut Map<String, Value>, key: &str, value: &OsStr) {
+/// Returns the value as text if it is UTF-8, and otherwise as base64.
+pub fn text_or_base64(value: &OsStr) -> (Option<String>, Option<String>) {
     match value.to_str() {
-        Some(text) => entry.insert(key.to_owned(), text.into()),
-        None => entry.insert(format!("{key}_b64"), base64::encode(value.as_bytes()).into()),
-    };
+        Some(text) => (Some(text.to_owned()), None),
+        None => (None, Some(base64::encode(value.as_bytes()))),
+    }
 }
 
 fn kind(meta: &Metadata) -> &'static str {
@@ -183,7 +272,7 @@ fn kind(meta: &Metadata) -> &'static str {
     }
 }
 
-fn list(path: &Path, after: &OsStr, limit: usize) -> Result<Value> {
+fn list(path: &Path, after: &OsStr, limit: usize) -> Result<Listing> {
     let mut names: Vec<OsString> = Vec::new();
     for entry in fs::read_dir(path).map_err(|error| about(path, error))? {
         let name = entry.map_err(|error| about(path, error))?.file_name();
@@ -192,7 +281,6 @@ fn list(path: &Path, after: &OsStr, limit: usize) -> Result<Value> {
         }
     }
     names.sort_unstable();
-    let mut reply = Map::new();
     let mut entries = Vec::new();
     let mut bytes = 0;
     let mut listed = 0;
@@ -207,47 +295,41 @@ fn list(path: &Path, after: &OsStr, limit: usize) -> Result<Value> {
             continue;
         };
         let mut entry = describe(&meta, &path);
-        insert_bytes(&mut entry, "name", name);
-        bytes += 200 + Value::from(entry.clone()).to_string().len();
-        entries.push(Value::Object(entry));
+        (entry.name, entry.name_b64) = text_or_base64(name);
+        bytes += serde_json::to_string(&entry).map_or(LIST_BYTES, |text| text.len());
+        entries.push(entry);
     }
-    reply.insert("entries".into(), entries.into());
-    reply.insert("next".into(), Value::Null);
-    if listed < names.len() {
-        insert_bytes(&mut reply, "next", &names[listed - 1]);
-    }
-    Ok(Value::Object(reply))
+    let last = (listed < names.len()).then(|| names[listed - 1].as_os_str());
+    let (next, next_b64) = last.map_or((None, None), text_or_base64);
+    Ok(Listing {
+        entries,
+        next,
+        next_b64,
+    })
 }
 
-fn remove(path: &Path, recursive: bool, missing_ok: bool) -> Result<Value> {
+fn remove(path: &Path, recursive: bool, missing_ok: bool) -> Result<()> {
     let result = fs::symlink_metadata(path).and_then(|meta| match (meta.is_dir(), recursive) {
         (false, _) => fs::remove_file(path),
         (true, false) => fs::remove_dir(path),
         (true, true) => fs::remove_dir_all(path),
     });
     match result {
-        Err(error) if error.kind() == ErrorKind::NotFound && missing_ok => Ok(json!({})),
-        result => done(result.map_err(|error| about(path, error))),
+        Err(error) if error.kind() == ErrorKind::NotFound && missing_ok => Ok(()),
+        result => result.map_err(|error| about(path, error)),
     }
 }
 
-fn mkdir(params: &Params) -> Result<Job> {
-    let path = params.path("path")?;
-    let mode = params.opt_mode("mode")?.unwrap_or(0o755);
-    let (parents, exist_ok) = (params.flag("parents", false)?, params.flag("exist_ok", false)?);
-    Ok(Box::new(move || {
-        if parents {
-            make_parents(&path)?;
-        }
-        let result = fs::DirBuilder::new().mode(mode).create(&path);
-        match result {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && exist_ok && path.is_dir() => {}
-            Err(error) => return Err(about(&path, error)),
-            // The client asked for this mode, so the umask of the agent must not change it.
-            Ok(()) => fs::set_permissions(&path, fs::Permissions::from_mode(mode)).map_err(|e| about(&path, e))?,
-        }
-        Ok(json!({}))
-    }))
+fn mkdir(path: &Path, mode: Mode, parents: bool, exist_ok: bool) -> Result<()> {
+    if parents {
+        make_parents(path)?;
+    }
+    match fs::DirBuilder::new().mode(mode.0).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && exist_ok && path.is_dir() => Ok(()),
+        Err(error) => Err(about(path, error)),
+        // The client asked for this mode, so the umask of the agent must not change it.
+        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(mode.0)).map_err(|error| about(path, error)),
+    }
 }
 
 /// Creates the missing directories above `path`.
@@ -275,6 +357,9 @@ pub fn follow_links(path: &Path) -> io::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
+    use crate::params::Params;
+    use serde_json::{Value, json};
 
     fn scratch(name: &str) -> PathBuf {
         let dir = std::env::temp_dir().join(format!("quicksand-{name}-{}", std::process::id()));
@@ -283,7 +368,11 @@ mod tests {
     }
 
     async fn run(method: &str, params: Value) -> Result<Value> {
-        call(method, &Params::new(params).unwrap()).await
+        let request = serde_json::from_value::<Params>(params)
+            .unwrap()
+            .decode(method)?
+            .unwrap();
+        Ok(json!(call(request).await?))
     }
 
     #[tokio::test]
@@ -315,7 +404,7 @@ mod tests {
             .unwrap();
         assert!(dir.join("real/file").exists());
         let full = run("file_remove", json!({"path": dir.join("real")})).await;
-        assert_eq!(full.unwrap_err().code(), "exists");
+        assert_eq!(full.unwrap_err().code(), Code::Exists);
         assert!(
             run("file_remove", json!({"path": link, "missing_ok": true}))
                 .await
@@ -333,7 +422,7 @@ mod tests {
         let alone = run("file_stat", json!({"path": a})).await.unwrap();
         assert_eq!(alone.get("links"), None);
         let refused = run("file_link", json!({"from": a, "to": b, "overwrite": false})).await;
-        assert_eq!(refused.unwrap_err().code(), "exists");
+        assert_eq!(refused.unwrap_err().code(), Code::Exists);
         // The second time, both are the same file already.
         for _ in 0..2 {
             run("file_link", json!({"from": a, "to": b})).await.unwrap();
@@ -395,7 +484,7 @@ mod tests {
         fs::write(&a, "a").unwrap();
         fs::write(&b, "b").unwrap();
         let refused = run("file_rename", json!({"from": a, "to": b, "overwrite": false})).await;
-        assert_eq!(refused.unwrap_err().code(), "exists");
+        assert_eq!(refused.unwrap_err().code(), Code::Exists);
         run("file_rename", json!({"from": a, "to": b})).await.unwrap();
         assert_eq!(fs::read(&b).unwrap(), b"a");
         fs::remove_dir_all(dir).unwrap();

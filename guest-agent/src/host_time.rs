@@ -1,10 +1,11 @@
-//! Keeps the guest's clock true when the guest has stood still: after a pause, or the sleep of its
-//! host. Nothing tells a guest of that, and its own clocks stand still with it. Its real-time clock
-//! (RTC) does not, which the hypervisor keeps by the host's time.
+//! Sets the guest's clock right after the guest has stood still, because of a pause or of the sleep
+//! of its host. No event tells a guest of that, and its own clocks stand still with it. Only its
+//! real-time clock (RTC) goes on, which the hypervisor keeps by the host's time.
 //!
-//! The RTC counts whole seconds, and lags behind by an unknown part of one. So what is watched is how
-//! far it is ahead of the guest's own clock: a look bounds that within a second, and looks at other
-//! parts of a second narrow the bounds. When a look does not fit to them, the guest has stood still.
+//! The RTC counts whole seconds, and lags behind by an unknown part of one. So the agent watches
+//! how far the RTC is ahead of the guest's own clock. One look bounds that within a second, and
+//! looks at other parts of a second narrow the bounds. When a look does not fit into the bounds,
+//! the guest has stood still.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -17,23 +18,23 @@ use tokio::time::sleep;
 use crate::log::note;
 use crate::sys;
 
-/// The RTC's time in whole seconds since 1970. The device itself can be opened only once, which is left
-/// to the guest's programs.
+/// The RTC's time in whole seconds since 1970. The agent does not open the device itself, because
+/// only one program can have it open.
 const RTC: &CStr = c"/sys/class/rtc/rtc0/since_epoch";
-/// How often to look: a look takes an emulated guest two milliseconds. By the golden ratio each is at
-/// another part of a second, far from those of the looks before it.
+/// The time between two looks. A look takes an emulated guest two milliseconds. By the golden ratio
+/// each look is at another part of a second, far from the earlier looks.
 const EVERY: Duration = Duration::from_millis(1236);
-/// How often, while the length of a pause is being measured.
+/// The time between two looks while the length of a pause is being measured.
 const SOON: Duration = Duration::from_millis(20);
-/// After so many looks the measuring ends, as exact as it is then.
+/// The measuring ends after this many looks, as exact as it is then.
 const LOOKS_MAX: u32 = 75;
 const SECOND_NS: i64 = 1_000_000_000;
-/// The share by which the host's clock may run at another speed: it is adjusted by 500 millionths at
-/// most (adjtimex(2)).
+/// The host's clock may be faster or slower by one part in this many. Programs adjust it by 500
+/// millionths at most (adjtimex(2)).
 const DRIFT: i64 = 2000;
-/// What the clock may be late.
+/// The clock may be late by this time.
 const TOLERANCE_NS: i64 = 50_000_000;
-/// How exactly a pause is measured.
+/// A pause is measured as exactly as this.
 const EXACT_NS: i64 = 25_000_000;
 /// A longer pause is repaired at once, and again when it has been measured.
 const LONG_NS: i64 = 2 * SECOND_NS;
@@ -41,7 +42,7 @@ const LONG_NS: i64 = 2 * SECOND_NS;
 /// One look at the clocks, in nanoseconds but for the RTC.
 #[derive(Clone, Copy, Debug)]
 struct Look {
-    /// The own clock before and after the RTC was read.
+    /// The guest's own clock before and after the RTC was read.
     before: i64,
     after: i64,
     rtc_s: i64,
@@ -49,7 +50,8 @@ struct Look {
     unix: i64,
 }
 
-/// How many nanoseconds the RTC is ahead of the own clock, from and to.
+/// The least and the largest number of nanoseconds by which the RTC is ahead of the guest's own
+/// clock.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     low: i64,
@@ -64,7 +66,7 @@ impl Bounds {
         }
     }
 
-    /// What both tell. `None` if they cannot both be true.
+    /// Returns the bounds that agree with both. Returns `None` if the two cannot both be true.
     fn and(self, other: Self) -> Option<Self> {
         let (low, high) = (self.low.max(other.low), self.high.min(other.high));
         (low <= high).then_some(Self { low, high })
@@ -82,10 +84,10 @@ impl Bounds {
     }
 }
 
-/// What is known of the RTC.
+/// The knowledge about the RTC.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// How far it is ahead, and the time of the look that said so by the own clock.
+    /// The lead of the RTC, and the time of the last look by the guest's own clock.
     known: Option<(Bounds, i64)>,
     pause: Option<Pause>,
 }
@@ -93,15 +95,15 @@ pub struct Watch {
 /// A pause whose length is being measured.
 #[derive(Debug)]
 struct Pause {
-    /// How far the RTC was ahead when the clock was right.
+    /// The lead of the RTC when the clock was right.
     right: i64,
-    /// By how much the clock has been put forward already.
+    /// The time by which the clock has been put forward already.
     repaired: i64,
     looks: u32,
 }
 
 impl Watch {
-    /// The clock has been set by somebody who knows the time.
+    /// Notes that a client has set the clock.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
@@ -144,8 +146,8 @@ impl Watch {
     }
 }
 
-/// Keeps the clock true as long as the agent runs. Whoever else sets it locks the watch. Without an
-/// RTC only clients set the clock.
+/// Keeps the clock true as long as the agent runs. A client that sets it locks the watch. Without
+/// an RTC only clients set the clock.
 pub async fn keep(watch: Arc<Mutex<Watch>>) {
     let Ok(rtc) = sys::open(RTC, libc::O_RDONLY).map(File::from) else {
         note("no real-time clock");
@@ -190,7 +192,7 @@ mod tests {
     const MS: i64 = 1_000_000;
     const START: i64 = 1_800_000_000 * SECOND_NS;
 
-    /// A guest with a clock of its own, in a host whose RTC lags by a part of a second.
+    /// A guest with its own clock, and an RTC that lags by a part of a second.
     struct Guest {
         watch: Watch,
         own: i64,
@@ -210,7 +212,7 @@ mod tests {
             }
         }
 
-        /// Runs for so long. Returns whether the clock was set meanwhile.
+        /// Lets the guest run for this time. Returns whether the clock was set meanwhile.
         fn run(&mut self, ms: i64) -> bool {
             let (end, mut is_set) = (self.own + ms * MS, false);
             while self.own < end {

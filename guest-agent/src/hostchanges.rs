@@ -1,12 +1,14 @@
-//! Tells programs of this guest what the host changes in shares that they watch.
+//! Tells programs of this guest that the host has changed files in a share.
 //!
-//! Linux's client of shares raises no event (inotify(7)) for what others change. While some program
-//! watches files of a share, its server is asked each second what the host has changed there (a
-//! control code of our own, `changes.py` of the server), and told what is watched. Of what has
-//! changed, the time of writing is set to what it is: that is an event, and the server knows it for
-//! this. Nothing is asked while nobody watches.
+//! Linux's client of shares raises an event (inotify(7)) only for changes of this guest. While a
+//! program watches files of a share, the agent asks the server each second for the changes of the
+//! host, and tells the server which files are watched. The two speak by a control code of our own
+//! (`changes.py` of the server). For each changed file the agent sets the time of the last write to
+//! the value that it has. That raises the event, and the server knows such a write and ignores it.
+//! Without watching programs the agent asks nothing.
 //!
-//! All of it goes by a copy of the mount that has no place, so that nobody's unmount is refused.
+//! The agent works on a copy of the mount that has no place in the tree, so that it keeps no one
+//! from unmounting.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -21,18 +23,19 @@ use crate::log::note;
 use crate::mountinfo::Mount;
 use crate::{shares, sys, watched};
 
-/// How often it is looked for watches, and a server is asked.
+/// The time between two looks for watches.
 const LOOK: Duration = Duration::from_secs(2);
-/// Where there are many programs, a look takes no more than one part in so many of the time.
+/// Looks take at most one part in this many of the time, however many programs there are.
 const REST: u32 = 100;
+/// The time between two questions to a server.
 const ASK: Duration = Duration::from_secs(1);
 
-/// The watching of one agent: a thread of its own, as long as a share is mounted.
+/// The thread of an agent that looks for changes. It exists as long as a share is mounted.
 #[derive(Clone, Debug, Default)]
 pub struct Watching(Arc<AtomicBool>);
 
 impl Watching {
-    /// A share may have been mounted.
+    /// Starts the thread if it does not run. To be called after a mount.
     pub fn begin(&self) {
         if !self.0.swap(true, SeqCst) {
             let this = self.clone();
@@ -59,15 +62,15 @@ impl Watching {
     }
 }
 
-/// A mount is known by where it is, what it is, and its number.
+/// A mount is known by its place, its source, and its number.
 type Key = (std::path::PathBuf, std::ffi::OsString, u64);
 
-/// What is watched of a share, for the thread that asks its server.
+/// The watched files of a share, for the thread that asks its server.
 #[derive(Debug, Default)]
 struct Wanted {
     inodes: BTreeSet<u64>,
     is_asking: bool,
-    /// This kernel or this server does not know the question.
+    /// The kernel or the server does not know the question.
     is_unknown: bool,
 }
 
@@ -102,7 +105,7 @@ fn follow(mounts: Vec<Mount>, followed: &mut HashMap<Key, Arc<Mutex<Wanted>>>) {
     *followed = now;
 }
 
-/// Asks until nothing is watched any more, which the server is told.
+/// Asks the server until no file is watched any more, and tells the server so.
 fn ask_on(mount: &Mount, wanted: &Mutex<Wanted>) {
     let mut asker = Asker::default();
     loop {
@@ -131,21 +134,23 @@ fn ask_on(mount: &Mount, wanted: &Mutex<Wanted>) {
     }
 }
 
-/// What one change is told as.
+/// One change of the host.
 #[derive(Debug, PartialEq, Eq)]
 struct Change {
-    /// Below the root of the share; empty for the root.
+    /// The path below the root of the share. It is empty for the root.
     path: Vec<u8>,
-    /// When it was last written, in nanoseconds since 1970.
+    /// The time of the last write, in nanoseconds since 1970.
     written_ns: i64,
 }
 
 #[derive(Debug, Default)]
 struct Asker {
-    /// What the server was told last, and the number by which it knows that.
+    /// The files that the server was told last, by their inode numbers.
     told: BTreeSet<u64>,
+    /// The server knows these files by this number.
     number: u64,
-    /// What could not be found yet: a name that was missing is missing for a second.
+    /// The changes whose files were not found. The kernel remembers for a second that a name was
+    /// missing.
     later: Vec<Change>,
 }
 
@@ -182,7 +187,7 @@ fn new_number() -> io::Result<u64> {
     Ok(u64::from_le_bytes(bytes) | 1)
 }
 
-/// The client passes on 1024 bytes.
+/// The number of files in one question, because the client passes on 1024 bytes.
 const PART: usize = 100;
 const HEAD: usize = 8;
 
@@ -196,15 +201,15 @@ fn question(number: u64, first: usize, total: usize, inodes: &[u64]) -> Vec<u8> 
 
 #[derive(Debug, Default)]
 struct Answer {
-    /// The server knows what is watched.
+    /// The server knows the watched files.
     is_known: bool,
     changes: Vec<Change>,
 }
 
-/// 1601 to 1970, in units of 100 ns.
+/// The time from 1601 to 1970, in units of 100 ns.
 const EPOCH: i64 = 116_444_736_000_000_000;
 
-/// What is no answer of the server's is one that tells of nothing.
+/// Parses an answer of the server. Bytes that make no sense count as an answer without changes.
 fn parse(bytes: &[u8]) -> Answer {
     let Some((head, mut rest)) = bytes.split_first_chunk::<HEAD>() else {
         return Answer::default();
@@ -240,12 +245,12 @@ const STATX_BASIC: libc::c_uint = 0x7ff;
 // fs/smb/client/cifs_ioctl.h: CIFS_QUERY_INFO, and that it passes on a control code
 const QUERY_INFO: u64 = 0xc018_cf07;
 const PASS_FSCTL: u32 = 1;
-/// A control code for the functions of whoever makes a server (0xa51), by a handle that may read.
+/// A control code from the range for makers of servers (0xa51), for a handle that may read.
 const CHANGES: u32 = 0x0009_6944;
-/// As much as the client takes.
+/// The client takes an answer of this size at most.
 const ANSWER: usize = 15 << 10;
 
-/// `struct smb_query_info`, and what is sent and answered.
+/// `struct smb_query_info`, followed by the question or by the answer.
 #[repr(C)]
 struct Query {
     code: u32,
@@ -257,7 +262,7 @@ struct Query {
     buffer: [u8; ANSWER],
 }
 
-/// A mount's files, by a mount of them that has no place.
+/// The files of a mount, reached by a copy of it that has no place in the tree.
 struct Tree(OwnedFd);
 
 impl Tree {
@@ -277,7 +282,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Where a share is read-only, its server refuses all but what it knows for this.
+    /// Makes the copy writable. The server of a read-only share refuses every write except those
+    /// that only raise an event.
     fn make_writable(&self) -> io::Result<()> {
         let attributes: [u64; 4] = [0, ATTR_RDONLY, 0, 0];
         // SAFETY: the path ends with NUL, and the attributes live during the call.
@@ -331,7 +337,7 @@ impl Tree {
         Ok(parse(&query.buffer[..ANSWER.min(query.input as usize)]))
     }
 
-    /// Raises the event of a file. False: it is not to be found yet.
+    /// Raises the event of a file. Returns false if the file is not found yet.
     fn touch(&self, change: &Change) -> bool {
         use std::os::unix::ffi::OsStrExt;
         let path = Path::new(std::ffi::OsStr::from_bytes(&change.path));
@@ -347,7 +353,7 @@ impl Tree {
     }
 }
 
-/// Looks at an open file, and returns what file system it is in.
+/// Looks at an open file, and returns the file system that it lies in.
 fn statx(file: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<u64> {
     let mut found = [0u32; 64];
     // SAFETY: the path ends with NUL; struct statx has 256 bytes.
@@ -365,7 +371,8 @@ fn statx(file: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<u64> {
     Ok(libc::makedev(found[34], found[35])) // stx_dev_major, stx_dev_minor
 }
 
-/// The time of writing alone is an IN_MODIFY (`fsnotify_change` in include/linux/fsnotify.h).
+/// Sets the time of the last write. A change of that time alone is an IN_MODIFY (`fsnotify_change`
+/// in include/linux/fsnotify.h).
 fn set_written(file: BorrowedFd<'_>, written_ns: i64) -> io::Result<()> {
     const SECOND: i64 = 1_000_000_000;
     let times = [

@@ -24,7 +24,7 @@ pub fn write_resolv_conf(root: &Path, dns: Ipv4Addr) -> io::Result<()> {
     replace(&path, &text)
 }
 
-/// Makes the name that of this machine and resolvable on it.
+/// Gives the machine this name, and makes the name resolvable on it.
 pub fn name_host(root: &Path, name: &str) -> io::Result<()> {
     let hostname = root.join("etc/hostname");
     if read(&hostname).is_ok_and(|old| String::from_utf8_lossy(&old).trim() != name) {
@@ -66,8 +66,8 @@ fn has_host(hosts: &str, name: &str) -> bool {
         .any(|line| line.split_whitespace().skip(1).any(|host| host == name))
 }
 
-/// Changes a file in place with one write: a new file would need an inode, a block and a journal
-/// entry, and so more code of the kernel to run. A link is replaced by a file.
+/// Changes a file in place with one write. A new file would need an inode, a block and a journal
+/// entry, and so more code of the kernel. A file takes the place of a link.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let old = fs::OpenOptions::new()
         .write(true)

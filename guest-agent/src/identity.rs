@@ -1,4 +1,4 @@
-//! What distinguishes this guest from its clones: its clock, randomness, names and keys.
+//! Makes this guest differ from its clones: in its randomness, names and keys.
 
 use std::fs;
 use std::io;
@@ -6,12 +6,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use rustix::mount::mount_bind;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::files::about;
-use crate::params::{Params, wrong};
-use crate::{hostfiles, mounts, network, spawn, sys};
+use crate::params::{Raw, wrong};
+use crate::{hostfiles, network, spawn, sys};
 
 const RNDADDENTROPY: u64 = 0x4008_5203;
 const RNDRESEEDCRNG: u64 = 0x5207;
@@ -20,15 +21,16 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const BOOT_ID_COVER: &str = "/run/.quicksand-boot-id";
 const SSH_DIR: &str = "/etc/ssh";
 
-/// What the first requests after a restore need, found out before it. The code that a guest runs
-/// just after a restore is emulated for the first time, which is slow, so there should be little.
+/// Facts for the first requests after a restore, which the agent finds out in advance. The code
+/// that a guest runs just after a restore is emulated for the first time. That is slow, so there
+/// should be little of it.
 #[derive(Debug)]
 pub struct Prepared {
     random: Option<OwnedFd>,
     interface: Option<String>,
     socket: Option<OwnedFd>,
-    /// Process 1 is the agent, which does not read the boot id. So nobody has read it as long as no
-    /// command was run.
+    /// Tells whether process 1 is the agent, which does not read the boot id. Then no program has
+    /// read it before the first command runs.
     is_init_ours: bool,
 }
 
@@ -57,11 +59,15 @@ struct Entropy {
     bytes: [u8; MAX_ENTROPY],
 }
 
-/// Adds the parameter `entropy_b64` to the kernel's pool and makes its generator use it.
-pub fn reseed(params: &Params, prepared: &Prepared) -> Result<Value> {
-    let given = params
-        .opt_bytes("entropy")?
-        .ok_or_else(|| wrong("entropy_b64", "is required"))?;
+/// Randomness from the host.
+#[derive(Debug, Deserialize)]
+pub struct Seed {
+    entropy: Raw,
+}
+
+/// Adds a seed to the kernel's pool and makes its generator use it.
+pub fn reseed(seed: &Seed, prepared: &Prepared) -> Result<()> {
+    let given = &seed.entropy.0;
     if given.is_empty() || given.len() > MAX_ENTROPY {
         return Err(wrong("entropy_b64", "must be 1 to 512 bytes"));
     }
@@ -70,7 +76,7 @@ pub fn reseed(params: &Params, prepared: &Prepared) -> Result<Value> {
         size: given.len() as libc::c_int,
         bytes: [0; MAX_ENTROPY],
     };
-    entropy.bytes[..given.len()].copy_from_slice(&given);
+    entropy.bytes[..given.len()].copy_from_slice(given);
     let failed = |error| Error::io("/dev/random", error);
     let opened;
     let random = match &prepared.random {
@@ -82,48 +88,86 @@ pub fn reseed(params: &Params, prepared: &Prepared) -> Result<Value> {
     };
     sys::ioctl(random.as_fd(), RNDADDENTROPY, &mut entropy).map_err(failed)?;
     sys::ioctl_number(random.as_fd(), RNDRESEEDCRNG, 0).map_err(failed)?;
-    Ok(json!({}))
+    Ok(())
 }
 
-/// Changes what the parameters ask for. Returns the new values.
-pub fn set_identity(params: &Params, prepared: &Prepared) -> Result<Value> {
-    let mut changed = Map::new();
-    if let Some(name) = params.opt_str("hostname")? {
+/// The parameters of `set_identity`. A value that is absent stays as it is.
+#[derive(Debug, Deserialize)]
+pub struct Identity {
+    hostname: Option<String>,
+    /// `new`, or 32 hex digits.
+    machine_id: Option<String>,
+    mac: Option<String>,
+    boot_id: Option<NewBootId>,
+    ssh_host_keys: Option<New>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum NewBootId {
+    New,
+    /// Only if a program may have read the present one.
+    IfRead,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum New {
+    New,
+}
+
+/// The new values of what was changed.
+#[derive(Debug, Default, Serialize)]
+pub struct Changed {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hostname: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machine_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mac: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    boot_id: Option<String>,
+    /// The names of the files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ssh_host_keys: Option<Vec<String>>,
+    /// The clock at the end. It tells the host how late its time arrived.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unix_ns: Option<i64>,
+}
+
+impl Identity {
+    /// Tells whether `set_identity` generates keys.
+    pub fn makes_keys(&self) -> Result<bool> {
+        let dir = Path::new(SSH_DIR);
+        Ok(self.ssh_host_keys.is_some() && !host_keys(dir).map_err(|error| about(dir, error))?.is_empty())
+    }
+}
+
+/// Changes the values that are given. Returns the new ones.
+pub fn set_identity(wanted: &Identity, prepared: &Prepared) -> Result<Changed> {
+    let mut changed = Changed::default();
+    if let Some(name) = &wanted.hostname {
         check_hostname(name)?;
         sys::set_hostname(name).map_err(|error| Error::io("hostname", error))?;
         hostfiles::name_host(Path::new("/"), name).map_err(|error| Error::io("/etc/hosts", error))?;
-        changed.insert("hostname".into(), name.into());
+        changed.hostname = Some(name.clone());
     }
-    if let Some(id) = params.opt_str("machine_id")? {
-        changed.insert("machine_id".into(), set_machine_id(id)?.into());
+    if let Some(id) = &wanted.machine_id {
+        changed.machine_id = Some(set_machine_id(id)?);
     }
-    if let Some(mac) = params.opt_str("mac")? {
+    if let Some(mac) = &wanted.mac {
         set_mac(mac, prepared)?;
-        changed.insert("mac".into(), mac.into());
+        changed.mac = Some(mac.clone());
     }
-    match params.opt_str("boot_id")? {
+    match wanted.boot_id {
         None => {}
-        Some("if_read") if prepared.is_init_ours => {}
-        Some("new" | "if_read") => {
-            changed.insert("boot_id".into(), renew_boot_id()?.into());
-        }
-        Some(_) => return Err(wrong("boot_id", "must be \"new\" or \"if_read\"")),
+        Some(NewBootId::IfRead) if prepared.is_init_ours => {}
+        Some(_) => changed.boot_id = Some(renew_boot_id()?),
     }
-    match params.opt_str("ssh_host_keys")? {
-        None => {}
-        Some("new") => {
-            changed.insert("ssh_host_keys".into(), renew_host_keys(Path::new(SSH_DIR))?.into());
-        }
-        Some(_) => return Err(wrong("ssh_host_keys", "must be \"new\"")),
+    if wanted.ssh_host_keys.is_some() {
+        changed.ssh_host_keys = Some(renew_host_keys(Path::new(SSH_DIR))?);
     }
-    Ok(Value::Object(changed))
-}
-
-/// Whether `set_identity` with these parameters generates keys.
-pub fn makes_keys(params: &Params) -> Result<bool> {
-    let dir = Path::new(SSH_DIR);
-    let asked = params.opt_str("ssh_host_keys")?.is_some();
-    Ok(asked && !host_keys(dir).map_err(|error| about(dir, error))?.is_empty())
+    Ok(changed)
 }
 
 fn check_hostname(name: &str) -> Result<()> {
@@ -173,12 +217,12 @@ fn renew_boot_id() -> Result<String> {
     file.and_then(|file| file.write_all_at(format!("{id}\n").as_bytes(), 0))
         .map_err(|error| about(cover, error))?;
     if is_new {
-        mounts::mount(BOOT_ID_COVER, path, "", libc::MS_BIND, "").map_err(|error| about(path, error))?;
+        mount_bind(BOOT_ID_COVER, path).map_err(|error| about(path, error.into()))?;
     }
     Ok(id)
 }
 
-/// A random UUID, version 4 (RFC 9562, section 5.4), as the kernel's own boot id is.
+/// Returns a random UUID, version 4 (RFC 9562, section 5.4), as the kernel's own boot id is.
 fn random_uuid() -> io::Result<String> {
     let mut bytes = [0; 16];
     sys::random(&mut bytes)?;

@@ -1,38 +1,70 @@
-//! What the guest is and how it is doing.
+//! Describes the guest and its present state.
 
 use std::ffi::CStr;
 use std::fs;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::{processes, sys};
 
-/// The reply to `info`.
-pub fn info() -> Result<Value> {
+/// The reply to `info`. Sizes are in bytes.
+#[derive(Debug, Serialize)]
+pub struct Info {
+    hostname: String,
+    kernel: String,
+    os: String,
+    arch: String,
+    cpus: usize,
+    uptime_s: f64,
+    load: Vec<f64>,
+    memory: Memory,
+    disk: Disk,
+    processes: usize,
+    boot_id: String,
+    unix_ns: i64,
+}
+
+#[derive(Debug, Serialize)]
+struct Memory {
+    total: u64,
+    available: u64,
+    free: u64,
+    cached: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Disk {
+    total: u64,
+    free: u64,
+    used: u64,
+}
+
+/// Reads the present state of the guest.
+pub fn info() -> Result<Info> {
     // SAFETY: utsname is plain data, for which zero is a valid value.
     let mut names: libc::utsname = unsafe { std::mem::zeroed() };
     // SAFETY: one utsname is stored.
     sys::check(unsafe { libc::uname(&mut names) }).map_err(|error| Error::io("uname", error))?;
-    Ok(json!({
-        "hostname": c_text(&names.nodename),
-        "kernel": c_text(&names.release),
-        "os": os_name(),
-        "arch": c_text(&names.machine),
-        "cpus": std::thread::available_parallelism().map_or(1, usize::from),
-        "uptime_s": sys::uptime_s(),
-        "load": load(),
-        "memory": memory(&read("/proc/meminfo")),
-        "disk": disk()?,
-        "processes": processes::pids().count(),
-        "boot_id": boot_id(),
-        "unix_ns": sys::unix_ns(),
-    }))
+    Ok(Info {
+        hostname: c_text(&names.nodename),
+        kernel: c_text(&names.release),
+        os: os_name(),
+        arch: c_text(&names.machine),
+        cpus: std::thread::available_parallelism().map_or(1, usize::from),
+        uptime_s: sys::uptime_s(),
+        load: load(),
+        memory: memory(&read("/proc/meminfo")),
+        disk: disk()?,
+        processes: processes::pids().count(),
+        boot_id: boot_id(),
+        unix_ns: sys::unix_ns(),
+    })
 }
 
-/// The kernel makes the boot id when it is first read. If that happens before a template is taken,
-/// all guests that start from the template have the same one.
+/// Reads the boot id. The kernel makes it when it is first read. If that happens before a template
+/// is taken, all guests that start from the template have the same one.
 fn boot_id() -> String {
     read("/proc/sys/kernel/random/boot_id").trim().to_owned()
 }
@@ -68,29 +100,29 @@ fn hundredths(word: &str) -> Option<f64> {
     Some(whole.parse::<u32>().ok()? as f64 + part.parse::<u8>().ok()? as f64 / 100.0)
 }
 
-fn memory(text: &str) -> Value {
+fn memory(text: &str) -> Memory {
     let bytes = |key: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
         line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
             .unwrap_or(0)
             * 1024
     };
-    json!({
-        "total": bytes("MemTotal"),
-        "available": bytes("MemAvailable"),
-        "free": bytes("MemFree"),
-        "cached": bytes("Cached"),
-    })
+    Memory {
+        total: bytes("MemTotal"),
+        available: bytes("MemAvailable"),
+        free: bytes("MemFree"),
+        cached: bytes("Cached"),
+    }
 }
 
-fn disk() -> Result<Value> {
+fn disk() -> Result<Disk> {
     let fs = sys::statfs(Path::new("/")).map_err(|error| Error::io("/", error))?;
     let size = fs.f_bsize as u64;
-    Ok(json!({
-        "total": fs.f_blocks * size,
-        "free": fs.f_bavail * size,
-        "used": (fs.f_blocks - fs.f_bfree) * size,
-    }))
+    Ok(Disk {
+        total: fs.f_blocks * size,
+        free: fs.f_bavail * size,
+        used: (fs.f_blocks - fs.f_bfree) * size,
+    })
 }
 
 #[cfg(test)]
@@ -101,16 +133,14 @@ mod tests {
     fn memory_is_in_bytes_and_keys_are_whole() {
         let text = "MemTotal:  2048 kB\nSwapCached: 7 kB\nCached: 1 kB\n";
         let memory = memory(text);
-        assert_eq!(memory["total"], 2 << 20);
-        assert_eq!(memory["cached"], 1024);
-        assert_eq!(memory["free"], 0);
+        assert_eq!((memory.total, memory.cached, memory.free), (2 << 20, 1024, 0));
     }
 
     #[test]
     fn every_field_is_there() {
         let info = info().unwrap();
-        assert!(info["cpus"].as_u64().unwrap() > 0);
-        assert_eq!(info["load"].as_array().unwrap().len(), 3);
-        assert!(info["disk"]["total"].as_u64().unwrap() > 0);
+        assert!(info.cpus > 0);
+        assert_eq!(info.load.len(), 3);
+        assert!(info.disk.total > 0);
     }
 }

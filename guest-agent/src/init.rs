@@ -7,6 +7,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::mount::MountFlags;
+
 use crate::boot_times::BootTimes;
 use crate::cmdline::{Cmdline, InitChoice};
 use crate::log::note;
@@ -19,8 +21,8 @@ const ROOT_POLL: Duration = Duration::from_millis(5);
 /// These are tried in this order when the command line does not name one.
 const ROOT_TYPES: [&str; 4] = ["ext4", "xfs", "btrfs", "ext2"];
 
-/// `init_s` is the uptime in seconds at which the process started. Process 1 must not end, so this
-/// never returns.
+/// Runs the first process. `init_s` is the uptime in seconds at which it started. Process 1 must
+/// not end, so this never returns.
 pub fn run(init_s: f64) -> ! {
     let mut boot = BootTimes {
         init_s,
@@ -94,7 +96,11 @@ fn wait_for_device(path: &Path) -> bool {
 }
 
 fn mount_root(device: &str, target: &Path, cmdline: &Cmdline) -> io::Result<()> {
-    let flags = if cmdline.read_only { libc::MS_RDONLY } else { 0 };
+    let flags = if cmdline.read_only {
+        MountFlags::RDONLY
+    } else {
+        MountFlags::empty()
+    };
     let options = cmdline.root_flags.as_deref();
     let mut result = Err(io::ErrorKind::NotFound.into());
     let given = cmdline.root_fstype.as_deref();
@@ -176,7 +182,8 @@ fn choose_init(choice: &InitChoice) -> Option<String> {
     }
 }
 
-/// A link may point nowhere until the root is complete. It does not count as an init then.
+/// Tells whether the path is an init. A link that points nowhere is none; the root may not be
+/// complete yet.
 fn is_init(path: &str) -> bool {
     fs::metadata(path).is_ok_and(|file| file.is_file())
 }

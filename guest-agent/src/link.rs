@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use rustix::event::PollFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::sleep;
@@ -15,7 +16,7 @@ use crate::closed::Closed;
 use crate::sys;
 
 const READ_SIZE: usize = 64 * 1024;
-/// When a host reconnects, the guest sees it gone for less than this.
+/// A host that reconnects is gone for less than this time.
 const BLIP: Duration = Duration::from_millis(2);
 
 /// A non-blocking descriptor that may be read and written at the same time.
@@ -41,7 +42,7 @@ pub enum Received {
 }
 
 impl Link {
-    /// `fd` must be non-blocking.
+    /// Makes a link. `fd` must be non-blocking.
     pub fn new(fd: OwnedFd, port: bool) -> io::Result<Self> {
         Ok(Self {
             fd: Mutex::new(Arc::new(watch(fd)?)),
@@ -58,7 +59,7 @@ impl Link {
         self.fd.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The memory that a session has left here, or none.
+    /// Returns the memory that a session has left here, or none.
     pub fn take_room(&self) -> Vec<u8> {
         mem::take(&mut self.room.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -93,7 +94,7 @@ impl Link {
     /// Called after a hang-up of a port. Returns whether a host is connected again.
     async fn settle(&self) -> io::Result<bool> {
         let fd = self.fd();
-        let is_gone = || sys::poll_now(fd.as_fd()).map(|events| events & libc::POLLHUP != 0);
+        let is_gone = || sys::poll_now(fd.as_fd()).map(|events| events.contains(PollFlags::HUP));
         if is_gone()? {
             sleep(BLIP).await;
             if is_gone()? {
@@ -164,7 +165,7 @@ impl Link {
         }
         // The write before this call would have blocked, but the readiness may be newer than that,
         // so it is only cleared if the descriptor is still not writable.
-        if sys::poll_now(fd.as_fd())? & libc::POLLOUT == 0 {
+        if !sys::poll_now(fd.as_fd())?.contains(PollFlags::OUT) {
             guard.clear_ready();
         }
         Ok(())

@@ -13,6 +13,7 @@ mod command;
 mod disk;
 mod environment;
 mod error;
+mod events;
 mod exec;
 mod feed;
 mod file_reader;

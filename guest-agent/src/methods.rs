@@ -1,82 +1,301 @@
-//! Methods with one request and one reply, which are the same over every transport.
+//! The requests and answers of the agent, which are the same over every transport.
+//!
+//! They come in families. A new request is a variant of its family's `Request` and an arm of that
+//! family's `call`. If its answer has a form of its own, that is a variant of the family's `Answer`.
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
-use crate::agent::Agent;
+use crate::agent::{Agent, Greeting};
+use crate::channel::Opening;
+use crate::closed::Closed;
+use crate::command::Program;
 use crate::error::{Error, Result};
-use crate::params::{Params, wrong};
-use crate::{blocking, files, info, machine, processes, pty, signals, sys, volatile};
+use crate::exec::Collected;
+use crate::file_reader::ReadRequest;
+use crate::file_writer::WriteRequest;
+use crate::info::{self, Info};
+use crate::params::{Params, Raw, Seconds, wrong};
+use crate::processes::{self, Processes};
+use crate::pty::{Attached, NewTerminal, Size, Terminals};
+use crate::signals::Signal;
+use crate::volatile::{self, Volatile};
+use crate::{blocking, files, machine, shares, sys};
 
-/// Carries out a method for a client that the transport has authenticated. Fails with `Method` when
-/// there is no such method.
-pub async fn call(agent: &Arc<Agent>, method: &str, params: &Params) -> Result<Value> {
-    match method {
-        "ping" => Ok(json!({
-            "pong": true,
-            "pid": std::process::id(),
-            "uptime_ns": sys::clock(libc::CLOCK_BOOTTIME).as_nanos() as u64,
-        })),
-        // The transport has checked the token already.
-        "authenticate" => Ok(json!({"authenticated": true})),
-        "rotate_token" => {
-            agent.token.replace(params.str("token")?)?;
-            Ok(json!({}))
+/// A request of any family. Each transport has channels of its own, and carries out itself what
+/// concerns them.
+#[derive(Debug)]
+pub enum Request {
+    Channel(ChannelRequest),
+    Common(CommonRequest),
+}
+
+/// A request that is the same over every transport.
+#[derive(Debug)]
+pub enum CommonRequest {
+    Plain(PlainRequest),
+    File(files::Request),
+    Machine(machine::Request),
+    Share(shares::Request),
+}
+
+/// The result of a request of any family.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Answer {
+    Channel(ChannelAnswer),
+    Plain(PlainAnswer),
+    File(files::Answer),
+    Machine(machine::Answer),
+    Share(shares::Answer),
+}
+
+impl Request {
+    /// Finds the variant that has the name of the method. Fails with `Method` when there is none,
+    /// and with `Param` when a parameter is wrong.
+    pub fn decode(method: &str, mut params: Params) -> Result<Self> {
+        if let Some(request) = params.decode(method)? {
+            return Ok(Self::Channel(request));
         }
-        "kill" => kill(params),
-        "pty_list" => Ok(agent.ptys.list()),
-        "pty_resize" => {
-            let size = pty::requested_size(params)?.ok_or_else(|| wrong("cols", "and rows are required"))?;
-            agent.ptys.require(params)?.resize(size)?;
-            Ok(json!({}))
-        }
-        "pty_signal" => {
-            let signal = signals::requested(params)?;
-            let delivered = agent.ptys.require(params)?.signal(signal)?;
-            Ok(json!({"delivered": delivered}))
-        }
-        "pty_close" => {
-            agent.ptys.require(params)?.close();
-            Ok(json!({}))
-        }
-        // The kernel may hold the lock on a process's memory map for long.
-        "info" => blocking::run(info::info).await,
-        "processes" => {
-            let limit = params.opt_u64("limit")?.unwrap_or(processes::DEFAULT_LIMIT);
-            blocking::run(move || Ok(processes::list(limit))).await
-        }
-        "volatile" => blocking::run(|| Ok(volatile::list())).await,
-        "sync" => sync().await,
-        // This client has no session, so only the time limit ends its freeze.
-        "freeze" | "thaw" => machine::freeze_or_thaw(agent, method, params, None).await,
-        "create_user" | "delete_user" | "set_time" | "reseed" | "set_identity" | "renew" | "trim" | "drop_caches"
-        | "grow_root" | "pause_others" | "resume_others" | "shutdown" | "load_share_client" | "shares"
-        | "mount_share" | "unmount_share" | "detach_shares" | "sync_shares" => {
-            machine::call(agent, method, params).await
-        }
-        method if method.starts_with("file_") => files::call(method, params).await,
-        _ => Err(Error::Method(method.to_owned())),
+        let common = if let Some(request) = params.decode(method)? {
+            CommonRequest::Plain(request)
+        } else if let Some(request) = params.decode(method)? {
+            CommonRequest::File(request)
+        } else if let Some(request) = params.decode(method)? {
+            CommonRequest::Machine(request)
+        } else if let Some(request) = params.decode(method)? {
+            CommonRequest::Share(request)
+        } else {
+            return Err(Error::Method(method.to_owned()));
+        };
+        Ok(Self::Common(common))
     }
 }
 
-/// Signals any process but the agent itself and the numbers that a mistake would produce: 0 and 1.
-fn kill(params: &Params) -> Result<Value> {
-    let pid = i32::try_from(params.u64("pid")?).unwrap_or(0);
+/// Carries out a request of a client that the transport has authenticated. `owner` is the end of
+/// the client's session, if it has one.
+pub async fn call(agent: &Arc<Agent>, request: CommonRequest, owner: Option<&Closed>) -> Result<Answer> {
+    match request {
+        CommonRequest::Plain(request) => call_plain(agent, request).await.map(Answer::Plain),
+        CommonRequest::File(request) => files::call(request).await.map(Answer::File),
+        CommonRequest::Machine(request) => machine::call(agent, request, owner).await.map(Answer::Machine),
+        CommonRequest::Share(request) => machine::call_share(agent, request).await.map(Answer::Share),
+    }
+}
+
+/// The requests that begin a session, open a channel, or name one.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+// There are few at a time, and each lives for a moment.
+#[allow(clippy::large_enum_variant)]
+pub enum ChannelRequest {
+    Hello(Hello),
+    Authenticate {
+        token: String,
+    },
+    Execute(Program, Input, Opening),
+    ExecuteStream(Program, Streaming, Opening),
+    Stdin(Typed),
+    Signal {
+        id: u32,
+        signal: Signal,
+    },
+    Cancel {
+        id: u32,
+        #[serde(default)]
+        grace: Seconds,
+    },
+    PtyOpen(Program, NewTerminal, Size, Opening),
+    PtyAttach(Attachment, Size, Opening),
+    PtyDetach {
+        id: u32,
+    },
+    FileRead(ReadRequest, Opening),
+    FileWrite(WriteRequest, Opening),
+}
+
+/// The handshake of a session.
+#[derive(Debug, Deserialize)]
+pub struct Hello {
+    /// 32 hex digits.
+    pub nonce: String,
+    pub token: String,
+    pub protocol: Option<u64>,
+    pub unix_ns: Option<i64>,
+}
+
+/// The whole input of a command.
+#[derive(Debug, Deserialize)]
+pub struct Input {
+    pub stdin: Option<Raw>,
+}
+
+/// The ties between a client and a command that runs.
+#[derive(Debug, Deserialize)]
+pub struct Streaming {
+    /// Tells whether the command takes input.
+    #[serde(default)]
+    pub stdin: bool,
+    /// Tells whether the command outlives the session.
+    #[serde(default)]
+    pub detach: bool,
+}
+
+/// A piece of input for a command that runs.
+#[derive(Debug, Deserialize)]
+pub struct Typed {
+    pub id: u32,
+    #[serde(default)]
+    pub data: Raw,
+    #[serde(default)]
+    pub eof: bool,
+}
+
+/// A terminal to attach to.
+#[derive(Debug, Deserialize)]
+pub struct Attachment {
+    pub session: String,
+    /// The number of bytes of earlier output that are repeated.
+    pub replay: Option<u64>,
+}
+
+/// The answers to requests that begin a session, open a channel, or name one.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum ChannelAnswer {
+    Done {},
+    Greeting(Greeting),
+    Authenticated {
+        authenticated: bool,
+    },
+    Collected(Collected),
+    /// A command that runs now.
+    Started {
+        channel: u32,
+        pid: i32,
+    },
+    Delivered {
+        delivered: bool,
+    },
+    /// A new terminal. Over HTTP it has no channel.
+    Opened {
+        session: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        channel: Option<u32>,
+        pid: i32,
+    },
+    Attached(Attached),
+    /// A file whose contents follow.
+    Reading {
+        channel: u32,
+        size: u64,
+        mode: u32,
+        sparse: bool,
+    },
+    Written {
+        bytes: u64,
+    },
+}
+
+/// The requests that neither concern files nor change the machine.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlainRequest {
+    Ping,
+    RotateToken {
+        token: String,
+    },
+    Kill {
+        pid: u64,
+        signal: Signal,
+        #[serde(default)]
+        group: bool,
+    },
+    PtyList,
+    PtyResize {
+        session: String,
+        cols: u16,
+        rows: u16,
+    },
+    PtySignal {
+        session: String,
+        signal: Signal,
+    },
+    PtyClose {
+        session: String,
+    },
+    Info,
+    Processes {
+        limit: Option<u64>,
+    },
+    Volatile,
+    Sync,
+}
+
+/// The answers to requests that neither concern files nor change the machine.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum PlainAnswer {
+    Done {},
+    Pong { pong: bool, pid: u32, uptime_ns: u64 },
+    Delivered { delivered: bool },
+    Terminals(Terminals),
+    Info(Info),
+    Processes(Processes),
+    Volatile(Volatile),
+}
+
+async fn call_plain(agent: &Arc<Agent>, request: PlainRequest) -> Result<PlainAnswer> {
+    match request {
+        PlainRequest::Ping => return Ok(pong()),
+        PlainRequest::RotateToken { token } => agent.token.replace(&token)?,
+        PlainRequest::Kill { pid, signal, group } => kill(pid, signal, group)?,
+        PlainRequest::PtyList => return Ok(PlainAnswer::Terminals(agent.ptys.list())),
+        PlainRequest::PtyResize { session, cols, rows } => {
+            if cols == 0 || rows == 0 {
+                return Err(wrong("cols", "and rows must both be positive"));
+            }
+            agent.ptys.find(&session)?.resize((cols, rows))?;
+        }
+        PlainRequest::PtySignal { session, signal } => {
+            let delivered = agent.ptys.find(&session)?.signal(signal.0)?;
+            return Ok(PlainAnswer::Delivered { delivered });
+        }
+        PlainRequest::PtyClose { session } => agent.ptys.find(&session)?.close(),
+        // The kernel may hold the lock on a process's memory map for long.
+        PlainRequest::Info => return blocking::run(|| info::info().map(PlainAnswer::Info)).await,
+        PlainRequest::Processes { limit } => {
+            return blocking::run(move || Ok(PlainAnswer::Processes(processes::list(limit)))).await;
+        }
+        PlainRequest::Volatile => return blocking::run(|| Ok(PlainAnswer::Volatile(volatile::list()))).await,
+        // Any machine may be synced, but that is slow.
+        PlainRequest::Sync => {
+            let sync = || {
+                sys::sync();
+                Ok(())
+            };
+            blocking::run(sync).await?;
+        }
+    }
+    Ok(PlainAnswer::Done {})
+}
+
+fn pong() -> PlainAnswer {
+    PlainAnswer::Pong {
+        pong: true,
+        pid: std::process::id(),
+        uptime_ns: sys::clock(libc::CLOCK_BOOTTIME).as_nanos() as u64,
+    }
+}
+
+/// Sends a signal to a process. Refuses the agent itself, and 0 and 1, which only a mistake would
+/// produce.
+fn kill(pid: u64, signal: Signal, group: bool) -> Result<()> {
+    let pid = i32::try_from(pid).unwrap_or(0);
     if pid <= 1 || pid as u32 == std::process::id() {
         return Err(Error::Forbidden(format!("process {pid} is not to be signaled")));
     }
-    let signal = signals::requested(params)?;
-    let target = if params.flag("group", false)? { -pid } else { pid };
-    sys::kill(target, signal).map_err(|error| Error::io(format!("process {pid}"), error))?;
-    Ok(json!({}))
-}
-
-/// Writes everything to the disk. This may be done on any machine, but it is slow.
-async fn sync() -> Result<Value> {
-    blocking::run(|| {
-        sys::sync();
-        Ok(json!({}))
-    })
-    .await
+    let target = if group { -pid } else { pid };
+    sys::kill(target, signal.0).map_err(|error| Error::io(format!("process {pid}"), error))
 }

@@ -18,7 +18,7 @@ pub struct Mount {
     pub writable: bool,
 }
 
-/// What is mounted now, in the order in which it was mounted. Nothing where there is no /proc.
+/// Reads the present mounts, in the order in which they were made. Without /proc there are none.
 pub fn read() -> Vec<Mount> {
     parse(&fs::read(PATH).unwrap_or_default())
 }

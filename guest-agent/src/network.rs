@@ -11,7 +11,8 @@ use crate::sys;
 
 const CLASS: &str = "/sys/class/net";
 
-/// The name of the first interface of the virtio driver, or else of the first one with a device.
+/// Returns the name of the first interface of the virtio driver, or else of the first one with a
+/// device.
 pub fn find_interface() -> Option<String> {
     let mut names: Vec<String> = fs::read_dir(CLASS)
         .ok()?
@@ -60,8 +61,8 @@ pub fn set_mac(socket: &OwnedFd, name: &str, mac: [u8; 6]) -> io::Result<()> {
     sys::ioctl(socket.as_fd(), libc::SIOCSIFHWADDR, &mut request).map(|_| ())
 }
 
-/// Refuses every user but root the way to an address, by a routing rule (ip-rule(8), `uidrange`). It
-/// is fine if the rule is there already.
+/// Adds a routing rule that keeps every user but root from an address (ip-rule(8), `uidrange`). A
+/// rule that exists already stays.
 pub fn keep_users_from(address: Ipv4Addr) -> io::Result<()> {
     match send_rule(&uid_rule(address)) {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
@@ -74,10 +75,10 @@ const FR_ACT_PROHIBIT: u8 = 8;
 const FRA_DST: u16 = 1;
 const FRA_PRIORITY: u16 = 6;
 const FRA_UID_RANGE: u16 = 20;
-/// Before the tables local and main, which have 0 and 32766 (ip-rule(8)).
+/// The rule comes between the tables local and main, which have 0 and 32766 (ip-rule(8)).
 const RULE_PRIORITY: u32 = 445;
 
-/// A message RTM_NEWRULE: nlmsghdr, fib_rule_hdr, attributes.
+/// Returns a message RTM_NEWRULE: nlmsghdr, fib_rule_hdr, attributes.
 fn uid_rule(address: Ipv4Addr) -> Vec<u8> {
     let mut message = vec![0; 16];
     message.extend([libc::AF_INET as u8, 32, 0, 0, 0, 0, 0, FR_ACT_PROHIBIT, 0, 0, 0, 0]);
@@ -117,7 +118,7 @@ fn send_rule(message: &[u8]) -> io::Result<()> {
     }
 }
 
-/// A socket to ask for changes of the network by.
+/// Opens a socket for ioctls that change the network.
 pub fn socket() -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     sys::own(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })

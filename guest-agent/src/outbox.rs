@@ -84,8 +84,7 @@ impl Outbox {
         Ok(moved)
     }
 
-    /// Sends one frame with what `fill` writes into it. `fill` returns the number of bytes, and so
-    /// does this.
+    /// Sends one frame, which `fill` fills. `fill` returns the number of bytes, and so does this.
     pub async fn fill(&self, stream: u8, channel: u32, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<usize> {
         let mut frame = self.frame.lock().await;
         self.prepare(&mut frame);
@@ -147,7 +146,7 @@ impl Outbox {
         }
     }
 
-    /// Ends the session: nothing sensible can follow half a frame.
+    /// Ends the session, because no frame can follow half a frame.
     fn fail(&self) -> Error {
         self.closed.set();
         Error::Gone

@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::base64;
 use crate::channel::Channel;
 use crate::error::{Error, Result};
+use crate::events::{OldEvent, StreamEvent};
 use crate::outbox::Outbox;
 use crate::scrollback::TerminalOutput;
 use crate::source::{Moved, Source};
 use crate::utf8::Utf8Carry;
-use crate::wire::{STDERR, STDOUT};
+use crate::wire::STDERR;
 
 const CHUNK: usize = 64 * 1024;
-/// How many bytes `execute` keeps of each stream.
+/// The number of bytes that `execute` keeps of each stream.
 pub const COLLECT_LIMIT: usize = 1 << 20;
 
 /// A receiver of output. Each of them fails with `Gone` when its client is gone.
@@ -34,14 +34,14 @@ pub enum Sink {
     Text {
         out: Arc<Outbox>,
         id: Value,
-        name: &'static str,
+        stream: u8,
         carry: Utf8Carry,
         buffer: Vec<u8>,
     },
     /// Sends server-sent events.
     Events {
         sender: mpsc::Sender<Bytes>,
-        name: &'static str,
+        stream: u8,
         carry: Utf8Carry,
         buffer: Vec<u8>,
     },
@@ -74,7 +74,7 @@ impl Sink {
         Self::Text {
             out: out.clone(),
             id: id.clone(),
-            name: stream_name(stream),
+            stream,
             carry: Utf8Carry::default(),
             buffer: Vec::new(),
         }
@@ -83,7 +83,7 @@ impl Sink {
     pub fn events(sender: &mpsc::Sender<Bytes>, stream: u8) -> Self {
         Self::Events {
             sender: sender.clone(),
-            name: stream_name(stream),
+            stream,
             carry: Utf8Carry::default(),
             buffer: Vec::new(),
         }
@@ -136,26 +136,26 @@ impl Sink {
             Self::Text {
                 out,
                 id,
-                name,
+                stream,
                 carry,
                 buffer,
             } => {
                 let moved = read(source, buffer, limit);
                 if let Moved::Bytes(count) = moved {
                     let text = carry.lossy(&buffer[..count]);
-                    send_text(out, id, name, text).await?;
+                    send_text(out, id, *stream, text).await?;
                 }
                 Ok(moved)
             }
             Self::Events {
                 sender,
-                name,
+                stream,
                 carry,
                 buffer,
             } => {
                 let moved = read(source, buffer, limit);
                 if let Moved::Bytes(count) = moved
-                    && let Some(event) = stream_event(name, carry, &buffer[..count])
+                    && let Some(event) = stream_event(*stream, carry.exact(&buffer[..count]))
                 {
                     sender.send(event).await.map_err(|_| Error::Gone)?;
                 }
@@ -185,30 +185,26 @@ impl Sink {
         }
     }
 
-    /// Sends what was held back. To be called after the last byte.
+    /// Sends the bytes that were held back. To be called after the last byte.
     pub async fn finish(&mut self) -> Result<()> {
         match self {
             Self::Text {
-                out, id, name, carry, ..
+                out, id, stream, carry, ..
             } => {
                 let text = carry.finish_lossy();
-                send_text(out, id, name, text).await
+                send_text(out, id, *stream, text).await
             }
             Self::Events {
-                sender, name, carry, ..
-            } => {
-                let rest = carry.finish();
-                if rest.is_empty() {
-                    return Ok(());
-                }
-                let event = sse(&json!({"stream": name, "data_b64": base64::encode(&rest)}));
-                sender.send(event).await.map_err(|_| Error::Gone)
-            }
+                sender, stream, carry, ..
+            } => match stream_event(*stream, Err(carry.finish())) {
+                Some(event) => sender.send(event).await.map_err(|_| Error::Gone),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
     }
 
-    /// What a `Collect` sink has kept, and whether it had to drop something.
+    /// Returns the text that a `Collect` sink has kept, and whether it dropped some.
     pub fn collected(self) -> (String, bool) {
         match self {
             Self::Collect { kept, truncated, .. } => {
@@ -221,15 +217,6 @@ impl Sink {
     }
 }
 
-fn stream_name(stream: u8) -> &'static str {
-    if stream == STDERR {
-        "stderr"
-    } else {
-        debug_assert_eq!(stream, STDOUT);
-        "stdout"
-    }
-}
-
 fn read(source: &Source, buffer: &mut Vec<u8>, limit: usize) -> Moved {
     // The buffer is only as large as needed, because most commands print a line or nothing.
     let size = source.pending().clamp(1, limit.min(CHUNK));
@@ -239,25 +226,28 @@ fn read(source: &Source, buffer: &mut Vec<u8>, limit: usize) -> Moved {
     source.read(&mut buffer[..size])
 }
 
-async fn send_text(out: &Outbox, id: &Value, name: &str, text: String) -> Result<()> {
-    if text.is_empty() {
+async fn send_text(out: &Outbox, id: &Value, stream: u8, data: String) -> Result<()> {
+    if data.is_empty() {
         return Ok(());
     }
-    out.json(&json!({"id": id, "stream": name, "data": text})).await
+    let event = if stream == STDERR {
+        OldEvent::Stderr { id, data }
+    } else {
+        OldEvent::Stdout { id, data }
+    };
+    out.json(&event).await
 }
 
-fn stream_event(name: &str, carry: &mut Utf8Carry, bytes: &[u8]) -> Option<Bytes> {
-    let event = match carry.exact(bytes) {
-        Ok(text) if text.is_empty() => return None,
-        Ok(text) => json!({"stream": name, "data": text}),
-        Err(bytes) => json!({"stream": name, "data_b64": base64::encode(&bytes)}),
-    };
-    Some(sse(&event))
+/// Returns the event for a piece of output, unless the piece is empty.
+fn stream_event(stream: u8, piece: std::result::Result<String, Vec<u8>>) -> Option<Bytes> {
+    let is_empty = piece.as_ref().map_or_else(Vec::is_empty, String::is_empty);
+    (!is_empty).then(|| sse(&StreamEvent::piece(stream == STDERR, piece)))
 }
 
 /// Encodes one server-sent event. JSON never contains a line break, so it fits on one line.
-pub fn sse(value: &Value) -> Bytes {
-    Bytes::from(format!("data: {value}\n\n"))
+pub fn sse(event: &StreamEvent) -> Bytes {
+    let text = serde_json::to_string(event).unwrap_or_default();
+    Bytes::from(format!("data: {text}\n\n"))
 }
 
 /// After a command has exited, its descendants may hold the pipe open for this long.
@@ -267,7 +257,7 @@ const GRACE: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(1);
 const YIELD_FROM: usize = 16 * 1024;
 
-/// When a command exited, and why.
+/// The time of a command's end, and whether its client had canceled it.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
     pub time: Instant,
@@ -341,7 +331,8 @@ async fn grace_over(mut exited: Exited) {
     }
 }
 
-/// The output of a canceled command is still sent, but its client need not take it.
+/// Waits until a canceled command's output may be dropped. It is still sent before, but the client
+/// need not take it.
 async fn patience_over(mut exited: Exited) {
     let canceled = |end: &Option<End>| end.is_some_and(|end| end.canceled);
     if exited.wait_for(canceled).await.is_err() {

@@ -17,7 +17,7 @@ pub struct User {
 }
 
 impl User {
-    /// A user without an entry. With uid 0 it is root.
+    /// Returns a user without an entry. With uid 0 it is root.
     pub fn nameless(uid: u32) -> Self {
         let root = uid == 0;
         Self {
@@ -52,7 +52,7 @@ fn or_default(field: &str, default: &str) -> String {
     if field.is_empty() { default } else { field }.to_owned()
 }
 
-/// The ids of the groups in /etc/group that list `name` as a member.
+/// Returns the ids of the groups in /etc/group that list `name` as a member.
 pub fn parse_memberships(text: &str, name: &str) -> Vec<u32> {
     text.lines()
         .filter_map(|line| {
@@ -64,7 +64,7 @@ pub fn parse_memberships(text: &str, name: &str) -> Vec<u32> {
         .collect()
 }
 
-/// The id of the group `name` in the text of /etc/group.
+/// Returns the id of the group `name` in the text of /etc/group.
 pub fn find_gid(text: &str, name: &str) -> Option<u32> {
     text.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -101,7 +101,7 @@ pub fn user_of(uid: u32, text: &str) -> User {
         .unwrap_or_else(|| User::nameless(uid))
 }
 
-/// The user's ids and those of all its groups.
+/// Returns the user's ids and those of all its groups.
 pub fn credentials(user: &User) -> Credentials {
     let mut groups = parse_memberships(&read_database("/etc/group"), &user.name);
     groups.retain(|gid| *gid != user.gid);
@@ -127,7 +127,7 @@ pub fn require_owner(text: &str) -> Result<(u32, u32)> {
     Ok((user.uid, gid))
 }
 
-/// Every entry of /etc/passwd.
+/// Returns every entry of /etc/passwd.
 pub fn all_users() -> Vec<User> {
     parse_passwd(&read_database("/etc/passwd")).collect()
 }

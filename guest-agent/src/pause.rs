@@ -15,42 +15,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-
-use crate::error::{Error, Result};
 use crate::log::note;
-use crate::params::{Params, wrong};
 use crate::sys::check;
 
-const MAX_SECONDS: f64 = 10.0;
 /// The agent's priority is above that of the threads that only take time, and below that of the
 /// kernel's own threads.
 const OF_AGENT: i32 = 2;
 const OF_SPINNER: i32 = 1;
-/// How many microseconds of each second real-time threads may run; -1 means all of them (sched(7)).
+/// The number of microseconds of each second for which real-time threads may run. -1 means all of
+/// them (sched(7)).
 const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
-/// How many rounds a thread spins before it looks at the clock again.
+/// A thread spins for this many rounds before it looks at the clock again.
 const ROUNDS: usize = 1000;
-
-/// Carries out `pause_others` or `resume_others`.
-pub fn call(programs: &Programs, method: &str, params: &Params) -> Result<Value> {
-    if method == "pause_others" {
-        programs
-            .pause(requested_limit(params)?)
-            .map_err(|error| Error::io("processors", error))?;
-    } else {
-        programs.resume();
-    }
-    Ok(json!({}))
-}
-
-fn requested_limit(params: &Params) -> Result<Duration> {
-    let seconds = params.value("seconds").and_then(Value::as_f64);
-    seconds
-        .filter(|seconds| *seconds > 0.0 && *seconds <= MAX_SECONDS)
-        .map(Duration::from_secs_f64)
-        .ok_or_else(|| wrong("seconds", "must be more than 0 and at most 10"))
-}
 
 /// All programs but the agent. All clones control the same pause.
 #[derive(Clone, Debug, Default)]
@@ -153,8 +129,8 @@ pub fn set_priority(real_time: Option<i32>) -> io::Result<()> {
     set_priority_of(0, real_time)
 }
 
-/// As `set_priority`, for every thread of this process. A new thread inherits the priority of the
-/// one that starts it.
+/// Sets the priority of every thread of this process. A new thread inherits the priority of the one
+/// that starts it.
 pub fn set_priority_of_all(real_time: Option<i32>) -> io::Result<()> {
     for task in fs::read_dir("/proc/self/task")? {
         let Some(id) = task?.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -179,7 +155,7 @@ fn set_priority_of(thread: libc::pid_t, real_time: Option<i32>) -> io::Result<()
     Ok(())
 }
 
-/// The numbers of the processors that this process may run on.
+/// Returns the numbers of the processors that this process may run on.
 pub fn processors() -> io::Result<Vec<usize>> {
     // SAFETY: all zero is the empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -205,20 +181,6 @@ pub fn run_on(cpu: usize) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn how_long_must_be_said() {
-        for bad in [
-            json!({}),
-            json!({"seconds": 0}),
-            json!({"seconds": 11}),
-            json!({"seconds": "1"}),
-        ] {
-            assert!(requested_limit(&Params::new(bad).unwrap()).is_err());
-        }
-        let good = Params::new(json!({"seconds": 0.5})).unwrap();
-        assert_eq!(requested_limit(&good).unwrap(), Duration::from_millis(500));
-    }
 
     #[test]
     fn a_processor_is_given_back_when_the_time_is_over_or_before() {

@@ -3,32 +3,57 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::passwd::{self, User};
 
-/// How many processes are listed when the client does not say.
-pub const DEFAULT_LIMIT: u64 = 500;
+/// The number of processes that are listed at most. A client may give another.
+const DEFAULT_LIMIT: u64 = 500;
 const MAX_LIMIT: u64 = 1000;
 /// The limit in characters of a command line. It keeps the reply within a frame even when every
 /// byte has to be escaped.
 const COMMAND_LIMIT: usize = 160;
 
-/// The reply to `processes`, with at most `limit` of them.
-pub fn list(limit: u64) -> Value {
+/// The reply to `processes`.
+#[derive(Debug, Serialize)]
+pub struct Processes {
+    processes: Vec<Process>,
+    /// The number of processes, listed or not.
+    total: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Process {
+    pid: u32,
+    ppid: u32,
+    user: String,
+    state: String,
+    /// The resident memory in bytes.
+    rss: u64,
+    cpu_s: f64,
+    /// The start in seconds after boot.
+    start_s: f64,
+    command: String,
+}
+
+/// Lists at most `limit` processes.
+pub fn list(limit: Option<u64>) -> Processes {
     let users = passwd::all_users();
     let mut pids: Vec<u32> = pids().collect();
     pids.sort_unstable();
-    let limit = limit.min(MAX_LIMIT) as usize;
-    let processes: Vec<Value> = pids
+    let limit = limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT) as usize;
+    let processes = pids
         .iter()
         .filter_map(|pid| describe(*pid, &users))
         .take(limit)
         .collect();
-    json!({"processes": processes, "total": pids.len()})
+    Processes {
+        processes,
+        total: pids.len(),
+    }
 }
 
-/// The ids of all processes.
+/// Returns the ids of all processes.
 pub fn pids() -> impl Iterator<Item = u32> {
     fs::read_dir("/proc")
         .into_iter()
@@ -37,23 +62,23 @@ pub fn pids() -> impl Iterator<Item = u32> {
 }
 
 /// Returns `None` for a process that has ended in between.
-fn describe(pid: u32, users: &[User]) -> Option<Value> {
+fn describe(pid: u32, users: &[User]) -> Option<Process> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = parse_stat(&String::from_utf8_lossy(&stat))?;
     let uid = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let user = users.iter().find(|user| user.uid == uid);
     let user = user.map_or_else(|| uid.to_string(), |user| user.name.clone());
-    Some(json!({
-        "pid": pid,
-        "ppid": stat.ppid,
-        "user": user,
-        "state": stat.state,
-        "rss": stat.rss,
-        "cpu_s": stat.cpu_s,
-        "start_s": stat.start_s,
-        "command": command_text(&command, &stat.name),
-    }))
+    Some(Process {
+        pid,
+        ppid: stat.ppid,
+        user,
+        command: command_text(&command, &stat.name),
+        state: stat.state,
+        rss: stat.rss,
+        cpu_s: stat.cpu_s,
+        start_s: stat.start_s,
+    })
 }
 
 #[derive(Debug, PartialEq)]
@@ -62,12 +87,13 @@ struct Stat {
     state: String,
     ppid: u32,
     cpu_s: f64,
-    /// Seconds after boot.
+    /// The start in seconds after boot.
     start_s: f64,
     rss: u64,
 }
 
-/// The name stands in parentheses and may itself contain some, so the last one ends it.
+/// Parses the contents of `stat`. The name stands in parentheses and may itself contain some, so
+/// the last one ends it.
 fn parse_stat(text: &str) -> Option<Stat> {
     let (head, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -84,7 +110,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// The arguments on one line. A kernel thread has none, so its name is shown.
+/// Returns the arguments on one line. A kernel thread has none, so its name is shown.
 fn command_text(cmdline: &[u8], name: &str) -> String {
     let cmdline = cmdline.strip_suffix(b"\0").unwrap_or(cmdline);
     if cmdline.is_empty() {
@@ -110,9 +136,8 @@ mod tests {
 
     #[test]
     fn this_process_is_listed() {
-        let all = list(MAX_LIMIT);
-        let own = u64::from(std::process::id());
-        assert!(all["processes"].as_array().unwrap().iter().any(|p| p["pid"] == own));
-        assert_eq!(list(1)["processes"].as_array().unwrap().len(), 1);
+        let all = list(Some(MAX_LIMIT));
+        assert!(all.processes.iter().any(|process| process.pid == std::process::id()));
+        assert_eq!(list(Some(1)).processes.len(), 1);
     }
 }

@@ -8,28 +8,29 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::command::Command;
+use crate::command::{Command, Program};
 use crate::error::{Error, Result};
+use crate::events::Event;
 use crate::output::{self, End, Sink};
-use crate::params::{Params, wrong};
+use crate::params::wrong;
 use crate::passwd::User;
 use crate::scrollback::TerminalOutput;
 use crate::source::Source;
 use crate::spawn::{self, Child, Leads};
 use crate::sys;
 
-/// How long a finished terminal stays listed.
+/// A finished terminal stays listed for this time.
 const KEEP_FINISHED: Duration = Duration::from_secs(60);
 const HANGUP_GRACE: Duration = Duration::from_secs(2);
 const MAX_PTYS: usize = 64;
 const DEFAULT_SIZE: (u16, u16) = (80, 24);
-/// How many bytes of output are kept for clients that attach, unless the client that opens the
-/// terminal says.
-pub const DEFAULT_SCROLLBACK: u64 = 256 * 1024;
+/// The number of bytes of output that are kept for clients that attach. The client that opens the
+/// terminal may give another.
+const DEFAULT_SCROLLBACK: u64 = 256 * 1024;
 const MAX_SCROLLBACK: u64 = 16 << 20;
 
 /// The terminals of one agent. All clones are the same list.
@@ -66,7 +67,7 @@ struct State {
     exit: Option<Exit>,
 }
 
-/// How the program on a terminal ended.
+/// The end of the program on a terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
     pub code: i32,
@@ -75,28 +76,86 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// The event that tells a session how the program on its channel ended.
-    pub fn event(&self, channel: u32) -> Value {
-        json!({
-            "event": "exit",
-            "channel": channel,
-            "exit_code": self.code,
-            "signal": self.signal,
-            "timed_out": false,
-            "canceled": false,
-            "duration_s": self.duration.as_secs_f64(),
-        })
+    /// Returns the event that tells a session how the program on its channel ended.
+    pub fn event(&self, channel: u32) -> Event {
+        Event::Exit {
+            channel,
+            exit_code: self.code,
+            signal: self.signal,
+            timed_out: false,
+            canceled: false,
+            duration_s: self.duration.as_secs_f64(),
+            error: None,
+        }
     }
+}
+
+/// The parameters of a new terminal.
+#[derive(Debug, Deserialize)]
+pub struct NewTerminal {
+    /// The number of bytes of output that are kept.
+    scrollback: Option<u64>,
+    name: Option<String>,
+}
+
+/// The columns and rows of a terminal, if a client gives them.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "GivenSize")]
+pub struct Size(pub Option<(u16, u16)>);
+
+#[derive(Debug, Deserialize)]
+struct GivenSize {
+    cols: Option<u16>,
+    rows: Option<u16>,
+}
+
+impl TryFrom<GivenSize> for Size {
+    type Error = Error;
+
+    fn try_from(given: GivenSize) -> Result<Self> {
+        match (given.cols, given.rows) {
+            (None, None) => Ok(Self(None)),
+            (Some(cols), Some(rows)) if cols > 0 && rows > 0 => Ok(Self(Some((cols, rows)))),
+            _ => Err(wrong("cols", "and rows must both be positive")),
+        }
+    }
+}
+
+/// The reply to `pty_list`.
+#[derive(Debug, Serialize)]
+pub struct Terminals {
+    sessions: Vec<Terminal>,
+}
+
+#[derive(Debug, Serialize)]
+struct Terminal {
+    session: String,
+    name: Option<String>,
+    pid: i32,
+    argv: Vec<String>,
+    cols: u16,
+    rows: u16,
+    /// The number of attached clients.
+    attached: usize,
+    created_unix: f64,
+    alive: bool,
+    exit_code: Option<i32>,
+}
+
+/// The reply to `pty_attach`.
+#[derive(Debug, Serialize)]
+pub struct Attached {
+    channel: u32,
+    pid: i32,
+    alive: bool,
+    cols: u16,
+    rows: u16,
+    replay: u64,
 }
 
 impl Ptys {
     fn listed(&self) -> MutexGuard<'_, Vec<Arc<Pty>>> {
         self.0.listed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Finds the terminal that the parameter `session` names.
-    pub fn require(&self, params: &Params) -> Result<Arc<Pty>> {
-        self.find(params.str("session")?)
     }
 
     /// Fails with `NotFound`.
@@ -108,24 +167,24 @@ impl Ptys {
             .ok_or_else(|| Error::NotFound(format!("PTY session {id:?}")))
     }
 
-    /// The reply to `pty_list`.
-    pub fn list(&self) -> Value {
-        let sessions: Vec<Value> = self.listed().iter().map(|pty| pty.describe()).collect();
-        json!({"sessions": sessions})
+    /// Returns the reply to `pty_list`.
+    pub fn list(&self) -> Terminals {
+        let sessions = self.listed().iter().map(|pty| pty.describe()).collect();
+        Terminals { sessions }
     }
 
     /// Starts a program on a new terminal. `me` is the user that the agent runs as. Fails with
     /// `Busy` when there are too many terminals, and as `Command::spawn` does.
-    pub async fn open(&self, params: &Params, me: &User) -> Result<Arc<Pty>> {
-        let command = Command::for_terminal(params, me)?;
-        let scrollback = params.opt_u64("scrollback")?.unwrap_or(DEFAULT_SCROLLBACK);
+    pub async fn open(&self, program: Program, wanted: NewTerminal, size: Size, me: &User) -> Result<Arc<Pty>> {
+        let command = Command::for_terminal(program, me)?;
+        let NewTerminal { scrollback, name } = wanted;
+        let scrollback = scrollback.unwrap_or(DEFAULT_SCROLLBACK);
         if scrollback > MAX_SCROLLBACK {
             return Err(wrong("scrollback", "must be at most 16 MiB"));
         }
-        let (cols, rows) = requested_size(params)?.unwrap_or(DEFAULT_SIZE);
-        let name = params.opt_str("name")?.map(str::to_owned);
+        let (cols, rows) = size.0.unwrap_or(DEFAULT_SIZE);
         if self.listed().len() >= MAX_PTYS {
-            return Err(Error::Busy("too many PTY sessions"));
+            return Err(Error::TooMany("too many PTY sessions"));
         }
         let failed = |error| Error::io("terminal", error);
         let (master, slave) = open_terminal(cols, rows, &command.user).map_err(failed)?;
@@ -207,34 +266,34 @@ impl Pty {
         }
     }
 
-    fn describe(&self) -> Value {
+    fn describe(&self) -> Terminal {
         let state = self.state();
-        json!({
-            "session": self.id,
-            "name": self.name,
-            "pid": self.pid,
-            "argv": self.argv,
-            "cols": state.cols,
-            "rows": state.rows,
-            "attached": self.output.readers(),
-            "created_unix": self.created_unix_ns as f64 / 1e9,
-            "alive": state.exit.is_none(),
-            "exit_code": state.exit.map(|exit| exit.code),
-        })
+        Terminal {
+            session: self.id.clone(),
+            name: self.name.clone(),
+            pid: self.pid,
+            argv: self.argv.clone(),
+            cols: state.cols,
+            rows: state.rows,
+            attached: self.output.readers(),
+            created_unix: self.created_unix_ns as f64 / 1e9,
+            alive: state.exit.is_none(),
+            exit_code: state.exit.map(|exit| exit.code),
+        }
     }
 
-    /// What a client is told when it attaches. `replay` is the number of bytes that are repeated to
-    /// it.
-    pub fn describe_attachment(&self, channel: u32, replay: u64) -> Value {
+    /// Returns the reply to a client that attaches. `replay` is the number of bytes that are
+    /// repeated to it.
+    pub fn describe_attachment(&self, channel: u32, replay: u64) -> Attached {
         let state = self.state();
-        json!({
-            "channel": channel,
-            "pid": self.pid,
-            "alive": state.exit.is_none(),
-            "cols": state.cols,
-            "rows": state.rows,
-            "replay": replay,
-        })
+        Attached {
+            channel,
+            pid: self.pid,
+            alive: state.exit.is_none(),
+            cols: state.cols,
+            rows: state.rows,
+            replay,
+        }
     }
 
     /// Fails as the system call does.
@@ -245,8 +304,8 @@ impl Pty {
         Ok(())
     }
 
-    /// Signals what runs in the foreground: the shell itself or its current job. Returns whether it
-    /// was there.
+    /// Sends a signal to the foreground, which is the shell itself or its current job. Returns
+    /// whether it was there.
     pub fn signal(&self, signal: i32) -> Result<bool> {
         if !self.state().runs {
             return Ok(false);
@@ -263,8 +322,8 @@ impl Pty {
         }
     }
 
-    /// Hangs up the terminal. The program is killed if it does not end in time, which this does not
-    /// wait for.
+    /// Hangs up the terminal. The program is killed if it does not end in time. This does not wait
+    /// for its end.
     pub fn close(self: Arc<Self>) {
         self.signal_all(libc::SIGHUP);
         // A stopped job would not react to the first signal.
@@ -283,11 +342,11 @@ impl Pty {
 pub struct Attachment {
     pub pty: Arc<Pty>,
     key: u64,
-    /// How many bytes of what it reads first were written before it came.
+    /// The number of bytes at the beginning that were written before the reader came.
     pub replay: u64,
 }
 
-/// What a reader has to be told next.
+/// The next event for a reader.
 #[derive(Debug)]
 pub enum Next {
     Lagged,
@@ -334,19 +393,9 @@ impl Drop for Attachment {
     }
 }
 
-/// Reads the parameters `cols` and `rows`, of which both or none must be given.
-pub fn requested_size(params: &Params) -> Result<Option<(u16, u16)>> {
-    match (params.opt_u16("cols")?, params.opt_u16("rows")?) {
-        (None, None) => Ok(None),
-        (Some(cols), Some(rows)) if cols > 0 && rows > 0 => Ok(Some((cols, rows))),
-        _ => Err(wrong("cols", "and rows must both be positive")),
-    }
-}
-
-/// Reads the parameter `replay`: how many bytes of earlier output a new client wants.
-pub fn requested_replay(params: &Params) -> Result<usize> {
-    let replay = params.opt_u64("replay")?.unwrap_or(DEFAULT_SCROLLBACK);
-    Ok(replay.min(MAX_SCROLLBACK) as usize)
+/// Returns the number of bytes of earlier output for a client that asks for `replay`.
+pub fn replayed(replay: Option<u64>) -> usize {
+    replay.unwrap_or(DEFAULT_SCROLLBACK).min(MAX_SCROLLBACK) as usize
 }
 
 /// Opens a terminal: a non-blocking master, and its slave.
@@ -374,7 +423,7 @@ fn set_size(master: BorrowedFd<'_>, cols: u16, rows: u16) -> io::Result<()> {
     sys::ioctl(master, libc::TIOCSWINSZ, &mut size).map(|_| ())
 }
 
-/// The number of the foreground process group.
+/// Returns the number of the foreground process group.
 fn foreground_group(master: BorrowedFd<'_>) -> Option<i32> {
     // SAFETY: no memory is passed.
     let group = unsafe { libc::tcgetpgrp(master.as_raw_fd()) };

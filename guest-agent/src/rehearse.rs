@@ -1,8 +1,8 @@
-//! What a guest that waits for a revert runs in advance, so that an emulator has translated it.
+//! Runs the shell in a guest that waits for a revert, so that the emulator has translated its code.
 //!
-//! The first command after a revert most likely needs the shell and its dynamic loader. To run them
-//! leaves no trace. A script in the shell's place, or a preloaded library, might take notes: then
-//! only this program itself runs. A shell of somebody's own that is an ELF file is not recognised.
+//! The first command after a revert most likely needs the shell and its dynamic loader. Running
+//! them leaves no trace. A script in the shell's place, or a preloaded library, might leave one.
+//! Then only this program itself runs. A shell that a user has compiled is not recognised.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,11 +13,11 @@ use std::process::{Command, ExitCode};
 const SHELL: &str = "bin/sh";
 /// The loader puts the libraries that are named here into every program.
 const PRELOADED: &str = "etc/ld.so.preload";
-/// Output, a fork and a pipe, with nothing but what the shell has built in.
+/// A script with output, a fork and a pipe. It uses only commands that the shell has built in.
 const FIRST_STEPS: &str = "echo ready; true | read line";
 const ELF: [u8; 4] = *b"\x7fELF";
 
-/// Becomes the shell, or returns if that should not be.
+/// Becomes the shell, or returns if the shell is not plain.
 pub fn run() -> ExitCode {
     let root = Path::new("/");
     if !is_plain(root) {
@@ -31,7 +31,8 @@ pub fn run() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Whether the shell below `root` is a program, not a script, and the loader adds nothing to it.
+/// Tells whether the shell below `root` is a program, not a script, and the loader adds nothing to
+/// it.
 fn is_plain(root: &Path) -> bool {
     let mut start = [0; ELF.len()];
     let is_read = File::open(root.join(SHELL)).and_then(|mut file| file.read_exact(&mut start));

@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-/// How many bytes one client may be behind while others read on.
+/// One client may be this many bytes behind while others read on.
 const LAG_LIMIT: u64 = 1 << 20;
-/// How many bytes may wait for a single client before the terminal is no longer read.
+/// When this many bytes wait for a single client, the terminal is no longer read.
 const BACKLOG_LIMIT: u64 = 64 * 1024;
 
 #[derive(Debug)]
@@ -61,8 +61,7 @@ impl Scrollback {
         self.readers.len()
     }
 
-    /// A single reader that is behind holds the terminal back. Several readers do not, and neither
-    /// does none.
+    /// Tells whether the terminal may be read. Only a single reader that is behind holds it back.
     fn takes_more(&self) -> bool {
         match self.readers.as_slice() {
             [only] => self.head - only.position < BACKLOG_LIMIT,
@@ -84,7 +83,7 @@ impl Scrollback {
         self.trim();
     }
 
-    /// Drops what is neither kept for later readers nor still to be read by one.
+    /// Drops the bytes that no reader needs, now or later.
     fn trim(&mut self) {
         let behind = self.readers.iter().map(|reader| self.head - reader.position).max();
         let wanted = self.capacity.max(behind.unwrap_or(0) as usize);
@@ -92,7 +91,7 @@ impl Scrollback {
         self.kept.drain(..excess);
     }
 
-    /// Whether bytes were skipped for this reader since the last call.
+    /// Tells whether bytes were skipped for this reader since the last call.
     fn take_lagged(&mut self, key: u64) -> bool {
         self.reader(key)
             .is_some_and(|reader| std::mem::take(&mut reader.lagged))
@@ -139,7 +138,7 @@ pub struct TerminalOutput {
 }
 
 impl TerminalOutput {
-    /// `capacity` is the number of bytes that are kept for later readers.
+    /// Makes a scrollback. `capacity` is the number of bytes that are kept for later readers.
     pub fn new(capacity: usize) -> Self {
         Self {
             kept: Mutex::new(Scrollback::new(capacity)),
@@ -164,17 +163,17 @@ impl TerminalOutput {
         }
     }
 
-    /// Wakes everybody who waits for output or for the end of the program.
+    /// Wakes the tasks that wait for output or for the end of the program.
     pub fn tell_change(&self) {
         self.changes.send_modify(|version| *version = version.wrapping_add(1));
     }
 
-    /// Changes when there is output and when the program has ended.
+    /// Returns a counter that changes when there is output and when the program has ended.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// See `Scrollback::add_reader`.
+    /// Adds a reader; see `Scrollback::add_reader`.
     pub fn add_reader(&self, replay: usize) -> (u64, u64) {
         let added = self.kept().add_reader(replay);
         self.advanced.notify_one();
@@ -186,22 +185,22 @@ impl TerminalOutput {
         self.advanced.notify_one();
     }
 
-    /// The number of readers.
+    /// Returns the number of readers.
     pub fn readers(&self) -> usize {
         self.kept().readers()
     }
 
-    /// See `Scrollback::take_lagged`.
+    /// Takes the note that bytes were skipped; see `Scrollback::take_lagged`.
     pub fn take_lagged(&self, key: u64) -> bool {
         self.kept().take_lagged(key)
     }
 
-    /// Whether there is output that this reader has not taken.
+    /// Tells whether there is output that this reader has not taken.
     pub fn has_news(&self, key: u64) -> bool {
         self.kept().has_news(key)
     }
 
-    /// See `Scrollback::copy`.
+    /// Copies output; see `Scrollback::copy`.
     pub fn copy(&self, key: u64, buffer: &mut [u8]) -> usize {
         let count = self.kept().copy(key, buffer);
         self.advanced.notify_one();

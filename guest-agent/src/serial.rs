@@ -8,11 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::event::PollFlags;
 use tokio::io::Interest;
 use tokio::net::UnixListener;
 use tokio::time::{Instant, sleep};
 
 use crate::agent::Agent;
+use crate::events::Event;
 use crate::link::Link;
 use crate::log::note;
 use crate::uevents::Uevents;
@@ -21,14 +23,14 @@ use crate::{session, sys, wire};
 const PORT_CLASS: &str = "/sys/class/virtio-ports";
 const PORT_SUBSYSTEM: &str = "virtio-ports";
 const PORT_PREFIX: &str = "quicksand.agent.";
-/// For how long ports are looked for at first: the console module may be loaded late, and its
+/// The agent looks for ports for this long at first. The console module may be loaded late, and its
 /// events may be lost under load.
 const RESCAN_FOR: Duration = Duration::from_secs(30);
-/// For how long further ports are looked for after one has appeared, because the ports of a device
+/// After a port has appeared, the agent looks for others for this long. The ports of a device
 /// appear together.
 const STRAGGLERS_FOR: Duration = Duration::from_secs(2);
 const RESCAN_EVERY: Duration = Duration::from_millis(500);
-/// How often a port without a host is checked again, in case an event was missed.
+/// The time between two checks of a port without a host, in case an event was missed.
 const RECHECK_EVERY: Duration = Duration::from_secs(10);
 const REOPEN_AFTER: Duration = Duration::from_secs(1);
 const MAX_SOCKET_SESSIONS: usize = 64;
@@ -64,7 +66,7 @@ pub async fn serve_ports(agent: Arc<Agent>) {
     }
 }
 
-/// The device nodes of the agent's ports, such as `vport1p1`.
+/// Returns the device nodes of the agent's ports, such as `vport1p1`.
 fn find_ports() -> Vec<String> {
     let Ok(entries) = fs::read_dir(PORT_CLASS) else {
         return Vec::new();
@@ -106,8 +108,7 @@ async fn serve_sessions(agent: &Arc<Agent>, path: &str) -> io::Result<()> {
 /// Tells a host that was connected to an earlier agent that its session is gone, because the
 /// connection itself outlives the agent.
 fn announce(port: &OwnedFd) {
-    let event = serde_json::json!({"event": "started"});
-    let frame = wire::encode_json(&event, wire::JSON_LIMIT).unwrap_or_default();
+    let frame = wire::encode_json(&Event::Started, wire::JSON_LIMIT).unwrap_or_default();
     // This fails when no host is connected, and then nobody needs to know.
     if let Err(error) = sys::write(port.as_fd(), &frame)
         && error.kind() != io::ErrorKind::WouldBlock
@@ -141,7 +142,7 @@ async fn wait_for_host(port: &OwnedFd) -> io::Result<()> {
 }
 
 fn is_connected(port: &OwnedFd) -> io::Result<bool> {
-    Ok(sys::poll_now(port.as_fd())? & libc::POLLHUP == 0)
+    Ok(!sys::poll_now(port.as_fd())?.contains(PollFlags::HUP))
 }
 
 fn edge_epoll(port: &OwnedFd) -> io::Result<OwnedFd> {

@@ -15,7 +15,7 @@ use crate::cmdline::Cmdline;
 use crate::log::note;
 use crate::{host_time, http, oom, serial, sys};
 
-/// What the program prints when its arguments are wrong.
+/// The text that the program prints when its arguments are wrong.
 pub const USAGE: &str = "usage: quicksand-agent serve --unix PATH [--http ADDR:PORT] [--token TOKEN] [--own-machine]
        As process 1 it boots a sandbox and serves its virtio-serial ports.";
 
@@ -78,7 +78,7 @@ async fn serve(options: Options) -> io::Result<()> {
     serial::serve_socket(agent, &options.unix).await
 }
 
-/// The address may be taken or appear later, so binding it is tried again.
+/// Serves HTTP. The address may be taken or appear later, so binding it is tried again.
 async fn serve_http(agent: Arc<Agent>, address: SocketAddr) {
     while let Err(error) = http::serve(agent.clone(), address).await {
         note(&format!("http {address}: {error}"));
@@ -118,7 +118,8 @@ fn run(serve: impl Future<Output = io::Result<()>>) -> io::Result<()> {
         .block_on(serve)
 }
 
-/// The parent may have ignored signals, and the agent's commands must not inherit that.
+/// Resets the signals that the parent may have ignored, so that the agent's commands do not inherit
+/// that.
 fn reset_signals() {
     for signal in (1..=64).filter(|signal| *signal != libc::SIGPIPE) {
         // The kernel's struct sigaction is the default when it is all zero. libc's wrapper would

@@ -1,13 +1,12 @@
-//! Directories of the host, mounted by SMB from the server at `SERVER`, or by 9p from QEMU.
+//! Mounts directories of the host, by SMB from the server at `SERVER`, or by 9p from QEMU.
 //!
-//! A checkpoint holds SMB mounts whose server is gone by the time it is reverted to. They are detached
-//! by force: nobody may wait for that server, and what they had not written yet must not be written
-//! a second time.
+//! A checkpoint holds SMB mounts whose server is gone after a revert. They are detached by force,
+//! because no program may wait for that server, and because data that they had not written must not
+//! be written a second time.
 
-use std::ffi::CString;
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -15,31 +14,94 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mount::{UnmountFlags, unmount as unmount_now};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::log::note;
 use crate::mountinfo::{self, Mount};
-use crate::params::{Params, wrong};
+use crate::params::{Place, wrong};
 use crate::{ciphers, mounts, network, sys};
 
-/// How directories are mounted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The requests about shares.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    LoadShareClient,
+    MountShare(Mounting),
+    UnmountShare {
+        target: Place,
+        #[serde(default)]
+        force: bool,
+    },
+    Shares,
+    DetachShares {
+        #[serde(default)]
+        shares: Vec<String>,
+    },
+    SyncShares,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Answer {
+    Done {},
+    /// The names of the shares that are mounted, and of those that are being mounted.
+    Shares {
+        shares: Vec<String>,
+        mounting: Vec<String>,
+    },
+}
+
+/// The parameters of a mount.
+#[derive(Debug, Deserialize)]
+pub struct Mounting {
+    #[serde(rename = "type", default)]
+    kind: Kind,
+    share: String,
+    target: Place,
+    /// The options of mount.cifs(8), or of the kernel's 9p client.
+    options: Vec<String>,
+    #[serde(default)]
+    read_only: bool,
+}
+
+/// The protocol of a mount.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 enum Kind {
+    #[default]
+    #[serde(rename = "cifs")]
     Smb,
     /// The server is QEMU, and the share's name is the tag of a device.
+    #[serde(rename = "9p")]
     NineP,
 }
 
-const SERVER: &[u8] = b"//10.0.2.100/";
-/// How the tags of our 9p devices begin; other devices are not ours.
-const TAG: &[u8] = b"quicksand9p";
-/// For how long a detached mount may stay in the list.
-const DETACH_LIMIT: Duration = Duration::from_secs(5);
+/// Carries out a request. It may wait for the host.
+pub fn carry_out(request: Request, under_way: &UnderWay) -> Result<Answer> {
+    match request {
+        Request::LoadShareClient => load_client()?,
+        Request::MountShare(mounting) => mount(&mounting, under_way)?,
+        Request::UnmountShare { target, force } => unmount(target.0, force)?,
+        Request::Shares => return Ok(list(under_way)),
+        Request::DetachShares { shares } => detach_named(&shares)?,
+        Request::SyncShares => sync_all()?,
+    }
+    Ok(Answer::Done {})
+}
 
-/// Loads the kernel's client and what it computes with, so that the first mount need not wait for
-/// them. Without a client, mounts are refused later; what is missing of the rest, a mount asks for.
-pub fn load_client() -> Result<Value> {
+const SERVER: &[u8] = b"//10.0.2.100/";
+/// The tags of our 9p devices begin with this.
+const TAG: &[u8] = b"quicksand9p";
+/// A detached mount may stay in the list for this time.
+const DETACH_LIMIT: Duration = Duration::from_secs(5);
+/// The agent waits this long at a time for the list of mounts to change.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Loads the kernel's client and its algorithms, so that the first mount need not wait for them.
+/// Without a client, mounts are refused later. A mount loads missing algorithms itself.
+fn load_client() -> Result<()> {
     load_smb("cifs")?;
     load_smb("nls_utf8")?;
     for name in ciphers::OF_SMB {
@@ -47,11 +109,11 @@ pub fn load_client() -> Result<Value> {
             note(&format!("{name} is not there beforehand: {error}"));
         }
     }
-    Ok(json!({}))
+    Ok(())
 }
 
-/// The names of the shares that the kernel is mounting. It may wait for a server that is gone, and
-/// makes every later mount wait, too, while the client that asked for it may have been killed.
+/// The names of the shares that the kernel is mounting. The kernel may wait for a server that is
+/// gone, and then every later mount waits, too, even if the client that asked was killed.
 #[derive(Clone, Debug, Default)]
 pub struct UnderWay(Arc<Mutex<Vec<String>>>);
 
@@ -79,53 +141,52 @@ impl Drop for Entry {
     }
 }
 
-/// `mount_share {"share", "target", "options", "read_only", "type"}`. What is mounted at the target
-/// from an earlier time is replaced, so that no program ever finds the empty directory below.
-pub fn mount(params: &Params, under_way: &UnderWay) -> Result<Value> {
-    let kind = Kind::of(params)?;
-    let share = params.str("share")?;
+/// Mounts a share. It takes the place of an earlier share at the target, so that no program ever
+/// finds the empty directory below.
+fn mount(wanted: &Mounting, under_way: &UnderWay) -> Result<()> {
+    let Mounting {
+        kind,
+        share,
+        target: Place(target),
+        options,
+        read_only,
+    } = wanted;
     let _entry = under_way.enter(share);
     let source = kind.source(share)?;
-    let target = params.path("target")?;
-    let options = params
-        .opt_strings("options")?
-        .ok_or_else(|| wrong("options", "is required"))?;
-    let read_only = params.flag("read_only", false)?;
-    check_target(&target)?;
+    check_target(target)?;
     match kind {
         Kind::Smb => keep_users_out()?,
         Kind::NineP => load_ninep()?,
     }
     let at_target = |error| Error::io(target.display().to_string(), error);
-    let replaces = ours().iter().any(|mount| mount.point == target);
+    let replaces = ours().iter().any(|mount| mount.point == *target);
     if !replaces {
         // Not there: a look would wait for a server that is gone.
-        make_directory(&target).map_err(at_target)?;
+        make_directory(target).map_err(at_target)?;
     }
     let context = mounts::Context::open(kind.fstype()).map_err(at_target)?;
-    let mounted = context.mount(&source, &options, read_only).map_err(|error| Error::Io {
+    let mounted = context.mount(&source, options, *read_only).map_err(|error| Error::Io {
         what: context.complaint().unwrap_or_else(|| target.display().to_string()),
         source: error,
     })?;
     if replaces {
-        detach(std::slice::from_ref(&target))?;
+        detach(std::slice::from_ref(target))?;
     }
-    mounts::attach(&mounted, &target).map_err(at_target)?;
-    Ok(json!({}))
+    mounts::attach(&mounted, target).map_err(at_target)
 }
 
-/// `shares {}`: the names of the shares that are mounted, and of those that are being mounted,
-/// `{"shares": [name, ...], "mounting": [name, ...]}`.
-pub fn list(under_way: &UnderWay) -> Value {
+/// Lists the shares.
+fn list(under_way: &UnderWay) -> Answer {
     // First: one that is done in between is in both lists then, and not in none.
     let mounting = under_way.names().clone();
-    json!({"shares": ours().iter().map(name_of).collect::<Vec<_>>(), "mounting": mounting})
+    Answer::Shares {
+        shares: ours().iter().map(name_of).collect(),
+        mounting,
+    }
 }
 
-/// `unmount_share {"target", "force"}`. By force it is gone at once, whoever uses it.
-pub fn unmount(params: &Params) -> Result<Value> {
-    let target = params.path("target")?;
-    let force = params.flag("force", false)?;
+/// Unmounts a share. By force it is gone at once, even if programs use it.
+fn unmount(target: PathBuf, force: bool) -> Result<()> {
     let mounted = ours().into_iter().any(|mount| mount.point == target);
     if !mounted {
         return Err(Error::NotFound(format!("a share at {}", target.display())));
@@ -133,42 +194,28 @@ pub fn unmount(params: &Params) -> Result<Value> {
     if force {
         detach(&[target])?;
     } else {
-        let path = sys::c_path(&target).map_err(|error| Error::io("target", error))?;
-        // SAFETY: the path ends with NUL.
-        sys::check(unsafe { libc::umount2(path.as_ptr(), libc::UMOUNT_NOFOLLOW) })
-            .map_err(|error| Error::io(target.display().to_string(), error))?;
+        unmount_now(&target, UnmountFlags::NOFOLLOW)
+            .map_err(|error| Error::io(target.display().to_string(), error.into()))?;
     }
-    Ok(json!({}))
+    Ok(())
 }
 
-/// `detach_shares {"shares"}`: removes those of these names, by force.
-pub fn detach_named(params: &Params) -> Result<Value> {
-    let names = params.opt_strings("shares")?.unwrap_or_default();
+/// Removes the shares of these names, by force.
+fn detach_named(names: &[String]) -> Result<()> {
     let found = ours().into_iter().filter(|mount| names.contains(&name_of(mount)));
-    detach(&found.map(|mount| mount.point).collect::<Vec<_>>())?;
-    Ok(json!({}))
+    detach(&found.map(|mount| mount.point).collect::<Vec<_>>())
 }
 
-/// `sync_shares {}`: writes what the kernel still holds of each share to the host.
-pub fn sync_all() -> Result<Value> {
+/// Makes the kernel write to the host the data that it still holds of each share.
+fn sync_all() -> Result<()> {
     for mount in ours() {
         let file = File::open(&mount.point).map_err(|error| Error::io(mount.point.display().to_string(), error))?;
-        // SAFETY: no memory is involved.
-        sys::check(unsafe { libc::syncfs(file.as_raw_fd()) })
-            .map_err(|error| Error::io(mount.point.display().to_string(), error))?;
+        sys::syncfs(file.as_fd()).map_err(|error| Error::io(mount.point.display().to_string(), error))?;
     }
-    Ok(json!({}))
+    Ok(())
 }
 
 impl Kind {
-    fn of(params: &Params) -> Result<Self> {
-        match params.opt_str("type")? {
-            None | Some("cifs") => Ok(Self::Smb),
-            Some("9p") => Ok(Self::NineP),
-            Some(_) => Err(wrong("type", "must be cifs or 9p")),
-        }
-    }
-
     fn fstype(self) -> &'static str {
         match self {
             Self::Smb => "cifs",
@@ -205,7 +252,7 @@ fn ours() -> Vec<Mount> {
         .collect()
 }
 
-/// The shares that are mounted by SMB.
+/// Returns the shares that are mounted by SMB.
 pub fn by_smb() -> Vec<Mount> {
     let mut found = ours();
     found.retain(|mount| kind_of(mount) == Some(Kind::Smb));
@@ -220,7 +267,7 @@ fn name_of(mount: &Mount) -> String {
     }
 }
 
-/// The system's own directories would be hidden by a mount.
+/// Checks the target of a mount. A mount must not hide the system's own directories.
 fn check_target(target: &Path) -> Result<()> {
     let is_plain = target
         .components()
@@ -252,25 +299,25 @@ fn keep_users_out() -> Result<()> {
         .map_err(|error| Error::io("rule that only root reaches the share server", error))
 }
 
-/// Detaches mounts. What the kernel still has to do for each may wait for a server that is gone, so
-/// each gets a thread; a mount counts as gone when it is no longer listed.
+/// Detaches mounts. The kernel's work for each may wait for a server that is gone, so each gets a
+/// thread. A mount counts as gone when it is no longer listed.
 fn detach(targets: &[PathBuf]) -> Result<()> {
     for target in targets {
-        let path = sys::c_path(target).map_err(|error| Error::io("target", error))?;
+        let path = target.clone();
         thread::spawn(move || force_off(&path));
     }
     wait_until_gone(targets)
 }
 
-fn force_off(path: &CString) {
-    let flags = libc::MNT_FORCE | libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW;
-    // SAFETY: the path ends with NUL.
-    if let Err(error) = sys::check(unsafe { libc::umount2(path.as_ptr(), flags) }) {
-        note(&format!("umount {}: {error}", path.to_string_lossy()));
+fn force_off(path: &Path) {
+    let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    if let Err(error) = unmount_now(path, flags) {
+        note(&format!("umount {}: {error}", path.display()));
     }
 }
 
-/// The list of mounts tells its readers when it changes (proc_pid_mountinfo(5)).
+/// Waits until the mounts are no longer listed. The list tells its readers when it changes
+/// (proc_pid_mountinfo(5)).
 fn wait_until_gone(targets: &[PathBuf]) -> Result<()> {
     let list = File::open(mountinfo::PATH).map_err(|error| Error::io(mountinfo::PATH, error))?;
     let deadline = Instant::now() + DETACH_LIMIT;
@@ -283,13 +330,13 @@ fn wait_until_gone(targets: &[PathBuf]) -> Result<()> {
             return Err(Error::Busy("a share could not be detached"));
         }
         // A change between the look and the wait is told, too: the file was opened before.
-        let mut events = libc::pollfd {
-            fd: list.as_raw_fd(),
-            events: libc::POLLPRI,
-            revents: 0,
+        let limit = left.min(LOOK_AGAIN).as_nanos() as i64;
+        let limit = Timespec {
+            tv_sec: 0,
+            tv_nsec: limit,
         };
-        // SAFETY: one pollfd is passed.
-        unsafe { libc::poll(&mut events, 1, left.as_millis().min(100) as libc::c_int) };
+        // An error is as good as the end of the time: the next look follows.
+        let _ = poll(&mut [PollFd::new(&list, PollFlags::PRI)], Some(&limit));
     }
 }
 
@@ -317,6 +364,8 @@ fn load(module: &str, missing: &'static str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::params::Params;
+    use serde_json::json;
 
     #[test]
     fn what_the_system_needs_is_not_hidden() {
@@ -348,17 +397,18 @@ mod tests {
         let under_way = UnderWay::default();
         let (first, again) = (under_way.enter("QUICKSAND0"), under_way.enter("QUICKSAND0"));
         drop(first);
-        assert_eq!(list(&under_way)["mounting"], json!(["QUICKSAND0"]));
+        assert_eq!(json!(list(&under_way))["mounting"], json!(["QUICKSAND0"]));
         drop(again);
-        assert_eq!(list(&under_way)["mounting"], json!([]));
+        assert_eq!(json!(list(&under_way))["mounting"], json!([]));
     }
 
     #[test]
     fn a_mount_that_is_refused_is_not_under_way() {
         let under_way = UnderWay::default();
-        let params = Params::new(json!({"share": "QUICKSAND0", "target": "/proc", "options": []})).unwrap();
-        assert!(mount(&params, &under_way).is_err());
-        assert_eq!(list(&under_way)["mounting"], json!([]));
+        let params = json!({"share": "QUICKSAND0", "target": "/proc", "options": []});
+        let mounting = serde_json::from_value::<Params>(params).unwrap().take().unwrap();
+        assert!(mount(&mounting, &under_way).is_err());
+        assert_eq!(json!(list(&under_way))["mounting"], json!([]));
     }
 
     #[test]

@@ -4,37 +4,39 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::error::Result;
+use serde::Deserialize;
+
 use crate::log::note;
-use crate::params::{Params, wrong};
+use crate::params::Seconds;
 use crate::{disk, mounts, spawn, sys};
 
-/// How long processes have to end before they are killed.
+/// Processes have this time to end before they are killed.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(3);
-/// How much longer the init of a distribution may take before the agent switches the machine off
+/// The init of a distribution may take this much longer before the agent switches the machine off
 /// itself.
 const INIT_LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The parameters of a shutdown.
+#[derive(Debug, Deserialize)]
+pub struct Ending {
+    #[serde(default)]
+    mode: Mode,
+    #[serde(default)]
+    grace: Seconds,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 pub enum Mode {
+    #[default]
     PowerOff,
     Reboot,
 }
 
-impl Mode {
-    /// Reads the parameter `mode`. Power-off is the default.
-    pub fn from_params(params: &Params) -> Result<Self> {
-        match params.opt_str("mode")? {
-            None | Some("poweroff") => Ok(Self::PowerOff),
-            Some("reboot") => Ok(Self::Reboot),
-            Some(_) => Err(wrong("mode", "must be poweroff or reboot")),
-        }
-    }
-}
-
-/// Starts the shutdown on a thread of its own, so that nothing can hold it up.
-pub fn start(mode: Mode, grace: Duration) {
+/// Starts the shutdown on its own thread, so that no other work delays it.
+pub fn start(ending: &Ending) {
+    let (mode, grace) = (ending.mode, ending.grace.0.unwrap_or(DEFAULT_GRACE));
     std::thread::spawn(move || {
         if ask_init(mode) {
             std::thread::sleep(grace + INIT_LIMIT);
@@ -70,7 +72,7 @@ pub fn finish(mode: Mode, grace: Duration) -> ! {
     std::process::exit(1)
 }
 
-/// Whether a process is left that is neither the agent's, nor a kernel thread, nor a zombie.
+/// Tells whether a process is left that is neither the agent's, nor a kernel thread, nor a zombie.
 fn others_run() -> bool {
     let Ok(entries) = fs::read_dir("/proc") else {
         return true;
@@ -107,7 +109,7 @@ fn ask_init(mode: Mode) -> bool {
     sys::kill(1, signal).is_ok()
 }
 
-/// An init that the agent does not know has a command for it.
+/// Runs the command that an unknown init has for a shutdown.
 fn run_command(name: &str) -> bool {
     ["/sbin", "/usr/sbin", "/bin", "/usr/bin"]
         .iter()

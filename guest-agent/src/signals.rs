@@ -1,9 +1,7 @@
 //! The names and numbers of signals.
 
+use serde::Deserialize;
 use serde_json::Value;
-
-use crate::error::Result;
-use crate::params::{Params, wrong};
 
 const NAMES: [(&str, i32); 31] = [
     ("HUP", libc::SIGHUP),
@@ -39,13 +37,17 @@ const NAMES: [(&str, i32); 31] = [
     ("SYS", libc::SIGSYS),
 ];
 
-/// Reads the parameter `signal`: a number, or a name with or without `SIG`. Fails with `Param` when
-/// there is no such signal.
-pub fn requested(params: &Params) -> Result<i32> {
-    params
-        .value("signal")
-        .and_then(find)
-        .ok_or_else(|| wrong("signal", "must be a signal's name or number"))
+/// A signal, which a client gives as a number, or as a name with or without `SIG`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "Value")]
+pub struct Signal(pub i32);
+
+impl TryFrom<Value> for Signal {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<Self, &'static str> {
+        find(&value).map(Self).ok_or("must be a signal's name or number")
+    }
 }
 
 fn find(value: &Value) -> Option<i32> {

@@ -26,7 +26,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// `fd` is the reading end of a pipe. It is made non-blocking.
+    /// Makes a source of the reading end of a pipe, which becomes non-blocking.
     pub fn pipe(fd: OwnedFd) -> io::Result<Self> {
         sys::set_nonblocking(fd.as_fd())?;
         Ok(Self {
@@ -35,7 +35,8 @@ impl Source {
         })
     }
 
-    /// `fd` is the master of a terminal. It must be non-blocking, and it can also be written to.
+    /// Makes a source of the master of a terminal. It must be non-blocking, and it can also be
+    /// written to.
     pub fn pty(fd: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             fd: sys::watch(fd, Interest::READABLE | Interest::WRITABLE)?,
@@ -51,7 +52,7 @@ impl Source {
         self.is_pipe
     }
 
-    /// How many bytes wait to be read.
+    /// Returns the number of bytes that wait to be read.
     pub fn pending(&self) -> usize {
         sys::pending(self.fd.as_fd())
     }

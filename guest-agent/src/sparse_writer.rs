@@ -9,15 +9,15 @@ use crate::file_writer::FileWriter;
 pub struct SparseWriter {
     writer: FileWriter,
     header: Vec<u8>,
-    /// Where the next byte belongs.
+    /// The position of the next byte.
     at: u64,
-    /// How many bytes are missing of the record that has begun.
+    /// The number of bytes that are missing of the present record.
     left: usize,
     is_ended: bool,
 }
 
 impl SparseWriter {
-    /// `writer` must have written nothing yet.
+    /// Makes a writer of records. `writer` must have written nothing yet.
     pub fn new(writer: FileWriter) -> Self {
         Self {
             writer,
@@ -94,7 +94,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::file_writer::WriteRequest;
+    use crate::error::Code;
     use crate::params::Params;
 
     fn record(position: u64, data: &[u8]) -> Vec<u8> {
@@ -106,8 +106,11 @@ mod tests {
     }
 
     fn writer(path: &PathBuf) -> SparseWriter {
-        let params = Params::new(json!({"path": path})).unwrap();
-        SparseWriter::new(FileWriter::open(&WriteRequest::from_params(&params).unwrap()).unwrap())
+        let request = serde_json::from_value::<Params>(json!({"path": path}))
+            .unwrap()
+            .take()
+            .unwrap();
+        SparseWriter::new(FileWriter::open(&request).unwrap())
     }
 
     #[test]
@@ -146,7 +149,7 @@ mod tests {
             let path = path("bad");
             let mut writer = writer(&path);
             let result = writer.write(&bytes).and_then(|()| writer.commit());
-            assert_eq!(result.unwrap_err().code(), "bad_request", "{bytes:?}");
+            assert_eq!(result.unwrap_err().code(), Code::BadRequest, "{bytes:?}");
             assert!(!path.exists());
         }
     }

@@ -38,14 +38,14 @@ pub struct Launch {
     pub credentials: Option<Credentials>,
 }
 
-/// What the child leads: a process group, or a session on a terminal.
+/// A child leads a process group, or a session on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leads {
     Group,
     Terminal,
 }
 
-/// What the child was doing when it failed.
+/// The step at which a child failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Clone,
@@ -103,7 +103,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// The plan points into `launch`, which must outlive it.
+    /// Makes a plan that points into `launch`, which must outlive it.
     fn new(launch: &Launch, stdio: [RawFd; 3], leads: Leads) -> Self {
         Self {
             leads,
@@ -153,7 +153,7 @@ pub fn wait(pid: pid_t) -> c_int {
     status
 }
 
-/// An array with a null pointer at its end, as exec wants it.
+/// Returns an array with a null pointer at its end, as exec wants it.
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
 }
@@ -196,7 +196,8 @@ extern "C" fn run_child(plan: *mut c_void) -> c_int {
     unsafe { libc::_exit(127) }
 }
 
-/// Returns only on failure: the step that failed, with errno set.
+/// Prepares the child and executes the program. Returns only on failure, with the step that failed
+/// and errno set.
 fn prepare_and_exec(plan: &Plan) -> Step {
     // SAFETY: all of these are plain system calls on values of the plan, which
     // the suspended parent keeps alive.
@@ -237,7 +238,8 @@ fn prepare_and_exec(plan: &Plan) -> Step {
     Step::Exec
 }
 
-/// libc's wrappers would change the agent's threads too.
+/// Sets the credentials by raw system calls, because libc's wrappers would change the agent's
+/// threads, too.
 unsafe fn set_credentials(credentials: &Credentials) -> bool {
     let Credentials { uid, gid, groups } = credentials;
     // SAFETY: pointer and length describe `groups`.
@@ -287,7 +289,7 @@ fn full_signal_set() -> libc::sigset_t {
     }
 }
 
-/// Converts a wait status into what a shell shows, (exit code, signal): a program that was killed
+/// Converts a wait status into (exit code, signal) as a shell shows them. A program that was killed
 /// has the exit code 128 plus the signal.
 pub fn decode_status(status: c_int) -> (i32, Option<i32>) {
     if libc::WIFSIGNALED(status) {

@@ -25,7 +25,8 @@ pub fn start_supervisor(boot: BootTimes) -> Option<pid_t> {
     start("supervise", boot)
 }
 
-/// The program runs from its own image, so the file need not exist any more.
+/// Starts the agent's own program in a role. It runs from its own image, so the file need not exist
+/// any more.
 fn start(role: &str, boot: BootTimes) -> Option<pid_t> {
     let argv = [SERVER_NAME, role, &boot.to_arg()];
     spawn::spawn_detached("/proc/self/exe", &argv, &[])
@@ -66,7 +67,7 @@ pub fn run_beside_init(boot: BootTimes) -> ! {
     }
 }
 
-/// Runs as process 1 when the init could not be executed: only reaps processes.
+/// Runs as process 1 when the init could not be executed. It only reaps processes.
 pub fn reap_forever() -> ! {
     let signals = block_signals(&[libc::SIGCHLD]);
     loop {
@@ -75,7 +76,7 @@ pub fn reap_forever() -> ! {
     }
 }
 
-/// Reaps what has ended, and starts the server again if it was among that.
+/// Reaps the processes that have ended, and starts the server again if it is one of them.
 fn keep(server: Option<pid_t>, role: &str, boot: BootTimes) -> Option<pid_t> {
     let lost = match server {
         Some(pid) => reap(Some(pid)),
@@ -87,7 +88,7 @@ fn keep(server: Option<pid_t>, role: &str, boot: BootTimes) -> Option<pid_t> {
     start(role, boot)
 }
 
-/// Reaps everything that has ended. Returns the status of `wanted` if it was among that.
+/// Reaps all processes that have ended. Returns the status of `wanted` if it is one of them.
 fn reap(wanted: Option<pid_t>) -> Option<c_int> {
     let mut found = None;
     loop {

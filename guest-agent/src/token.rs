@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 
 const MAX_LENGTH: usize = 4096;
 
-/// A token, or none as long as none was set.
+/// A token, which may not be set yet.
 #[derive(Default)]
 pub struct Token(Mutex<Option<Vec<u8>>>);
 
@@ -74,13 +74,14 @@ fn equal(secret: &[u8], presented: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
 
     #[test]
     fn the_first_token_is_kept_until_it_is_replaced() {
         let token = Token::default();
-        assert_eq!(token.check(Some("a")).unwrap_err().code(), "unavailable");
+        assert_eq!(token.check(Some("a")).unwrap_err().code(), Code::Unavailable);
         token.check_or_set("a").unwrap();
-        assert_eq!(token.check_or_set("b").unwrap_err().code(), "unauthorized");
+        assert_eq!(token.check_or_set("b").unwrap_err().code(), Code::Unauthorized);
         token.check(Some("a")).unwrap();
         assert!(token.check(Some("ab")).is_err());
         assert!(token.check(None).is_err());

@@ -43,7 +43,8 @@ impl Uevents {
     }
 }
 
-/// An announcement is a sequence of strings that end with NUL. One of them is `SUBSYSTEM=…`.
+/// Tells whether an announcement concerns a subsystem. It is a sequence of strings that end with
+/// NUL, of which one is `SUBSYSTEM=…`.
 fn is_of(subsystem: &str, event: &[u8]) -> bool {
     event
         .split(|byte| *byte == 0)

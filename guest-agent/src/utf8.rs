@@ -7,7 +7,7 @@ pub struct Utf8Carry {
 }
 
 impl Utf8Carry {
-    /// The text, with invalid bytes replaced.
+    /// Returns the text, with invalid bytes replaced.
     pub fn lossy(&mut self, bytes: &[u8]) -> String {
         match self.exact(bytes) {
             Ok(text) => text,
@@ -15,8 +15,8 @@ impl Utf8Carry {
         }
     }
 
-    /// The text, or the bytes as they are when some are invalid. In both cases the beginning of a
-    /// character at the end is held back.
+    /// Returns the text, or the bytes as they are when some are invalid. In both cases the
+    /// beginning of a character at the end is held back.
     pub fn exact(&mut self, bytes: &[u8]) -> Result<String, Vec<u8>> {
         let mut all = std::mem::take(&mut self.held);
         all.extend_from_slice(bytes);
@@ -24,18 +24,18 @@ impl Utf8Carry {
         String::from_utf8(all).map_err(|error| error.into_bytes())
     }
 
-    /// The bytes that were held back. To be called after the last read.
+    /// Returns the bytes that were held back. To be called after the last read.
     pub fn finish(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 
-    /// As `finish`, with invalid bytes replaced.
+    /// Returns the text that was held back, with invalid bytes replaced.
     pub fn finish_lossy(&mut self) -> String {
         String::from_utf8_lossy(&self.finish()).into_owned()
     }
 }
 
-/// The number of bytes at the end that begin a character without ending it.
+/// Returns the number of bytes at the end that begin a character without ending it.
 fn cut_length(bytes: &[u8]) -> usize {
     for back in 1..=bytes.len().min(3) {
         let tail = &bytes[bytes.len() - back..];

@@ -7,20 +7,38 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
-use crate::files::insert_bytes;
+use crate::files::text_or_base64;
 use crate::mountinfo::{self, Mount};
 
 const MAX_PATHS: usize = 50;
 const MAX_ENTRIES: usize = 10_000;
 const TIME_LIMIT: Duration = Duration::from_secs(1);
-/// What lies in these trees belongs to the system and is made again at each boot.
+/// The files in these trees belong to the system, which makes them again at each boot.
 const SYSTEM_TREES: [&str; 3] = ["/run", "/sys", "/proc"];
 
-/// The reply to `volatile`: the entries directly below each mount point that hold data, the largest
-/// first.
-pub fn list() -> Value {
+/// The reply to `volatile`.
+#[derive(Debug, Serialize)]
+pub struct Volatile {
+    paths: Vec<Held>,
+    /// Tells whether there is more.
+    truncated: bool,
+}
+
+/// A path, as text or as base64, and the size of it and everything below it.
+#[derive(Debug, Serialize)]
+struct Held {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_b64: Option<String>,
+    bytes: u64,
+    entries: u64,
+}
+
+/// Lists the entries directly below each mount point that hold data, the largest first.
+pub fn list() -> Volatile {
     let mounts = mountinfo::read();
     let mut walk = Walk::new(&mounts);
     for mount in candidates(&mounts) {
@@ -37,8 +55,9 @@ fn in_memory(mount: &Mount) -> bool {
     mount.fstype == "tmpfs" || mount.fstype == "ramfs"
 }
 
-/// The mounts to look at. A file system that is mounted in several places is looked at once, from
-/// its root if that is mounted, and not at all if one of the places belongs to the system.
+/// Chooses the mounts to look at. A file system that is mounted in several places is looked at
+/// once, from its root if that is mounted. It is left out if one of the places belongs to the
+/// system.
 fn candidates(mounts: &[Mount]) -> Vec<&Mount> {
     let systems: HashSet<u64> = mounts
         .iter()
@@ -51,7 +70,7 @@ fn candidates(mounts: &[Mount]) -> Vec<&Mount> {
     found
 }
 
-/// How much a path and everything below it hold.
+/// The size of a path and everything below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Weight {
     bytes: u64,
@@ -119,7 +138,7 @@ impl Walk {
         }
     }
 
-    /// Adds up what lies at and below `first`, until a limit is reached.
+    /// Adds up the files at and below `first`, until a limit is reached.
     fn weigh(&mut self, first: &DirEntry, weight: &mut Weight) {
         let mut below: Vec<PathBuf> = self.visit(first, weight).into_iter().collect();
         while let Some(dir) = below.pop() {
@@ -151,23 +170,25 @@ impl Walk {
         kind.is_dir().then_some(path)
     }
 
-    fn report(mut self) -> Value {
+    fn report(mut self) -> Volatile {
         self.found.sort_by_key(|(_, weight)| Reverse(weight.bytes));
         let truncated = self.truncated || self.found.len() > MAX_PATHS;
-        let paths: Vec<Value> = self.found.iter().take(MAX_PATHS).map(describe).collect();
-        json!({"paths": paths, "truncated": truncated})
+        let paths = self.found.iter().take(MAX_PATHS).map(describe).collect();
+        Volatile { paths, truncated }
     }
 }
 
-fn describe((path, weight): &(PathBuf, Weight)) -> Value {
-    let mut entry = Map::new();
-    insert_bytes(&mut entry, "path", path.as_os_str());
-    entry.insert("bytes".into(), weight.bytes.into());
-    entry.insert("entries".into(), weight.entries.into());
-    Value::Object(entry)
+fn describe((path, weight): &(PathBuf, Weight)) -> Held {
+    let (path, path_b64) = text_or_base64(path.as_os_str());
+    Held {
+        path,
+        path_b64,
+        bytes: weight.bytes,
+        entries: weight.entries,
+    }
 }
 
-/// A directory that is gone has no entries.
+/// Lists a directory. A directory that is gone has no entries.
 fn entries_of(dir: &Path) -> impl Iterator<Item = DirEntry> {
     fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok)
 }
@@ -175,6 +196,7 @@ fn entries_of(dir: &Path) -> impl Iterator<Item = DirEntry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
@@ -220,7 +242,7 @@ broken
         let mut walk = Walk::new(&mounts);
         prepare(&mut walk);
         walk.weigh_mount(&mounts[0]);
-        walk.report()
+        json!(walk.report())
     }
 
     fn scratch(name: &str) -> PathBuf {

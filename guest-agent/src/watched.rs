@@ -1,4 +1,5 @@
-//! Which files the programs of this guest watch (inotify(7)), as /proc tells it of every program.
+//! Finds the files that the programs of this guest watch (inotify(7)), which /proc tells of every
+//! program.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
@@ -7,15 +8,17 @@ use std::path::Path;
 
 use crate::processes;
 
-/// Watches of one file system; beyond that nobody is told of anything there.
+/// The number of watches of one file system. With more of them, no program is told of changes
+/// there.
 pub const MOST: usize = 2048;
-/// What one look may take: processes, their descriptors, and bytes of what is said of one descriptor.
+/// The limits of one look: processes, their descriptors, and bytes about one descriptor.
 const MOST_PROCESSES: usize = 4096;
 const MOST_DESCRIPTORS: usize = 65536;
 const MOST_BYTES: u64 = 4 << 20;
 const INOTIFY: &str = "anon_inode:inotify";
 
-/// Inode numbers by file system, of those that are asked for. One more than `MOST` may be told.
+/// Returns the numbers of the watched inodes of each device in `devices`. There may be one more
+/// than `MOST`.
 pub fn find(devices: &[u64]) -> HashMap<u64, BTreeSet<u64>> {
     let mut found: HashMap<u64, BTreeSet<u64>> = devices.iter().map(|device| (*device, BTreeSet::new())).collect();
     let mut left = MOST_DESCRIPTORS;
@@ -49,7 +52,8 @@ fn collect(text: &[u8], found: &mut HashMap<u64, BTreeSet<u64>>) {
 }
 
 /// Parses a line such as `inotify wd:1 ino:2a sdev:800001 mask:800afce …`, whose numbers are
-/// hexadecimal (proc_pid_fdinfo(5)); a device is the kernel's, with twenty bits for the minor number.
+/// hexadecimal (proc_pid_fdinfo(5)). The device is in the kernel's form, with twenty bits for the
+/// minor number.
 fn parse(line: &[u8]) -> Option<(u64, u64)> {
     let rest = std::str::from_utf8(line).ok()?.strip_prefix("inotify ")?;
     let number = |name: &str| {

@@ -2,8 +2,7 @@
 //! described in docs/internals/agent-protocol.md.
 
 use bytes::{Buf, Bytes, BytesMut};
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 
 /// The largest JSON of a frame in bytes.
 pub const JSON_LIMIT: usize = 1 << 20;
@@ -12,7 +11,7 @@ pub const JSON_LIMIT: usize = 1 << 20;
 pub const EXECUTE_LIMIT: usize = 16 << 20;
 /// The largest number of bytes of a stream in one frame.
 pub const DATA_LIMIT: usize = 256 * 1024;
-/// The size in bytes of what precedes the bytes of a stream: frame word, stream and channel.
+/// The size in bytes of the header of a data frame: frame word, stream and channel.
 pub const DATA_HEADER: usize = 9;
 
 pub const STDIN: u8 = 0;
@@ -32,7 +31,7 @@ pub enum Frame {
     Credit { stream: u8, channel: u32, count: u32 },
 }
 
-/// How a frame breaks the protocol.
+/// The ways in which a frame breaks the protocol.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     #[error("a JSON frame of {0} bytes exceeds {JSON_LIMIT}")]
@@ -45,19 +44,20 @@ pub enum WireError {
     CreditSize(usize),
 }
 
-/// Holds at most one incomplete frame, so at most `JSON_LIMIT` and the bytes of one read.
+/// Decodes frames. It holds at most one incomplete frame, so at most `JSON_LIMIT` and the bytes of
+/// one read.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: BytesMut,
 }
 
 impl Decoder {
-    /// The buffer to which the bytes that were read are appended.
+    /// Returns the buffer to which the bytes that were read are appended.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
-    /// The next whole frame, or `None` when more bytes are needed.
+    /// Returns the next whole frame, or `None` when more bytes are needed.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, WireError> {
         let Some(word) = self.buffer.first_chunk::<4>() else {
             return Ok(None);
@@ -121,7 +121,7 @@ pub fn encode_json(value: &impl Serialize, limit: usize) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// The bytes that precede `length` bytes of a stream.
+/// Returns the header of a data frame with `length` bytes of a stream.
 pub fn encode_data_header(stream: u8, channel: u32, length: usize) -> [u8; DATA_HEADER] {
     let mut header = [0; DATA_HEADER];
     let word = KIND_DATA | (length + DATA_PREFIX) as u32;
@@ -131,7 +131,7 @@ pub fn encode_data_header(stream: u8, channel: u32, length: usize) -> [u8; DATA_
     header
 }
 
-/// A frame that acknowledges `count` bytes of a stream.
+/// Returns a frame that acknowledges `count` bytes of a stream.
 pub fn encode_credit(stream: u8, channel: u32, count: u32) -> [u8; DATA_HEADER + 4] {
     let mut frame = [0; DATA_HEADER + 4];
     frame[..DATA_HEADER].copy_from_slice(&encode_data_header(stream | CREDIT, channel, 4));
@@ -139,18 +139,16 @@ pub fn encode_credit(stream: u8, channel: u32, count: u32) -> [u8; DATA_HEADER +
     frame
 }
 
-/// Methods that are answered before a client has authenticated.
-const OPENERS: [&str; 3] = ["hello", "authenticate", "ping"];
 /// The largest handshake in bytes. Its largest part is the token.
 const OPENING_LIMIT: usize = 32 * 1024;
 
-/// Finds the first frame of a new client on a port. Returns its payload and leaves in `buffer` what
-/// follows. If there is none, drops what cannot become one.
+/// Finds the first frame of a new client on a port. Returns its payload and leaves the bytes after
+/// it in `buffer`. Without such a frame, drops the bytes that cannot become one.
 ///
-/// A port is one endless stream of bytes. What a client left behind when it died, perhaps half a
-/// frame, stands before the first frame of the next client, and the news that the client changed
-/// may come before, between or after. So a session on a port starts with the first bytes that are a
-/// frame which may open one.
+/// A port is one endless stream of bytes. A client that died may have left half a frame, which
+/// stands before the first frame of the next client. The news that the client changed may come
+/// before these bytes, between them or after them. So a session on a port starts with the first
+/// bytes that are a frame which may open a session.
 pub fn find_opening(buffer: &mut BytesMut) -> Option<Bytes> {
     let mut keep_from = None;
     for start in 0..buffer.len() {
@@ -191,11 +189,23 @@ fn examine_opening(bytes: &[u8]) -> Candidate {
     }
 }
 
+/// A request that may open a session: it is answered before the client has authenticated.
+#[derive(Deserialize)]
+struct Opener {
+    #[serde(rename = "method")]
+    _method: OpeningMethod,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OpeningMethod {
+    Hello,
+    Authenticate,
+    Ping,
+}
+
 fn opens(payload: &[u8]) -> bool {
-    serde_json::from_slice::<Value>(payload)
-        .ok()
-        .and_then(|frame| Some(OPENERS.contains(&frame.get("method")?.as_str()?)))
-        .unwrap_or(false)
+    serde_json::from_slice::<Opener>(payload).is_ok()
 }
 
 #[cfg(test)]

@@ -185,12 +185,90 @@ fn a_request_that_cannot_be_understood_fails_alone_by_its_id() {
 }
 
 #[test]
+fn a_wrong_parameter_fails_its_request_alone_and_is_named() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    for (method, params, parameter) in [
+        ("file_stat", json!({}), "path"),
+        ("file_stat", json!({"path": 7}), "path"),
+        ("file_stat", json!({"path": "relative"}), "path"),
+        ("file_stat", json!({"path_b64": "?"}), "path"),
+        ("file_stat", json!({"path": "/", "follow": "yes"}), "follow"),
+        ("file_chmod", json!({"path": "/", "mode": 0o10000}), "mode"),
+        ("file_set_time", json!({"path": "/", "mtime_ns": 0.5}), "mtime_ns"),
+        ("execute", json!({"command": ["true"]}), "command"),
+        ("execute", json!({"argv": [null]}), "argv"),
+        ("execute", json!({"command": "true", "env": {"A": 1}}), "env"),
+        ("execute", json!({"command": "true", "timeout": -1}), "timeout"),
+        ("execute_stream", json!({"command": "true", "window": -1}), "window"),
+        ("execute_stream", json!({"command": "true", "stdin": "text"}), "stdin"),
+        ("pty_open", json!({"cols": 80, "rows": 70000}), "rows"),
+        ("kill", json!({"pid": 7, "signal": "NONE"}), "signal"),
+        ("shutdown", json!({"mode": "sleep"}), "mode"),
+    ] {
+        let id = client.send(method, params.clone());
+        let error = client.wait_reply(id)["error"].take();
+        assert_eq!(
+            (&error["code"], &error["parameter"]),
+            (&json!("bad_request"), &json!(parameter)),
+            "{method} {params}: {error}"
+        );
+    }
+    // A parameter that nobody knows, or that is null, is as good as absent.
+    client.result("file_stat", json!({"path": "/", "follow": null, "other": [1]}));
+}
+
+#[test]
+fn an_error_of_the_system_has_its_number() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let mut error = |method, params| {
+        let id = client.send(method, params);
+        let error = client.wait_reply(id)["error"].take();
+        ["code", "errno", "parameter"].map(|key| error[key].clone())
+    };
+    assert_eq!(
+        error("file_stat", json!({"path": "/nowhere"})),
+        [json!("not_found"), json!(2), Value::Null]
+    );
+    assert_eq!(
+        error("file_list", json!({"path": "/etc/passwd"})),
+        [json!("bad_request"), json!(20), Value::Null]
+    );
+    for (params, expected) in [
+        (
+            json!({"argv": ["/nowhere"]}),
+            [json!("not_found"), json!(2), json!("argv")],
+        ),
+        (
+            json!({"argv": ["/etc"]}),
+            [json!("forbidden"), json!(13), json!("argv")],
+        ),
+        (
+            json!({"command": "true", "shell": "/nowhere"}),
+            [json!("not_found"), json!(2), json!("shell")],
+        ),
+        (
+            json!({"command": "true", "cwd": "/nowhere"}),
+            [json!("not_found"), json!(2), json!("cwd")],
+        ),
+        (json!({"argv": []}), [json!("bad_request"), Value::Null, json!("argv")]),
+    ] {
+        assert_eq!(error("execute", params.clone()), expected, "{params}");
+    }
+    assert_eq!(
+        error("no_such_method", json!({})),
+        [json!("no_such_method"), Value::Null, Value::Null]
+    );
+}
+
+#[test]
 fn odd_but_whole_frames_are_survived() {
     let agent = Agent::start();
     let mut client = agent.session();
     client.credit(STDOUT, 12345, 99);
     client.data(7, 12345, b"for nobody");
-    assert_eq!(client.refusal("no_such_method", json!({})), "not_found");
+    assert_eq!(client.refusal("no_such_method", json!({})), "no_such_method");
     assert_eq!(client.refusal("execute", json!({"command": 7})), "bad_request");
     assert_eq!(
         client.refusal("execute", json!({"command": "true", "window": 1})),
@@ -218,18 +296,22 @@ fn a_thousand_requests_at_once_are_all_answered() {
 fn the_machine_is_left_alone_outside_a_guest() {
     let agent = Agent::start();
     let mut client = agent.session();
-    for method in [
-        "shutdown",
-        "set_time",
-        "create_user",
-        "delete_user",
-        "reseed",
-        "set_identity",
-        "grow_root",
-        "freeze",
-        "thaw",
+    for (method, params) in [
+        ("shutdown", json!({})),
+        ("set_time", json!({"unix_ns": 1})),
+        ("create_user", json!({"name": "somebody"})),
+        ("delete_user", json!({"name": "somebody"})),
+        ("reseed", json!({"entropy_b64": "AAAA"})),
+        ("set_identity", json!({"hostname": "elsewhere"})),
+        ("renew", json!({"unix_ns": 1, "entropy_b64": "AAAA"})),
+        ("grow_root", json!({})),
+        ("pause_others", json!({"seconds": 1})),
+        ("mount_share", json!({"share": "x", "target": "/mnt", "options": []})),
+        ("shares", json!({})),
+        ("freeze", json!({})),
+        ("thaw", json!({})),
     ] {
-        assert_eq!(client.refusal(method, json!({})), "unavailable", "{method}");
+        assert_eq!(client.refusal(method, params), "unavailable", "{method}");
     }
     assert_eq!(client.refusal("kill", json!({"pid": 1, "signal": "TERM"})), "forbidden");
     assert!(client.result("info", json!({}))["memory"]["total"].as_u64().unwrap() > 0);

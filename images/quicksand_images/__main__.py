@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import sys
 
-from quicksand.errors import QuicksandError
+from quicksand.base.errors import QuicksandError
 
 from quicksand_images.build import build_image, ensure_image
 

@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from quicksand.errors import DiskSpaceError, HostError
-from quicksand.host.files import map_os_errors, try_lock
-from quicksand.host.paths import make_private_dir, paths
-from quicksand.host.removal import make_marked, remove
-from quicksand.host.threads import in_thread_to_the_end
-from quicksand.host.tools import Progress, ToolError
-from quicksand.images.cpio import build_cpio
-from quicksand.images.qcow2 import check_qcow2
-from quicksand.images.store import ImageStore, StoredImage
+from quicksand.base.errors import DiskSpaceError, HostError
+from quicksand.base.files import map_os_errors, try_lock
+from quicksand.base.paths import make_private_dir, paths
+from quicksand.base.removal import make_marked, remove
+from quicksand.base.text import mib_text
+from quicksand.base.threads import in_thread_to_the_end
+from quicksand.base.tools import Progress, ToolError
+from quicksand.disks.images.cpio import build_cpio
+from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.qemu import debs
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.provision import ensure_qemu
-from quicksand.text import mib_text
 
 from quicksand_images import disk, in_vm, kernel, mmdebstrap
 from quicksand_images.recipe import Recipe, load_recipe
@@ -91,7 +91,8 @@ async def _building(
 ) -> AsyncIterator[Path]:
     """Yield a directory to build in, while holding the lock of the name."""
     name = recipe.name
-    root = await asyncio.to_thread(make_private_dir, store.root)
+    # Images may lie on a larger disk.
+    root = await asyncio.to_thread(make_private_dir, store.root, may_lead=True)
     while (lock := try_lock(root / f".{name}.lock")) is None:
         if progress is not None:
             progress("waiting for another build of this image", 0, 0)

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.errors import HostError
-from quicksand.host.tools import ToolError
+from quicksand.base.errors import HostError
+from quicksand.base.tools import ToolError
 
 _MAGIC = b"!<arch>\n"
 _HEAD = 60

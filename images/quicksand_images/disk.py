@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from quicksand.errors import HostError
-from quicksand.host.tools import Progress, run_tool
+from quicksand.base.errors import HostError
+from quicksand.base.tools import Progress, run_tool
 from quicksand.qemu.binaries import QemuBinaries
 
 from quicksand_images.recipe import Disk

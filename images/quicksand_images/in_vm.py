@@ -11,20 +11,20 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from quicksand import execution
-from quicksand.agent.session import Session
-from quicksand.agent.wire import Stream
-from quicksand.config import NetworkMode, SandboxConfig
-from quicksand.errors import HostError
-from quicksand.host.files import map_os_errors
-from quicksand.host.paths import paths
-from quicksand.host.threads import in_thread_to_the_end, to_the_end
-from quicksand.host.tools import Progress
-from quicksand.images.cpio import build_cpio
-from quicksand.lifecycle import boot
+from quicksand.base.errors import HostError
+from quicksand.base.files import map_os_errors
+from quicksand.base.paths import paths
+from quicksand.base.threads import in_thread_to_the_end, to_the_end
+from quicksand.base.tools import Progress
+from quicksand.disks.images.cpio import build_cpio
+from quicksand.guest import execution
+from quicksand.guest.agent.session import Session
+from quicksand.guest.agent.wire import Stream
 from quicksand.qemu.binaries import QemuBinaries
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record, new_id
+from quicksand.records.config import NetworkMode, SandboxConfig
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record, new_id
+from quicksand.warm.starting import boot
 
 from quicksand_images import disk, kernel
 from quicksand_images.debfile import read_deb

@@ -13,9 +13,9 @@ import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from quicksand.errors import HostError, ImageError
-from quicksand.host.zstd import Zstd
-from quicksand.images.cpio import CpioEntry
+from quicksand.base.errors import HostError, ImageError
+from quicksand.base.zstd import Zstd
+from quicksand.disks.images.cpio import CpioEntry
 
 VMLINUX_MAX = 512 * 1024 * 1024
 """Bytes; a vmlinux without symbols has about 60 MB."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.errors import HostError
-from quicksand.host.tools import Progress, ToolError, run_tool
+from quicksand.base.errors import HostError
+from quicksand.base.tools import Progress, ToolError, run_tool
 from quicksand.qemu import debs
 
 from quicksand_images.recipe import Recipe

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.errors import HostError
-from quicksand.host.tools import run_tool
+from quicksand.base.errors import HostError
+from quicksand.base.tools import run_tool
 
 from quicksand_images.recipe import Recipe
 from quicksand_images.sources import Mirrors, reaching_mirrors, source_lines

@@ -9,11 +9,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from quicksand.config import SandboxConfig, parse_size
-from quicksand.errors import ImageError, ImageNotFound
-from quicksand.host.arch import Architecture
-from quicksand.images.building import known_options
-from quicksand.images.suggested import check_suggested
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import ImageError, ImageNotFound
+from quicksand.disks.images.suggested import check_suggested
+from quicksand.life.image_building import known_options
+from quicksand.records.config import SandboxConfig, parse_size
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
@@ -79,7 +79,7 @@ class Recipe:
     kernel: Kernel
     disk: Disk
     machine: Mapping[str, Any]
-    """What a machine gets where the user says nothing (`quicksand.images.suggested`)."""
+    """What a machine gets where the user says nothing (`quicksand.disks.images.suggested`)."""
     script: str
     """What is run in the new system after its packages are configured; "" for nothing."""
 

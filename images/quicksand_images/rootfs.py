@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.host.removal import remove
-from quicksand.host.tools import run_tool
+from quicksand.base.removal import remove
+from quicksand.base.tools import run_tool
 
 from quicksand_images.recipe import Recipe
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.errors import HostError
-from quicksand.host.files import map_os_errors
-from quicksand.host.staging import staging
-from quicksand.host.tools import Progress, ToolError
+from quicksand.base.errors import HostError
+from quicksand.base.files import map_os_errors
+from quicksand.base.staging import staging
+from quicksand.base.tools import Progress, ToolError
 from quicksand.qemu import debs
 
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")

@@ -25,7 +25,7 @@ def benchmark_command(image: str, runs: int, stream_mb: int, quick: bool, as_jso
     a second median, "none waits", which is what QUICKSAND_STANDBY=off gives; with --json these are
     two figures, and the first names the second as its "none_waits".
     """
-    from quicksand.settings import OFF, SPARES
+    from quicksand.base.settings import OFF, SPARES
 
     # Nothing is made in the background, except where it is what is measured.
     os.environ[SPARES.variable] = OFF
@@ -55,7 +55,7 @@ async def _measure(
 async def _measure_snapshots(image: str, runs: int, *, quick: bool) -> list[Figure]:
     """Measures what needs a snapshot. Machines start from templates, which are made first if there
     are none."""
-    from quicksand.errors import HostError
+    from quicksand.base.errors import HostError
 
     from quicksand_tui.cli.measuring.checkpoints import large_guest, small_checkpoints
     from quicksand_tui.cli.measuring.clones import clones

@@ -80,7 +80,7 @@ def save_command(
 
 def save_store(workspace: Path | None) -> SaveStore:
     """Returns the store of ``workspace``, or the user's own store for None."""
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
     from quicksand.saves.finding import workspace_store
     from quicksand.saves.store import SaveStore
 
@@ -88,7 +88,7 @@ def save_store(workspace: Path | None) -> SaveStore:
 
 
 def _say(made: Save, seconds: float) -> None:
-    from quicksand.host.footprint import Footprint
+    from quicksand.base.footprint import Footprint
 
     from quicksand_tui.cli.output import UNSYNCED, print_table, say, show_size
     from quicksand_tui.model.amounts import seconds_text
@@ -210,7 +210,7 @@ def snapshot_command(
 
     `quicksand-tui run ./FILE` starts sandboxes that begin with it, here or where the same image is.
     """
-    from quicksand.errors import PathError
+    from quicksand.base.errors import PathError
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.cli.output import UNSYNCED, Exit, print_json, print_table, say, show_size

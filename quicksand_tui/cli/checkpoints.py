@@ -16,7 +16,7 @@ from quicksand_tui.model.amounts import pause_text, seconds_text
 from quicksand_tui.model.checkpoints import FANCY, PLAIN, Forest, Marks
 
 if TYPE_CHECKING:
-    from quicksand.diskdiff.changes import FileChange
+    from quicksand.disks.diff.changes import FileChange
     from quicksand.sandbox import Sandbox
     from quicksand.snapshots.checkpoint import Checkpoint
 
@@ -102,7 +102,7 @@ def write_note(name: str, tag: str, note: str) -> int:
 def _each(name: str, tags: tuple[str, ...], work: Callable[[Sandbox, str], Awaitable[None]]) -> int:
     """Does ``work`` for every tag; prints the tags that succeeded and reports the errors of the
     others. Returns the exit code."""
-    from quicksand.errors import QuicksandError
+    from quicksand.base.errors import QuicksandError
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.cli.output import Exit, complain
@@ -257,19 +257,22 @@ def tree_command(name: str, as_json: bool) -> None:
 
 def read_past(name: str) -> Past:
     """Reads the checkpoints of a sandbox, which need not run. Raises SandboxNotFoundError."""
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
+    from quicksand.base.paths import paths
+    from quicksand.records.registry import Registry
+    from quicksand.snapshots.checkpoint import list_checkpoints
+    from quicksand.snapshots.history import history_of
+    from quicksand.snapshots.tree import read_tree
 
     from quicksand_tui.cli.output import complain
 
     registry = Registry(paths())
     entry = registry.find(name)
-    tree = registry.tree(entry.id)
+    tree = read_tree(history_of(registry, entry.id))
     if tree.error:
         complain(tree.error, hint="so it is unknown where the sandbox stands")
     return Past(
         name=entry.name,
-        checkpoints=registry.checkpoints(entry.id),
+        checkpoints=list_checkpoints(history_of(registry, entry.id)),
         broken=dict(tree.broken),
         head=tree.head,
         changed=tree.changed,
@@ -353,8 +356,8 @@ def diff_command(name: str, a: str, b: str | None, as_json: bool) -> int:
     Read from the sandbox's disk: it may run or not, nothing is booted. What a guest had not
     written to its disk yet is not seen.
     """
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
+    from quicksand.base.paths import paths
+    from quicksand.records.registry import Registry
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.cli.output import Exit, print_json, say

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Literal
 
 import click
-from quicksand.errors import ConfigError
+from quicksand.base.errors import ConfigError
 
 from quicksand_tui.cli.commands import command_of
 
@@ -150,7 +150,7 @@ def type_command(name: str, text: str) -> int:
 
 
 def _read_stdin() -> str:
-    from quicksand.vm.display import TEXT_MAX
+    from quicksand.life.display import TEXT_MAX
 
     data = sys.stdin.buffer.read(4 * TEXT_MAX + 1)
     try:
@@ -280,7 +280,7 @@ def _no_option(word: str) -> click.NoSuchOption:
 
 
 def _read_scroll(words: tuple[str, ...]) -> int:
-    from quicksand.vm.display import SCROLL_MAX
+    from quicksand.life.display import SCROLL_MAX
 
     direction, *rest = words or ("",)
     count = rest[0] if rest else "1"

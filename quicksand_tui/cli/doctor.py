@@ -13,16 +13,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quicksand.errors import QuicksandError, StateError
+from quicksand.base.errors import QuicksandError, StateError
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit, print_json, show_size
 from quicksand_tui.model.text import clean_lines
 
 if TYPE_CHECKING:
-    from quicksand.registry import Registry
-    from quicksand.sandbox_records import Entry
-    from quicksand.spares.stock import Stocked
+    from quicksand.records.registry import Registry
+    from quicksand.records.sandboxes import Entry
+    from quicksand.warm.spares.stock import Stocked
 
 
 class Level(StrEnum):
@@ -49,9 +49,9 @@ SHARING = "btrfs, or xfs made with reflink=1"
 async def check_checkpoints() -> list[Check]:
     """Checks which tier and level checkpoints have on this host, and whether disks can share
     blocks."""
-    from quicksand.host.paths import paths
-    from quicksand.host.sharing import can_share_blocks
-    from quicksand.snapshots.tiers import choose_tier
+    from quicksand.base.paths import paths
+    from quicksand.base.sharing import can_share_blocks
+    from quicksand.snapshots.tier_choice import choose_tier
 
     tier = await asyncio.to_thread(choose_tier)
     shares = await asyncio.to_thread(can_share_blocks, paths().data)
@@ -72,8 +72,8 @@ async def check_checkpoints() -> list[Check]:
 async def check_templates() -> list[Check]:
     """Checks where templates are, how many and how large they are, and whether they can be
     hard-linked."""
-    from quicksand.host.paths import paths
-    from quicksand.templates import list_templates, templates_dir
+    from quicksand.base.paths import paths
+    from quicksand.warm.templates import list_templates, templates_dir
 
     place = templates_dir(paths())
     found = await asyncio.to_thread(list_templates, paths())
@@ -95,11 +95,11 @@ async def check_templates() -> list[Check]:
 async def check_spares() -> list[Check]:
     """Tells how many machines wait for a start, what memory they take, and whether the orders are
     fulfilled."""
-    from quicksand.all_processes import spare_memory
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
-    from quicksand.spares.spare import is_off
-    from quicksand.spares.stock import look
+    from quicksand.base.paths import paths
+    from quicksand.life.all_processes import spare_memory
+    from quicksand.records.registry import Registry
+    from quicksand.warm.spares.spare import is_off
+    from quicksand.warm.spares.stock import look
 
     registry = Registry(paths())
     number, memory = await asyncio.to_thread(spare_memory, registry)
@@ -117,15 +117,15 @@ async def check_spares() -> list[Check]:
 
 
 def _standing(stocked: Stocked) -> str:
-    from quicksand.spares.naming import machine_name
+    from quicksand.life.spare_names import machine_name
 
     return f"{stocked.ready} of {stocked.order.count} for {machine_name(stocked.order.config)}"
 
 
 def _missing(registry: Registry, stocked: Stocked) -> Check:
     """Tells why spares of an order are missing, and what can be done about that."""
-    from quicksand.spares.naming import order_command
-    from quicksand.spares.next_start import makes_none
+    from quicksand.life.spare_names import order_command
+    from quicksand.warm.spares.next_start import makes_none
 
     config, count = stocked.order.config, stocked.order.count
     text = f"ordered: {_standing(stocked)}"
@@ -198,9 +198,9 @@ async def _python() -> list[Check]:
 
 
 async def _places() -> list[Check]:
-    from quicksand.host.paths import is_exposed, make_private_dir, paths
-    from quicksand.layout import runtime_dir
-    from quicksand.sandbox_records import new_id
+    from quicksand.base.paths import is_exposed, make_private_dir, paths
+    from quicksand.records.layout import runtime_dir
+    from quicksand.records.sandboxes import new_id
 
     places = paths()
     used = [places.runtime, places.data, places.cache]
@@ -230,9 +230,9 @@ async def _qemu() -> list[Check]:
 
 
 async def _accelerator(*, fresh: bool) -> list[Check]:
-    from quicksand.config import Accelerator
     from quicksand.qemu.accelerator import find_accelerator
     from quicksand.qemu.binaries import find_binaries
+    from quicksand.records.config import Accelerator
 
     binaries = await asyncio.to_thread(find_binaries)
     status = await find_accelerator(binaries, fresh=fresh)
@@ -250,8 +250,8 @@ async def _accelerator(*, fresh: bool) -> list[Check]:
 
 
 async def _image() -> list[Check]:
-    from quicksand.host.paths import paths
-    from quicksand.images.resolve import ImageResolver
+    from quicksand.base.paths import paths
+    from quicksand.disks.images.resolve import ImageResolver
 
     images = await asyncio.to_thread(ImageResolver(paths()).list)
     usable = [image for image in images if not image.error]
@@ -268,15 +268,15 @@ async def _image() -> list[Check]:
 
 
 async def _agent() -> list[Check]:
-    from quicksand.host.arch import Architecture
-    from quicksand.images.initrd import find_agent
+    from quicksand.base.arch import Architecture
+    from quicksand.disks.images.initrd import find_agent
 
     agent = find_agent(Architecture.host())
     return [Check("agent", Level.OK, f"{show_size(agent.stat().st_size)}, {agent}")]
 
 
 async def _memory() -> list[Check]:
-    from quicksand.host.memory import available_memory
+    from quicksand.base.memory import available_memory
 
     available = available_memory()
     text = f"{show_size(available)} available"
@@ -289,9 +289,9 @@ async def _memory() -> list[Check]:
 
 def _oversized() -> list[Check]:
     """Tells of sandboxes whose machine has more of the host's memory than their size allows."""
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
-    from quicksand.stats import host_usage
+    from quicksand.base.paths import paths
+    from quicksand.qemu.host_usage import host_usage
+    from quicksand.records.registry import Registry
 
     found = []
     for entry in Registry(paths()).list():
@@ -302,7 +302,7 @@ def _oversized() -> list[Check]:
 
 
 async def _disk() -> list[Check]:
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
 
     data = paths().data
     free = shutil.disk_usage(data).free
@@ -339,10 +339,10 @@ async def _terminal() -> list[Check]:
 
 
 async def _leftovers() -> list[Check]:
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
-    from quicksand.sandbox_records import Status
-    from quicksand.spares.ending import end_useless
+    from quicksand.base.paths import paths
+    from quicksand.records.registry import Registry
+    from quicksand.records.sandboxes import Status
+    from quicksand.warm.spares.ending import end_useless
 
     registry = Registry(paths())
     reaped = await asyncio.to_thread(registry.reap)
@@ -369,7 +369,7 @@ async def _leftovers() -> list[Check]:
 
 def _out(entry: Entry) -> str:
     """What can be done with a sandbox that is in no good state."""
-    from quicksand.sandbox_records import Status
+    from quicksand.records.sandboxes import Status
 
     match entry.status:
         case Status.BROKEN:
@@ -384,15 +384,15 @@ def _out(entry: Entry) -> str:
 
 
 async def _mounts() -> list[Check]:
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
+    from quicksand.base.paths import paths
+    from quicksand.records.registry import Registry
 
     return await asyncio.to_thread(_check_mounts, Registry(paths()))
 
 
 def _check_mounts(registry: Registry) -> list[Check]:
     """Tells of mounts whose servers have ended, for good or to be begun anew."""
-    from quicksand.known_mounts import MountState, known_mounts
+    from quicksand.mounts.known import MountState, known_mounts
 
     checks: list[Check] = []
     live = [(entry, known_mounts(registry, entry)) for entry in registry.list() if entry.is_live]
@@ -415,7 +415,7 @@ def _check_mounts(registry: Registry) -> list[Check]:
 
 def _recover_saves() -> None:
     """Completes or removes unfinished saves of programs that were killed."""
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
     from quicksand.saves.workspaces import known_stores
 
     for store in known_stores(paths(), None):
@@ -438,7 +438,7 @@ def _strangers(registry: Registry) -> list[Check]:
 
 def _processes() -> list[Check]:
     """Looks for QEMUs and keepers without an owner, in every data directory."""
-    from quicksand.orphans import find_orphans, find_unkept
+    from quicksand.qemu.orphans import find_orphans, find_unkept
 
     orphans = find_orphans()
     unkept = [process for process in find_unkept() if process not in orphans]

@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quicksand.sandbox_records import Entry
+    from quicksand.records.sandboxes import Entry
 
 GUEST_S = 3.0
 """Seconds to wait for a guest to answer."""
@@ -15,10 +15,10 @@ GUEST_S = 3.0
 
 async def network_findings() -> list[tuple[str, str]]:
     """What the user should know, each with what can be done about it."""
-    from quicksand.guest_network import why_no_names
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
-    from quicksand.sandbox_records import Status
+    from quicksand.base.paths import paths
+    from quicksand.guest.network import why_no_names
+    from quicksand.records.registry import Registry
+    from quicksand.records.sandboxes import Status
 
     found = [
         (
@@ -39,8 +39,8 @@ async def network_findings() -> list[tuple[str, str]]:
 async def _unreached(entry: Entry) -> list[tuple[str, str]]:
     """Forwarded ports of a sandbox that lead to no program, since it listens on the guest's own
     loopback; none of a guest that does not answer."""
-    from quicksand.errors import QuicksandError
-    from quicksand.guest_network import unreached_ports
+    from quicksand.base.errors import QuicksandError
+    from quicksand.guest.network import unreached_ports
     from quicksand.sandbox import Sandbox
 
     forwards = () if entry.run is None else entry.run.forwards

@@ -49,7 +49,7 @@ def _facts() -> dict[str, dict[str, Any]]:
 
 
 def _places() -> dict[str, Any]:
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
 
     from quicksand_tui.home.state import config_file, state_dir
 
@@ -82,8 +82,8 @@ def _versions() -> dict[str, Any]:
 
 
 def _qemu() -> dict[str, Any]:
-    from quicksand.errors import QuicksandError
-    from quicksand.host.arch import Architecture
+    from quicksand.base.arch import Architecture
+    from quicksand.base.errors import QuicksandError
     from quicksand.qemu.binaries import find_binaries
 
     try:
@@ -101,9 +101,9 @@ def _qemu() -> dict[str, Any]:
 def _agent() -> dict[str, Any]:
     import hashlib
 
-    from quicksand.errors import QuicksandError
-    from quicksand.host.arch import Architecture
-    from quicksand.images.initrd import find_agent
+    from quicksand.base.arch import Architecture
+    from quicksand.base.errors import QuicksandError
+    from quicksand.disks.images.initrd import find_agent
 
     found: dict[str, Any] = {}
     for arch in Architecture:
@@ -120,9 +120,9 @@ def _agent() -> dict[str, Any]:
 def _sandboxes() -> dict[str, Any]:
     from collections import Counter
 
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
-    from quicksand.sandbox_records import Status
+    from quicksand.base.paths import paths
+    from quicksand.records.registry import Registry
+    from quicksand.records.sandboxes import Status
 
     counts = Counter(entry.status for entry in Registry(paths()).list())
     return {status.value: counts[status] for status in Status if counts[status]}
@@ -165,7 +165,7 @@ def setup_command(image: str) -> int:
 
 
 async def _prepare(image: str) -> int:
-    from quicksand.host.arch import Architecture
+    from quicksand.base.arch import Architecture
     from quicksand.qemu.accelerator import find_accelerator
     from quicksand.qemu.provision import ensure_qemu
     from quicksand_images import ensure_image

@@ -18,10 +18,10 @@ from quicksand_tui.cli.output import Exit, is_terminal
 from quicksand_tui.cli.standing import Standing
 
 if TYPE_CHECKING:
-    from quicksand.images.resolve import ImageResolver
-    from quicksand.images.store import StoredImage
-    from quicksand.images.users import Users
-    from quicksand.templates import TemplateInfo
+    from quicksand.disks.images.resolve import ImageResolver
+    from quicksand.disks.images.store import StoredImage
+    from quicksand.life.image_users import Users
+    from quicksand.warm.templates import TemplateInfo
 
     from quicksand_tui.cli.runner import Signals
 
@@ -44,13 +44,13 @@ def warm(
     this machine, and `doctor` tells of all orders. With QUICKSAND_SPARES=off there are no spares,
     with QUICKSAND_SPARES=use none is made in the background.
     """
-    from quicksand.config import SandboxConfig
-    from quicksand.host.footprint import allocated_size
-    from quicksand.host.paths import paths
-    from quicksand.images.building import build_if_missing, suggested_options
-    from quicksand.registry import Registry
-    from quicksand.spares.stock import check_order, set_order
-    from quicksand.template_maker import warm as warm_up
+    from quicksand.base.footprint import allocated_size
+    from quicksand.base.paths import paths
+    from quicksand.life.image_building import build_if_missing, suggested_options
+    from quicksand.records.config import SandboxConfig
+    from quicksand.records.registry import Registry
+    from quicksand.warm.spares.stock import check_order, set_order
+    from quicksand.warm.template_maker import warm as warm_up
 
     from quicksand_tui.cli.output import Exit, print_json, show_size
     from quicksand_tui.cli.progress import shown
@@ -119,8 +119,8 @@ def list_images(as_json: bool) -> None:
 
 
 def _resolver() -> ImageResolver:
-    from quicksand.host.paths import paths
-    from quicksand.images.resolve import ImageResolver
+    from quicksand.base.paths import paths
+    from quicksand.disks.images.resolve import ImageResolver
 
     return ImageResolver(paths())
 
@@ -172,7 +172,7 @@ def inspect(name: str, as_json: bool) -> None:
 
 def _facts(name: str) -> dict[str, Any]:
     """Returns what is known of an image. Raises ImageNotFound, ImageError."""
-    from quicksand.host.arch import Architecture
+    from quicksand.base.arch import Architecture
 
     resolver = _resolver()
     stored = resolver.store.get(name)
@@ -220,24 +220,24 @@ def _template_facts(digests: list[str]) -> list[dict[str, Any]]:
 
 def _templates_of(digests: list[str]) -> list[TemplateInfo]:
     """Returns the templates of images by their digests, or by the first digits of these."""
-    from quicksand.host.paths import paths
-    from quicksand.templates import list_templates
+    from quicksand.base.paths import paths
+    from quicksand.warm.templates import list_templates
 
     wanted = tuple(filter(None, digests))
     return [t for t in list_templates(paths()) if wanted and t.image_digest.startswith(wanted)]
 
 
 def _users(versions: list[StoredImage]) -> Users:
-    from quicksand.host.paths import paths
-    from quicksand.images.users import ImageUsers
+    from quicksand.base.paths import paths
+    from quicksand.life.image_users import ImageUsers
 
     return ImageUsers(paths()).of_all(versions)
 
 
 def _sandboxes_on(place: Path) -> list[str]:
     """Returns the names of the sandboxes whose disks are overlays of files under ``place``."""
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
+    from quicksand.base.paths import paths
+    from quicksand.records.registry import Registry
 
     place = place.resolve()
     return [
@@ -254,7 +254,7 @@ def remove(name: str) -> None:
 
     Not one that a sandbox or a save lies on: that is named.
     """
-    from quicksand.errors import StateError
+    from quicksand.base.errors import StateError
 
     store = _resolver().store
     versions = store.versions(name)
@@ -282,8 +282,8 @@ def remove(name: str) -> None:
 
 
 def _discard_templates(versions: list[StoredImage]) -> None:
-    from quicksand.errors import QuicksandError
-    from quicksand.templates import discard
+    from quicksand.base.errors import QuicksandError
+    from quicksand.warm.templates import discard
 
     for template in _templates_of([image.root.name for image in versions]):
         # Only the templates used last are kept: one that cannot be removed now goes later.
@@ -293,9 +293,9 @@ def _discard_templates(versions: list[StoredImage]) -> None:
 
 def _end_spares() -> None:
     """Ends the spares of images that are gone: they would hold the space."""
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
-    from quicksand.spares.ending import end_useless
+    from quicksand.base.paths import paths
+    from quicksand.records.registry import Registry
+    from quicksand.warm.spares.ending import end_useless
 
     end_useless(Registry(paths()))
 
@@ -306,8 +306,8 @@ def prune(dry_run: bool, as_json: bool) -> None:
 
     The versions in use stay, and what a save in the trash lies on.
     """
-    from quicksand.host.paths import paths
-    from quicksand.images.users import find_unneeded
+    from quicksand.base.paths import paths
+    from quicksand.life.image_users import find_unneeded
 
     from quicksand_tui.cli.output import print_json, print_table, say, show_age, show_size
 

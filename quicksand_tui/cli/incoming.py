@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from quicksand.errors import AgentRefusedError, DiskSpaceError
-from quicksand.guest_files import GuestFile
+from quicksand.base.errors import AgentRefusedError, DiskSpaceError
+from quicksand.guest.files import GuestFile
 
 from quicksand_tui.cli.streams import FdWriter
 from quicksand_tui.cli.transfer import (

@@ -8,23 +8,23 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from quicksand.errors import QuicksandError, SandboxNotFoundError, StateError
+from quicksand.base.errors import QuicksandError, SandboxNotFoundError, StateError
 
 from quicksand_tui.cli.commands import command_of
-from quicksand_tui.cli.output import Exit, complain, tell
+from quicksand_tui.cli.output import Exit, complain_of, tell
 from quicksand_tui.cli.saves import trashed_save_facts
 from quicksand_tui.verbs import life
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from quicksand.registry import Registry
-    from quicksand.removing import RemovedSandbox
+    from quicksand.life.sandbox_removal import RemovedSandbox
+    from quicksand.life.sandbox_trash import SandboxTrash
+    from quicksand.records.registry import Registry
+    from quicksand.records.sandboxes import Entry
+    from quicksand.records.trash import TrashedSandbox
     from quicksand.sandbox import Sandbox
-    from quicksand.sandbox_records import Entry
-    from quicksand.sandbox_trash import SandboxTrash
     from quicksand.saves.store import SaveStore
-    from quicksand.trash import TrashedSandbox
 
     from quicksand_tui.cli.runner import Signals
     from quicksand_tui.verbs.record import SandboxVerb
@@ -53,7 +53,7 @@ def _each(names: Sequence[str], work: Work, *, doing: str) -> int:
                 await work(name)
             except QuicksandError as error:
                 failures.append(name)
-                complain(error, about="" if name in str(error) else name)
+                complain_of(name, error)
             else:
                 tell(name)
             finally:
@@ -81,8 +81,8 @@ def _do(
 
 
 def _registry() -> Registry:
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
+    from quicksand.base.paths import paths
+    from quicksand.records.registry import Registry
 
     return Registry(paths())
 
@@ -177,13 +177,13 @@ def rm_command(names: tuple[str, ...], force: bool, now: bool, all_stopped: bool
     The last instant of one that runs is kept as a checkpoint: `restore --start` goes on from there.
     Those without a name are gone for good. There is no question asked.
     """
-    from quicksand.sandbox_records import Status
+    from quicksand.records.sandboxes import Status
 
     ended = (Status.STOPPED, Status.CRASHED)
     stopped = _names(lambda entry: entry.status in ended) if all_stopped else []
 
     async def work(name: str) -> None:
-        from quicksand.removing import remove_sandbox
+        from quicksand.life.sandbox_removal import remove_sandbox
 
         why = "removed while it ran" if force else ""
         removed = await remove_sandbox(_registry(), name, now=now, stop=force, why=why)
@@ -216,15 +216,15 @@ NOTE_MAX = 60
 
 
 def _sandbox_trash() -> SandboxTrash:
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
-    from quicksand.sandbox_trash import SandboxTrash
+    from quicksand.base.paths import paths
+    from quicksand.life.sandbox_trash import SandboxTrash
+    from quicksand.records.registry import Registry
 
     return SandboxTrash(Registry(paths()))
 
 
 def _stores() -> tuple[SaveStore, ...]:
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
     from quicksand.saves.workspaces import known_stores
 
     return tuple(known_stores(paths()))
@@ -233,7 +233,7 @@ def _stores() -> tuple[SaveStore, ...]:
 @command_of("trash")
 def trash_command(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
     """List sandboxes and saves that were removed, and can be brought back for a week."""
-    from quicksand.host.footprint import Footprint
+    from quicksand.base.footprint import Footprint
     from quicksand.saves.census import list_trash
 
     from quicksand_tui.cli.output import print_json, print_table, say, show_size
@@ -312,9 +312,9 @@ def restore_command(name: str, new_name: str | None, start: bool) -> int:
 
     `trash` lists what is there. A sandbox comes back stopped, with its disk and its checkpoints.
     """
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
     from quicksand.saves.census import list_trash
-    from quicksand.saves.removing import restore_save
+    from quicksand.saves.save_removal import restore_save
 
     from quicksand_tui.cli.output import say
     from quicksand_tui.model.text import clean

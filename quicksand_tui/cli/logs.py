@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from quicksand.host.paths import paths
-from quicksand.host.regular import open_file
-from quicksand.registry import Registry
+from quicksand.base.paths import paths
+from quicksand.base.regular import open_file
+from quicksand.records.registry import Registry
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit

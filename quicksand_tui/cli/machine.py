@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
-from quicksand.config import SandboxConfig
-from quicksand.errors import ConfigError
-from quicksand.machine_options import MachineOption, dashed, options_of
+from quicksand.base.errors import ConfigError
+from quicksand.records.config import SandboxConfig
+from quicksand.records.machine_options import MachineOption, dashed, options_of
 
 from quicksand_tui.cli.mount_words import complete_mount, read_mount
 

@@ -115,7 +115,7 @@ def _dispatch(argv: Sequence[str]) -> int:
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else Exit.FAILURE
     except Exception as error:
-        from quicksand.errors import ConfigError, QuicksandError
+        from quicksand.base.errors import ConfigError, QuicksandError
 
         if not isinstance(error, QuicksandError):
             raise

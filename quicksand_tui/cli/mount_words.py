@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
-from quicksand.errors import ConfigError
+from quicksand.base.errors import ConfigError
 
 if TYPE_CHECKING:
-    from quicksand.mounts.mount import Mount
+    from quicksand.records.mount import Mount
 
 ORDER = "the directory of this host comes first"
 
 
 def read_mount(word: str) -> Mount:
     """Reads HOST:GUEST[:ro|:protect]. Raises ConfigError, with a hint at what was meant."""
-    from quicksand.mounts.mount import parse_mount
+    from quicksand.records.mount import parse_mount
 
     try:
         return parse_mount(word)
@@ -64,10 +64,10 @@ def complete_mounted(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Completes paths in the guest at which something is mounted."""
-    from quicksand.errors import QuicksandError
-    from quicksand.host.paths import paths
-    from quicksand.known_mounts import MountState, known_mounts
-    from quicksand.registry import Registry
+    from quicksand.base.errors import QuicksandError
+    from quicksand.base.paths import paths
+    from quicksand.mounts.known import MountState, known_mounts
+    from quicksand.records.registry import Registry
 
     registry = Registry(paths())
     try:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quicksand.errors import ConfigError, MountError
+from quicksand.base.errors import ConfigError, MountError
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.mount_words import ORDER, is_directory, read_mount
@@ -16,8 +16,8 @@ from quicksand_tui.cli.mount_words import ORDER, is_directory, read_mount
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from quicksand.known_mounts import KnownMount
-    from quicksand.mounts.mount import Mount
+    from quicksand.mounts.known import KnownMount
+    from quicksand.records.mount import Mount
 
     from quicksand_tui.cli.runner import Signals
 
@@ -124,9 +124,9 @@ def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
     `not mounted` could not be mounted when the sandbox started or was reverted. Files that a
     sandbox wrote and that programs here run by themselves are named below.
     """
-    from quicksand.host.paths import paths
-    from quicksand.known_mounts import MountState, known_mounts
-    from quicksand.registry import Registry
+    from quicksand.base.paths import paths
+    from quicksand.mounts.known import MountState, known_mounts
+    from quicksand.records.registry import Registry
 
     from quicksand_tui.cli.output import print_json, print_table, say
     from quicksand_tui.cli.written import written_lines
@@ -171,7 +171,7 @@ def _facts(name: str, known: KnownMount) -> dict[str, Any]:
 
 
 def _row(name: str, known: KnownMount) -> tuple[object, ...]:
-    from quicksand.mounts.mount import CIFS
+    from quicksand.records.mount import CIFS
 
     mount = known.mount
     mode = "ro" if mount.readonly else "rw"

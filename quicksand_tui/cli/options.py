@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
-from quicksand.errors import ConfigError
+from quicksand.base.errors import ConfigError
 
 if TYPE_CHECKING:
-    from quicksand.snapshots.records import Node
+    from quicksand.records.nodes import Node
 
 
 _CONTROL = "ctrl-"
@@ -49,8 +49,8 @@ def complete_sandboxes(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Completes names of sandboxes."""
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
+    from quicksand.base.paths import paths
+    from quicksand.records.registry import Registry
 
     entries = Registry(paths()).list()
     return [
@@ -64,9 +64,9 @@ def complete_images(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Completes names of images."""
-    from quicksand.host.paths import paths
-    from quicksand.images.building import buildable_images
-    from quicksand.images.resolve import ImageResolver
+    from quicksand.base.paths import paths
+    from quicksand.disks.images.resolve import ImageResolver
+    from quicksand.life.image_building import buildable_images
 
     sources = dict.fromkeys(buildable_images(), "not built yet")
     sources |= {image.name: image.source for image in ImageResolver(paths()).list()}
@@ -81,7 +81,7 @@ def complete_saves(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Completes names of saves."""
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
     from quicksand.saves.finding import all_stores
 
     return [
@@ -96,7 +96,7 @@ def complete_trash(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Completes names of saves in the trash."""
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
     from quicksand.saves.census import list_trash
     from quicksand.saves.workspaces import known_stores
 
@@ -108,9 +108,9 @@ def complete_all_trash(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Completes names and ids of sandboxes and saves in the trash."""
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
-    from quicksand.sandbox_trash import SandboxTrash
+    from quicksand.base.paths import paths
+    from quicksand.life.sandbox_trash import SandboxTrash
+    from quicksand.records.registry import Registry
     from quicksand.saves.census import list_trash
     from quicksand.saves.workspaces import known_stores
 
@@ -162,8 +162,8 @@ def complete_targets(
 ) -> list[CompletionItem]:
     """Completes as `complete_tags` does, and OTHER:TAG for other sandboxes: first their names, then
     their tags."""
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
+    from quicksand.base.paths import paths
+    from quicksand.records.registry import Registry
 
     found = complete_tags(ctx, param, incomplete)
     other, colon, start = incomplete.partition(":")
@@ -194,14 +194,15 @@ def _named_before(ctx: click.Context) -> str | None:
 def _checkpoints_of(name: str | None) -> list[Node]:
     import contextlib
 
-    from quicksand.errors import QuicksandError
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
+    from quicksand.base.errors import QuicksandError
+    from quicksand.base.paths import paths
+    from quicksand.records.registry import Registry
+    from quicksand.snapshots.history import history_of
 
     with contextlib.suppress(QuicksandError, OSError):
         if name is not None:
             registry = Registry(paths())
-            return registry.history(registry.find(name).id).nodes()
+            return history_of(registry, registry.find(name).id).nodes()
     return []
 
 

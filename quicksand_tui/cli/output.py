@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quicksand.errors import DiskSpaceError
+    from quicksand.base.errors import DiskSpaceError
 
 from quicksand_tui.model.amounts import age_text, size_text
 from quicksand_tui.model.text import cells, clean, clean_lines
@@ -51,12 +51,12 @@ MEANINGS = {
 def hint_with_amounts(error: DiskSpaceError) -> str:
     """Returns the error's hint. If it recommends `clean`, the hint says how much that would free
     now."""
-    from quicksand.errors import FREE_SPACE, QuicksandError
+    from quicksand.base.errors import FREE_SPACE, QuicksandError
 
     if error.hint != FREE_SPACE:
         return error.hint
-    from quicksand.cleaning import Cleaner, Waste
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
+    from quicksand.life.cleaning import Cleaner, Waste
 
     try:
         heaps = Cleaner(paths()).look()
@@ -114,7 +114,7 @@ def tell(line: str) -> None:
 
 def complain(error: object, *, hint: str = "", about: str = "") -> None:
     """Writes an error to stderr as ``quicksand-tui: message``, and a line with its hint."""
-    from quicksand.errors import DiskSpaceError, shorten
+    from quicksand.base.errors import DiskSpaceError, shorten
 
     subject = f"{clean(shorten(about))}: " if about else ""
     say(f"{PROGRAM}: {subject}{clean_lines(shorten(str(error)))}")
@@ -124,6 +124,12 @@ def complain(error: object, *, hint: str = "", about: str = "") -> None:
         if isinstance(error, DiskSpaceError):
             hint = hint_with_amounts(error)
         say(f"hint: {clean_lines(shorten(hint))}")
+
+
+def complain_of(name: str, error: object) -> None:
+    """Writes an error about ``name``, which begins with the name if the message does not have
+    it."""
+    complain(error, about="" if name in str(error) else name)
 
 
 def explain_os_error(error: OSError) -> str:

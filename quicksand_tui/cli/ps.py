@@ -6,10 +6,10 @@ import sys
 from typing import Any
 
 import click
-from quicksand.config import parse_memory
-from quicksand.host.paths import paths
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Entry, Status
+from quicksand.base.paths import paths
+from quicksand.records.config import parse_memory
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Entry, Status
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import (
@@ -68,7 +68,7 @@ def ps_command(everything: bool, quiet: bool, processes: bool, as_json: bool) ->
 def _list_processes(as_json: bool) -> None:
     from dataclasses import asdict
 
-    from quicksand.all_processes import list_all
+    from quicksand.life.all_processes import list_all
 
     found = list_all(Registry(paths()))
     if as_json:

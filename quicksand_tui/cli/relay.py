@@ -10,16 +10,16 @@ import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from quicksand.agent.wire import Stream
-from quicksand.errors import AgentRefusedError, AgentUnreachableError, QuicksandError
-from quicksand.execution import ExitStatus
+from quicksand.base.errors import AgentRefusedError, AgentUnreachableError, QuicksandError
+from quicksand.guest.agent.wire import Stream
+from quicksand.guest.execution import ExitStatus
 
 from quicksand_tui.cli.output import Exit, complain, print_json
 from quicksand_tui.cli.runner import CannotStart, Signals, why_gone
 from quicksand_tui.cli.streams import FdReader, FdWriter, same_file
 
 if TYPE_CHECKING:
-    from quicksand.execution import Command
+    from quicksand.guest.execution import Command
     from quicksand.sandbox import Sandbox
 
 AGAIN_S = 2.0
@@ -54,7 +54,7 @@ def starting() -> Any:
     try:
         yield
     except AgentRefusedError as error:
-        if not str(error).startswith("command "):
+        if error.parameter != "argv" or error.errno is None:
             raise  # the user or the directory is at fault, not the command
         code = Exit.NOT_FOUND if error.code == "not_found" else Exit.CANNOT_RUN
         raise CannotStart(error, code) from error
@@ -78,7 +78,7 @@ async def run_command(sandbox: Sandbox, wish: Wish, signals: Signals) -> int:
 async def collect_command(sandbox: Sandbox, wish: Wish, signals: Signals, **facts: Any) -> int:
     """Runs a command, prints one JSON object with its output and ``facts``, and returns its exit
     code. Raises CannotStart, QuicksandError."""
-    from quicksand import execution
+    from quicksand.guest import execution
 
     command = await _spawn(sandbox, wish)
     async with _guarded(sandbox, command, signals):

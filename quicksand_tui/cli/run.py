@@ -231,7 +231,7 @@ async def _leave_running(sandbox: Sandbox, plan: _Plan) -> int:
 def describe_reach(sandbox: Sandbox) -> str:
     """Describes the network, forwarded ports and the agent's HTTP; "" if all are at their
     defaults."""
-    from quicksand.config import NetworkMode
+    from quicksand.records.config import NetworkMode
 
     mode = sandbox.config.network_mode
     parts = [] if mode is NetworkMode.MOUNTS_ONLY else [f"network {mode.value}"]

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
-from quicksand.errors import (
+from quicksand.base.errors import (
     AgentUnreachableError,
     ConfigError,
     MachineError,
@@ -17,15 +17,15 @@ from quicksand.errors import (
     RevertedError,
     StateError,
 )
-from quicksand.host.paths import paths
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Status
+from quicksand.base.paths import paths
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Status
 
 from quicksand_tui.cli.output import BY_SIGNAL, Exit, complain, explain_os_error
 
 if TYPE_CHECKING:
+    from quicksand.records.sandboxes import Entry
     from quicksand.sandbox import Sandbox
-    from quicksand.sandbox_records import Entry
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -149,7 +149,7 @@ def _find(name: str, *, with_display: bool) -> Entry:
     must have one: that it does not run, if so, would be half of the truth."""
     entry = Registry(paths()).find(name)
     if with_display and entry.record is not None and not entry.record.config.enable_display:
-        from quicksand.vm.display import no_display
+        from quicksand.life.display import no_display
 
         raise no_display(entry.name)
     return entry

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from quicksand.saves.census import SaveInfo
-    from quicksand.saves.removing import Removed
+    from quicksand.saves.save_removal import Removed
     from quicksand.saves.store import Save, Trashed
     from quicksand.saves.verifying import Verdict
 
@@ -31,11 +31,11 @@ def remove(names: tuple[str, ...], now: bool) -> int:
 
     Sandboxes and saves that came from them keep what they share with them; they are named.
     """
-    from quicksand.errors import QuicksandError
-    from quicksand.host.paths import paths
-    from quicksand.saves.removing import remove_save
+    from quicksand.base.errors import QuicksandError
+    from quicksand.base.paths import paths
+    from quicksand.saves.save_removal import remove_save
 
-    from quicksand_tui.cli.output import complain
+    from quicksand_tui.cli.output import complain_of
 
     failed = False
     for name in dict.fromkeys(names):
@@ -43,7 +43,7 @@ def remove(names: tuple[str, ...], now: bool) -> int:
             removed = remove_save(name, paths(), now=now)
         except QuicksandError as error:
             failed = True
-            complain(error, about="" if name in str(error) else name)
+            complain_of(name, error)
         else:
             print(removed.info.name, flush=True)
             _explain(removed)
@@ -80,8 +80,8 @@ def restore(name: str, new_name: str | None) -> None:
 
     `saves trash` lists what is there.
     """
-    from quicksand.host.paths import paths
-    from quicksand.saves.removing import restore_save
+    from quicksand.base.paths import paths
+    from quicksand.saves.save_removal import restore_save
 
     print(restore_save(name, paths(), new_name=new_name).name, flush=True)
     _sweep()
@@ -93,9 +93,9 @@ def prune(older_than: float | None, keep: int | None, dry_run: bool, as_json: bo
 
     Saves that cannot be read stay: `saves rm` removes them by name.
     """
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
     from quicksand.saves.census import Census
-    from quicksand.saves.removing import choose_old, freed_together, remove_all
+    from quicksand.saves.save_removal import choose_old, freed_together, remove_all
 
     from quicksand_tui.cli.output import print_json, print_table, say, show_age, show_size
 
@@ -128,9 +128,9 @@ def prune(older_than: float | None, keep: int | None, dry_run: bool, as_json: bo
 
 def _sweep() -> None:
     """Removes what has been in the trash for long enough."""
-    from quicksand.errors import QuicksandError
-    from quicksand.host.paths import paths
-    from quicksand.saves.removing import sweep
+    from quicksand.base.errors import QuicksandError
+    from quicksand.base.paths import paths
+    from quicksand.saves.save_removal import sweep
 
     from quicksand_tui.cli.output import complain, say
     from quicksand_tui.model.text import clean
@@ -152,8 +152,8 @@ def rebase(name: str, onto: str | None, as_json: bool) -> int:
     The disk stays as it is; guests boot with the kernel of that image then. The old save goes to
     the trash, and `images prune` may remove the old image.
     """
-    from quicksand.host.paths import paths
-    from quicksand.host.threads import in_thread_to_the_end
+    from quicksand.base.paths import paths
+    from quicksand.base.threads import in_thread_to_the_end
     from quicksand.saves.finding import find_save
     from quicksand.saves.rebasing import rebase as rebase_save
 
@@ -189,7 +189,7 @@ def verify(names: tuple[str, ...], deep: bool, as_json: bool) -> int:
 
     NAME can be the file of a snapshot, too. Exit status 1 if one is damaged or lacks its image.
     """
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
     from quicksand.saves.finding import all_stores
     from quicksand.saves.verifying import find_any, verify_saves
 
@@ -282,7 +282,7 @@ def list_saves(everywhere: bool, as_json: bool) -> None:
 
 
 def _list(everywhere: bool, as_json: bool) -> None:
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
     from quicksand.saves.census import Census
 
     from quicksand_tui.cli.output import print_json, print_table, say
@@ -326,7 +326,7 @@ def _some(names: Sequence[str]) -> str:
 def _origin(info: SaveInfo) -> str:
     """Returns where a save was found: in the workspace of this directory, among the user's own
     saves, in the directory itself, or elsewhere."""
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
     from quicksand.saves.finding import all_stores
 
     names = ("workspace", "user", "here")
@@ -379,7 +379,7 @@ def facts(info: SaveInfo) -> dict[str, Any]:
 @command_of("saves trash")
 def trash(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
     """List saves that were removed or replaced, and can be brought back for a week."""
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
     from quicksand.saves.census import freed_by, list_trash
     from quicksand.saves.workspaces import known_stores
 
@@ -406,7 +406,7 @@ def trash(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
 
 def _chosen(found: Sequence[Trashed], ids: Sequence[str]) -> Sequence[Trashed]:
     """Returns what the ids name, or all of the trash without ids."""
-    from quicksand.errors import SaveNotFoundError
+    from quicksand.base.errors import SaveNotFoundError
 
     if missing := set(ids) - {trashed.id for trashed in found}:
         raise SaveNotFoundError(

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import click
-from quicksand.errors import RevertedError
+from quicksand.base.errors import RevertedError
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit, complain, say
@@ -15,8 +15,8 @@ from quicksand_tui.cli.terminal import Relay, leave, terminal_env, terminal_size
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
+    from quicksand.guest.shell import Shell, ShellInfo
     from quicksand.sandbox import Sandbox
-    from quicksand.shell import Shell, ShellInfo
 
     from quicksand_tui.cli.runner import Signals
 

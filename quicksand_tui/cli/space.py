@@ -11,9 +11,9 @@ from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit
 
 if TYPE_CHECKING:
-    from quicksand.cleaning import Heap
-    from quicksand.host.processes import Process
-    from quicksand.usage import Usage
+    from quicksand.base.processes import Process
+    from quicksand.life.cleaning import Heap
+    from quicksand.life.disk_usage import Usage
 
 
 @command_of("clean")
@@ -23,9 +23,9 @@ def clean_command(dry_run: bool, yes: bool, as_json: bool) -> int:
     Sandboxes, saves, images and checkpoints stay. What is in use is left alone. QEMUs that run on
     for sandboxes that are gone are ended.
     """
-    from quicksand.cleaning import Cleaner
-    from quicksand.host.paths import paths
-    from quicksand.orphans import end_orphans, find_orphans
+    from quicksand.base.paths import paths
+    from quicksand.life.cleaning import Cleaner
+    from quicksand.qemu.orphans import end_orphans, find_orphans
 
     from quicksand_tui.cli.output import print_json, say, show_size
 
@@ -64,7 +64,7 @@ def _agreed() -> bool:
 
 
 def _print(heaps: list[Heap], orphans: list[Process]) -> None:
-    from quicksand.cleaning import COST
+    from quicksand.life.cleaning import COST
 
     from quicksand_tui.cli.output import print_table, show_size
     from quicksand_tui.model.text import clean
@@ -110,8 +110,8 @@ def du_command(each: bool, as_json: bool) -> None:
     OWN bytes are free once they are all gone; SHARED ones belong to others too. In the total every
     file counts once.
     """
-    from quicksand.host.paths import paths
-    from quicksand.usage import measure
+    from quicksand.base.paths import paths
+    from quicksand.life.disk_usage import measure
 
     from quicksand_tui.cli.output import print_json, say
 

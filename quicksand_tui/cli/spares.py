@@ -8,23 +8,23 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from quicksand.errors import QuicksandError
+from quicksand.base.errors import QuicksandError
 
 from quicksand_tui.cli.output import print_json, say
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from quicksand.config import SandboxConfig
-    from quicksand.registry import Registry
+    from quicksand.records.config import SandboxConfig
+    from quicksand.records.registry import Registry
 
 
 def require_image(config: SandboxConfig, registry: Registry) -> None:
     """Raises ConfigError if what is to be warmed up is a save, and ImageNotFound, ImageError if it
     is no image that is here or can be built."""
-    from quicksand.errors import ConfigError, ImageError
-    from quicksand.host.arch import Architecture
-    from quicksand.images.building import buildable_images
-    from quicksand.images.resolve import ImageResolver
+    from quicksand.base.arch import Architecture
+    from quicksand.base.errors import ConfigError, ImageError
+    from quicksand.disks.images.resolve import ImageResolver
+    from quicksand.life.image_building import buildable_images
     from quicksand.saves.resolving import find_meaning
 
     name, resolver = config.image, ImageResolver(registry.paths)
@@ -44,9 +44,9 @@ def require_image(config: SandboxConfig, registry: Registry) -> None:
 async def end_order(registry: Registry, config: SandboxConfig, *, as_json: bool) -> None:
     """Ends the order of spares of this machine, or says that there is none, and which there are.
     Raises as `require_image` if none is of that image."""
-    from quicksand.spares import stock
-    from quicksand.spares.naming import machine_name
-    from quicksand.spares.orders import Orders
+    from quicksand.life.spare_names import machine_name
+    from quicksand.warm.spares import stock
+    from quicksand.warm.spares.orders import Orders
 
     ended = await stock.end_order(registry, config)
     left = await asyncio.to_thread(Orders(registry.paths).read)
@@ -68,7 +68,7 @@ async def end_order(registry: Registry, config: SandboxConfig, *, as_json: bool)
 
 
 def _ends(registry: Registry, config: SandboxConfig) -> str:
-    from quicksand.spares.naming import order_command
+    from quicksand.life.spare_names import order_command
 
     return f"`{clean(order_command(registry.paths, config, 0))}` ends it"
 
@@ -76,7 +76,7 @@ def _ends(registry: Registry, config: SandboxConfig) -> str:
 @contextlib.asynccontextmanager
 async def order_told(registry: Registry, config: SandboxConfig) -> AsyncIterator[None]:
     """If what is done in this context fails or is interrupted, says how the order stands then."""
-    from quicksand.spares.naming import machine_name
+    from quicksand.life.spare_names import machine_name
 
     name = clean(machine_name(config))
     try:
@@ -99,8 +99,8 @@ async def order_told(registry: Registry, config: SandboxConfig) -> AsyncIterator
 async def _wanted(registry: Registry, config: SandboxConfig) -> int | None:
     """Returns how many spares of this machine are ordered; None if that cannot be read, and so was
     not changed either (`doctor` tells of it)."""
-    from quicksand.errors import StateError
-    from quicksand.spares.orders import Orders, plain
+    from quicksand.base.errors import StateError
+    from quicksand.warm.spares.orders import Orders, plain
 
     try:
         orders = await asyncio.to_thread(Orders(registry.paths).read)
@@ -111,8 +111,8 @@ async def _wanted(registry: Registry, config: SandboxConfig) -> int | None:
 
 async def _ready(registry: Registry, config: SandboxConfig) -> str:
     """Returns how many of an order are ready, and what becomes of the others."""
-    from quicksand.spares.orders import plain
-    from quicksand.spares.stock import look
+    from quicksand.warm.spares.orders import plain
+    from quicksand.warm.spares.stock import look
 
     (one,) = [one for one in await look(registry) if one.order.config == plain(config)]
     if one.ready >= one.order.count:

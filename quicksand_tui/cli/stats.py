@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from quicksand_tui.cli.commands import command_of
 
 if TYPE_CHECKING:
+    from quicksand.life.stats import SandboxStats
+    from quicksand.records.sandboxes import Entry
     from quicksand.sandbox import Sandbox
-    from quicksand.sandbox_records import Entry
-    from quicksand.stats import SandboxStats
 
     from quicksand_tui.cli.runner import Signals
 
@@ -145,8 +145,8 @@ class Reader:
     async def read(self, names: tuple[str, ...]) -> list[Reading]:
         """Reads each of the sandboxes. Raises SandboxNotFoundError for a name that does not
         exist."""
-        from quicksand.host.paths import paths
-        from quicksand.registry import Registry
+        from quicksand.base.paths import paths
+        from quicksand.records.registry import Registry
 
         registry = Registry(paths())
         if names:
@@ -156,7 +156,7 @@ class Reader:
         return list(await asyncio.gather(*(self._read(entry) for entry in entries)))
 
     async def _read(self, entry: Entry) -> Reading:
-        from quicksand.stats import host_usage
+        from quicksand.qemu.host_usage import host_usage
 
         host = await asyncio.to_thread(host_usage, entry)
         now = time.monotonic()
@@ -178,9 +178,9 @@ class Reader:
 
     async def _ask(self, entry: Entry) -> tuple[SandboxStats | None, str]:
         """Returns the guest's own figures, or None and why there are none."""
-        from quicksand.errors import QuicksandError
+        from quicksand.base.errors import QuicksandError
+        from quicksand.records.sandboxes import Status
         from quicksand.sandbox import Sandbox
-        from quicksand.sandbox_records import Status
 
         if entry.status is not Status.RUNNING:
             return None, entry.status.value

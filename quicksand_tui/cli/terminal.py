@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
-from quicksand.errors import AgentUnreachableError, QuicksandError
-from quicksand.host.paths import paths
-from quicksand.registry import Registry
+from quicksand.base.errors import AgentUnreachableError, QuicksandError
+from quicksand.base.paths import paths
+from quicksand.records.registry import Registry
 
 from quicksand_tui.cli.detach_keys import DetachKeys
 from quicksand_tui.cli.runner import why_gone
@@ -27,9 +27,9 @@ from quicksand_tui.terminal.restoring import Restoring
 from quicksand_tui.terminal.unasking import Unasking
 
 if TYPE_CHECKING:
-    from quicksand.execution import ExitStatus
+    from quicksand.guest.execution import ExitStatus
+    from quicksand.guest.shell import Piece, Shell
     from quicksand.sandbox import Sandbox
-    from quicksand.shell import Piece, Shell
 
     from quicksand_tui.cli.runner import Signals
 

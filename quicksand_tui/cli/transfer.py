@@ -11,12 +11,12 @@ from collections.abc import AsyncIterable, AsyncIterator
 from pathlib import Path
 from typing import Protocol
 
-from quicksand.agent.extents import FILE_MAX, Extent
-from quicksand.errors import AgentRefusedError, DiskSpaceError, QuicksandError
-from quicksand.guest_files import GuestFile
-from quicksand.host.space import DISK_RESERVE
+from quicksand.base.errors import AgentRefusedError, DiskSpaceError, QuicksandError
+from quicksand.base.space import DISK_RESERVE
+from quicksand.guest.agent.extents import FILE_MAX, Extent
+from quicksand.guest.files import GuestFile
 
-from quicksand_tui.cli.output import complain, show_size
+from quicksand_tui.cli.output import complain, complain_of, show_size
 from quicksand_tui.cli.standing import Standing
 from quicksand_tui.cli.streams import READ_SIZE, FdReader
 
@@ -52,7 +52,7 @@ class Tally:
         """Reports a file that was left out, unless too many were before; counts it in any case."""
         self.failed += 1
         if self.failed <= COMPLAINTS_MAX:
-            complain(reason, about="" if path in str(reason) else path)
+            complain_of(path, reason)
 
     def tell_rest(self) -> None:
         """Reports how many more files were left out."""

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from quicksand.errors import DisplayError, QuicksandError
-from quicksand.host.paths import paths
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Status
+from quicksand.base.errors import DisplayError, QuicksandError
+from quicksand.base.paths import paths
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Status
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.model.text import ascii_only, clean
@@ -22,7 +22,7 @@ from quicksand_tui.pixels.keysyms import Chord
 from quicksand_tui.pixels.user_input import Command, Focus, Pasted, Pointer
 
 if TYPE_CHECKING:
-    from quicksand.layout import MachineDir
+    from quicksand.records.layout import MachineDir
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.cli.runner import Signals
@@ -188,7 +188,7 @@ class View:
             await asyncio.sleep(POLL_S)
 
     async def _why_gone(self, error: DisplayError) -> QuicksandError:
-        from quicksand.errors import AgentUnreachableError
+        from quicksand.base.errors import AgentUnreachableError
 
         from quicksand_tui.cli.runner import why_gone
 

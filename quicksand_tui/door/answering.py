@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quicksand.layout import MachineDir
+    from quicksand.records.layout import MachineDir
 
 
 class AnswerRight:

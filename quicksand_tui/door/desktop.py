@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quicksand.errors import QuicksandError
-from quicksand.host.paths import paths
-from quicksand.registry import Registry
+from quicksand.base.errors import QuicksandError
+from quicksand.base.paths import paths
+from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.door.guest_input import GuestInput
@@ -19,7 +19,7 @@ from quicksand_tui.door.screen import Screen
 from quicksand_tui.model.text import error_text
 
 if TYPE_CHECKING:
-    from quicksand.layout import MachineDir
+    from quicksand.records.layout import MachineDir
 
     from quicksand_tui.door.protocol import ScreenSink
     from quicksand_tui.pixels.keysyms import Chord

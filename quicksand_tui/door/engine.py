@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from quicksand.errors import HistoryError, QuicksandError
-from quicksand.guest_traffic import GuestTraffic
-from quicksand.host.paths import paths
-from quicksand.host.threads import in_thread_to_the_end
-from quicksand.registry import Registry
-from quicksand.removing import remove_sandbox
+from quicksand.base.errors import HistoryError, QuicksandError
+from quicksand.base.paths import paths
+from quicksand.base.threads import in_thread_to_the_end
+from quicksand.guest.traffic import GuestTraffic
+from quicksand.life.sandbox_removal import remove_sandbox
+from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
-from quicksand.sandbox_trash import SandboxTrash
 
 from quicksand_tui.door import saves
 from quicksand_tui.door.look import view_of

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from quicksand.base.errors import QuicksandError
 from quicksand.display.any_text import can_be_typed
 from quicksand.display.keys import STROKES
-from quicksand.errors import QuicksandError
 
 from quicksand_tui.model.text import clean
 from quicksand_tui.pixels.keysyms import Chord, strokes

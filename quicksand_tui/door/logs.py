@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import BinaryIO
 
-from quicksand.host.regular import open_file
+from quicksand.base.regular import open_file
 
 FIRST_MAX = 512 * 1024
 """How many bytes from the end the first read begins."""

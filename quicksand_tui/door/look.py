@@ -11,23 +11,24 @@ from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
 
-from quicksand.all_processes import spare_memory
-from quicksand.errors import HistoryError, QuicksandError
-from quicksand.host.footprint import allocated_size
-from quicksand.host.memory import available_memory
-from quicksand.host.paths import paths
-from quicksand.images.building import buildable_images, find_suggested_options
-from quicksand.images.resolve import ImageInfo, ImageResolver
-from quicksand.known_mounts import known_mounts
-from quicksand.machine_options import NO, YES
-from quicksand.mounts.mount import CIFS
+from quicksand.base.errors import HistoryError, QuicksandError
+from quicksand.base.footprint import allocated_size
+from quicksand.base.memory import available_memory
+from quicksand.base.paths import paths
+from quicksand.base.process_usage import process_usage
+from quicksand.disks.images.resolve import ImageInfo, ImageResolver
+from quicksand.life.all_processes import spare_memory
+from quicksand.life.image_building import buildable_images, find_suggested_options
+from quicksand.mounts.known import known_mounts
 from quicksand.qemu.debs import is_apt_host
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Entry
-from quicksand.snapshots.checkpoint import Checkpoint
-from quicksand.snapshots.records import Node
-from quicksand.snapshots.tree import Tree
-from quicksand.stats import process_usage
+from quicksand.records.machine_options import NO, YES
+from quicksand.records.mount import CIFS
+from quicksand.records.nodes import Node
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Entry
+from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
+from quicksand.snapshots.history import history_of
+from quicksand.snapshots.tree import Tree, read_tree
 
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.checkpoints import (
@@ -69,7 +70,7 @@ class TreeReader:
     def read(self, *, measure: bool = False) -> CheckpointTree:
         """Returns the checkpoints, with their sizes if they are to be measured; the same object as
         before if nothing has changed. What is unreadable becomes an ``error`` in the result."""
-        found = self._registry.tree(self._id)
+        found = read_tree(history_of(self._registry, self._id))
         views = sorted(
             (*map(self._view, found.nodes), *starmap(_broken, found.broken.items())), key=_order
         )
@@ -115,7 +116,7 @@ class TreeReader:
         if state == self._measured or not tree.checkpoints:
             return
         with contextlib.suppress(OSError, HistoryError):
-            found = self._registry.checkpoints(self._id)
+            found = list_checkpoints(history_of(self._registry, self._id))
             self._sizes = {one.id: (one.size, one.shared) for one in found}
             if len(self._sizes) == len(tree.checkpoints):
                 self._measured = state

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quicksand.errors import QuicksandError
+from quicksand.base.errors import QuicksandError
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.model.amounts import seconds_text, size_text

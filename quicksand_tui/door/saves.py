@@ -20,7 +20,7 @@ from quicksand_tui.model.text import sanitise
 if TYPE_CHECKING:
     from quicksand.saves.bundle.receiving import Imported
     from quicksand.saves.manifest import SaveManifest
-    from quicksand.saves.removing import Removed
+    from quicksand.saves.save_removal import Removed
     from quicksand.saves.verifying import Verdict
 
 
@@ -45,9 +45,9 @@ def _bytes(report: Report) -> Bytes:
 
 
 async def save(sandbox_id: str, spec: SaveSpec, report: Report) -> Told:
-    from quicksand.host.footprint import Footprint
-    from quicksand.host.paths import paths
-    from quicksand.host.threads import Stopped, to_the_end
+    from quicksand.base.footprint import Footprint
+    from quicksand.base.paths import paths
+    from quicksand.base.threads import Stopped, to_the_end
     from quicksand.sandbox import Sandbox
     from quicksand.saves.saving import Options
     from quicksand.saves.store import SaveStore
@@ -105,9 +105,9 @@ def _saved(name: str, manifest: SaveManifest, size: int) -> Told:
 
 
 async def delete(keys: Sequence[str], report: Report, *, now: bool) -> Told:
-    from quicksand.host.paths import paths
-    from quicksand.host.threads import in_stoppable_thread
-    from quicksand.saves.removing import Removed, remove_each, sweep
+    from quicksand.base.paths import paths
+    from quicksand.base.threads import in_stoppable_thread
+    from quicksand.saves.save_removal import Removed, remove_each, sweep
 
     def work(check: Callable[[], None]) -> list[Removed | Exception]:
         done: list[Removed | Exception] = []
@@ -163,12 +163,12 @@ def _message(error: Exception) -> str:
 
 
 async def restore(keys: Sequence[str], report: Report, *, name: str = "") -> Told:
-    from quicksand.errors import QuicksandError
-    from quicksand.host.paths import paths
-    from quicksand.host.threads import in_stoppable_thread
-    from quicksand.registry import Registry
-    from quicksand.sandbox_trash import SandboxTrash
-    from quicksand.saves.removing import restore_save, sweep
+    from quicksand.base.errors import QuicksandError
+    from quicksand.base.paths import paths
+    from quicksand.base.threads import in_stoppable_thread
+    from quicksand.life.sandbox_trash import SandboxTrash
+    from quicksand.records.registry import Registry
+    from quicksand.saves.save_removal import restore_save, sweep
 
     sandboxes = SandboxTrash(Registry(paths()))
 
@@ -196,10 +196,10 @@ async def restore(keys: Sequence[str], report: Report, *, name: str = "") -> Tol
 
 
 async def purge(keys: Sequence[str]) -> Told:
-    from quicksand.host.paths import paths
-    from quicksand.host.threads import in_thread_to_the_end
-    from quicksand.registry import Registry
-    from quicksand.sandbox_trash import SandboxTrash
+    from quicksand.base.paths import paths
+    from quicksand.base.threads import in_thread_to_the_end
+    from quicksand.life.sandbox_trash import SandboxTrash
+    from quicksand.records.registry import Registry
     from quicksand.saves.workspaces import known_stores
 
     wanted = {Path(key) for key in keys}
@@ -223,7 +223,7 @@ async def purge(keys: Sequence[str]) -> Told:
 
 async def export(key: str, spec: ExportSpec, report: Report) -> Told:
     from quicksand import saves
-    from quicksand.errors import PathError
+    from quicksand.base.errors import PathError
 
     target = Path(spec.file).expanduser().absolute()
     if not spec.replace and target.exists():
@@ -306,7 +306,7 @@ class Verified:
 
 async def verify(keys: Sequence[str], report: Report, *, deep: bool) -> Verified:
     """Checks saves from outside, or with ``deep`` every byte; the result holds the problems."""
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
     from quicksand.saves.looking import load_save
     from quicksand.saves.verifying import verify_saves
 

@@ -14,13 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from quicksand.config import SandboxConfig
-from quicksand.errors import QuicksandError
-from quicksand.host.footprint import Footprint
-from quicksand.host.paths import Paths, paths
-from quicksand.images.resolve import ImageResolver
-from quicksand.registry import Registry
-from quicksand.sandbox_trash import SandboxTrash
+from quicksand.base.errors import QuicksandError
+from quicksand.base.footprint import Footprint
+from quicksand.base.paths import Paths, paths
+from quicksand.disks.images.resolve import ImageResolver
+from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.records.config import SandboxConfig
+from quicksand.records.registry import Registry
+from quicksand.records.trash import TrashedSandbox, trash_dir
 from quicksand.saves.census import BaseState, Census, SaveInfo, list_trash
 from quicksand.saves.finding import all_stores, rank
 from quicksand.saves.links import workspaces_dir
@@ -28,7 +29,6 @@ from quicksand.saves.manifest import MANIFEST, SaveManifest
 from quicksand.saves.resolving import confine
 from quicksand.saves.store import TRASH, TRASH_KEPT_S, Trashed
 from quicksand.saves.workspaces import known_stores
-from quicksand.trash import TrashedSandbox, trash_dir
 
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.saves import (

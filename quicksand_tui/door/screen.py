@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from quicksand.errors import DisplayError
+from quicksand.base.errors import DisplayError
 
 from quicksand_tui.model.text import clean
 from quicksand_tui.pixels.orders import HEAD_BYTES, Drawn, Kind, Order, parse_head
@@ -18,7 +18,7 @@ from quicksand_tui.pixels.orders import HEAD_BYTES, Drawn, Kind, Order, parse_he
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from quicksand.layout import MachineDir
+    from quicksand.records.layout import MachineDir
 
 WORKER = "quicksand_tui.door.screen_worker"
 STDERR_MAX = 4096

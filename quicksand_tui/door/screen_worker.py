@@ -16,11 +16,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand.base.errors import DisplayError
 from quicksand.display.rfb import BRISK_S, RfbClient
 from quicksand.display.screen import true_width
-from quicksand.errors import DisplayError
-from quicksand.layout import MachineDir
 from quicksand.qemu.keeper_parts.bounds import no_core_files
+from quicksand.records.layout import MachineDir
 
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.pixels.canvas import Canvas

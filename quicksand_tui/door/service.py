@@ -111,8 +111,8 @@ class EngineService:
         return self._saves_reader
 
     def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource:
-        from quicksand.host.paths import paths
-        from quicksand.registry import Registry
+        from quicksand.base.paths import paths
+        from quicksand.records.registry import Registry
 
         from quicksand_tui.door.logs import FileLog
         from quicksand_tui.door.protocol import LogKind
@@ -239,7 +239,7 @@ class EngineService:
 @contextlib.contextmanager
 def _reading(title: str) -> Iterator[None]:
     """Turns an error of the engine into OperationError; one of the host stays OSError."""
-    from quicksand.errors import QuicksandError
+    from quicksand.base.errors import QuicksandError
 
     try:
         yield
@@ -274,7 +274,7 @@ async def _until_done(ended: asyncio.Future[None]) -> None:
 def describe_failure(title: str, error: BaseException) -> Failure:
     """Returns message, hint and end of the log of an error of the engine; of any other exception,
     its type and the traceback, as a fault of the app."""
-    from quicksand.errors import QuicksandError
+    from quicksand.base.errors import QuicksandError
 
     if isinstance(error, QuicksandError):
         # Not str(error), which includes the log.

@@ -15,9 +15,9 @@ from quicksand_tui.model.text import sanitise
 from quicksand_tui.panes.content import TYPED_MAX, UNREAD_MAX, LinkState, LinkStatus, Said, Sink
 
 if TYPE_CHECKING:
-    from quicksand.layout import MachineDir
+    from quicksand.guest.shell import Shell, ShellInfo
+    from quicksand.records.layout import MachineDir
     from quicksand.sandbox import Sandbox
-    from quicksand.shell import Shell, ShellInfo
 
     from quicksand_tui.door.answering import AnswerRight
 
@@ -196,14 +196,14 @@ class EngineTerminal:
         return self._machine is None or self._machine == self._current_machine()
 
     def _current_machine(self) -> MachineDir:
-        from quicksand.host.paths import paths
-        from quicksand.registry import Registry
+        from quicksand.base.paths import paths
+        from quicksand.records.registry import Registry
 
         return Registry(paths()).machine(self._sandbox_id)
 
     async def _run(self) -> None:
         """Serves the terminal, again and again: when it is lost, the next machine may have it."""
-        from quicksand.errors import AgentRefusedError, QuicksandError
+        from quicksand.base.errors import AgentRefusedError, QuicksandError
 
         while True:
             self._mark = self._machine_mark()
@@ -236,10 +236,10 @@ class EngineTerminal:
 
     async def _await_machine(self, gone: object) -> None:
         """Waits until the sandbox runs in another machine than ``gone``."""
-        from quicksand.errors import QuicksandError
-        from quicksand.host.paths import paths
-        from quicksand.registry import Registry
-        from quicksand.sandbox_records import Status
+        from quicksand.base.errors import QuicksandError
+        from quicksand.base.paths import paths
+        from quicksand.records.registry import Registry
+        from quicksand.records.sandboxes import Status
 
         while True:
             await asyncio.sleep(RETURN_POLL_S)
@@ -259,10 +259,10 @@ class EngineTerminal:
     async def _serve(self) -> None:
         """Opens the terminal, and again after each revert, until its program ends. Raises
         QuicksandError or OSError when it is lost."""
-        from quicksand.errors import AgentUnreachableError, RevertedError
-        from quicksand.host.paths import paths
-        from quicksand.live_machine import why_gone
-        from quicksand.registry import Registry
+        from quicksand.base.errors import AgentUnreachableError, RevertedError
+        from quicksand.base.paths import paths
+        from quicksand.qemu.live_machine import why_gone
+        from quicksand.records.registry import Registry
         from quicksand.sandbox import Sandbox
 
         sandbox = await asyncio.to_thread(Sandbox.attach, self._sandbox_id)
@@ -298,7 +298,7 @@ class EngineTerminal:
     async def _open(self, sandbox: Sandbox) -> None:
         """Opens a new terminal or the known one. Raises AgentUnreachableError if the sandbox
         changes its machine meanwhile."""
-        from quicksand.errors import AgentUnreachableError
+        from quicksand.base.errors import AgentUnreachableError
 
         machine, self._mark = self._current_machine(), self._machine_mark()
         if self._session:
@@ -328,7 +328,7 @@ class EngineTerminal:
     async def _come_back(self, sandbox: Sandbox, machine: MachineDir) -> Shell:
         """Opens the known terminal. Raises AgentRefusedError (code "not_found") if it is gone or
         another one has its session number."""
-        from quicksand.errors import AgentRefusedError
+        from quicksand.base.errors import AgentRefusedError
 
         from quicksand_tui.door.answering import AnswerRight
 
@@ -400,7 +400,7 @@ class EngineTerminal:
 
     async def _let_go(self) -> None:
         """Closes the connection; the program keeps running unless `end` was called."""
-        from quicksand.errors import QuicksandError
+        from quicksand.base.errors import QuicksandError
 
         right, self._right = self._right, None
         if right is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from quicksand_tui.model.sandboxes import TrafficMeter, TrafficRates
 
 if TYPE_CHECKING:
-    from quicksand.guest_traffic import GuestTraffic
+    from quicksand.guest.traffic import GuestTraffic
 
     from quicksand_tui.model.world import World
 

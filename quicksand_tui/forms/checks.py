@@ -15,8 +15,8 @@ from quicksand_tui.model.text import sanitise
 from quicksand_tui.views.saves import trouble_of
 
 if TYPE_CHECKING:
-    from quicksand.config import PortForward
-    from quicksand.machine_options import MachineOption
+    from quicksand.records.config import PortForward
+    from quicksand.records.machine_options import MachineOption
 
     from quicksand_tui.model.checkpoints import CheckpointTree
     from quicksand_tui.model.saves import SaveView
@@ -46,7 +46,7 @@ def _saves_taken(world: World) -> set[str]:
 
 def find_save_name_problem(name: str, world: World) -> str:
     """Returns what is wrong with the name of a new save; "" if no problem is known."""
-    from quicksand.errors import ConfigError
+    from quicksand.base.errors import ConfigError
     from quicksand.saves.manifest import check_save_name
 
     try:
@@ -123,8 +123,8 @@ def _taken(world: World) -> set[str]:
 
 def find_name_problem(name: str, world: World) -> str:
     """Returns what is wrong with the name of a new sandbox; "" if nothing is."""
-    from quicksand.config import check_name
-    from quicksand.errors import ConfigError
+    from quicksand.base.errors import ConfigError
+    from quicksand.records.config import check_name
 
     try:
         check_name(name)
@@ -135,8 +135,8 @@ def find_name_problem(name: str, world: World) -> str:
 
 def machine_records() -> Mapping[str, MachineOption]:
     """Returns the records of a machine's options by keyword."""
-    from quicksand.config import SandboxConfig
-    from quicksand.machine_options import options_of
+    from quicksand.records.config import SandboxConfig
+    from quicksand.records.machine_options import options_of
 
     return {record.keyword: record for record in options_of(SandboxConfig)}
 
@@ -160,7 +160,7 @@ def machine_keywords(spec: NewSpec) -> dict[str, Any]:
 def find_problems(spec: NewSpec, world: World) -> dict[str, str]:
     """Returns what is wrong, by field; empty if the sandbox can be started. The checks are those of
     the engine, so it accepts what the form accepts."""
-    from quicksand.config import parse_memory
+    from quicksand.records.config import parse_memory
 
     problems = _find_machine_problems(spec)
     if problem := _find_origin_problem(spec, world):
@@ -178,8 +178,8 @@ def find_problems(spec: NewSpec, world: World) -> dict[str, str]:
 def _find_machine_problems(spec: NewSpec) -> dict[str, str]:
     """Returns the engine's complaints by field: for each option alone, and together with those
     before it."""
-    from quicksand.config import SandboxConfig
-    from quicksand.errors import ConfigError
+    from quicksand.base.errors import ConfigError
+    from quicksand.records.config import SandboxConfig
 
     problems: dict[str, str] = {}
     good: dict[str, Any] = {"image": "x"}
@@ -262,8 +262,8 @@ def run_command(spec: NewSpec) -> str:
 
 def find_tag_problem(tag: str, tree: CheckpointTree) -> str:
     """Returns what is wrong with the tag of a new checkpoint; "" if nothing is."""
-    from quicksand.errors import ConfigError
-    from quicksand.snapshots.records import check_tag
+    from quicksand.base.errors import ConfigError
+    from quicksand.records.nodes import check_tag
 
     if any(checkpoint.tag == tag for checkpoint in tree.checkpoints):
         return f"there is a {tag} already"

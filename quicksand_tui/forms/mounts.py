@@ -83,8 +83,8 @@ def mount_spec(values: Values) -> MountSpec:
 
 def read_spec(word: str) -> MountSpec:
     """Reads HOST:GUEST[:ro|:protect]. Raises ConfigError, which is a ValueError."""
-    from quicksand.errors import ConfigError
-    from quicksand.mounts.mount import CIFS, parse_mount
+    from quicksand.base.errors import ConfigError
+    from quicksand.records.mount import CIFS, parse_mount
 
     mount = parse_mount(word)
     if mount.type != CIFS:
@@ -103,8 +103,8 @@ def suggest_guest(host: str) -> str:
 def find_mount_problems(spec: MountSpec, sandbox: SandboxView) -> dict[str, str]:
     """Returns what is wrong with a mount, by field, as far as no look at the disk is needed. The
     checks are the engine's."""
-    from quicksand.errors import ConfigError
-    from quicksand.mounts.mount import Mount
+    from quicksand.base.errors import ConfigError
+    from quicksand.records.mount import Mount
 
     problems: dict[str, str] = {}
     for field, paths in {"host": (spec.host, "/mnt/x"), "guest": ("/", spec.guest)}.items():
@@ -121,10 +121,10 @@ def find_mount_problems(spec: MountSpec, sandbox: SandboxView) -> dict[str, str]
 
 def look_at_directory(spec: MountSpec) -> str:
     """Returns why a directory of this host cannot be mounted; "" if it can. Waits for the disk."""
-    from quicksand.errors import ConfigError, MountError
-    from quicksand.host.paths import paths
+    from quicksand.base.errors import ConfigError, MountError
+    from quicksand.base.paths import paths
     from quicksand.mounts.directories import check_directory
-    from quicksand.mounts.mount import Mount
+    from quicksand.records.mount import Mount
 
     try:
         check_directory(Mount(spec.host, "/mnt/x", spec.readonly), paths())

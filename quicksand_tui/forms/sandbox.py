@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from quicksand.errors import ConfigError
-from quicksand.machine_options import NO, YES
+from quicksand.base.errors import ConfigError
+from quicksand.records.machine_options import NO, YES
 
 from quicksand_tui.forms.checks import (
     PORTS,
@@ -27,7 +27,7 @@ from quicksand_tui.model.text import clip, sanitise
 from quicksand_tui.views.saves import trouble_of
 
 if TYPE_CHECKING:
-    from quicksand.machine_options import MachineOption
+    from quicksand.records.machine_options import MachineOption
 
     from quicksand_tui.home.state import Remembered
     from quicksand_tui.model.sandboxes import ImageView

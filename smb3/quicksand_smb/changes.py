@@ -24,6 +24,7 @@ from quicksand_smb.values import Kind, Stat
 from quicksand_smb.wire import filetime
 
 if TYPE_CHECKING:
+    from quicksand_smb.numbering import Numbering
     from quicksand_smb.store import Store
 
 # linux/inotify.h
@@ -82,10 +83,15 @@ class Changes:
     """Of one share. Everything but the search for files runs under the lock of the house."""
 
     def __init__(
-        self, store: "Store", ledger: Ledger, run: Callable[[Callable[[], None]], None]
+        self,
+        store: "Store",
+        numbering: "Numbering",
+        ledger: Ledger,
+        run: Callable[[Callable[[], None]], None],
     ) -> None:
         """`run` does something under the lock. Raises Refusal."""
         self._store = store
+        self._numbering = numbering
         self._run = run
         self._ledger = ledger
         ledger.take(COST)
@@ -137,8 +143,8 @@ class Changes:
             self._begun.update(dict.fromkeys(inodes))
             if len(self._begun) == total:
                 self._is_whole = True
-                known = self._inodes
-                self._inodes = {inode: known.get(inode) for inode in self._begun}
+                known, inode_of = self._inodes, self._numbering.inode
+                self._inodes = {inode: known.get(inode) for inode in map(inode_of, self._begun)}
                 self._pause_s = 1.0
                 self._watch()
         if number != self._number or not self._is_whole:

@@ -29,13 +29,14 @@ KEPT: Final = HIDDEN | SYSTEM | ARCHIVE | TEMPORARY | SPARSE | 0x1000 | 0x2000
 class View:
     """A file as a client is to see it."""
 
-    __slots__ = ("access", "allocated", "attributes", "is_deleted", "mode", "path", "position",
-                 "serial", "stat", "times")  # fmt: skip
+    __slots__ = ("access", "allocated", "attributes", "is_deleted", "mode", "number", "path",
+                 "position", "serial", "stat", "times")  # fmt: skip
 
     def __init__(
         self, stat: Stat, attributes: int, times: Times, *, allocated: int = 0, serial: int = 0
     ) -> None:
         self.stat = stat
+        self.number = stat.inode
         self.attributes = attributes
         self.times = times
         self.allocated = allocated
@@ -95,7 +96,7 @@ def size_of(stat: Stat) -> int:
 
 
 def _internal(view: View) -> bytes:
-    return struct.pack("<Q", view.stat.inode)
+    return struct.pack("<Q", view.number)
 
 
 def _ea(view: View) -> bytes:
@@ -140,7 +141,7 @@ def _all(view: View) -> bytes:
             *view.times, view.attributes, 0,
             view.allocated, size_of(stat), _links(view), view.is_deleted,
             stat.kind is Kind.DIRECTORY, 0,
-            stat.inode, posix.reparse_tag(stat.kind), view.access,
+            view.number, posix.reparse_tag(stat.kind), view.access,
             view.position, view.mode, 0, len(text),
         )
         + text
@@ -176,11 +177,11 @@ def _tag(view: View) -> bytes:
 
 
 def _file_id(view: View) -> bytes:
-    return struct.pack("<QQQ", view.serial, view.stat.inode, 0)
+    return struct.pack("<QQQ", view.serial, view.number, 0)
 
 
 def _posix(view: View) -> bytes:
-    return posix.encode_info(view.stat, view.times, view.attributes)
+    return posix.encode_info(view.stat, view.number, view.times, view.attributes)
 
 
 class Level(NamedTuple):
@@ -227,11 +228,11 @@ def _entry_both(view: View, name: bytes) -> bytes:
 
 
 def _entry_id_full(view: View, name: bytes) -> bytes:
-    return _full(view, name) + struct.pack("<IQ", 0, view.stat.inode) + name
+    return _full(view, name) + struct.pack("<IQ", 0, view.number) + name
 
 
 def _entry_id_both(view: View, name: bytes) -> bytes:
-    return _full(view, name) + bytes(26) + struct.pack("<HQ", 0, view.stat.inode) + name
+    return _full(view, name) + bytes(26) + struct.pack("<HQ", 0, view.number) + name
 
 
 def _entry_names(_: View, name: bytes) -> bytes:
@@ -239,7 +240,13 @@ def _entry_names(_: View, name: bytes) -> bytes:
 
 
 def _entry_posix(view: View, name: bytes) -> bytes:
-    return bytes(4) + _posix(view) + struct.pack("<I", len(name)) + name
+    """Linux takes the first of an entry's times, which is that of birth, for the time of change
+    (`cifs_posix_to_fattr` in fs/smb/client/readdir.c), and git reads every file anew whose time of
+    change is another than it was. It heeds no birth there, so that of change is told twice."""
+    _, accessed, written, changed = view.times
+    times = changed, accessed, written, changed
+    info = posix.encode_info(view.stat, view.number, times, view.attributes)
+    return bytes(4) + info + struct.pack("<I", len(name)) + name
 
 
 ENTRY_LEVELS: Final[dict[int, Callable[[View, bytes], bytes]]] = {

@@ -86,11 +86,14 @@ def encode_create(stat: Stat) -> bytes:
     return _links_and_mode(stat)
 
 
-def encode_info(stat: Stat, times: tuple[int, int, int, int], attributes: int) -> bytes:
-    """A file, without its name. `times` are FILETIMEs: created, accessed, written, changed."""
+def encode_info(
+    stat: Stat, number: int, times: tuple[int, int, int, int], attributes: int
+) -> bytes:
+    """A file, without its name, as that of this number. `times` are FILETIMEs: created, accessed,
+    written, changed."""
     return (
         _INFO.pack(
-            *times, stat.size, stat.allocated, attributes, stat.inode, stat.device & 0xFFFFFFFF, 0
+            *times, stat.size, stat.allocated, attributes, number, stat.device & 0xFFFFFFFF, 0
         )
         + _links_and_mode(stat)
     )  # fmt: skip

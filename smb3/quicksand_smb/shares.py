@@ -9,6 +9,7 @@ from quicksand_smb.light import TYPE_CHECKING, Callable, Final, Iterator
 from quicksand_smb.locks import Locks
 from quicksand_smb.messages.session import DISK, PIPE
 from quicksand_smb.names import Names
+from quicksand_smb.numbering import Numbering
 from quicksand_smb.reasons import Reason, StoreError
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
@@ -283,6 +284,7 @@ class Share:
         """Sizes and times of files that clients have changed, when they had last closed them."""
         self.has_security = False
         """Whether anybody has ever set who may do what."""
+        self.numbering = Numbering(ledger)
 
     def file_of(self, stat: Stat, stream: str = "") -> File | None:
         if stream:
@@ -354,7 +356,8 @@ class Share:
         known = self._known(stat)
         return fscc.attributes_of(stat, known.attributes if known else 0)
 
-    def view(self, stat: Stat) -> fscc.View:
+    def view(self, stat: Stat, names: Names | None = None) -> fscc.View:
+        """A file as clients are to see it, those with POSIX extensions at its path."""
         known = self._known(stat)
         attributes = fscc.attributes_of(stat, known.attributes if known else 0)
         times = fscc.times_of(stat)
@@ -368,7 +371,16 @@ class Share:
         allocated = (
             0 if stat.kind is Kind.DIRECTORY else max(stat.allocated, -(-stat.size // 4096) * 4096)
         )
-        return fscc.View(stat, attributes, times, allocated=allocated, serial=self.serial)
+        view = fscc.View(stat, attributes, times, allocated=allocated, serial=self.serial)
+        if names is not None and stat.kind is Kind.DIRECTORY:
+            view.number = self.numbering.number(stat.inode, "/".join(names))
+        return view
+
+    def view_of(self, handle: Handle) -> fscc.View:
+        """An open file as its client is to see it now."""
+        is_numbered = handle.is_posix and handle.is_directory
+        names = self.store.told_name(handle.node) if is_numbered else None
+        return self.view(handle.node.stat(), names)
 
     def changes(self, handle: Handle) -> None:
         """Before bytes of a file change: who has kept some of them is told."""
@@ -518,6 +530,8 @@ class Share:
         if stat.nlink <= 1 or handle.is_directory:
             file.is_removed = True
             self.forget((stat.device, stat.inode))
+        if handle.is_directory:
+            self.numbering.removed(stat.inode, "/".join(names))
         self.changed(names, removed=True, is_directory=handle.is_directory)
 
     def changed(self, names: Names, *, removed: bool = False, is_directory: bool = False) -> None:
@@ -553,6 +567,7 @@ class Share:
         self.is_gone = True
         self.files.clear()
         self.end_changes()
+        self.numbering.end()
         for key in list(self._remembered):
             self.forget(key)
         self.ledger.give(len(self.written) * ledger.OF_WRITTEN)

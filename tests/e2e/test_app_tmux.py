@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from quicksand import QuicksandError, Sandbox
-from quicksand.host.paths import Paths
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Status
+from quicksand.base.paths import Paths
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Status
 
 from tests.conftest import our_processes
 from tests.e2e.tmux import Terminal

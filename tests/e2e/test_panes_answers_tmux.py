@@ -8,9 +8,9 @@ import os
 import signal
 
 import pytest
-from quicksand.errors import RevertedError
-from quicksand.host.paths import Paths
-from quicksand.registry import Registry
+from quicksand.base.errors import RevertedError
+from quicksand.base.paths import Paths
+from quicksand.records.registry import Registry
 
 from tests.conftest import wait_for
 from tests.e2e.test_app_tmux import APP, in_guest, left_clean, nothing_runs_on

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 from quicksand import Sandbox
-from quicksand.host.paths import Paths
-from quicksand.registry import Registry
+from quicksand.base.paths import Paths
+from quicksand.records.registry import Registry
 
 from tests.e2e.test_app_tmux import (
     APP,

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from quicksand import waking
+from quicksand.base.paths import Paths
 from quicksand.display import hands
-from quicksand.host.paths import Paths
+from quicksand.qemu import guest_resume
 from quicksand.snapshots import rehearsal, standby, thumbnails
-from quicksand.spares import claiming, handover
+from quicksand.warm.spares import claiming, handover
 
 from tests.conftest import fresh_places, our_processes, wait_for
 
@@ -40,6 +40,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
         (rehearsal, "LIMIT_S"),
         (standby, "ADOPT_S"),
         (thumbnails, "PATIENCE_S"),
-        (waking, "FIRST_HELLO_S"),
+        (guest_resume, "FIRST_HELLO_S"),
     ):
         monkeypatch.setattr(module, name, 10.0)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths, paths
+from quicksand.base.paths import Paths, paths
 
 from tests.conftest import our_processes, wait_for
 

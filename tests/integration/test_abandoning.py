@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox
-from quicksand.host.files import is_locked
-from quicksand.host.paths import Paths
-from quicksand.host.processes import Kind, processes_of
-from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.base.files import is_locked
+from quicksand.base.paths import Paths
+from quicksand.base.processes import Kind, processes_of
+from quicksand.records.layout import runtime_dir, sandbox_dir
 
 from tests.conftest import wait_for
 

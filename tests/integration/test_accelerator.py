@@ -19,11 +19,11 @@ from quicksand import (
     get_runtime,
     is_runtime_available,
 )
-from quicksand.errors import AcceleratorError
-from quicksand.host.arch import Architecture
-from quicksand.host.files import read_json
-from quicksand.host.findings import KEPT_MAX
-from quicksand.host.paths import Paths, paths
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import AcceleratorError
+from quicksand.base.files import read_json
+from quicksand.base.findings import KEPT_MAX
+from quicksand.base.paths import Paths, paths
 from quicksand.qemu.accelerator import (
     PROBE_TIMEOUT_S,
     find_accelerator,
@@ -41,8 +41,8 @@ HOST = Architecture.host()
 CLIENT = """
 import asyncio, sys
 from pathlib import Path
-from quicksand.config import Accelerator
-from quicksand.host.arch import Architecture
+from quicksand.records.config import Accelerator
+from quicksand.base.arch import Architecture
 from quicksand.qemu.accelerator import probe
 from quicksand.qemu.binaries import QemuBinaries
 binaries = QemuBinaries(system=Path(sys.argv[1]), img=None, version=(9, 0, 0))

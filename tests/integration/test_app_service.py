@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from quicksand.host.lease import is_leased
-from quicksand.host.paths import Paths
-from quicksand.layout import AGENT_PORTS, runtime_dir
+from quicksand.base.lease import is_leased
+from quicksand.base.paths import Paths
+from quicksand.records.layout import AGENT_PORTS, runtime_dir
 
 from quicksand_tui.door.engine import LINES_MAX, OUTPUT_MAX
 from quicksand_tui.door.service import EngineService

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.measuring import checkpoints
 

@@ -8,11 +8,11 @@ import time
 
 import pytest
 from quicksand import Sandbox
-from quicksand.config import SandboxConfig
-from quicksand.host.paths import Paths
-from quicksand.images.building import build_if_missing, suggested_options
-from quicksand.registry import Registry
-from quicksand.template_maker import warm
+from quicksand.base.paths import Paths
+from quicksand.life.image_building import build_if_missing, suggested_options
+from quicksand.records.config import SandboxConfig
+from quicksand.records.registry import Registry
+from quicksand.warm.template_maker import warm
 
 from tests.integration.test_desktop_image import BACKGROUND, IMAGE, Pixels
 

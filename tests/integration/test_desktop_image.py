@@ -7,12 +7,12 @@ import asyncio
 
 import pytest
 from quicksand import DebianDesktopSandbox, Sandbox
-from quicksand.config import SandboxConfig
-from quicksand.guest_ready import READY
-from quicksand.host.paths import Paths
-from quicksand.images.building import build_if_missing, suggested_options
-from quicksand.registry import Registry
-from quicksand.template_maker import warm
+from quicksand.base.paths import Paths
+from quicksand.life.image_building import build_if_missing, suggested_options
+from quicksand.records.config import SandboxConfig
+from quicksand.records.registry import Registry
+from quicksand.warm.desktop_ready import READY
+from quicksand.warm.template_maker import warm
 
 pytestmark = [pytest.mark.vm, pytest.mark.soak, pytest.mark.timeout(3600)]
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from quicksand import DebianDesktopSandbox, Sandbox
-from quicksand.config import SandboxConfig
-from quicksand.errors import DisplayError, DisplayTimeoutError
-from quicksand.host.paths import Paths
-from quicksand.images.building import build_if_missing, suggested_options
-from quicksand.registry import Registry
-from quicksand.template_maker import warm
+from quicksand.base.errors import DisplayError, DisplayTimeoutError
+from quicksand.base.paths import Paths
+from quicksand.life.image_building import build_if_missing, suggested_options
+from quicksand.records.config import SandboxConfig
+from quicksand.records.registry import Registry
+from quicksand.warm.template_maker import warm
 
 from tests.integration.test_desktop_image import IMAGE, say
 

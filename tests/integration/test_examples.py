@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from tests.conftest import left_when_reaped, wait_for
 

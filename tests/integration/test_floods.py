@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from quicksand import NetworkMode, Sandbox
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
+from quicksand.qemu.host_usage import host_usage
 from quicksand.qemu.keeper_parts.bounds import FILES, THREADS
-from quicksand.stats import host_usage
 
 from tests.integration.guests import say
 from tests.integration.test_network import Service

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths
-from quicksand.images.store import ImageStore, StoredImage
+from quicksand.base.paths import Paths
+from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.qemu.binaries import find_binaries
 from quicksand_images.recipe import load_recipe
 from quicksand_images.sources import KEYRINGS, find_mirrors

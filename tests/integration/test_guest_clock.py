@@ -14,18 +14,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from quicksand import Sandbox, planning
-from quicksand.config import SandboxConfig
-from quicksand.errors import UnfitGuestError
-from quicksand.guest_clock import TOLERANCE, Rate, Reading, compare, read_clock
-from quicksand.host.arch import Architecture
-from quicksand.host.paths import Paths, paths
-from quicksand.host.tick_rate import tick_rate_khz
-from quicksand.layout import runtime_dir
+from quicksand import Sandbox
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import UnfitGuestError
+from quicksand.base.paths import Paths, paths
+from quicksand.base.tick_rate import tick_rate_khz
+from quicksand.guest.clock import TOLERANCE, Rate, Reading, compare, read_clock
+from quicksand.qemu import planning
 from quicksand.qemu.qmp import Monitor
-from quicksand.registry import Registry
-from quicksand.template_maker import warm
-from quicksand.templates import CHECKED, list_templates, prune
+from quicksand.records.config import SandboxConfig
+from quicksand.records.layout import runtime_dir
+from quicksand.records.registry import Registry
+from quicksand.warm.template_maker import warm
+from quicksand.warm.templates import CHECKED, list_templates, prune
 
 from tests.conftest import share_findings
 from tests.integration.guests import is_on_time, say
@@ -109,7 +110,7 @@ async def test_a_guest_that_stays_wrong_is_no_template_and_leaves_nothing(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tell(monkeypatch, None, None, WRONG_KHZ)
-    monkeypatch.setattr("quicksand.template_maker.ATTEMPTS", 1)
+    monkeypatch.setattr("quicksand.warm.template_maker.ATTEMPTS", 1)
     registry = Registry(paths())
     with pytest.raises(UnfitGuestError, match="clock"):
         await warm(registry, SandboxConfig.parse({"image": "debian", "accel": None}))

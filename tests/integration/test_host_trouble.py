@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from quicksand import EventKind, Sandbox, Status
-from quicksand.errors import AgentRefusedError, DiskSpaceError
-from quicksand.host.paths import Paths
-from quicksand.host.processes import Kind, processes_of
-from quicksand.layout import sandbox_dir
+from quicksand.base.errors import AgentRefusedError, DiskSpaceError
+from quicksand.base.paths import Paths
+from quicksand.base.processes import Kind, processes_of
+from quicksand.records.layout import sandbox_dir
 
 from tests.conftest import our_processes
 from tests.integration.guests import watch

@@ -16,8 +16,8 @@ from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 from openapi_spec_validator.readers import read_from_filename
 from quicksand import Sandbox
-from quicksand.errors import ConfigError
-from quicksand.host.paths import Paths
+from quicksand.base.errors import ConfigError
+from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from quicksand import PortForward, Sandbox, Status
-from quicksand.errors import (
+from quicksand.base.errors import (
     AgentUnreachableError,
     BootTimeoutError,
     GuestPanicError,
@@ -33,9 +33,9 @@ from quicksand.errors import (
     StateError,
     UnknownOptionError,
 )
-from quicksand.host.paths import Paths
-from quicksand.layout import runtime_dir, sandbox_dir
-from quicksand.registry import Registry
+from quicksand.base.paths import Paths
+from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.records.registry import Registry
 
 from tests.conftest import in_time, left_when_reaped, our_processes, wait_for
 

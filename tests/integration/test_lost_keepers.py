@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox, Status
-from quicksand.errors import StateError
-from quicksand.host.files import is_locked
-from quicksand.host.paths import Paths
-from quicksand.host.paths import paths as find_paths
-from quicksand.host.processes import Kind, Process, processes_of
-from quicksand.layout import runtime_dir, sandbox_dir
-from quicksand.orphans import end_orphans, find_orphans, find_unkept
-from quicksand.registry import Registry
+from quicksand.base.errors import StateError
+from quicksand.base.files import is_locked
+from quicksand.base.paths import Paths
+from quicksand.base.paths import paths as find_paths
+from quicksand.base.processes import Kind, Process, processes_of
+from quicksand.qemu.orphans import end_orphans, find_orphans, find_unkept
+from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.records.registry import Registry
 
 from tests.conftest import wait_for
 

@@ -12,10 +12,10 @@ from typing import Self
 
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox
-from quicksand.guest_network import unreached_ports
-from quicksand.host.paths import Paths
-from quicksand.host.processes import processes_of
-from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.base.paths import Paths
+from quicksand.base.processes import processes_of
+from quicksand.guest.network import unreached_ports
+from quicksand.records.layout import runtime_dir, sandbox_dir
 
 from tests.conftest import wait_for
 from tests.integration.guests import say

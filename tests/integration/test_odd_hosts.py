@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths, paths
-from quicksand.registry import Registry
+from quicksand.base.paths import Paths, paths
+from quicksand.records.registry import Registry
 
 from tests.conftest import PREFIX, our_processes, share_findings, wait_for
 

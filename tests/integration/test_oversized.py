@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from quicksand import EventKind, Sandbox, Status
-from quicksand.host.paths import Paths
-from quicksand.sandbox_records import Entry
-from quicksand.stats import host_usage
+from quicksand.base.paths import Paths
+from quicksand.qemu.host_usage import host_usage
+from quicksand.records.sandboxes import Entry
 
 from tests.conftest import wait_for
 from tests.integration.guests import watch

@@ -9,16 +9,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from quicksand.errors import HostError
-from quicksand.host.paths import Paths
-from quicksand.images.store import ImageStore
+from quicksand.base.errors import HostError
+from quicksand.base.paths import Paths
+from quicksand.disks.images.store import ImageStore
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand_images import disk, in_vm
 from quicksand_images.debfile import read_deb
 from quicksand_images.recipe import Disk
 from quicksand_images.rootfs import WORK, unpack_tree
 
-from tests.unit.test_rootless_build import make_package
+from tests.unit.images.test_rootless_build import make_package
 
 GIB = 1024**3
 KEPT = ("bin", "etc", "lib", "lib64", "sbin", "tmp", "usr", "var")

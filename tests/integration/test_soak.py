@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from tests.conftest import PREFIX, our_processes, wait_for
 

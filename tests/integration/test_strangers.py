@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from tests.conftest import wait_for
 

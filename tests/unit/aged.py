@@ -6,9 +6,9 @@ import os
 import time
 from pathlib import Path
 
-from quicksand.host.ageing import CONFIRMED_S, NOTE
-from quicksand.host.files import read_json, write_json
-from quicksand.trash import TRASH_KEPT_S
+from quicksand.base.ageing import CONFIRMED_S, NOTE
+from quicksand.base.files import read_json, write_json
+from quicksand.records.trash import TRASH_KEPT_S
 
 
 def age(entry: Path, seconds: float = TRASH_KEPT_S + 60) -> None:

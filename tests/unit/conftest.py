@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from quicksand.host import regular
-from quicksand.host.paths import Paths
+from quicksand.base import regular
+from quicksand.base.paths import Paths
 from quicksand.saves.manifest import Base
 from quicksand.saves.store import SaveStore
 

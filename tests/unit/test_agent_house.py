@@ -147,3 +147,17 @@ def test_a_circle_is_found_however_it_is_written(tmp_path: Path, back: str) -> N
     assert not circle(graph(tmp_path))
     deep.write_text(f"{HARMLESS}{back}\n")
     assert circle(graph(tmp_path))
+
+
+SUBJECTLESS = re.compile(
+    r"^\s*//[/!] (?:.*[.:] )?(?:What|Who|Whoever|Whose|Such|Nobody)\b(?!.*\?)", re.MULTILINE
+)
+
+
+def test_no_doc_comment_has_a_what_or_a_who_for_its_subject() -> None:
+    found = [
+        f"{path.relative_to(SOURCES)}: {match[0].strip()}"
+        for path in sorted(SOURCES.rglob("*.rs"))
+        for match in SUBJECTLESS.finditer(path.read_text())
+    ]
+    assert found == []

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from examples import tree_search
 from examples.tree_search import NO_WAY, NODES, START, GuestError, Search

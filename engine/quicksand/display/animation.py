@@ -15,9 +15,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from quicksand.base.errors import ConfigError
 from quicksand.display.framebuffer import PIXELS_MAX, Rect
 from quicksand.display.picture import FAST, chunk
-from quicksand.errors import ConfigError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

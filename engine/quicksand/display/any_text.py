@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 
-from quicksand.agent.session import Session
+from quicksand.base.errors import ConfigError, DisplayError
 from quicksand.display.in_guest import NO_SCREEN, NO_TOOL, ask, find_server, need_tools
 from quicksand.display.keys import STROKES
 from quicksand.display.spare_keys import (
@@ -21,8 +21,8 @@ from quicksand.display.spare_keys import (
     parts,
     xmodmap_lines,
 )
-from quicksand.errors import ConfigError, DisplayError
-from quicksand.execution import ExecuteResult
+from quicksand.guest.agent.session import Session
+from quicksand.guest.execution import ExecuteResult
 
 TOOLS = "xdotool xmodmap xprop"
 DELAY_MS = 1

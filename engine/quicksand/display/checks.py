@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeGuard
 
+from quicksand.base.errors import ConfigError
 from quicksand.display.framebuffer import PIXELS_MAX, Rect
-from quicksand.errors import ConfigError
 
 SCALE_MAX = 8.0
 SIDE_MAX = 2**16 - 1

@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Self
 
+from quicksand.base.errors import DisplayError, StateError
+from quicksand.base.files import try_lock
+from quicksand.base.threads import to_the_end
 from quicksand.display.held import ABS_MAX, BUTTONS, Held
 from quicksand.display.keys import STROKES, Key
 from quicksand.display.queue import Event, Pace, Queues, button_event, key_event, move_events
-from quicksand.errors import DisplayError, StateError
-from quicksand.host.files import try_lock
-from quicksand.host.threads import to_the_end
-from quicksand.layout import MachineDir
 from quicksand.qemu.qmp import Monitor
+from quicksand.records.layout import MachineDir
 
 TURN_S = 120.0
 """Seconds to wait while other clients type and point."""

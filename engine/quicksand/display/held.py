@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from quicksand.base.errors import ConfigError, QuicksandError
+from quicksand.base.files import read_json, write_json
 from quicksand.display.checks import is_whole
 from quicksand.display.keys import parse_key
-from quicksand.errors import ConfigError, QuicksandError
-from quicksand.host.files import read_json, write_json
-from quicksand.layout import MachineDir
+from quicksand.records.layout import MachineDir
 
 BUTTONS = ("left", "middle", "right", "side", "extra")
 """The pointer's buttons (QEMU, InputButton), without those that are its wheel."""

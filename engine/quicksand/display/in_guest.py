@@ -9,10 +9,10 @@ import binascii
 import re
 from dataclasses import dataclass
 
-from quicksand.agent.session import Session
+from quicksand.base.errors import AgentError
 from quicksand.display.held import ABS_MAX, place_on
-from quicksand.errors import AgentError
-from quicksand.execution import ExecuteResult, command_params, run, spawn
+from quicksand.guest.agent.session import Session
+from quicksand.guest.execution import ExecuteResult, command_params, run, spawn
 
 ANSWER_S = 5.0
 """Seconds for an answer. An emulated guest takes a tenth of one, a busy one more."""

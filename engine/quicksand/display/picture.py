@@ -11,9 +11,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand.base.errors import ConfigError, DisplayError, PathError
+from quicksand.base.files import map_os_errors
 from quicksand.display.checks import check_region, check_scale, check_within
-from quicksand.errors import ConfigError, DisplayError, PathError
-from quicksand.host.files import map_os_errors
 
 if TYPE_CHECKING:
     from PIL.Image import Image

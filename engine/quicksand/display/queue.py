@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from quicksand.errors import DisplayError, StateError
+from quicksand.base.errors import DisplayError, StateError
 from quicksand.qemu.command import KEYBOARD, TABLET
 from quicksand.qemu.qmp import Monitor
 

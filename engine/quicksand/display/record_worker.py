@@ -20,15 +20,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from quicksand.base.errors import DisplayError, HostError, PathError, QuicksandError
+from quicksand.base.files import map_os_errors
+from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display.animation import Animation, AnimationFormat, fit, scaled_size
 from quicksand.display.framebuffer import Framebuffer
 from quicksand.display.rfb import BRISK_S, CONNECT_TIMEOUT_S, RfbClient
 from quicksand.display.screen import true_width
-from quicksand.errors import DisplayError, HostError, PathError, QuicksandError
-from quicksand.host.files import map_os_errors
-from quicksand.host.threads import in_thread_to_the_end
-from quicksand.layout import MachineDir
 from quicksand.qemu.keeper_parts.bounds import no_core_files
+from quicksand.records.layout import MachineDir
 
 if TYPE_CHECKING:
     from PIL.Image import Image

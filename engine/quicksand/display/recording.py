@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from quicksand import errors
+from quicksand.base import errors
+from quicksand.base.errors import ConfigError, DisplayError, PathError, QuicksandError
+from quicksand.base.files import map_os_errors
+from quicksand.base.text import printable
+from quicksand.base.threads import to_the_end
 from quicksand.display.animation import AnimationFormat
 from quicksand.display.checks import check_scale, is_number
 from quicksand.display.picture import check_target
 from quicksand.display.record_worker import Task, task_json
-from quicksand.errors import ConfigError, DisplayError, PathError, QuicksandError
-from quicksand.host.files import map_os_errors
-from quicksand.host.threads import to_the_end
-from quicksand.layout import MachineDir
-from quicksand.text import printable
+from quicksand.records.layout import MachineDir
 
 WORKER = "quicksand.display.record_worker"
 FPS_MAX = 30.0

@@ -31,9 +31,9 @@ from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import Self
 
+from quicksand.base.errors import DisplayError
 from quicksand.display.checks import check_size
 from quicksand.display.framebuffer import BYTES_PER_PIXEL, Cursor, Framebuffer, Rect
-from quicksand.errors import DisplayError
 
 CONNECT_TIMEOUT_S = 20.0
 

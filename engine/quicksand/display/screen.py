@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from quicksand.base.errors import QuicksandError, StateError
+from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display.framebuffer import Framebuffer
 from quicksand.display.picture import Picture, read_size
 from quicksand.display.queue import drives
 from quicksand.display.rfb import WIDTH_STEP
-from quicksand.errors import QuicksandError, StateError
-from quicksand.host.threads import in_thread_to_the_end
-from quicksand.layout import MachineDir
 from quicksand.qemu.qmp import Monitor
+from quicksand.records.layout import MachineDir
 
 Result = TypeVar("Result")
 

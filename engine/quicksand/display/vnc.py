@@ -11,13 +11,13 @@ import os
 import secrets
 import string
 
-from quicksand.config import VNC_PORT_HINT
-from quicksand.errors import PortInUseError, StateError
-from quicksand.host.files import map_os_errors
-from quicksand.host.regular import read_word
-from quicksand.layout import MachineDir
+from quicksand.base.errors import PortInUseError, StateError
+from quicksand.base.files import map_os_errors
+from quicksand.base.regular import read_word
 from quicksand.qemu.command import VNC_WITH_PORT
 from quicksand.qemu.qmp import Monitor
+from quicksand.records.config import VNC_PORT_HINT
+from quicksand.records.layout import MachineDir
 
 PASSWORD_LENGTH = 8
 """VNC uses no more (RFC 6143, 7.2.2)."""

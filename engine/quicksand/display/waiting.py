@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from enum import StrEnum
 
+from quicksand.base.errors import ConfigError, DisplayTimeoutError
 from quicksand.display.checks import check_region, check_within
 from quicksand.display.framebuffer import BYTES_PER_PIXEL, Framebuffer, Rect
 from quicksand.display.rfb import RfbClient
-from quicksand.errors import ConfigError, DisplayTimeoutError
 
 BRISK_S = 0.1
 """Seconds within which QEMU looks for changes; see `RfbClient.next_update`."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from quicksand.agent.session import Ask
-from quicksand.errors import MountError
-from quicksand.host.paths import Paths
-from quicksand.layout import MachineDir, sandbox_dir
+from quicksand.base.errors import MountError
+from quicksand.base.paths import Paths
+from quicksand.guest.agent.session import Ask
 from quicksand.mounts import devices, ninep
 from quicksand.mounts.devices import Device
 from quicksand.mounts.directories import Directories, Known
 from quicksand.mounts.left_out import note_left_out
-from quicksand.mounts.mount import NINEP, Mount
 from quicksand.mounts.mounting import Served, detach_stale, find_stale, mount_served, serve_all
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import SharedDirectory
-from quicksand.sandbox_records import Record
+from quicksand.records.layout import MachineDir, sandbox_dir
+from quicksand.records.mount import NINEP, Mount
+from quicksand.records.sandboxes import Record
 
 
 class MountsAtStart:

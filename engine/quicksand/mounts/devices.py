@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from quicksand.errors import ConfigError
-from quicksand.host.files import read_json, write_json
-from quicksand.layout import MachineDir
+from quicksand.base.errors import ConfigError
+from quicksand.base.files import read_json, write_json
 from quicksand.mounts.directories import Known
-from quicksand.mounts.mount import NINEP, Mount, decode_mount
 from quicksand.mounts.mounter import Mounter
+from quicksand.records.layout import MachineDir
+from quicksand.records.mount import NINEP, Mount, decode_mount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from quicksand.errors import MountError
-from quicksand.host.boot import boot_id
-from quicksand.host.files import read_json, write_json
-from quicksand.host.paths import Paths
-from quicksand.mounts.mount import Mount
+from quicksand.base.boot import boot_id
+from quicksand.base.errors import MountError
+from quicksand.base.files import read_json, write_json
+from quicksand.base.paths import Paths
+from quicksand.records.mount import Mount
 
 LINKS_MAX = 40
 """Links in a path, as Linux has it (path_resolution(7))."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from quicksand.host.files import read_json, write_json
-from quicksand.layout import SandboxDir
+from quicksand.base.files import read_json, write_json
+from quicksand.records.layout import SandboxDir
 
 
 def note_left_out(place: SandboxDir, left_out: Mapping[str, str]) -> None:

@@ -8,10 +8,10 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from quicksand.agent.session import Ask
-from quicksand.errors import AgentRefusedError, MountError
-from quicksand.host.processes import is_process, start_of
-from quicksand.mounts.mount import Mount
+from quicksand.base.errors import AgentRefusedError, MountError
+from quicksand.base.processes import is_process, start_of
+from quicksand.guest.agent.session import Ask
+from quicksand.records.mount import Mount
 
 LOOK_S = 30.0
 """Seconds for the guest's first look at what it has mounted."""

@@ -21,10 +21,7 @@ from pathlib import Path
 
 from quicksand_smb import HANG_UP
 
-from quicksand.agent import raw
-from quicksand.agent.session import Ask
-from quicksand.config import SHARE_IP, SHARE_PORT, NetworkMode, SandboxConfig
-from quicksand.errors import (
+from quicksand.base.errors import (
     AgentError,
     AgentRefusedError,
     ConfigError,
@@ -32,15 +29,19 @@ from quicksand.errors import (
     QuicksandError,
     StateError,
 )
-from quicksand.host.files import map_os_errors
-from quicksand.host.threads import to_the_end
-from quicksand.layout import SHARES, MachineDir
+from quicksand.base.files import map_os_errors
+from quicksand.base.threads import to_the_end
+from quicksand.guest.agent import raw
+from quicksand.guest.agent.refusals import LinuxErrno
+from quicksand.guest.agent.session import Ask
 from quicksand.mounts import shares
 from quicksand.mounts.directories import Known
-from quicksand.mounts.mount import Mount
 from quicksand.mounts.mounter import Mounter, look
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import Share
+from quicksand.records.config import SHARE_IP, SHARE_PORT, NetworkMode, SandboxConfig
+from quicksand.records.layout import SHARES, MachineDir
+from quicksand.records.mount import Mount
 
 Served = list[tuple[Share, str]]
 """Shares that are served and not mounted yet, each with its secret."""
@@ -57,12 +58,10 @@ GIVE_UP_S = 5.0
 HANG_UP_AGAIN_S = 0.1
 """Seconds for the same where the guest may have no connection any more: it is asked again."""
 
-OPTION_IS_UNKNOWN = "(os error 22)"
-"""The end of the agent's message for EINVAL."""
-CLIENT_IS_BUSY = ("(os error 112)", "(os error 11)")
-"""The ends of the agent's messages for EHOSTDOWN and EAGAIN. A client that was taken off a mount by
-force keeps its connection for a while, or as long as a program has a file open there; it tries to
-make it anew, and refuses every new mount from the same address until it has."""
+CLIENT_IS_BUSY = (LinuxErrno.EHOSTDOWN, LinuxErrno.EAGAIN)
+"""A client that was taken off a mount by force keeps its connection for a while, or as long as a
+program has a file open there; it tries to make it anew, and refuses every new mount from the same
+address until it has."""
 STREAMS_TRIED = 12
 """A client on a fast machine that is taken off mounts by force, one each second, is busy on six."""
 
@@ -153,7 +152,7 @@ async def mount_served(machine: MachineDir, share: Share, secret: str, ask: Ask)
             return share
         except AgentRefusedError as error:
             tried.add(share.number)
-            if not str(error).endswith(CLIENT_IS_BUSY) or len(tried) == STREAMS_TRIED:
+            if error.errno not in CLIENT_IS_BUSY or len(tried) == STREAMS_TRIED:
                 raise _explain(share.mount, error) from error
         share = await start_server(machine, share.mount, secret, known=share.known, avoid=tried)
 
@@ -195,12 +194,12 @@ async def _ask_to_mount(share: Share, secret: str, ask: Ask) -> None:
             return
         except AgentRefusedError as error:
             is_last = directories is KEPT_DIRECTORIES[-1]
-            if is_last or not str(error).endswith(OPTION_IS_UNKNOWN):
+            if is_last or error.errno != LinuxErrno.EINVAL:
                 raise
 
 
 def _explain(mount: Mount, error: AgentRefusedError) -> QuicksandError:
-    if error.code == "not_found" and "no such method" in str(error):
+    if error.code == "no_such_method":
         return StateError(
             "the guest's agent is older than mounts",
             hint="stop the sandbox and start it again",

@@ -13,25 +13,25 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from quicksand.agent import raw
-from quicksand.agent.session import Ask
-from quicksand.config import SandboxConfig
-from quicksand.errors import (
+from quicksand.base.errors import (
     AgentRefusedError,
     MachineError,
     MountError,
     QuicksandError,
     StateError,
 )
-from quicksand.host.findings import Findings, program_key
-from quicksand.layout import MachineDir
+from quicksand.base.findings import Findings, program_key
+from quicksand.guest.agent import raw
+from quicksand.guest.agent.session import Ask
 from quicksand.mounts.devices import Device, ninep_of, note, read
 from quicksand.mounts.directories import Known, find, opened
-from quicksand.mounts.mount import NINEP, Mount
 from quicksand.mounts.mounter import NOBODY, Mounter, look
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import NINEP_DEVICE, SharedDirectory, ninep_tag
 from quicksand.qemu.qmp import Monitor
+from quicksand.records.config import SandboxConfig
+from quicksand.records.layout import MachineDir
+from quicksand.records.mount import NINEP, Mount
 
 MOUNT_S = 60.0
 """Seconds for the guest's mount(2), which may have to load the client first."""

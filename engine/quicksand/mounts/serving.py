@@ -13,14 +13,14 @@ from typing import Any
 
 import quicksand_smb
 
-from quicksand.errors import MountError, StateError
-from quicksand.host.processes import send_signal, start_of
-from quicksand.host.threads import to_the_end
-from quicksand.layout import MachineDir
+from quicksand.base.errors import MountError, StateError
+from quicksand.base.processes import send_signal, start_of
+from quicksand.base.text import printable
+from quicksand.base.threads import to_the_end
 from quicksand.mounts.directories import Known, find, opened
-from quicksand.mounts.mount import Mount
 from quicksand.mounts.shares import Share, a_stream, count_start
-from quicksand.text import printable
+from quicksand.records.layout import MachineDir
+from quicksand.records.mount import Mount
 
 START_S = 20.0
 """A server needs tens of milliseconds; a host that swaps may need seconds."""

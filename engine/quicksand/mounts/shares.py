@@ -16,15 +16,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from quicksand.errors import ConfigError, StateError
-from quicksand.host.files import is_locked, map_os_errors, read_json, tail, try_lock, write_json
-from quicksand.host.processes import holders_of, is_process, send_signal, start_of
-from quicksand.host.regular import append_to, open_file
-from quicksand.layout import SHARES, MachineDir
+from quicksand.base.errors import ConfigError, StateError
+from quicksand.base.files import is_locked, map_os_errors, read_json, tail, try_lock, write_json
+from quicksand.base.processes import holders_of, is_process, send_signal, start_of
+from quicksand.base.regular import append_to, open_file
+from quicksand.base.text import printable
 from quicksand.mounts.directories import Known
-from quicksand.mounts.mount import Mount, decode_mount
 from quicksand.mounts.mounter import Mounter
-from quicksand.text import printable
+from quicksand.records.layout import SHARES, MachineDir
+from quicksand.records.mount import Mount, decode_mount
 
 STARTS_MAX = 1000
 """Servers that are started beside one QEMU. For each connection that the guest has closed QEMU

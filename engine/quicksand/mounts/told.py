@@ -7,9 +7,9 @@ import os
 import struct
 from dataclasses import dataclass
 
-from quicksand.host.regular import open_file
-from quicksand.layout import MachineDir
-from quicksand.text import printable
+from quicksand.base.regular import open_file
+from quicksand.base.text import printable
+from quicksand.records.layout import MachineDir
 
 ENTRIES = 31
 ENTRY = 512

@@ -12,14 +12,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.config import Accelerator
-from quicksand.errors import AcceleratorError
-from quicksand.host.arch import Architecture
-from quicksand.host.boot import boot_id
-from quicksand.host.findings import Findings, program_key
-from quicksand.host.threads import to_the_end
+from quicksand.base.arch import Architecture
+from quicksand.base.boot import boot_id
+from quicksand.base.errors import AcceleratorError
+from quicksand.base.findings import Findings, program_key
+from quicksand.base.threads import to_the_end
 from quicksand.qemu import probe_guard
 from quicksand.qemu.binaries import QemuBinaries
+from quicksand.records.config import Accelerator
 
 PROBE_TIMEOUT_S = 4.0
 """A working accelerator needs 0.1 s for the probe, a second on a loaded host."""

@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Collection
 
-from quicksand.host.processes import PROC
+from quicksand.base.processes import PROC
 
 ROOM = 1024
 """Connections; the kernel's own limit is 4096 (net.core.somaxconn, listen(2))."""

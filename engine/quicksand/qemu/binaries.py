@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from quicksand.errors import QemuNotFound, QemuTooOld
-from quicksand.host.findings import Findings, program_key
-from quicksand.host.paths import paths
+from quicksand.base.errors import QemuNotFound, QemuTooOld
+from quicksand.base.findings import Findings, program_key
+from quicksand.base.paths import paths
 
 OLDEST = (7, 2, 0)
 """QEMU 7.2 introduced the last of what we need, such as JSON for -netdev (QEMU changelog)."""

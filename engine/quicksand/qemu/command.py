@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quicksand.config import (
+from quicksand.base.arch import Architecture
+from quicksand.records.config import (
     DNS_IP,
     GATEWAY_IP,
     GUEST_IP,
@@ -20,7 +21,6 @@ from quicksand.config import (
     NetworkMode,
     PortForward,
 )
-from quicksand.host.arch import Architecture
 
 SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 """All of QEMU's seccomp filters (qemu(1), -sandbox): a guest that breaks out cannot start programs.
@@ -108,7 +108,7 @@ class Machine:
     """One VM in every detail; `plan` turns it into arguments."""
 
     name: str
-    """The sandbox's directory, by which its processes are found (host/processes.py)."""
+    """The sandbox's directory, by which its processes are found (base/processes.py)."""
     arch: Architecture
     accel: Accelerator
     memory_bytes: int
@@ -121,7 +121,7 @@ class Machine:
     """Stay stopped before the first instruction until QMP cont."""
     cpus: int
     tsc_khz: int | None = None
-    """The rate of the time stamp counter that an emulated x86 guest reads (host/tick_rate.py); None
+    """The rate of the time stamp counter that an emulated x86 guest reads (base/tick_rate.py); None
     to let it measure the rate itself."""
     boot: Boot
     network: NetworkMode

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.errors import HostError
-from quicksand.host.tools import Progress, ToolError, run_tool
+from quicksand.base.errors import HostError
+from quicksand.base.tools import Progress, ToolError, run_tool
 
 LISTS = Path("/var/lib/apt/lists")
 STATUS = Path("/var/lib/dpkg/status")

@@ -37,8 +37,8 @@ import sys
 if __name__ == "__main__":
     # -I leaves the script's directory out of sys.path. A package's bytecode is cached.
     engine = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    # host/removal.py and host/processes.py need nothing else of the engine.
-    sys.path += [os.path.join(engine, "qemu"), os.path.join(engine, "host")]
-    from keeper_parts.loop import main  # type: ignore[import-not-found]
+    # base/removal.py and base/processes.py need nothing else of the engine.
+    sys.path += [os.path.join(engine, "qemu"), os.path.join(engine, "base")]
+    from keeper_parts.main import main  # type: ignore[import-not-found]
 
     main()

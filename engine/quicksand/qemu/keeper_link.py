@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from quicksand.errors import MachineError, StateError
+from quicksand.base.errors import MachineError, StateError
 
 REPLY_MAX = 64 * 1024
 

@@ -11,9 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from quicksand.errors import QemuDiedError
-from quicksand.host.threads import to_the_end
-from quicksand.layout import (
+from quicksand.base.errors import QemuDiedError
+from quicksand.base.threads import to_the_end
+from quicksand.qemu.binaries import QemuBinaries
+from quicksand.qemu.command import Inherited
+from quicksand.qemu.keeper_parts.leash import let_off
+from quicksand.qemu.keeper_parts.tracking import VARIABLE
+from quicksand.records.layout import (
     AGENT_PORTS,
     QMP_MONITORS,
     SHARES,
@@ -21,10 +25,6 @@ from quicksand.layout import (
     RuntimeDir,
     SandboxDir,
 )
-from quicksand.qemu.binaries import QemuBinaries
-from quicksand.qemu.command import Inherited
-from quicksand.qemu.keeper_parts.leash import let_off
-from quicksand.qemu.keeper_parts.tracking import VARIABLE
 
 KEEPER = Path(__file__).with_name("keeper.py")
 LINE_MAX = 256

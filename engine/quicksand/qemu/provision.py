@@ -16,12 +16,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from quicksand.errors import HostError, QemuNotFound, QuicksandError
-from quicksand.host.files import map_os_errors, sync_dir
-from quicksand.host.listing import own_directories
-from quicksand.host.paths import make_private_dir, paths
-from quicksand.host.removal import make_marked, remove
-from quicksand.host.tools import Progress, ToolError, run_tool
+from quicksand.base.errors import HostError, QemuNotFound, QuicksandError
+from quicksand.base.files import map_os_errors, sync_dir
+from quicksand.base.listing import own_directories
+from quicksand.base.paths import make_private_dir, paths
+from quicksand.base.removal import make_marked, remove
+from quicksand.base.tools import Progress, ToolError, run_tool
 from quicksand.qemu import debs
 from quicksand.qemu.binaries import QemuBinaries, find_binaries, loader_env
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from qemu.qmp import EventListener, Message, QMPClient, QMPError, Runstate
 
-from quicksand.errors import MachineError, QemuDiedError, StateError
-from quicksand.host.lease import Lease, take_lease
-from quicksand.layout import QMP_MONITORS, MachineDir
+from quicksand.base.errors import MachineError, QemuDiedError, StateError
+from quicksand.base.lease import Lease, take_lease
+from quicksand.records.layout import QMP_MONITORS, MachineDir
 
 CONNECT_TIMEOUT_S = 20.0
 JOB_POLL_S = 0.005
@@ -77,7 +77,11 @@ class Monitor:
             lease.release()
             if isinstance(error, TimeoutError):
                 raise MachineError(f"QEMU did not answer on QMP within {timeout:g} s") from None
-            if isinstance(error, QMPError):
+            if isinstance(error, AssertionError):
+                # The library's own: the session was there, and has ended since.
+                with contextlib.suppress(QMPError, EOFError, OSError):
+                    await client.disconnect()
+            if isinstance(error, QMPError | AssertionError):
                 raise QemuDiedError("QEMU ended before it answered on QMP") from error
             raise
         return cls(client, lease, listener)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
-    from quicksand.progress import Progress
+    from quicksand.base.progress import Progress
     from quicksand.saves.bundle.exporting import Exported
     from quicksand.saves.bundle.receiving import Imported
     from quicksand.saves.census import SaveInfo
-    from quicksand.saves.removing import Removed
+    from quicksand.saves.save_removal import Removed
     from quicksand.saves.store import Save
     from quicksand.saves.verifying import Report, Verdict
 
@@ -26,7 +26,7 @@ __all__ = ["delete", "export", "import_", "list", "restore", "verify"]
 def list(*, everywhere: bool = False) -> builtins.list[SaveInfo]:  # noqa: A001 - saves.list()
     """All saves with their sizes, images, parents and problems; with ``everywhere`` also those of
     other workspaces. A damaged save is listed with its problem, not raised."""
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
     from quicksand.saves.census import Census
 
     return builtins.list(Census(paths()).list(everywhere=everywhere))
@@ -39,8 +39,8 @@ def delete(name: str | Path, *, now: bool = False) -> Removed:
     Raises SaveNotFoundError, SaveError if it is needed (a sandbox is starting from it, or another
     save lies on it), HostError.
     """
-    from quicksand.host.paths import paths
-    from quicksand.saves.removing import remove_save, sweep
+    from quicksand.base.paths import paths
+    from quicksand.saves.save_removal import remove_save, sweep
 
     removed = remove_save(name, paths(), now=now)
     sweep(paths())
@@ -54,8 +54,8 @@ def restore(name: str, *, new_name: str | None = None) -> Save:
     Raises SaveNotFoundError, SaveError if the name is taken, ConfigError for a bad new name,
     HostError.
     """
-    from quicksand.host.paths import paths
-    from quicksand.saves.removing import restore_save, sweep
+    from quicksand.base.paths import paths
+    from quicksand.saves.save_removal import restore_save, sweep
 
     restored = restore_save(name, paths(), new_name=new_name)
     sweep(paths())
@@ -71,7 +71,7 @@ async def verify(
 
     Raises SaveNotFoundError; what is wrong with the save is in the result.
     """
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
     from quicksand.saves.verifying import find_any, verify_saves
 
     save = find_any(name, paths())

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from quicksand.host.ageing import youngest
-from quicksand.host.footprint import Footprint
-from quicksand.host.paths import Paths
-from quicksand.images.resolve import ImageResolver
-from quicksand.images.store import ImageStore
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Entry
+from quicksand.base.ageing import youngest
+from quicksand.base.footprint import Footprint
+from quicksand.base.paths import Paths
+from quicksand.disks.images.resolve import ImageResolver
+from quicksand.disks.images.store import ImageStore
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Entry
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import MANIFEST, Base, Parent
 from quicksand.saves.ownership import is_own
@@ -205,7 +205,7 @@ def base_state(base: Base, paths: Paths, near: Path) -> BaseState:
         return BaseState.HERE
     from importlib.metadata import entry_points
 
-    from quicksand.images.resolve import GROUP
+    from quicksand.disks.images.resolve import GROUP
 
     names = {entry.name for entry in entry_points(group=GROUP)}
     is_package = bool(names & {base.name, f"quicksand-{base.name}"})
@@ -246,7 +246,7 @@ def list_trash(stores: Iterable[SaveStore]) -> list[Trashed]:
 
 def expire_trash(stores: Iterable[SaveStore], now: float) -> list[Trashed]:
     """Remove for good what has been in the trash for longer than TRASH_KEPT_S before ``now`` (Unix
-    time), and was found so a day before, too (host/ageing.py); returns it. Raises HostError,
+    time), and was found so a day before, too (base/ageing.py); returns it. Raises HostError,
     SaveError."""
     gone = []
     for store in stores:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from quicksand.errors import SaveNotFoundError
-from quicksand.host.paths import Paths
+from quicksand.base.errors import SaveNotFoundError
+from quicksand.base.paths import Paths
 from quicksand.saves.links import is_kept
 from quicksand.saves.manifest import MANIFEST, OVERLAYS
 from quicksand.saves.ownership import is_own, was_made_at

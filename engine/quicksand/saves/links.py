@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 LINKS = re.compile(r"[0-9a-f]{16}")
 """The names of the links."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.errors import ImageError, SaveError
-from quicksand.images.qcow2 import check_qcow2
+from quicksand.base.errors import ImageError, SaveError
+from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.saves.manifest import OVERLAYS, SaveManifest, read_manifest
 
 _LOOKS = 4

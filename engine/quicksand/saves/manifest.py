@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.config import SandboxConfig
-from quicksand.errors import ConfigError, SaveError, SaveNotFoundError
-from quicksand.host.arch import Architecture
-from quicksand.host.files import read_json
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import ConfigError, SaveError, SaveNotFoundError
+from quicksand.base.files import read_json
+from quicksand.records.config import SandboxConfig
 
 VERSION = 6
 """The version of the format (specification, "Saves")."""

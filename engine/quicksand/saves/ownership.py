@@ -20,10 +20,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from quicksand.errors import ImageError
-from quicksand.host.files import JSON_MAX, map_os_errors, read_json, write_json
-from quicksand.host.paths import Paths, make_private_dir
-from quicksand.host.regular import open_file
+from quicksand.base.errors import ImageError
+from quicksand.base.files import JSON_MAX, map_os_errors, read_json, write_json
+from quicksand.base.paths import Paths, make_private_dir
+from quicksand.base.regular import open_file
 from quicksand.saves.manifest import MANIFEST, OVERLAYS
 
 IMPORTED = "imported.json"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from quicksand.host.paths import Paths
-from quicksand.images.resolve import is_file
+from quicksand.base.paths import Paths
+from quicksand.disks.images.resolve import is_file
 
 WORKSPACE = ".quicksand"
 """The directory of a workspace's files; saves are in its ``sandboxes`` (names from the

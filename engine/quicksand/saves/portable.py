@@ -9,17 +9,17 @@ import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from quicksand.errors import ImageError, QuicksandError, SaveError, SaveNotFoundError
-from quicksand.host.files import map_os_errors, sync_dir
-from quicksand.host.paths import Paths
-from quicksand.images.qcow2 import check_qcow2
-from quicksand.images.resolve import ResolvedImage
-from quicksand.images.store import ImageStore, StoredImage, sha256_file
-from quicksand.progress import Progress
+from quicksand.base.errors import ImageError, QuicksandError, SaveError, SaveNotFoundError
+from quicksand.base.files import map_os_errors, sync_dir
+from quicksand.base.paths import Paths
+from quicksand.base.progress import Progress
+from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.resolve import ResolvedImage
+from quicksand.disks.images.store import ImageStore, StoredImage, sha256_file
+from quicksand.records.nodes import new_id
 from quicksand.saves.manifest import SavedLayer, SaveManifest
 from quicksand.saves.store import Save
 from quicksand.saves.trailer import read_metadata, sidecar, write_metadata
-from quicksand.snapshots.records import new_id
 
 VARIABLE = "QUICKSAND_BASE_DIR"
 """Environment variable: a directory that is searched first for the images of snapshots."""
@@ -69,7 +69,7 @@ def write_portable(
     """
     from dataclasses import replace
 
-    from quicksand.images.merge import write_merged
+    from quicksand.disks.images.merge import write_merged
 
     assert manifest.base is not None
     made = target.with_name(f".{secrets.token_hex(4)}.{target.name}")

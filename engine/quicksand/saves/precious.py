@@ -10,8 +10,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from quicksand.errors import SaveError
-from quicksand.host.paths import paths
+from quicksand.base.errors import SaveError
+from quicksand.base.paths import paths
 
 REPOSITORIES = (".git", ".hg", ".jj", ".svn")
 

@@ -6,21 +6,21 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from quicksand.errors import SaveError
-from quicksand.host.arch import Architecture
-from quicksand.host.files import sync_dir, write_json
-from quicksand.host.paths import Paths
-from quicksand.images.merge import write_merged
-from quicksand.images.qcow2 import check_qcow2
-from quicksand.images.resolve import ImageResolver
-from quicksand.images.store import sha256_file
-from quicksand.progress import Progress
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import SaveError
+from quicksand.base.files import sync_dir, write_json
+from quicksand.base.paths import Paths
+from quicksand.base.progress import Progress
+from quicksand.disks.images.merge import write_merged
+from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.resolve import ImageResolver
+from quicksand.disks.images.store import sha256_file
+from quicksand.records.nodes import new_id
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base, Parent, SavedLayer
 from quicksand.saves.ownership import is_own, mark_imported, mark_made
-from quicksand.saves.removing import find_stored
 from quicksand.saves.resuming import find_base, save_files
+from quicksand.saves.save_removal import find_stored
 from quicksand.saves.store import Save
-from quicksand.snapshots.records import new_id
 
 
 def rebase(save: Save, image: str, paths: Paths, *, report: Progress | None = None) -> Save:

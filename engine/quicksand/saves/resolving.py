@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.config import SandboxConfig
-from quicksand.errors import SaveNotFoundError
-from quicksand.host.home import expand
-from quicksand.host.paths import Paths
-from quicksand.images.resolve import ImageResolver, is_file
-from quicksand.machine_options import MachineOption, options_of
+from quicksand.base.errors import SaveNotFoundError
+from quicksand.base.home import expand
+from quicksand.base.paths import Paths
+from quicksand.base.text import printable
+from quicksand.disks.images.resolve import ImageResolver, is_file
+from quicksand.records.config import SandboxConfig
+from quicksand.records.machine_options import MachineOption, options_of
 from quicksand.saves.finding import find_named, find_save
 from quicksand.saves.manifest import OVERLAYS, SaveManifest
 from quicksand.saves.ownership import is_own
 from quicksand.saves.places import PLAIN, WORKSPACE
 from quicksand.saves.portable import find_portable
 from quicksand.saves.store import Save
-from quicksand.text import printable
 
 ASKED_MAX = 100
 """Characters of one option of a save in a message."""

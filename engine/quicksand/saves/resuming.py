@@ -5,25 +5,25 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from quicksand.config import check_disk_size
-from quicksand.errors import ImageError, ImageNotFound, SaveError
-from quicksand.host.arch import Architecture
-from quicksand.host.files import map_os_errors, sync_dir, write_word
-from quicksand.host.paths import Paths
-from quicksand.host.sharing import copy_sparse, share_file
-from quicksand.images.overlay import create_overlay
-from quicksand.images.qcow2 import check_qcow2
-from quicksand.images.resolve import ImageResolver, ResolvedImage, is_file
-from quicksand.layout import SandboxDir, layer_name
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import ImageError, ImageNotFound, SaveError
+from quicksand.base.files import map_os_errors, sync_dir, write_word
+from quicksand.base.paths import Paths
+from quicksand.base.sharing import copy_sparse, share_file
+from quicksand.disks.images.overlay import create_overlay
+from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.resolve import ImageResolver, ResolvedImage, is_file
 from quicksand.qemu.keeper_parts import FIRST
+from quicksand.records.config import check_disk_size
+from quicksand.records.layout import SandboxDir, layer_name
+from quicksand.records.nodes import Head, new_id
+from quicksand.records.save_source import Source
 from quicksand.saves.finding import is_path, store_at
 from quicksand.saves.looking import identity_of
 from quicksand.saves.manifest import SaveManifest
 from quicksand.saves.portable import check_portable, find_image
 from quicksand.saves.resolving import find_meaning
-from quicksand.saves.source import Source
 from quicksand.saves.store import Save, check_save, overlay_paths
-from quicksand.snapshots.records import Head, new_id
 
 STACK_MAX = 64
 

@@ -16,21 +16,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from quicksand.agent.session import Ask
-from quicksand.errors import ConfigError, ImageError, PathError, QuicksandError
-from quicksand.host.arch import Architecture
-from quicksand.host.files import map_os_errors, sync_dir, write_json, write_word
-from quicksand.host.paths import Paths
-from quicksand.host.regular import open_regular, read_word
-from quicksand.host.sharing import copy_open_file, link_file
-from quicksand.host.space import check_space
-from quicksand.host.threads import in_thread_to_the_end, to_the_end
-from quicksand.images.resolve import ImageResolver, ResolvedImage
-from quicksand.images.store import sha256_file
-from quicksand.planning import resolve_image
-from quicksand.progress import Progress
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import ConfigError, ImageError, PathError, QuicksandError
+from quicksand.base.files import map_os_errors, sync_dir, write_json, write_word
+from quicksand.base.paths import Paths
+from quicksand.base.progress import Progress
+from quicksand.base.regular import open_regular, read_word
+from quicksand.base.sharing import copy_open_file, link_file
+from quicksand.base.space import check_space
+from quicksand.base.threads import in_thread_to_the_end, to_the_end
+from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
+from quicksand.disks.images.store import sha256_file
+from quicksand.guest.agent.session import Ask
+from quicksand.qemu.planning import resolve_image
+from quicksand.records.nodes import new_id
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.saves.manifest import (
     MANIFEST,
     OVERLAYS,
@@ -45,9 +46,8 @@ from quicksand.saves.ownership import mark_made
 from quicksand.saves.portable import write_portable
 from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import remember
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.pivot import Pivot, freeze_stopped
-from quicksand.snapshots.records import new_id
 from quicksand.snapshots.taking import Live, working_on
 
 AGENT_S = 30.0
@@ -136,7 +136,7 @@ async def save(
         await asyncio.to_thread(remember, store.root, registry.paths)
         async with _frozen(registry, record, made, options, ask) as frozen:
             layers = await in_thread_to_the_end(
-                lambda: _bring(registry.history(record.id), frozen, made, options, image)
+                lambda: _bring(history_of(registry, record.id), frozen, made, options, image)
             )
         manifest = replace(_describe(record, image, frozen, options), layers=layers)
         return await in_thread_to_the_end(
@@ -265,7 +265,7 @@ async def _freeze(
 ) -> None:
     """Freeze the layers of the disk, then link or open them."""
     entry = registry.inspect(record.id)
-    history = registry.history(record.id)
+    history = history_of(registry, record.id)
     if entry is not None and entry.run is not None:
         async with working_on(registry, record) as live:
             await _drop_checkpoints(history, options)
@@ -379,7 +379,7 @@ def _report(report: Progress, before: int, total: int, done: int) -> None:
 
 def _compress(layers: list[Path], image: ResolvedImage, options: Options) -> Path:
     """Merge all layers into one compressed layer in their place."""
-    from quicksand.images.merge import write_merged
+    from quicksand.disks.images.merge import write_merged
 
     target = layers[0]
     whole = target.with_name("whole.qcow2")

@@ -7,7 +7,7 @@
     <house>/.making-<random>/       an unfinished save; its maker holds a lock in it
     <house>/.ready-<random>/save/   a finished save that is getting its name (in ready.json)
     <house>/.trash/<random>/save/   a removed or replaced save; trash.json has its name and the time
-    <house>/.trash/overdue.json     since when which of those are known to be due (host/ageing.py)
+    <house>/.trash/overdue.json     since when which of those are known to be due (base/ageing.py)
     <house>/.gone-<random>/         what is being removed for good
 
 ``root`` is the user's own saves, ``./.quicksand/sandboxes``, or any directory that was given as a
@@ -31,9 +31,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from quicksand.errors import ConfigError, HostError, PathError, SaveError, SaveNotFoundError
-from quicksand.host.ageing import confirm
-from quicksand.host.files import (
+from quicksand.base.ageing import confirm
+from quicksand.base.errors import ConfigError, HostError, PathError, SaveError, SaveNotFoundError
+from quicksand.base.files import (
     exchange,
     lock_within,
     map_os_errors,
@@ -41,9 +41,9 @@ from quicksand.host.files import (
     sync_dir,
     write_json,
 )
-from quicksand.host.paths import make_private_dir
-from quicksand.host.removal import make_marked, mark, marked_id, remove
-from quicksand.host.staging import remove_abandoned, staging
+from quicksand.base.paths import make_private_dir
+from quicksand.base.removal import make_marked, mark, marked_id, remove
+from quicksand.base.staging import remove_abandoned, staging
 from quicksand.saves.looking import Save, check_save, load_save, overlay_paths
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, check_save_name, require_file
 from quicksand.saves.places import HOUSE, READY
@@ -330,7 +330,7 @@ class SaveStore:
 
     def confirm(self, overdue: Collection[str], now: float) -> builtins.list[str]:
         """Those of the ``overdue`` entries of the trash that were found so a day before ``now``
-        already (host/ageing.py)."""
+        already (base/ageing.py)."""
         return confirm(self.house / TRASH, overdue, now)
 
     def empty_trash(self, ids: builtins.list[str]) -> None:

@@ -22,10 +22,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from quicksand.errors import ConfigError, ImageError
-from quicksand.host.files import map_os_errors, write_json
-from quicksand.host.regular import open_file, open_regular
-from quicksand.images.qcow2 import check_qcow2, is_used
+from quicksand.base.errors import ConfigError, ImageError
+from quicksand.base.files import map_os_errors, write_json
+from quicksand.base.regular import open_file, open_regular
+from quicksand.disks.images.qcow2 import check_qcow2, is_used
 
 MAGIC = b"QSNDMETA"
 TRAILER_MAX = 1024 * 1024

@@ -14,12 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from quicksand.errors import ImageError, QuicksandError, SaveError
-from quicksand.host.paths import Paths
-from quicksand.host.regular import open_regular
-from quicksand.host.threads import Stopped, in_stoppable_thread
-from quicksand.images.resolve import ResolvedImage
-from quicksand.images.store import ImageStore
+from quicksand.base.errors import ImageError, QuicksandError, SaveError
+from quicksand.base.paths import Paths
+from quicksand.base.regular import open_regular
+from quicksand.base.threads import Stopped, in_stoppable_thread
+from quicksand.disks.images.resolve import ResolvedImage
+from quicksand.disks.images.store import ImageStore
 from quicksand.saves.manifest import MANIFEST, OVERLAYS
 from quicksand.saves.store import Save, overlay_paths
 
@@ -156,7 +156,7 @@ class Verifier:
 
     def _walk(self, path: Path) -> str:
         """Read all allocated clusters of a layer."""
-        from quicksand.diskdiff.layer import Layer
+        from quicksand.disks.diff.layer import Layer
 
         layer, uncounted = Layer(path), 0
         try:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from quicksand.errors import QuicksandError
-from quicksand.host.paths import Paths, make_private_dir
+from quicksand.base.errors import QuicksandError
+from quicksand.base.paths import Paths, make_private_dir
 from quicksand.saves.finding import all_stores, store_at
 from quicksand.saves.links import LINKS, link_of, workspaces_dir
 from quicksand.saves.store import SaveStore

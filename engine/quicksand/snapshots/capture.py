@@ -16,22 +16,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from quicksand.errors import MachineError, QuicksandError, StateError
-from quicksand.host.files import map_os_errors, sync_dir
-from quicksand.host.lease import is_leased
-from quicksand.host.removal import remove
-from quicksand.host.threads import both, in_thread_to_the_end, to_the_end
-from quicksand.layout import AGENT_PORTS, MachineDir, SandboxDir
+from quicksand.base.errors import MachineError, QuicksandError, StateError
+from quicksand.base.files import map_os_errors, sync_dir
+from quicksand.base.lease import is_leased
+from quicksand.base.removal import remove
+from quicksand.base.threads import both, in_thread_to_the_end, to_the_end
 from quicksand.mounts.shares import may_be_mounted
 from quicksand.qemu.qmp import Monitor
-from quicksand.sandbox_records import RunState
+from quicksand.records.layout import AGENT_PORTS, MachineDir, SandboxDir
+from quicksand.records.nodes import Head, Node, new_id
+from quicksand.records.sandboxes import RunState
+from quicksand.records.tier import Tier
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import seal_layers
 from quicksand.snapshots.pivot import Pivot
-from quicksand.snapshots.records import Head, Node, new_id
 from quicksand.snapshots.stepwise import THREAD
 from quicksand.snapshots.storing import memory_files
-from quicksand.snapshots.tier import Tier
 
 
 class Capture(ABC):

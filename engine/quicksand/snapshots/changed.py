@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from quicksand.host.footprint import BLOCK
-from quicksand.layout import SandboxDir
-from quicksand.snapshots.records import Head
+from quicksand.base.footprint import BLOCK
+from quicksand.records.layout import SandboxDir
+from quicksand.records.nodes import Head
 
 EMPTY_LAYER = 64 * 1024
 """Bytes: one qcow2 cluster. A layer that nothing was written to occupies less."""

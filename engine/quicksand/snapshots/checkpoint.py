@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.errors import HistoryError
+from quicksand.base.errors import HistoryError
+from quicksand.records.nodes import BLANK, Node
+from quicksand.records.tier import find_tier
 from quicksand.snapshots.history import History
-from quicksand.snapshots.records import BLANK, Node
-from quicksand.snapshots.tier import find_tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

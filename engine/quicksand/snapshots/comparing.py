@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from quicksand.errors import HistoryError
-from quicksand.layout import SandboxDir
-from quicksand.settings import CHECK_MEMORY, ON
+from quicksand.base.errors import HistoryError
+from quicksand.base.settings import CHECK_MEMORY, ON
+from quicksand.records.layout import SandboxDir
 from quicksand.snapshots.copying import warm_memory
 from quicksand.snapshots.differences import Comparer, address_of
 from quicksand.snapshots.guest_ram import PAGE, GuestRam

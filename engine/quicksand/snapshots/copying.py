@@ -24,11 +24,11 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from quicksand.errors import MachineError
-from quicksand.host.buffers import new_buffer
-from quicksand.host.files import write_word
-from quicksand.host.regular import read_word
-from quicksand.host.threads import in_stoppable_thread
+from quicksand.base.buffers import new_buffer
+from quicksand.base.errors import MachineError
+from quicksand.base.files import write_word
+from quicksand.base.regular import read_word
+from quicksand.base.threads import in_stoppable_thread
 from quicksand.snapshots.differences import address_of
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages, in_order
 from quicksand.snapshots.pages import Run, RunMap

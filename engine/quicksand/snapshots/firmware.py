@@ -13,11 +13,11 @@ import re
 import zlib
 from pathlib import Path
 
-from quicksand.errors import MachineError
+from quicksand.base.errors import MachineError
 from quicksand.qemu.qmp import Monitor
+from quicksand.records.nodes import File
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, host_address
 from quicksand.snapshots.pages import CHUNK, MappedFile, write_file
-from quicksand.snapshots.records import File
 
 PC = "x86_64"
 """The only architecture concerned: a `virt` machine's kernel is in the guest's RAM, and QEMU loads

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quicksand.errors import MachineError
+from quicksand.base.errors import MachineError
 from quicksand.qemu.qmp import Monitor
 
 PAGE = mmap.PAGESIZE

@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
-from quicksand.errors import HistoryError
-from quicksand.host.files import (
+from quicksand.base.errors import HistoryError
+from quicksand.base.files import (
     PendingJson,
     is_locked,
     map_os_errors,
@@ -26,11 +26,12 @@ from quicksand.host.files import (
     try_lock,
     write_json,
 )
-from quicksand.host.listing import TEMPORARY, own_files
-from quicksand.host.removal import remove
-from quicksand.layout import SandboxDir
+from quicksand.base.listing import TEMPORARY, own_files
+from quicksand.base.removal import remove
+from quicksand.records.layout import SandboxDir
+from quicksand.records.nodes import Head, Node, is_id
+from quicksand.records.registry import Registry
 from quicksand.snapshots.pages import TICK_NS
-from quicksand.snapshots.records import Head, Node, is_id
 
 AUTO_KEPT = 5
 """Automatic checkpoints that are kept; older ones are removed."""
@@ -49,6 +50,11 @@ _NODE_LEFT = re.compile(rf"\.node\.json{TEMPORARY}")
 _OF_A_LAYER_OR_MEMORY = re.compile(r"\.?[0-9a-f]{8,64}(?:\.[0-9a-z]+)+")
 """Files in ``layers`` and ``memory``: an id or a digest with its suffix; while it is made, with a
 dot before it and perhaps random digits at either end."""
+
+
+def history_of(registry: Registry, id_: str) -> History:
+    """The history of a sandbox; the same object each time, since it caches what it has read."""
+    return registry.kept(History, id_)
 
 
 class History:
@@ -157,7 +163,7 @@ class History:
 
     def find(self, tag: str) -> Node:
         """The checkpoint with that tag or id. Raises CheckpointNotFoundError (a ValueError)."""
-        from quicksand.errors import CheckpointNotFoundError
+        from quicksand.base.errors import CheckpointNotFoundError
 
         nodes = self.nodes()
         # An id is unique, so it comes before a tag that looks like one.

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from quicksand.errors import HistoryError
-from quicksand.host.checksum import crc32
-from quicksand.host.files import data_extents, map_os_errors
-from quicksand.host.regular import open_regular
-from quicksand.host.sharing import share_blocks
+from quicksand.base.checksum import crc32
+from quicksand.base.errors import HistoryError
+from quicksand.base.files import data_extents, map_os_errors
+from quicksand.base.regular import open_regular
+from quicksand.base.sharing import share_blocks
+from quicksand.records.nodes import File
 from quicksand.snapshots.differences import Comparer, address_of, stretches
 from quicksand.snapshots.guest_ram import PAGE, Runs, count_pages, join_runs
 from quicksand.snapshots.pages import (
@@ -35,7 +36,6 @@ from quicksand.snapshots.pages import (
     read_all,
     seal,
 )
-from quicksand.snapshots.records import File
 from quicksand.snapshots.stepwise import StepWriter
 from quicksand.snapshots.verified import Verified
 

@@ -15,17 +15,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.errors import DiskSpaceError, MachineError, QemuDiedError, QuicksandError
-from quicksand.host.space import check_space
-from quicksand.host.threads import in_thread_to_the_end
-from quicksand.images.overlay import create_overlay
-from quicksand.images.qcow2 import check_qcow2
-from quicksand.layout import MachineDir, SandboxDir
+from quicksand.base.errors import DiskSpaceError, MachineError, QemuDiedError, QuicksandError
+from quicksand.base.space import check_space
+from quicksand.base.threads import in_thread_to_the_end
+from quicksand.disks.images.overlay import create_overlay
+from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.qemu.qmp import Monitor, run_job
+from quicksand.records.layout import MachineDir, SandboxDir
+from quicksand.records.nodes import BLANK, Node
+from quicksand.records.tier import INTERNAL
 from quicksand.snapshots.capture import Capture, Way
 from quicksand.snapshots.image import seal_image
-from quicksand.snapshots.records import BLANK, Node
-from quicksand.snapshots.tier import INTERNAL
 from quicksand.snapshots.verified import Verified
 
 NODE = "state"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from quicksand.errors import QuicksandError
-from quicksand.host.space import check_space
-from quicksand.host.threads import in_thread_to_the_end, to_the_end
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record
+from quicksand.base.errors import QuicksandError
+from quicksand.base.space import check_space
+from quicksand.base.threads import in_thread_to_the_end, to_the_end
+from quicksand.qemu.stopping import stop_machine
+from quicksand.records.nodes import Node
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.snapshots.capture import Capture
 from quicksand.snapshots.history import prune_automatic
-from quicksand.snapshots.records import Node
 from quicksand.snapshots.tags import automatic_tag
 from quicksand.snapshots.taking import (
     Live,
@@ -22,7 +23,6 @@ from quicksand.snapshots.taking import (
     working_on,
 )
 from quicksand.snapshots.thumbnails import keep_thumbnail, look_at_screen
-from quicksand.stopping import stop_machine
 
 
 async def end_with_checkpoint(

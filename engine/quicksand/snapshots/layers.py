@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from quicksand.errors import HistoryError
-from quicksand.host.files import read_json, sync_dir, write_json
-from quicksand.images.overlay import create_overlay
-from quicksand.images.qcow2 import check_qcow2
-from quicksand.layout import SandboxDir, layer_name
+from quicksand.base.errors import HistoryError
+from quicksand.base.files import read_json, sync_dir, write_json
+from quicksand.disks.images.overlay import create_overlay
+from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.records.layout import SandboxDir, layer_name
+from quicksand.records.nodes import SCHEMA, File, Node, check_schema
 from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.pages import verify
-from quicksand.snapshots.records import SCHEMA, File, Node, check_schema
 from quicksand.snapshots.verified import Verified
 
 

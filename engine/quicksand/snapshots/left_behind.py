@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from quicksand.errors import ImageError
-from quicksand.host.files import map_os_errors
+from quicksand.base.errors import ImageError
+from quicksand.base.files import map_os_errors
+from quicksand.records.nodes import BLANK, Head, Node, new_id
+from quicksand.records.tier import DISK
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer, seal_layers
-from quicksand.snapshots.records import BLANK, Head, Node, new_id
 from quicksand.snapshots.tags import automatic_tag
-from quicksand.snapshots.tier import DISK
 
 BLOCK = 512
 """Bytes of a block as stat(2) counts them."""
@@ -67,7 +67,7 @@ def keep_left_behind(history: History, left: Head, at: Node) -> Node | None:
 
 def _has_data(history: History, layer: str) -> bool:
     """Whether something was written to the layer; also true if it cannot be read."""
-    from quicksand.diskdiff.layer import Layer
+    from quicksand.disks.diff.layer import Layer
 
     path = history.place.layer(layer)
     try:

@@ -3,12 +3,12 @@ for each, and every checkpoint adds one."""
 
 from __future__ import annotations
 
-from quicksand.errors import HostError, ImageError
-from quicksand.host.footprint import BLOCK
-from quicksand.host.space import check_space
-from quicksand.images.merge import write_merged
-from quicksand.layout import SandboxDir, layer_name
-from quicksand.snapshots.records import new_id
+from quicksand.base.errors import HostError, ImageError
+from quicksand.base.footprint import BLOCK
+from quicksand.base.space import check_space
+from quicksand.disks.images.merge import write_merged
+from quicksand.records.layout import SandboxDir, layer_name
+from quicksand.records.nodes import new_id
 
 AT_LEAST = 16
 """Layers that are merged into one."""

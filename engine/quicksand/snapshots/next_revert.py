@@ -7,14 +7,14 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from quicksand.errors import QuicksandError
-from quicksand.host.memory import check_memory
-from quicksand.settings import STANDBY
+from quicksand.base.errors import QuicksandError
+from quicksand.base.memory import check_memory
+from quicksand.base.settings import STANDBY
 
 if TYPE_CHECKING:
-    from quicksand.registry import Registry
-    from quicksand.sandbox_records import Record
-    from quicksand.snapshots.records import Node
+    from quicksand.records.nodes import Node
+    from quicksand.records.registry import Registry
+    from quicksand.records.sandboxes import Record
 
 VARIABLE = STANDBY.variable
 """Environment variable: "off" disables the preparation."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from quicksand.errors import HistoryError
-from quicksand.host.files import map_os_errors, sync_dir
-from quicksand.host.sharing import share_file
-from quicksand.layout import SandboxDir
+from quicksand.base.errors import HistoryError
+from quicksand.base.files import map_os_errors, sync_dir
+from quicksand.base.sharing import share_file
+from quicksand.records.layout import SandboxDir
+from quicksand.records.nodes import Node
 from quicksand.snapshots.history import History
-from quicksand.snapshots.records import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

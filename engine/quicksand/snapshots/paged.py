@@ -16,14 +16,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.errors import MachineError
-from quicksand.host.files import map_os_errors
-from quicksand.host.regular import open_regular, read_file
-from quicksand.host.space import check_space
-from quicksand.host.threads import in_stoppable_thread, in_thread_to_the_end
-from quicksand.layout import MachineDir, SandboxDir
+from quicksand.base.errors import MachineError
+from quicksand.base.files import map_os_errors
+from quicksand.base.regular import open_regular, read_file
+from quicksand.base.space import check_space
+from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.qemu.qmp import Monitor
-from quicksand.sandbox_records import RunState
+from quicksand.records.layout import MachineDir, SandboxDir
+from quicksand.records.nodes import File, Head, Node
+from quicksand.records.sandboxes import RunState
+from quicksand.records.tier import PAGES
 from quicksand.snapshots import comparing
 from quicksand.snapshots.capture import Capture, Way
 from quicksand.snapshots.comparing import MemoryCheck
@@ -32,9 +34,7 @@ from quicksand.snapshots.firmware import find_firmware, keep_firmware, put_firmw
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.image import not_of_image, own_pages
 from quicksand.snapshots.pages import ZEROS, MappedFile, PageIndex, Run, overlay_runs, write_file
-from quicksand.snapshots.records import File, Head, Node
 from quicksand.snapshots.storing import Storage, Stored, find_image, load_index
-from quicksand.snapshots.tier import PAGES
 from quicksand.snapshots.tracking import ANONYMOUS, find_level
 from quicksand.snapshots.verified import Verified
 

@@ -24,12 +24,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.errors import HistoryError
-from quicksand.host.checksum import crc32
-from quicksand.host.files import data_extents, map_os_errors
-from quicksand.host.regular import create, open_file
+from quicksand.base.checksum import crc32
+from quicksand.base.errors import HistoryError
+from quicksand.base.files import data_extents, map_os_errors
+from quicksand.base.regular import create, open_file
+from quicksand.records.nodes import File
 from quicksand.snapshots.guest_ram import PAGE
-from quicksand.snapshots.records import File
 from quicksand.snapshots.verified import Verified
 
 CHUNK = 4 * 1024 * 1024

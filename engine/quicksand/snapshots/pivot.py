@@ -11,16 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.errors import HistoryError, MachineError, QuicksandError, StateError
-from quicksand.host.files import map_os_errors
-from quicksand.host.regular import open_regular
-from quicksand.host.threads import in_thread_to_the_end, to_the_end
-from quicksand.layout import layer_name
+from quicksand.base.errors import HistoryError, MachineError, QuicksandError, StateError
+from quicksand.base.files import map_os_errors
+from quicksand.base.regular import open_regular
+from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.qemu.qmp import Monitor
-from quicksand.sandbox_records import RunState
+from quicksand.records.layout import layer_name
+from quicksand.records.nodes import Head, new_id
+from quicksand.records.sandboxes import RunState
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.records import Head, new_id
 
 DISK = "/machine/peripheral/vda"
 """QOM path of the guest's disk in QEMU."""

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 
-from quicksand.host import injection
+from quicksand.base import injection
 from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.qemu.keeper_parts.launch import launch
 from quicksand.snapshots import userfault

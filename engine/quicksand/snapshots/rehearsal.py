@@ -8,14 +8,14 @@ user's programs hardly advance; and no packet leaves the machine.
 
 from __future__ import annotations
 
-from quicksand import execution
-from quicksand.agent.session import Session
-from quicksand.config import Accelerator, NetworkMode
-from quicksand.errors import AgentUnreachableError
+from quicksand.base.errors import AgentUnreachableError
+from quicksand.guest import execution
+from quicksand.guest.agent.session import Session
 from quicksand.qemu.qmp import Monitor
-from quicksand.sandbox_records import Record, RunState
+from quicksand.records.config import Accelerator, NetworkMode
+from quicksand.records.nodes import Node
+from quicksand.records.sandboxes import Record, RunState
 from quicksand.snapshots import restore
-from quicksand.snapshots.records import Node
 
 LIMIT_S = 5.0
 """Seconds after which a rehearsal is given up. After as many seconds of the guest's clock the agent

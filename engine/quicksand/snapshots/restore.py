@@ -11,24 +11,24 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from quicksand.agent.link import AgentLink
-from quicksand.agent.session import Session
-from quicksand.config import Accelerator, SandboxConfig
-from quicksand.errors import AgentUnreachableError, HistoryError
-from quicksand.host.arch import Architecture
-from quicksand.host.cpu import describe_cpu
-from quicksand.layout import MachineDir, SandboxDir
-from quicksand.planning import identity
+from quicksand.base.arch import Architecture
+from quicksand.base.cpu import describe_cpu
+from quicksand.base.errors import AgentUnreachableError, HistoryError
+from quicksand.guest.agent.link import AgentLink
+from quicksand.guest.agent.session import Session
 from quicksand.qemu.command import count_directories
+from quicksand.qemu.guest_resume import renew, resume
+from quicksand.qemu.planning import identity
 from quicksand.qemu.qmp import Monitor
-from quicksand.sandbox_records import Record, RunState
+from quicksand.records.config import Accelerator, SandboxConfig
+from quicksand.records.layout import MachineDir, SandboxDir
+from quicksand.records.nodes import Node
+from quicksand.records.sandboxes import Record, RunState
 from quicksand.snapshots.layers import check_layers
 from quicksand.snapshots.pages import verify
-from quicksand.snapshots.records import Node
 from quicksand.snapshots.storing import find_image
-from quicksand.snapshots.tiers import way_of
+from quicksand.snapshots.tier_choice import way_of
 from quicksand.snapshots.verified import Verified
-from quicksand.waking import renew, resume
 
 HELLO_S = 20.0
 """Seconds to wait for the agent's first answer on a second connection (see `wake`)."""

@@ -7,28 +7,29 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from quicksand.display.vnc import listen
-from quicksand.errors import (
+from quicksand.base.errors import (
     CheckpointNotFoundError,
     HistoryError,
     MachineError,
     QuicksandError,
     StateError,
 )
-from quicksand.host.space import check_space
-from quicksand.host.threads import both, in_thread_to_the_end, to_the_end
-from quicksand.layout import sandbox_dir
-from quicksand.planning import gather_parts
+from quicksand.base.space import check_space
+from quicksand.base.threads import both, in_thread_to_the_end, to_the_end
+from quicksand.display.vnc import listen
 from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import forward_rules
+from quicksand.qemu.planning import gather_parts
 from quicksand.qemu.qmp import human
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record
+from quicksand.qemu.stopping import end_strays
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.nodes import TAG_MAX, Node
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.snapshots import restore, standby
 from quicksand.snapshots.capture import Capture
 from quicksand.snapshots.history import History, prune_automatic
 from quicksand.snapshots.origins import Origin, import_node
-from quicksand.snapshots.records import TAG_MAX, Node
 from quicksand.snapshots.successor import Successor, is_keeper_gone
 from quicksand.snapshots.tags import automatic_tag
 from quicksand.snapshots.taking import (
@@ -39,11 +40,10 @@ from quicksand.snapshots.taking import (
     working_on,
 )
 from quicksand.snapshots.thumbnails import keep_thumbnail, look_at_screen
-from quicksand.stopping import end_strays
 
 if TYPE_CHECKING:
-    from quicksand.agent.link import AgentLink
     from quicksand.display.picture import Picture
+    from quicksand.guest.agent.link import AgentLink
 
 
 async def revert(

@@ -12,14 +12,15 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import Any
 
-from quicksand.errors import AgentError, HistoryError, MachineError, StateError
-from quicksand.host.files import read_json, write_json
-from quicksand.host.threads import in_thread_to_the_end, to_the_end
-from quicksand.planning import Parts, gather_parts
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record, RunState
+from quicksand.base.errors import AgentError, HistoryError, MachineError, StateError
+from quicksand.base.files import read_json, write_json
+from quicksand.base.threads import in_thread_to_the_end, to_the_end
+from quicksand.qemu.planning import Parts, gather_parts
+from quicksand.records.nodes import Head, Node
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record, RunState
 from quicksand.snapshots import rehearsal
-from quicksand.snapshots.records import Head, Node
+from quicksand.snapshots.history import history_of
 from quicksand.snapshots.successor import Successor
 from quicksand.snapshots.taking import Live, working_on
 
@@ -109,7 +110,7 @@ async def take(live: Live, node: Node) -> Successor | None:
 async def forget_removed(registry: Registry, record: Record) -> None:
     """End a QEMU that waits for a checkpoint that was deleted: it still has the files open. Raises
     HostError, MachineError."""
-    history = registry.history(record.id)
+    history = history_of(registry, record.id)
     # If the head cannot be read or the sandbox is not running, no QEMU waits.
     with contextlib.suppress(StateError, HistoryError):
         if not await asyncio.to_thread(lambda: history.head().waiting):

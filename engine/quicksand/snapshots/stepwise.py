@@ -16,13 +16,13 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from quicksand.host.buffers import new_buffer
-from quicksand.host.checksum import crc32
-from quicksand.host.files import map_os_errors
-from quicksand.host.sharing import write_at
+from quicksand.base.buffers import new_buffer
+from quicksand.base.checksum import crc32
+from quicksand.base.files import map_os_errors
+from quicksand.base.sharing import write_at
+from quicksand.records.nodes import File
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.pages import CHUNK, seal
-from quicksand.snapshots.records import File
 from quicksand.snapshots.verified import Verified
 
 THREAD = "quicksand-write"

@@ -12,9 +12,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from quicksand.errors import DiskSpaceError, HistoryError
-from quicksand.host.space import check_space
-from quicksand.layout import SandboxDir
+from quicksand.base.errors import DiskSpaceError, HistoryError
+from quicksand.base.space import check_space
+from quicksand.records.layout import SandboxDir
+from quicksand.records.nodes import BLANK, File, Head, Node
 from quicksand.snapshots.differences import address_of, sort_pages
 from quicksand.snapshots.guest_ram import PAGE, Runs, count_pages, in_order, join_runs
 from quicksand.snapshots.history import History
@@ -40,7 +41,6 @@ from quicksand.snapshots.pages import (
     overlay_runs,
     verify,
 )
-from quicksand.snapshots.records import BLANK, File, Head, Node
 from quicksand.snapshots.stepwise import PagesFile
 from quicksand.snapshots.verified import Verified
 

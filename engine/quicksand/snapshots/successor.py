@@ -9,28 +9,28 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Self
 
-from quicksand.agent.link import ATTEMPT_S, AgentLink
-from quicksand.agent.session import Session, dial
+from quicksand.base.errors import AgentUnreachableError, HostError, MachineError, QemuDiedError
+from quicksand.base.files import PendingJson, map_os_errors
+from quicksand.base.lease import take_at_once
+from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.display.vnc import listen, stop_listening
-from quicksand.errors import AgentUnreachableError, HostError, MachineError, QemuDiedError
-from quicksand.host.files import PendingJson, map_os_errors
-from quicksand.host.lease import take_at_once
-from quicksand.host.threads import in_thread_to_the_end, to_the_end
+from quicksand.guest.agent.link import ATTEMPT_S, AgentLink
+from quicksand.guest.agent.session import Session, dial
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import ninep
-from quicksand.planning import Parts, Ports, make_run_state, plan_machine
 from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import forward_rules, plan
+from quicksand.qemu.planning import Parts, Ports, make_run_state, plan_machine
 from quicksand.qemu.process import Listeners
 from quicksand.qemu.qmp import CONNECT_TIMEOUT_S, Monitor, human
-from quicksand.registry import publish_state
-from quicksand.sandbox_records import RunState
+from quicksand.qemu.stopping import end_strays
+from quicksand.records.nodes import Head, Node, new_id
+from quicksand.records.registry import publish_state
+from quicksand.records.sandboxes import RunState
 from quicksand.snapshots import rehearsal, restore
 from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.records import Head, Node, new_id
 from quicksand.snapshots.taking import Live
-from quicksand.snapshots.tiers import way_of
-from quicksand.stopping import end_strays
+from quicksand.snapshots.tier_choice import way_of
 
 FIRST_DESCRIPTOR = 128
 """The first number for descriptors passed to a QEMU that the keeper launches: usually higher than

@@ -8,24 +8,24 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import ConfigError, DisplayError, StateError
+from quicksand.base.space import check_space
+from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.display.hands import let_go_all, may_hold
-from quicksand.errors import ConfigError, DisplayError, StateError
-from quicksand.host.arch import Architecture
-from quicksand.host.space import check_space
-from quicksand.host.threads import in_thread_to_the_end, to_the_end
-from quicksand.keepers import ensure_keeper
-from quicksand.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.mounts.ninep import refuse_mounted
 from quicksand.qemu.keeper_link import KeeperLink
+from quicksand.qemu.keeper_successor import ensure_keeper
 from quicksand.qemu.qmp import Monitor
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record, RunState
+from quicksand.records.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.nodes import Node, check_tag
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record, RunState
 from quicksand.snapshots import restore
 from quicksand.snapshots.capture import Capture
-from quicksand.snapshots.history import History
-from quicksand.snapshots.records import Node, check_tag
+from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.thumbnails import keep_thumbnail, look_at_screen
-from quicksand.snapshots.tiers import choose_tier
+from quicksand.snapshots.tier_choice import choose_tier
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +51,7 @@ async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
     MachineError.
     """
     place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
-    history = registry.history(record.id)
+    history = history_of(registry, record.id)
     async with history.locked():
         await ensure_keeper(registry, record)  # first: a new one is in the machine's state
         entry = registry.inspect(record.id)

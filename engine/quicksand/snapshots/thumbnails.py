@@ -13,12 +13,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand.base.errors import HistoryError, QuicksandError
+from quicksand.base.regular import NotAFileError, open_regular
+from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display.picture import Format, write_picture
 from quicksand.display.screen import take_picture
-from quicksand.errors import HistoryError, QuicksandError
-from quicksand.host.regular import NotAFileError, open_regular
-from quicksand.host.threads import in_thread_to_the_end
-from quicksand.layout import MachineDir, SandboxDir
+from quicksand.records.layout import MachineDir, SandboxDir
 
 if TYPE_CHECKING:
     from quicksand.display.picture import Picture

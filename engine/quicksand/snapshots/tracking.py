@@ -17,8 +17,8 @@ import os
 from dataclasses import dataclass
 from typing import Protocol
 
-from quicksand.errors import MachineError
-from quicksand.settings import TRACKING
+from quicksand.base.errors import MachineError
+from quicksand.base.settings import TRACKING
 from quicksand.snapshots import userfault
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs
 from quicksand.snapshots.proving import find_refusal

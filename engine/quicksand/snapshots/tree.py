@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from quicksand.errors import HistoryError
+from quicksand.base.errors import HistoryError
+from quicksand.records.nodes import Node
 from quicksand.snapshots.changed import written_since
 from quicksand.snapshots.history import History
-from quicksand.snapshots.records import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,8 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.errors import MachineError
-from quicksand.host import injection
+from quicksand.base import injection
+from quicksand.base.errors import MachineError
 from quicksand.qemu.keeper_parts.tracking import FLAGS, USERFAULTFD
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, join_runs
 

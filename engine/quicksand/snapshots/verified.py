@@ -15,12 +15,12 @@ import re
 import zlib
 from pathlib import Path
 
-from quicksand.errors import HostError
-from quicksand.host.boot import boot_id
-from quicksand.host.listing import ANY_ID, own_directories, own_files
-from quicksand.host.paths import make_private_dir, paths
-from quicksand.host.removal import make_marked, remove
-from quicksand.snapshots.records import File
+from quicksand.base.boot import boot_id
+from quicksand.base.errors import HostError
+from quicksand.base.listing import ANY_ID, own_directories, own_files
+from quicksand.base.paths import make_private_dir, paths
+from quicksand.base.removal import make_marked, remove
+from quicksand.records.nodes import File
 
 ENTRIES_MAX = 4096
 """Files that are recorded; when it is seen that there are more, all records are dropped."""

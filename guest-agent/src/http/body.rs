@@ -11,17 +11,17 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body::Frame;
-use serde_json::{Value, json};
+use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Refusal, Result};
 use crate::params::Params;
 
 /// The largest JSON body of a request in bytes.
 pub const PARAMS_LIMIT: usize = 1 << 20;
 
-/// How many chunks wait for the connection. They are few, so that a slow client slows its source
-/// down.
+/// The number of chunks that wait for the connection. They are few, so that a slow client slows its
+/// source down.
 pub const QUEUE: usize = 4;
 
 /// A response body that is produced while it is sent.
@@ -72,18 +72,41 @@ impl IntoResponse for Events {
 
 /// A response with a JSON body.
 #[derive(Debug)]
-pub struct Reply(pub Value);
+pub struct Reply<T>(pub T);
 
-impl IntoResponse for Reply {
+impl<T: Serialize> IntoResponse for Reply<T> {
     fn into_response(self) -> Response {
-        ([(header::CONTENT_TYPE, "application/json")], self.0.to_string()).into_response()
+        let text = serde_json::to_string(&self.0).unwrap_or_default();
+        ([(header::CONTENT_TYPE, "application/json")], text).into_response()
     }
+}
+
+/// The body of an error. HTTP clients have always known the message as `detail`.
+#[derive(Serialize)]
+struct Detail {
+    detail: String,
+    code: Code,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errno: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter: Option<String>,
 }
 
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = json!({"detail": self.to_string(), "code": self.code()});
+        let Refusal {
+            code,
+            message: detail,
+            errno,
+            parameter,
+        } = self.refusal();
+        let status = StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = Detail {
+            detail,
+            code,
+            errno,
+            parameter,
+        };
         (status, Reply(body)).into_response()
     }
 }
@@ -102,10 +125,11 @@ pub fn readable(name: Name) -> Result<String> {
 pub async fn params(body: Body) -> Result<Params> {
     let bytes = whole(body, "the body", PARAMS_LIMIT).await?;
     if bytes.is_empty() {
-        return Params::new(Value::Null);
+        return Ok(Params::default());
     }
-    let value = serde_json::from_slice(&bytes).map_err(|error| Error::BadRequest(format!("body: {error}")))?;
-    Params::new(value)
+    let params: Option<Params> =
+        serde_json::from_slice(&bytes).map_err(|error| Error::BadRequest(format!("body: {error}")))?;
+    Ok(params.unwrap_or_default())
 }
 
 /// Reads a whole request body. Fails with `TooLarge`, naming it `what`, when it has more than

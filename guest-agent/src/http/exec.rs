@@ -5,19 +5,19 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
-use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::body::{Events, QUEUE, Reply, params};
 use crate::agent::Agent;
 use crate::channel::{Channel, DEFAULT_WINDOW};
 use crate::closed::Closed;
-use crate::command::Command;
+use crate::command::{Command, Program};
 use crate::error::{Error, Result};
-use crate::exec::{self, Running, Ties};
+use crate::events::StreamEvent;
+use crate::exec::{self, Collected, Running, Ties};
 use crate::feed::Stdin;
+use crate::methods::{Input, Streaming};
 use crate::output::{Sink, sse};
-use crate::params::Params;
 use crate::wire::{STDERR, STDOUT};
 
 /// Sets the flag when the handler is dropped, which happens when the connection closes.
@@ -30,12 +30,13 @@ impl Drop for HangUp {
 }
 
 /// Runs a command and replies with its output.
-pub async fn execute(State(agent): State<Arc<Agent>>, body: Body) -> Result<Reply> {
-    let params = params(body).await?;
+pub async fn execute(State(agent): State<Arc<Agent>>, body: Body) -> Result<Reply<Collected>> {
+    let mut params = params(body).await?;
+    let (program, input) = (params.take()?, params.take()?);
     let closed = Closed::default();
     let _hang_up = HangUp(closed.clone());
     // The command has a task of its own, which outlives the handler and reaps the process.
-    let task = tokio::spawn(async move { run_collected(&agent, &params, &closed).await });
+    let task = tokio::spawn(async move { run_collected(&agent, program, input, &closed).await });
     let reply = task.await.map_err(|error| Error::Failed {
         what: "execute",
         why: error.to_string(),
@@ -43,23 +44,25 @@ pub async fn execute(State(agent): State<Arc<Agent>>, body: Body) -> Result<Repl
     reply.map(Reply)
 }
 
-async fn run_collected(agent: &Arc<Agent>, params: &Params, closed: &Closed) -> Result<Value> {
-    let command = Command::from_params(params, &agent.me)?;
+async fn run_collected(agent: &Arc<Agent>, program: Program, input: Input, closed: &Closed) -> Result<Collected> {
+    let command = Command::new(program, &agent.me)?;
     let channel = Channel::new(agent.next_http_id(), DEFAULT_WINDOW, false);
     let ties = Ties {
         channel: &channel,
         closed: Some(closed),
     };
-    exec::collect(agent, command, params.opt_bytes("stdin")?, ties).await
+    exec::collect(agent, command, input.stdin.map(|input| input.0), ties).await
 }
 
 /// Runs a command and streams its output. Replies with an error only if the command cannot be
 /// started.
 pub async fn execute_stream(State(agent): State<Arc<Agent>>, body: Body) -> Result<Events> {
-    let params = params(body).await?;
-    let command = Command::from_params(&params, &agent.me)?;
-    let takes_input = params.flag("stdin", false)?;
-    let detach = params.flag("detach", false)?;
+    let mut params = params(body).await?;
+    let command = Command::new(params.take()?, &agent.me)?;
+    let Streaming {
+        stdin: takes_input,
+        detach,
+    } = params.take()?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     let (started, has_started) = oneshot::channel();
     let channel = Arc::new(Channel::new(agent.next_http_id(), DEFAULT_WINDOW, takes_input));
@@ -81,7 +84,10 @@ pub async fn execute_stream(State(agent): State<Arc<Agent>>, body: Body) -> Resu
 }
 
 async fn run_streamed(running: Running, channel: &Channel, sender: mpsc::Sender<Bytes>, detach: bool) {
-    let start = sse(&json!({"stream": "start", "id": channel.id, "pid": running.pid()}));
+    let start = sse(&StreamEvent::Start {
+        id: channel.id,
+        pid: running.pid(),
+    });
     // The queue is still empty. If the client is gone, that is noticed below.
     let _ = sender.send(start).await;
     let stdin = if channel.takes_input {
@@ -104,12 +110,11 @@ async fn run_streamed(running: Running, channel: &Channel, sender: mpsc::Sender<
             run.await
         }
     };
-    let exit = sse(&json!({
-        "stream": "exit",
-        "exit_code": outcome.exit_code,
-        "signal": outcome.signal,
-        "timed_out": outcome.timed_out,
-    }));
+    let exit = sse(&StreamEvent::Exit {
+        exit_code: outcome.exit_code,
+        signal: outcome.signal,
+        timed_out: outcome.timed_out,
+    });
     // Possibly nobody is left to receive it.
     let _ = sender.send(exit).await;
 }

@@ -5,6 +5,7 @@ mod exec;
 mod files;
 mod listener;
 mod pty;
+mod query;
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,18 +13,17 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{self, DefaultBodyLimit, State};
 use axum::http::{HeaderMap, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use serde_json::{Value, json};
+use serde::Deserialize;
 
 use crate::agent::Agent;
 use crate::channel::{CANCEL_GRACE, Channel, Stop};
 use crate::error::{Error, Result};
-use crate::params::Params;
-use crate::{methods, signals};
+use crate::methods::{self, Answer, ChannelAnswer, ChannelRequest, CommonRequest, PlainRequest, Request};
 use body::{Name, Reply};
 
 /// Serves until the process ends. Fails when the address cannot be bound.
@@ -49,11 +49,11 @@ pub fn app(agent: Arc<Agent>) -> Router {
     open.merge(guarded).layer(DefaultBodyLimit::disable()).with_state(agent)
 }
 
-async fn nothing_here(request: Request) -> Error {
+async fn nothing_here(request: extract::Request) -> Error {
     Error::Method(request.uri().path().to_owned())
 }
 
-async fn require_token(State(agent): State<Arc<Agent>>, request: Request, next: Next) -> Response {
+async fn require_token(State(agent): State<Arc<Agent>>, request: extract::Request, next: Next) -> Response {
     match agent.token.check(bearer(request.headers())) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
@@ -66,59 +66,70 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-async fn ping(State(agent): State<Arc<Agent>>) -> Result<Reply> {
-    let reply = methods::call(&agent, "ping", &Params::default()).await?;
-    Ok(Reply(reply))
+async fn ping(State(agent): State<Arc<Agent>>) -> Result<Reply<Answer>> {
+    let ping = CommonRequest::Plain(PlainRequest::Ping);
+    methods::call(&agent, ping, None).await.map(Reply)
 }
 
-/// Only compares the token: whoever reaches this port must not be able to set it.
-async fn authenticate(State(agent): State<Arc<Agent>>, body: Body) -> Result<Reply> {
-    let params = body::params(body).await?;
-    agent.token.check(Some(params.str("token")?))?;
-    Ok(Reply(json!({"authenticated": true})))
+/// Only compares the token. A client of this port must not be able to set it.
+async fn authenticate(State(agent): State<Arc<Agent>>, body: Body) -> Result<Reply<ChannelAnswer>> {
+    let Token { token } = body::params(body).await?.take()?;
+    agent.token.check(Some(&token))?;
+    Ok(Reply(ChannelAnswer::Authenticated { authenticated: true }))
 }
 
-async fn call(State(agent): State<Arc<Agent>>, method: Name, body: Body) -> Result<Reply> {
+#[derive(Deserialize)]
+struct Token {
+    token: String,
+}
+
+async fn call(State(agent): State<Arc<Agent>>, method: Name, body: Body) -> Result<Reply<Answer>> {
     let method = body::readable(method)?;
-    let params = body::params(body).await?;
-    let reply = match method.as_str() {
-        "stdin" => push_input(&agent, &params).await?,
-        "signal" => {
-            let delivered = require_command(&agent, &params)?.signal(signals::requested(&params)?);
-            json!({"delivered": delivered})
+    let answer = match Request::decode(&method, body::params(body).await?)? {
+        Request::Common(request) => methods::call(&agent, request, None).await?,
+        Request::Channel(request) => Answer::Channel(call_on(&agent, &method, request).await?),
+    };
+    Ok(Reply(answer))
+}
+
+/// Carries out a request that concerns a channel, which is a command here.
+async fn call_on(agent: &Arc<Agent>, method: &str, request: ChannelRequest) -> Result<ChannelAnswer> {
+    match request {
+        ChannelRequest::Stdin(typed) => {
+            let channel = require_command(agent, typed.id)?;
+            if !channel.takes_input {
+                return Err(Error::BadRequest(format!("command {} takes no input", channel.id)));
+            }
+            channel.input.push(&typed.data.0, typed.eof).await;
+            Ok(ChannelAnswer::Done {})
         }
-        "cancel" => {
-            let grace = params.opt_seconds("grace")?.unwrap_or(CANCEL_GRACE);
-            require_command(&agent, &params)?.stop(Stop::Cancel(grace));
-            json!({})
+        ChannelRequest::Signal { id, signal } => {
+            let delivered = require_command(agent, id)?.signal(signal.0);
+            Ok(ChannelAnswer::Delivered { delivered })
         }
-        "pty_open" => {
+        ChannelRequest::Cancel { id, grace } => {
+            require_command(agent, id)?.stop(Stop::Cancel(grace.0.unwrap_or(CANCEL_GRACE)));
+            Ok(ChannelAnswer::Done {})
+        }
+        ChannelRequest::PtyOpen(program, terminal, size, _) => {
             let agent = agent.clone();
             // The task goes on when the client leaves, so that the child is reaped.
-            let task = tokio::spawn(async move { agent.ptys.open(&params, &agent.me).await });
-            let pty = task.await.map_err(|error| Error::Failed {
+            let open = async move { agent.ptys.open(program, terminal, size, &agent.me).await };
+            let pty = tokio::spawn(open).await.map_err(|error| Error::Failed {
                 what: "pty_open",
                 why: error.to_string(),
             })??;
-            json!({"session": pty.id, "pid": pty.pid})
+            Ok(ChannelAnswer::Opened {
+                session: pty.id.clone(),
+                channel: None,
+                pid: pty.pid,
+            })
         }
-        method => methods::call(&agent, method, &params).await?,
-    };
-    Ok(Reply(reply))
-}
-
-async fn push_input(agent: &Agent, params: &Params) -> Result<Value> {
-    let channel = require_command(agent, params)?;
-    if !channel.takes_input {
-        return Err(Error::BadRequest(format!("command {} takes no input", channel.id)));
+        _ => Err(Error::Method(method.to_owned())),
     }
-    let data = params.opt_bytes("data")?.unwrap_or_default();
-    channel.input.push(&data, params.flag("eof", false)?).await;
-    Ok(json!({}))
 }
 
-fn require_command(agent: &Agent, params: &Params) -> Result<Arc<Channel>> {
-    let id = params.u32("id")?;
+fn require_command(agent: &Agent, id: u32) -> Result<Arc<Channel>> {
     agent
         .http_channels
         .find(id)

@@ -5,32 +5,37 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use bytes::Bytes;
-use serde_json::json;
+use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use super::body::{Events, Name, QUEUE, Reply, readable, whole};
+use super::query::parse_query;
 use crate::agent::Agent;
-use crate::base64;
 use crate::error::{Error, Result};
+use crate::events::StreamEvent;
 use crate::feed;
+use crate::methods::ChannelAnswer;
 use crate::output::sse;
-use crate::params::wrong;
-use crate::pty::{Attachment, DEFAULT_SCROLLBACK, Next};
+use crate::pty::{Attachment, Next, replayed};
 
 const CHUNK: usize = 32 * 1024;
 const INPUT_LIMIT: usize = 1 << 20;
+
+/// The parameters of a client that watches a terminal.
+#[derive(Deserialize)]
+struct Watching {
+    /// The number of bytes of earlier output that are repeated.
+    replay: Option<u64>,
+}
 
 /// Streams the output of a terminal, beginning with the last `replay` bytes. Fails with `NotFound`
 /// when there is no such terminal.
 pub async fn output(State(agent): State<Arc<Agent>>, session: Name, RawQuery(query): RawQuery) -> Result<Events> {
     let session = readable(session)?;
     let pty = agent.ptys.find(&session)?;
-    let replay = match query.as_deref().and_then(|query| query.strip_prefix("replay=")) {
-        Some(text) => text.parse().map_err(|_| wrong("replay", "must be a number of bytes"))?,
-        None => DEFAULT_SCROLLBACK as usize,
-    };
+    let Watching { replay } = parse_query(query)?.take()?;
     let (sender, receiver) = mpsc::channel(QUEUE);
-    tokio::spawn(deliver(Attachment::new(&pty, replay), sender));
+    tokio::spawn(deliver(Attachment::new(&pty, replayed(replay)), sender));
     Ok(Events(receiver))
 }
 
@@ -40,11 +45,15 @@ async fn deliver(attachment: Attachment, sender: mpsc::Sender<Bytes>) {
     let mut buffer = vec![0; CHUNK];
     loop {
         let (event, is_last) = match attachment.next() {
-            Next::Lagged => (json!({"stream": "lagged"}), false),
-            Next::Exit(exit) => (
-                json!({"stream": "exit", "exit_code": exit.code, "signal": exit.signal, "timed_out": false}),
-                true,
-            ),
+            Next::Lagged => (StreamEvent::Lagged {}, false),
+            Next::Exit(exit) => {
+                let event = StreamEvent::Exit {
+                    exit_code: exit.code,
+                    signal: exit.signal,
+                    timed_out: false,
+                };
+                (event, true)
+            }
             Next::Output => {
                 // Room is reserved first, because bytes that were taken must not be lost.
                 let Ok(place) = sender.reserve().await else {
@@ -52,9 +61,8 @@ async fn deliver(attachment: Attachment, sender: mpsc::Sender<Bytes>) {
                 };
                 let count = attachment.copy(&mut buffer);
                 if count > 0 {
-                    place.send(sse(
-                        &json!({"stream": "stdout", "data_b64": base64::encode(&buffer[..count])}),
-                    ));
+                    // Pieces may end within a character, so all of them are base64.
+                    place.send(sse(&StreamEvent::piece(false, Err(buffer[..count].to_vec()))));
                 }
                 continue;
             }
@@ -74,7 +82,7 @@ async fn deliver(attachment: Attachment, sender: mpsc::Sender<Bytes>) {
 
 /// Writes the body to a terminal. Fails with `NotFound` when there is no such terminal or its
 /// program has ended.
-pub async fn input(State(agent): State<Arc<Agent>>, session: Name, body: Body) -> Result<Reply> {
+pub async fn input(State(agent): State<Arc<Agent>>, session: Name, body: Body) -> Result<Reply<ChannelAnswer>> {
     let session = readable(session)?;
     let pty = agent.ptys.find(&session)?;
     let bytes = whole(body, "the input", INPUT_LIMIT).await?;
@@ -84,5 +92,5 @@ pub async fn input(State(agent): State<Arc<Agent>>, session: Name, body: Body) -
         }
         () = pty.ended() => return Err(Error::NotFound(format!("the program of PTY session {session:?}"))),
     }
-    Ok(Reply(json!({})))
+    Ok(Reply(ChannelAnswer::Done {}))
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::boot_times::BootTimes;
 use http_body_util::BodyExt;
+use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
 use tower::ServiceExt;
 
@@ -11,7 +12,7 @@ fn router(token: Option<&str>) -> Router {
 }
 
 async fn ask(app: &Router, method: &str, path: &str, token: Option<&str>, body: impl Into<Body>) -> (u16, Vec<u8>) {
-    let mut request = Request::builder().method(method).uri(path);
+    let mut request = extract::Request::builder().method(method).uri(path);
     if let Some(token) = token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
     }

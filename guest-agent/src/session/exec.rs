@@ -2,39 +2,49 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
-use super::state::{Request, Session};
+use super::state::{Origin, Session};
 use crate::channel::Channel;
-use crate::command::Command;
+use crate::command::{Command, Program};
 use crate::error::Result;
+use crate::events::OldEvent;
 use crate::exec::{self, Ties};
 use crate::feed::Stdin;
+use crate::methods::{Answer, ChannelAnswer, Input, Streaming};
 use crate::output::Sink;
-use crate::params::Params;
 use crate::wire::{self, STDERR, STDOUT};
 
 /// Runs a command and returns its output.
-pub async fn execute(session: &Session, params: &Params, channel: &Channel) -> Result<Value> {
-    let command = Command::from_params(params, &session.agent.me)?;
+pub async fn execute(session: &Session, program: Program, input: Input, channel: &Channel) -> Result<ChannelAnswer> {
+    let command = Command::new(program, &session.agent.me)?;
     let ties = Ties {
         channel,
         closed: Some(&session.closed),
     };
-    exec::collect(&session.agent, command, params.opt_bytes("stdin")?, ties).await
+    let input = input.stdin.map(|input| input.0);
+    let collected = exec::collect(&session.agent, command, input, ties).await?;
+    Ok(ChannelAnswer::Collected(collected))
 }
 
 /// Runs a command and sends its output while it runs. A session with frames gets the reply first
 /// and the event `exit` last.
-pub async fn execute_stream(session: &Arc<Session>, request: &Request, channel: &Arc<Channel>) -> Result<()> {
-    let params = &request.params;
-    let command = Command::from_params(params, &session.agent.me)?;
-    let detach = params.flag("detach", false)?;
+pub async fn execute_stream(
+    session: &Arc<Session>,
+    origin: &Origin,
+    program: Program,
+    streaming: &Streaming,
+    channel: &Arc<Channel>,
+) -> Result<()> {
+    let command = Command::new(program, &session.agent.me)?;
     let running = exec::start(&session.agent, command, channel.takes_input).await?;
     // Clients without a handshake expect nothing but the stream.
     if session.framed {
-        let started = json!({"channel": channel.id, "pid": running.pid()});
-        session.reply(request, Ok(started), wire::JSON_LIMIT).await;
+        let started = ChannelAnswer::Started {
+            channel: channel.id,
+            pid: running.pid(),
+        };
+        session
+            .reply(origin, Ok(Answer::Channel(started)), wire::JSON_LIMIT)
+            .await;
     }
     let stdin = if channel.takes_input {
         Stdin::Channel(channel, session.framed.then(|| session.out.clone()))
@@ -45,19 +55,19 @@ pub async fn execute_stream(session: &Arc<Session>, request: &Request, channel: 
         if session.framed {
             Sink::frames(&session.out, channel, stream)
         } else {
-            Sink::text(&session.out, &request.id, stream)
+            Sink::text(&session.out, &origin.id, stream)
         }
     });
     let ties = Ties {
         channel,
-        closed: (!detach).then_some(&session.closed),
+        closed: (!streaming.detach).then_some(&session.closed),
     };
     let outcome = exec::run(running, stdin, [&mut stdout, &mut stderr], ties).await;
-    let event = if session.framed {
-        outcome.exit_event(channel.id)
+    if session.framed {
+        session.event(&outcome.exit_event(channel.id)).await;
     } else {
-        json!({"id": request.id, "stream": "exit", "exit_code": outcome.exit_code})
-    };
-    session.event(&event).await;
+        let (id, exit_code) = (&origin.id, outcome.exit_code);
+        session.event(&OldEvent::Exit { id, exit_code }).await;
+    }
     Ok(())
 }

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
-use super::state::{Request, Session};
+use super::state::{Origin, Session};
 use crate::blocking::{self, OffRuntime};
 use crate::channel::{Channel, Stop};
 use crate::error::{Error, Result};
-use crate::params::{Params, wrong};
-
-use crate::file_reader::{Extents, FileReader, RECORD_HEADER};
+use crate::events::Event;
+use crate::file_reader::{Extents, FileReader, RECORD_HEADER, ReadRequest};
 use crate::file_writer::{FileWriter, WriteRequest};
+use crate::methods::{Answer, ChannelAnswer};
 use crate::sparse_writer::SparseWriter;
 use crate::wire::{self, DATA_HEADER, DATA_LIMIT, STDOUT};
 
@@ -52,7 +50,7 @@ impl Receiver {
 }
 
 impl Contents {
-    /// How many bytes must fit into the window before the next part can be read.
+    /// Returns the number of bytes that must fit into the window before the next part can be read.
     fn least_room(&self) -> usize {
         match self {
             Self::Whole(_) => 1,
@@ -70,29 +68,35 @@ impl Contents {
 }
 
 /// Sends a file: first the reply, then the contents, then the event `end`.
-pub async fn read_to_client(session: &Arc<Session>, request: &Request, channel: &Arc<Channel>) -> Result<()> {
-    let params = &request.params;
-    let is_sparse = params.flag("sparse", false)?;
-    if is_sparse && ["offset", "length"].iter().any(|name| params.value(name).is_some()) {
-        return Err(wrong("sparse", "goes with neither offset nor length"));
-    }
-    let reader = blocking::run(FileReader::from_params(params)?).await?;
-    let opened = json!({
-        "channel": channel.id,
-        "size": reader.size,
-        "mode": reader.mode,
-        "sparse": is_sparse,
-    });
-    let contents = if is_sparse {
+pub async fn read_to_client(
+    session: &Arc<Session>,
+    origin: &Origin,
+    wanted: ReadRequest,
+    channel: &Arc<Channel>,
+) -> Result<()> {
+    let sparse = wanted.sparse;
+    let reader = blocking::run(move || FileReader::open(wanted)).await?;
+    let opened = ChannelAnswer::Reading {
+        channel: channel.id,
+        size: reader.size,
+        mode: reader.mode,
+        sparse,
+    };
+    let contents = if sparse {
         Contents::WithoutHoles(OffRuntime::new(Extents::new(reader)))
     } else {
         Contents::Whole(OffRuntime::new(reader))
     };
-    session.reply(request, Ok(opened), wire::JSON_LIMIT).await;
-    let mut sent = 0;
-    let result = send(session, channel, contents, &mut sent).await;
-    let error = result.err().map(|error| error.to_json());
-    let event = json!({"event": "end", "channel": channel.id, "bytes": sent, "error": error});
+    session
+        .reply(origin, Ok(Answer::Channel(opened)), wire::JSON_LIMIT)
+        .await;
+    let mut bytes = 0;
+    let result = send(session, channel, contents, &mut bytes).await;
+    let event = Event::End {
+        channel: channel.id,
+        bytes,
+        error: result.err().map(|error| error.refusal()),
+    };
     session.event(&event).await;
     Ok(())
 }
@@ -122,21 +126,20 @@ async fn send(session: &Session, channel: &Channel, mut contents: Contents, sent
 
 /// Writes a file from the input of the channel. The reply comes last. If the writing ends early,
 /// the writer is dropped and the unfinished file with it.
-pub async fn write_from_client(session: &Arc<Session>, params: &Params, channel: &Arc<Channel>) -> Result<Value> {
-    let result = receive(session, params, channel).await;
+pub async fn write_from_client(
+    session: &Arc<Session>,
+    wanted: WriteRequest,
+    channel: &Arc<Channel>,
+) -> Result<ChannelAnswer> {
+    let result = receive(session, wanted, channel).await;
     // Input that is still on its way must not wait for credit.
     let credit = channel.input.abandon();
     let _ = session.out.credit(channel.id, credit).await;
-    result
+    result.map(|bytes| ChannelAnswer::Written { bytes })
 }
 
-async fn receive(session: &Session, params: &Params, channel: &Channel) -> Result<Value> {
-    let request = WriteRequest::from_params(params)?;
-    let is_sparse = params.flag("sparse", false)?;
-    if is_sparse && request.append {
-        return Err(wrong("sparse", "does not go with append"));
-    }
-    let open = move || FileWriter::open(&request).map(|writer| Receiver::new(writer, is_sparse));
+async fn receive(session: &Session, wanted: WriteRequest, channel: &Channel) -> Result<u64> {
+    let open = move || FileWriter::open(&wanted).map(|writer| Receiver::new(writer, wanted.sparse));
     let mut writer = OffRuntime::new(blocking::run(open).await?);
     loop {
         let bytes = tokio::select! {
@@ -155,8 +158,7 @@ async fn receive(session: &Session, params: &Params, channel: &Channel) -> Resul
         .await?;
         session.out.credit(channel.id, channel.input.consumed(count)).await?;
     }
-    let bytes = blocking::run(move || writer.commit()).await?;
-    Ok(json!({"bytes": bytes}))
+    blocking::run(move || writer.commit()).await
 }
 
 fn stopped(stop: Stop) -> Error {

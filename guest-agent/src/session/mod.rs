@@ -11,8 +11,9 @@ use std::sync::Arc;
 use crate::agent::Agent;
 use crate::error::{Error, Result};
 use crate::link::{Link, Received};
+use crate::methods::{ChannelRequest, Request};
 use crate::wire::{self, Decoder, Frame};
-use state::{Request, Session};
+use state::{Call, Session};
 
 /// Serves the link until the client is gone, or until it breaks the protocol on a socket. On a port
 /// the next session follows.
@@ -65,14 +66,14 @@ pub async fn serve(agent: &Arc<Agent>, link: Arc<Link>) {
 async fn handle(session: &Arc<Session>, frame: Frame, link: &Arc<Link>) -> Result<Option<Arc<Session>>> {
     match frame {
         Frame::Json(bytes) => {
-            let request = Request::parse(&bytes)?;
-            if request.method == "hello" {
+            let call = Call::parse(&bytes)?;
+            if let Ok(Request::Channel(ChannelRequest::Hello(hello))) = &call.request {
                 session.end();
                 let fresh = Session::new(&session.agent, link, true);
-                fresh.greet(&request).await;
+                fresh.greet(&call.origin, hello).await;
                 return Ok(Some(fresh));
             }
-            start(session, request).await;
+            start(session, call).await;
         }
         Frame::Data { stream, channel, bytes } => session.take_input(stream, channel, &bytes),
         Frame::Credit { stream, channel, count } => session.take_credit(stream, channel, count),
@@ -82,32 +83,18 @@ async fn handle(session: &Arc<Session>, frame: Frame, link: &Arc<Link>) -> Resul
 
 /// Checks one request and starts a task for it. Its channel is opened before this returns, so that
 /// the input that follows finds it.
-async fn start(session: &Arc<Session>, request: Request) {
+async fn start(session: &Arc<Session>, call: Call) {
     let Some(place) = session.request_place().await else {
         return;
     };
-    let opened = session
-        .admit(&request)
-        .and_then(|()| requests::open_channel(session, &request));
+    let (origin, request) = session.admit(call);
+    let opened = request.and_then(|request| requests::open_channel(session, &origin, request));
     let session = session.clone();
     tokio::spawn(async move {
-        let limit = reply_limit(&request.method);
-        let result = match opened {
-            Ok(channel) => requests::run(&session, &request, channel.as_ref()).await,
-            Err(error) => Err(error),
-        };
-        // Streams have sent their reply themselves.
-        if let Some(result) = result.transpose() {
-            session.reply(&request, result, limit).await;
+        match opened {
+            Ok(opened) => requests::run(&session, &origin, opened).await,
+            Err(error) => session.reply(&origin, Err(error), wire::JSON_LIMIT).await,
         }
         drop(place);
     });
-}
-
-fn reply_limit(method: &str) -> usize {
-    if method == "execute" {
-        wire::EXECUTE_LIMIT
-    } else {
-        wire::JSON_LIMIT
-    }
 }

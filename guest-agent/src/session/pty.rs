@@ -2,38 +2,57 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
-
-use super::state::{Request, Session};
+use super::state::{Origin, Session};
 use crate::channel::Channel;
 use crate::closed::Closed;
+use crate::command::Program;
 use crate::error::{Error, Result};
+use crate::events::Event;
 use crate::feed;
-use crate::pty::{self, Attachment, Next};
+use crate::methods::{self, Answer, ChannelAnswer};
+use crate::pty::{self, Attachment, NewTerminal, Next, Size};
 use crate::wire::{self, STDOUT};
 
 /// Opens a terminal and serves it on the channel. Fails as `Ptys::open` does.
-pub async fn open(session: &Arc<Session>, request: &Request, channel: &Arc<Channel>) -> Result<()> {
-    let pty = session.agent.ptys.open(&request.params, &session.agent.me).await?;
+pub async fn open(
+    session: &Arc<Session>,
+    origin: &Origin,
+    (program, terminal, size): (Program, NewTerminal, Size),
+    channel: &Arc<Channel>,
+) -> Result<()> {
+    let agent = &session.agent;
+    let pty = agent.ptys.open(program, terminal, size, &agent.me).await?;
     let attachment = Attachment::new(&pty, 0);
-    let opened = json!({"session": pty.id, "channel": channel.id, "pid": pty.pid});
-    session.reply(request, Ok(opened), wire::JSON_LIMIT).await;
+    let opened = ChannelAnswer::Opened {
+        session: pty.id.clone(),
+        channel: Some(channel.id),
+        pid: pty.pid,
+    };
+    session
+        .reply(origin, Ok(Answer::Channel(opened)), wire::JSON_LIMIT)
+        .await;
     serve(session, channel, attachment).await;
     Ok(())
 }
 
 /// Serves an existing terminal on the channel. Fails with `NotFound` when there is none.
-pub async fn attach(session: &Arc<Session>, request: &Request, channel: &Arc<Channel>) -> Result<()> {
-    let params = &request.params;
-    let pty = session.agent.ptys.require(params)?;
-    let size = pty::requested_size(params)?;
-    let attachment = Attachment::new(&pty, pty::requested_replay(params)?);
+pub async fn attach(
+    session: &Arc<Session>,
+    origin: &Origin,
+    wanted: &methods::Attachment,
+    size: Size,
+    channel: &Arc<Channel>,
+) -> Result<()> {
+    let pty = session.agent.ptys.find(&wanted.session)?;
+    let attachment = Attachment::new(&pty, pty::replayed(wanted.replay));
     // A finished terminal can no longer be resized, but its output can still be shown.
-    if let (Some(size), None) = (size, pty.exit()) {
+    if let (Some(size), None) = (size.0, pty.exit()) {
         pty.resize(size)?;
     }
-    let attached = pty.describe_attachment(channel.id, attachment.replay);
-    session.reply(request, Ok(attached), wire::JSON_LIMIT).await;
+    let attached = ChannelAnswer::Attached(pty.describe_attachment(channel.id, attachment.replay));
+    session
+        .reply(origin, Ok(Answer::Channel(attached)), wire::JSON_LIMIT)
+        .await;
     serve(session, channel, attachment).await;
     Ok(())
 }
@@ -66,8 +85,7 @@ async fn deliver(session: &Session, channel: &Channel, attachment: Attachment) -
     loop {
         match attachment.next() {
             Next::Lagged => {
-                let event = json!({"event": "lagged", "channel": channel.id});
-                session.out.json(&event).await?;
+                session.out.json(&Event::Lagged { channel: channel.id }).await?;
             }
             Next::Output => {
                 let room = tokio::select! {

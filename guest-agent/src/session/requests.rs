@@ -1,107 +1,134 @@
-//! The requests of a session. Those that need its channels are carried out here, all others in
+//! Carries out the requests of a session that need its channels. All others are carried out in
 //! `methods`.
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
-use super::state::{Request, Session};
+use super::state::{Origin, Session};
 use super::{exec, files, pty};
-use crate::channel::{self, CANCEL_GRACE, Channel, Stop};
+use crate::channel::{CANCEL_GRACE, Channel, Stop};
 use crate::error::{Error, Result};
-use crate::params::{Params, wrong};
-use crate::{machine, methods, signals};
+use crate::methods::{self, Answer, ChannelAnswer, ChannelRequest, Request, Typed};
+use crate::params::wrong;
+use crate::signals::Signal;
+use crate::wire;
 
-/// Opens the channel of a request, if it needs one. Fails when the parameters are wrong, when too
-/// many channels are open, or when the request needs a handshake first.
-pub fn open_channel(session: &Session, request: &Request) -> Result<Option<Arc<Channel>>> {
-    let takes_input = match request.method.as_str() {
-        "execute_stream" => request.params.flag("stdin", false)?,
-        "file_write" | "pty_open" | "pty_attach" => true,
-        "execute" | "file_read" => false,
-        _ => return Ok(None),
+/// A request, and its channel if it has one.
+type Opened = (Request, Option<Arc<Channel>>);
+
+/// Opens the channel of a request, if it needs one. Fails when too many channels are open, or when
+/// the request needs a handshake first.
+pub fn open_channel(session: &Session, origin: &Origin, request: Request) -> Result<Opened> {
+    let Request::Channel(asked) = &request else {
+        return Ok((request, None));
     };
-    if !session.framed && !matches!(request.method.as_str(), "execute" | "execute_stream") {
-        return Err(Error::BadRequest(format!("{} needs a hello first", request.method)));
+    let (window, takes_input, needs_hello) = match asked {
+        ChannelRequest::Execute(_, _, opening) => (opening.window, false, None),
+        ChannelRequest::ExecuteStream(_, streaming, opening) => (opening.window, streaming.stdin, None),
+        ChannelRequest::FileRead(_, opening) => (opening.window, false, Some("file_read")),
+        ChannelRequest::FileWrite(_, opening) => (opening.window, true, Some("file_write")),
+        ChannelRequest::PtyOpen(_, _, _, opening) => (opening.window, true, Some("pty_open")),
+        ChannelRequest::PtyAttach(_, _, opening) => (opening.window, true, Some("pty_attach")),
+        _ => return Ok((request, None)),
+    };
+    if let (Some(method), false) = (needs_hello, session.framed) {
+        return Err(Error::BadRequest(format!("{method} needs a hello first")));
     }
-    let window = channel::requested_window(&request.params)?;
-    session.open_channel(request, window, takes_input).map(Some)
+    let channel = session.open_channel(origin.number, window.0, takes_input)?;
+    Ok((request, Some(channel)))
 }
 
-/// Carries out a request. Returns `Ok(None)` when the method has sent its reply itself.
-pub async fn run(session: &Arc<Session>, request: &Request, channel: Option<&Arc<Channel>>) -> Result<Option<Value>> {
-    if let Some(channel) = channel {
-        let result = run_on_channel(session, request, channel).await;
-        session.channels.remove(channel);
-        return result;
-    }
-    let params = &request.params;
-    let result = match request.method.as_str() {
-        "stdin" => push_input(session, params).await,
-        "signal" => signal(session, params),
-        "cancel" => cancel(session, params),
-        "pty_detach" => pty_detach(session, params),
-        method @ ("freeze" | "thaw") => {
-            machine::freeze_or_thaw(&session.agent, method, params, Some(&session.closed)).await
-        }
-        method => methods::call(&session.agent, method, params).await,
-    };
-    result.map(Some)
-}
-
-async fn run_on_channel(session: &Arc<Session>, request: &Request, channel: &Arc<Channel>) -> Result<Option<Value>> {
-    match request.method.as_str() {
-        "execute" => exec::execute(session, &request.params, channel).await.map(Some),
-        "execute_stream" => exec::execute_stream(session, request, channel).await.map(|()| None),
-        "file_read" => files::read_to_client(session, request, channel).await.map(|()| None),
-        "file_write" => files::write_from_client(session, &request.params, channel)
+/// Carries out a request and replies to it.
+pub async fn run(session: &Arc<Session>, origin: &Origin, (request, channel): Opened) {
+    let mut limit = wire::JSON_LIMIT;
+    let result = match (request, channel) {
+        (Request::Common(request), _) => methods::call(&session.agent, request, Some(&session.closed))
             .await
             .map(Some),
-        "pty_open" => pty::open(session, request, channel).await.map(|()| None),
-        _ => pty::attach(session, request, channel).await.map(|()| None),
+        (Request::Channel(request), None) => call(session, request).await.map(Answer::Channel).map(Some),
+        (Request::Channel(request), Some(channel)) => {
+            if matches!(request, ChannelRequest::Execute(..)) {
+                limit = wire::EXECUTE_LIMIT;
+            }
+            let result = call_on(session, origin, request, &channel).await;
+            session.channels.remove(&channel);
+            result.map(|answer| answer.map(Answer::Channel))
+        }
+    };
+    if let Some(result) = result.transpose() {
+        session.reply(origin, result, limit).await;
     }
 }
 
-async fn push_input(session: &Session, params: &Params) -> Result<Value> {
-    let channel = require_channel(session, params)?;
+/// Carries out a request on its channel. Returns `Ok(None)` when the reply has been sent already.
+async fn call_on(
+    session: &Arc<Session>,
+    origin: &Origin,
+    request: ChannelRequest,
+    channel: &Arc<Channel>,
+) -> Result<Option<ChannelAnswer>> {
+    match request {
+        ChannelRequest::Execute(program, input, _) => {
+            return exec::execute(session, program, input, channel).await.map(Some);
+        }
+        ChannelRequest::FileWrite(wanted, _) => {
+            return files::write_from_client(session, wanted, channel).await.map(Some);
+        }
+        ChannelRequest::ExecuteStream(program, streaming, _) => {
+            exec::execute_stream(session, origin, program, &streaming, channel).await?;
+        }
+        ChannelRequest::FileRead(wanted, _) => files::read_to_client(session, origin, wanted, channel).await?,
+        ChannelRequest::PtyOpen(program, terminal, size, _) => {
+            pty::open(session, origin, (program, terminal, size), channel).await?;
+        }
+        ChannelRequest::PtyAttach(wanted, size, _) => pty::attach(session, origin, &wanted, size, channel).await?,
+        request => return call(session, request).await.map(Some),
+    }
+    Ok(None)
+}
+
+/// Carries out a request that has no channel of its own.
+async fn call(session: &Session, request: ChannelRequest) -> Result<ChannelAnswer> {
+    match request {
+        // The token was checked when the request was admitted.
+        ChannelRequest::Authenticate { .. } => Ok(ChannelAnswer::Authenticated { authenticated: true }),
+        ChannelRequest::Stdin(typed) => push_input(session, &typed).await,
+        ChannelRequest::Signal { id, signal } => send_signal(session, id, signal),
+        ChannelRequest::Cancel { id, grace } => {
+            match session.channels.find(id) {
+                Some(channel) => channel.stop(Stop::Cancel(grace.0.unwrap_or(CANCEL_GRACE))),
+                None if session.is_past(id) => {}
+                None => return Err(no_channel(id)),
+            }
+            Ok(ChannelAnswer::Done {})
+        }
+        // The attachment ends like a canceled request. The program does not notice.
+        ChannelRequest::PtyDetach { id } => {
+            require_channel(session, id)?.stop(Stop::Cancel(CANCEL_GRACE));
+            Ok(ChannelAnswer::Done {})
+        }
+        _ => Err(Error::BadRequest("the request needs a channel".into())),
+    }
+}
+
+async fn push_input(session: &Session, typed: &Typed) -> Result<ChannelAnswer> {
+    let channel = require_channel(session, typed.id)?;
     if !channel.takes_input {
         return Err(Error::BadRequest(format!("channel {} takes no input", channel.id)));
     }
-    let data = params.opt_bytes("data")?.unwrap_or_default();
-    channel.input.push(&data, params.flag("eof", false)?).await;
-    Ok(json!({}))
+    channel.input.push(&typed.data.0, typed.eof).await;
+    Ok(ChannelAnswer::Done {})
 }
 
-fn signal(session: &Session, params: &Params) -> Result<Value> {
-    let signal = signals::requested(params)?;
-    let id = params.u32("id")?;
+fn send_signal(session: &Session, id: u32, signal: Signal) -> Result<ChannelAnswer> {
     let delivered = match session.channels.find(id) {
-        Some(channel) => channel.signal(signal),
+        Some(channel) => channel.signal(signal.0),
         None if session.is_past(id) => false,
         None => return Err(no_channel(id)),
     };
-    Ok(json!({"delivered": delivered}))
+    Ok(ChannelAnswer::Delivered { delivered })
 }
 
-fn cancel(session: &Session, params: &Params) -> Result<Value> {
-    let id = params.u32("id")?;
-    match session.channels.find(id) {
-        Some(channel) => channel.stop(Stop::Cancel(params.opt_seconds("grace")?.unwrap_or(CANCEL_GRACE))),
-        None if session.is_past(id) => {}
-        None => return Err(no_channel(id)),
-    }
-    Ok(json!({}))
-}
-
-/// Ends the attachment like a canceled request. The program does not notice.
-fn pty_detach(session: &Session, params: &Params) -> Result<Value> {
-    let channel = require_channel(session, params)?;
-    channel.stop(Stop::Cancel(CANCEL_GRACE));
-    Ok(json!({}))
-}
-
-fn require_channel(session: &Session, params: &Params) -> Result<Arc<Channel>> {
-    let id = params.u32("id")?;
+fn require_channel(session: &Session, id: u32) -> Result<Arc<Channel>> {
     if id == 0 {
         return Err(wrong("id", "must be a channel"));
     }

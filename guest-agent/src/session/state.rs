@@ -1,30 +1,33 @@
-//! What the agent knows of one client: its rights, its channels, and the way to answer it.
+//! The agent's knowledge of one client: its rights, its channels, and the way to answer it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::agent::Agent;
 use crate::channel::{Channel, Channels};
 use crate::closed::Closed;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
+use crate::events::Event;
 use crate::link::Link;
 use crate::log::note;
+use crate::methods::{Answer, ChannelAnswer, ChannelRequest, CommonRequest, Hello, PlainRequest, Request};
 use crate::outbox::Outbox;
 use crate::params::{Params, wrong};
 use crate::sys;
 use crate::wire::{self, STDIN};
 
-/// How many requests run at a time. More wait in the link.
+/// The number of requests that run at a time. More wait in the link.
 const MAX_REQUESTS: usize = 1024;
 const MAX_CHANNELS: usize = 256;
-/// The end of one client may be noticed this long after the next one has come.
+/// The agent may notice the end of one client this long after the next one has come.
 const FRESH_FOR: Duration = Duration::from_millis(200);
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 /// The handshake sets the clock when it differs by more than this.
@@ -37,7 +40,7 @@ pub struct Session {
     pub out: Arc<Outbox>,
     pub closed: Closed,
     pub channels: Channels,
-    /// Whether the client said `hello`, and so understands data frames.
+    /// Tells whether the client said `hello`, and so understands data frames.
     pub framed: bool,
     started: Instant,
     authenticated: AtomicBool,
@@ -47,65 +50,73 @@ pub struct Session {
 
 /// A request as it was read.
 #[derive(Debug)]
-pub struct Request {
+pub struct Call {
+    pub origin: Origin,
+    /// The request, or why it cannot be understood.
+    pub request: Result<Request>,
+}
+
+/// The request that a reply answers.
+#[derive(Debug)]
+pub struct Origin {
     pub id: Value,
     /// The number of its channel, or 0 when the id of a client without handshake is not a number.
     pub number: u32,
-    pub method: String,
-    pub params: Params,
-    /// Why it cannot be carried out, if it could not be read.
-    fault: Option<String>,
 }
 
-impl Request {
-    /// A frame with an id is a request, which fails alone when it cannot be understood. This fails
-    /// when it is none. That ends the session, because what follows cannot be trusted either.
+#[derive(Deserialize)]
+struct Envelope {
+    #[serde(default)]
+    id: Value,
+    method: String,
+    params: Option<Params>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Reply<'a> {
+    Result { id: &'a Value, result: &'a Answer },
+    Error { id: &'a Value, error: Refusal },
+}
+
+impl Call {
+    /// Parses a frame. A frame with an id is a request, which fails alone when it cannot be
+    /// understood. A frame without one fails here. That ends the session, because the next frames
+    /// cannot be trusted either.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        Self::understand(bytes).or_else(|error| {
-            let Some(id) = find_id(bytes) else {
-                return Err(error);
-            };
-            Ok(Self {
-                number: channel_number(&id),
-                id,
-                method: String::new(),
-                params: Params::default(),
-                fault: Some(error.to_string()),
-            })
-        })
-    }
-
-    fn understand(bytes: &[u8]) -> Result<Self> {
-        let not_json = |error| Error::BadRequest(format!("not a request: {error}"));
-        let mut frame: Map<String, Value> = serde_json::from_slice(bytes).map_err(not_json)?;
-        let id = frame.remove("id").unwrap_or(Value::Null);
-        Ok(Self {
-            number: channel_number(&id),
-            id,
-            method: match frame.remove("method") {
-                Some(Value::String(method)) => method,
-                _ => return Err(wrong("method", "is required")),
+        let (id, request) = match open(bytes) {
+            Ok(Envelope { id, method, params }) => (id, Request::decode(&method, params.unwrap_or_default())),
+            Err(error) => match find_id(bytes) {
+                Some(id) => (id, Err(error)),
+                None => return Err(error),
             },
-            params: Params::new(frame.remove("params").unwrap_or(Value::Null))?,
-            fault: None,
+        };
+        let number = id.as_u64().and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
+        Ok(Self {
+            origin: Origin { id, number },
+            request,
         })
     }
 }
 
-/// The id of a request that is not understood as a whole. Its other values are skipped unread, so
-/// they may have texts, numbers and depths that mean nothing.
+fn open(bytes: &[u8]) -> Result<Envelope> {
+    // An array would pass as the values of the fields in their order.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Error::BadRequest("not a request: not an object".into()));
+    }
+    serde_json::from_slice(bytes).map_err(|error| Error::BadRequest(format!("not a request: {error}")))
+}
+
+/// Finds the id of a request that is not understood as a whole. The other values are skipped
+/// unread, so their texts, numbers and depths may make no sense.
 fn find_id(bytes: &[u8]) -> Option<Value> {
     let text = String::from_utf8_lossy(bytes);
     let fields: HashMap<String, &RawValue> = serde_json::from_str(&text).ok()?;
     serde_json::from_str(fields.get("id")?.get()).ok()
 }
 
-fn channel_number(id: &Value) -> u32 {
-    id.as_u64().and_then(|id| u32::try_from(id).ok()).unwrap_or(0)
-}
-
 impl Session {
-    /// `framed` tells whether the client said `hello`.
+    /// Begins a session. `framed` tells whether the client said `hello`.
     pub fn new(agent: &Arc<Agent>, link: &Arc<Link>, framed: bool) -> Arc<Self> {
         let closed = Closed::default();
         Arc::new(Self {
@@ -121,48 +132,46 @@ impl Session {
         })
     }
 
-    /// Ends the session: whoever waits for that goes on, and the file system that the session froze
+    /// Ends the session. The tasks that wait for its end go on, and the file system that it froze
     /// is thawed.
     pub fn end(&self) {
         self.closed.set();
         self.agent.freezer.release(&self.closed);
     }
 
-    /// Whether the client has only just come.
+    /// Tells whether the client has only just come.
     pub fn is_fresh(&self) -> bool {
         self.framed && self.started.elapsed() < FRESH_FOR
     }
 
     /// Answers a `hello`: with 4 bytes of magic and the nonce, so that the client finds the
     /// beginning, and then with the reply.
-    pub async fn greet(&self, request: &Request) {
-        let mut opening = b"QSND".to_vec();
-        let result = nonce(&request.params).and_then(|nonce| {
-            opening.extend_from_slice(&nonce);
-            self.shake_hands(request)
-        });
-        let reply = self.encode_reply(request, result, wire::JSON_LIMIT);
-        if opening.len() > 4 {
-            opening.extend_from_slice(&reply);
-            // If the client is gone already, the next read notices it.
-            let _ = self.out.raw(&opening).await;
-        } else {
-            let _ = self.out.raw(&reply).await;
-        }
+    pub async fn greet(&self, origin: &Origin, hello: &Hello) {
+        let mut bytes = Vec::new();
+        let result = match parse_nonce(&hello.nonce) {
+            Ok(nonce) => {
+                bytes.extend_from_slice(b"QSND");
+                bytes.extend_from_slice(&nonce);
+                self.shake_hands(origin, hello)
+            }
+            Err(error) => Err(error),
+        };
+        bytes.extend_from_slice(&encode_reply(origin, result, wire::JSON_LIMIT));
+        // If the client is gone already, the next read notices it.
+        let _ = self.out.raw(&bytes).await;
     }
 
-    fn shake_hands(&self, request: &Request) -> Result<Value> {
-        self.note_id(request)?;
-        match request.params.opt_u64("protocol")? {
+    fn shake_hands(&self, origin: &Origin, hello: &Hello) -> Result<Answer> {
+        self.note_id(origin)?;
+        match hello.protocol {
             None | Some(1) => {}
             Some(_) => return Err(wrong("protocol", "must be 1")),
         }
-        self.agent.token.check_or_set(request.params.str("token")?)?;
-        self.authenticated.store(true, Relaxed);
-        if let Some(unix_ns) = request.params.opt_i64("unix_ns")? {
+        self.authenticate(&hello.token)?;
+        if let Some(unix_ns) = hello.unix_ns {
             self.adjust_clock(unix_ns);
         }
-        Ok(self.agent.hello())
+        Ok(Answer::Channel(ChannelAnswer::Greeting(self.agent.greeting())))
     }
 
     fn adjust_clock(&self, unix_ns: i64) {
@@ -182,51 +191,54 @@ impl Session {
 
     /// Checks that the number of the request rises, that it was understood and that the client may
     /// make it. Fails with `Unauthorized` when it has not presented the token.
-    pub fn admit(&self, request: &Request) -> Result<()> {
-        self.note_id(request)?;
-        match &request.fault {
-            Some(fault) => Err(Error::BadRequest(fault.clone())),
-            None => self.authorize(request),
+    pub fn admit(&self, Call { origin, request }: Call) -> (Origin, Result<Request>) {
+        let admitted = self
+            .note_id(&origin)
+            .and(request)
+            .and_then(|request| self.authorize(request));
+        (origin, admitted)
+    }
+
+    fn authorize(&self, request: Request) -> Result<Request> {
+        match &request {
+            Request::Common(CommonRequest::Plain(PlainRequest::Ping)) => {}
+            Request::Channel(ChannelRequest::Authenticate { token }) => self.authenticate(token)?,
+            _ if self.authenticated.load(Relaxed) => {}
+            _ => return Err(Error::Unauthorized),
         }
+        Ok(request)
     }
 
     /// Numbers must rise, so that a late event cannot be taken for one of a new request.
-    fn note_id(&self, request: &Request) -> Result<()> {
+    fn note_id(&self, origin: &Origin) -> Result<()> {
         if !self.framed {
             return Ok(());
         }
-        if request.number == 0 || request.number <= self.last_id.load(Relaxed) {
+        if origin.number == 0 || origin.number <= self.last_id.load(Relaxed) {
             return Err(wrong("id", "must be 1 to 2^32-1 and rise"));
         }
-        self.last_id.store(request.number, Relaxed);
+        self.last_id.store(origin.number, Relaxed);
         Ok(())
     }
 
-    fn authorize(&self, request: &Request) -> Result<()> {
-        match request.method.as_str() {
-            "ping" => Ok(()),
-            "authenticate" => {
-                self.agent.token.check_or_set(request.params.str("token")?)?;
-                self.authenticated.store(true, Relaxed);
-                Ok(())
-            }
-            _ if self.authenticated.load(Relaxed) => Ok(()),
-            _ => Err(Error::Unauthorized),
-        }
+    fn authenticate(&self, token: &str) -> Result<()> {
+        self.agent.token.check_or_set(token)?;
+        self.authenticated.store(true, Relaxed);
+        Ok(())
     }
 
-    /// Whether a request with this number was made in this session.
+    /// Tells whether a request with this number was made in this session.
     pub fn is_past(&self, id: u32) -> bool {
         self.framed && id > 0 && id <= self.last_id.load(Relaxed)
     }
 
-    /// Opens the channel of a request. `window` is in bytes. Fails with `Busy` when too many are
+    /// Opens the channel of a request. `window` is in bytes. Fails with `TooMany` when too many are
     /// open.
-    pub fn open_channel(&self, request: &Request, window: usize, takes_input: bool) -> Result<Arc<Channel>> {
+    pub fn open_channel(&self, number: u32, window: usize, takes_input: bool) -> Result<Arc<Channel>> {
         if self.channels.count() >= MAX_CHANNELS {
-            return Err(Error::Busy("too many open channels"));
+            return Err(Error::TooMany("too many open channels"));
         }
-        let channel = Arc::new(Channel::new(request.number, window, takes_input));
+        let channel = Arc::new(Channel::new(number, window, takes_input));
         self.channels.insert(channel.clone());
         Ok(channel)
     }
@@ -261,29 +273,14 @@ impl Session {
     }
 
     /// Sends the reply to a request. A reply of more than `limit` bytes is replaced by an error.
-    pub async fn reply(&self, request: &Request, result: Result<Value>, limit: usize) {
-        let frame = self.encode_reply(request, result, limit);
+    pub async fn reply(&self, origin: &Origin, result: Result<Answer>, limit: usize) {
+        let frame = encode_reply(origin, result, limit);
         // A client that is gone needs no reply.
         let _ = self.out.raw(&frame).await;
     }
 
-    fn encode_reply(&self, request: &Request, result: Result<Value>, limit: usize) -> Vec<u8> {
-        let reply = match result {
-            Ok(result) => json!({"id": request.id, "result": result}),
-            Err(error) => json!({"id": request.id, "error": error.to_json()}),
-        };
-        wire::encode_json(&reply, limit).unwrap_or_else(|| {
-            let error = Error::TooLarge {
-                what: "the reply",
-                limit,
-            };
-            let reply = json!({"id": request.number, "error": error.to_json()});
-            wire::encode_json(&reply, limit).unwrap_or_default()
-        })
-    }
-
     /// Sends an event, unless the client is gone.
-    pub async fn event(&self, event: &Value) {
+    pub async fn event(&self, event: &impl Serialize) {
         // A client that is gone needs no event.
         let _ = self.out.json(event).await;
     }
@@ -292,15 +289,32 @@ impl Session {
     pub async fn farewell(&self, error: &Error) {
         // The wait below must not delay this.
         self.agent.freezer.release(&self.closed);
-        let event = json!({"event": "closed", "error": error.to_json()});
+        let event = Event::Closed { error: error.refusal() };
         // A client that does not read must not keep the link occupied.
         let _ = tokio::time::timeout(FAREWELL_LIMIT, self.out.json(&event)).await;
     }
 }
 
-/// Reads the parameter `nonce`: 16 bytes as 32 hex digits.
-fn nonce(params: &Params) -> Result<[u8; 16]> {
-    let text = params.str("nonce")?;
+fn encode_reply(origin: &Origin, result: Result<Answer>, limit: usize) -> Vec<u8> {
+    let id = &origin.id;
+    let encoded = match &result {
+        Ok(result) => wire::encode_json(&Reply::Result { id, result }, limit),
+        Err(error) => refuse(id, error, limit),
+    };
+    let too_large = || {
+        let what = "the reply";
+        refuse(&origin.number.into(), &Error::TooLarge { what, limit }, limit)
+    };
+    encoded.or_else(too_large).unwrap_or_default()
+}
+
+fn refuse(id: &Value, error: &Error, limit: usize) -> Option<Vec<u8>> {
+    let error = error.refusal();
+    wire::encode_json(&Reply::Error { id, error }, limit)
+}
+
+/// Parses a nonce: 16 bytes as 32 hex digits.
+fn parse_nonce(text: &str) -> Result<[u8; 16]> {
     let value = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
     let is_hex = text.bytes().all(|digit| digit.is_ascii_hexdigit());
     value

@@ -129,7 +129,7 @@ async def _revert(sandbox: Sandbox, figure: Figure) -> None:
 def write_plainly(size: int) -> float:
     """Returns the seconds that it takes to write so many bytes to a new file beside the user's
     data, past the page cache, and sync it."""
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
 
     block = mmap.mmap(-1, STEP)
     block[:] = os.urandom(MIB) * (STEP // MIB)

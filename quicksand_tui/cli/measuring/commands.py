@@ -50,7 +50,7 @@ async def measure_running(sandbox: Sandbox, runs: int, stream_mb: int, say: Say)
 
 async def idle_cpu(sandbox: Sandbox, *, seconds: float) -> float:
     """Returns the CPU time that QEMU takes while the guest is idle, in percent of one core."""
-    from quicksand.stats import process_usage
+    from quicksand.base.process_usage import process_usage
 
     pid = qemu_pid(sandbox)
     before = process_usage(pid)[0]

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quicksand.settings import OFF, SPARES, STANDBY, USE
+from quicksand.base.settings import OFF, SPARES, STANDBY, USE
 
 if TYPE_CHECKING:
-    from quicksand.execution import ExecuteResult
+    from quicksand.guest.execution import ExecuteResult
+    from quicksand.records.sandboxes import RunState
     from quicksand.sandbox import Sandbox
-    from quicksand.sandbox_records import RunState
 
     from quicksand_tui.cli.measuring.figure import Figure
 
@@ -43,10 +43,10 @@ async def warm_sandbox(image: str, memory: str = SMALL) -> AsyncIterator[Sandbox
 
 async def make_warm(image: str, memory: str) -> None:
     """Makes the template unless there is one, so that it is not made during a measurement."""
-    from quicksand.config import SandboxConfig
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
-    from quicksand.template_maker import warm
+    from quicksand.base.paths import paths
+    from quicksand.records.config import SandboxConfig
+    from quicksand.records.registry import Registry
+    from quicksand.warm.template_maker import warm
 
     await warm(Registry(paths()), SandboxConfig(image=image, memory=memory))
 
@@ -105,11 +105,11 @@ def spares_in_use() -> Iterator[None]:
 
 async def make_spare(image: str) -> None:
     """Makes a spare for the usual machine, and waits until the host is calm again."""
-    from quicksand.config import SandboxConfig
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
-    from quicksand.spares.making import WAIT_S, make_spare
-    from quicksand.spares.stock import record_for
+    from quicksand.base.paths import paths
+    from quicksand.records.config import SandboxConfig
+    from quicksand.records.registry import Registry
+    from quicksand.warm.spares.making import WAIT_S, make_spare
+    from quicksand.warm.spares.stock import record_for
 
     record = record_for(SandboxConfig(image=image, memory=SMALL))
     await make_spare(Registry(paths()), record, seconds=WAIT_S)
@@ -118,8 +118,8 @@ async def make_spare(image: str) -> None:
 
 async def until_one_waits(sandbox: Sandbox) -> None:
     """Returns when a QEMU waits for the next revert. Raises TimeoutError."""
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
+    from quicksand.base.paths import paths
+    from quicksand.records.registry import Registry
 
     root = Registry(paths()).machine(sandbox.id).root.parent
     async with asyncio.timeout(WAITS_S):
@@ -131,8 +131,8 @@ async def until_one_waits(sandbox: Sandbox) -> None:
 def own_disk(sandbox: Sandbox) -> int:
     """Returns the bytes on disk in files that only this sandbox uses, which have no other hard
     link."""
-    from quicksand.host.paths import paths
-    from quicksand.registry import Registry
+    from quicksand.base.paths import paths
+    from quicksand.records.registry import Registry
 
     files = [p.lstat() for p in Registry(paths()).place(sandbox.id).root.rglob("*") if p.is_file()]
     return sum(found.st_blocks * 512 for found in files if found.st_nlink == 1)

@@ -39,7 +39,7 @@ in ms."""
 async def measure_saves(image: str, runs: int, say: Say) -> list[Figure]:
     """Measures saves; returns all rows. The saves go to a temporary directory beside the user's
     own."""
-    from quicksand.host.paths import make_private_dir, paths
+    from quicksand.base.paths import make_private_dir, paths
 
     say("saves")
     await make_warm(image, SMALL)
@@ -106,7 +106,7 @@ async def _resume(image: str, runs: int, workspace: Path) -> Figure:
 
 
 async def _verify(workspace: Path) -> Figure:
-    from quicksand.host.paths import paths
+    from quicksand.base.paths import paths
     from quicksand.saves.finding import workspace_store
     from quicksand.saves.verifying import verify_saves
 

@@ -94,8 +94,8 @@ async def _warm_start(image: str, start: Figure, idle: Figure | None = None) -> 
 
 async def _run_command(image: str, figure: Figure) -> None:
     """Measures a whole process that starts a sandbox, runs one command in it and ends it."""
-    from quicksand.host.paths import paths
-    from quicksand.spares.spare import list_spares
+    from quicksand.base.paths import paths
+    from quicksand.warm.spares.spare import list_spares
 
     waiting = len(list_spares(paths()))
     seconds, output = await run_process("run", image, "--", "echo", "hi")

@@ -11,7 +11,7 @@ from quicksand_smb.reasons import StoreError
 from quicksand_smb.request import Pending, Reply, Request
 from quicksand_smb.shares import MOST_SEARCHING, READ_DATA, Handle, Listing
 from quicksand_smb.status import Refusal, Status
-from quicksand_smb.values import Entry, Stat
+from quicksand_smb.values import Entry, Kind, Stat
 from quicksand_smb.wire import encode_text, pad
 
 LARGEST_ANSWER: Final = 256 << 10
@@ -35,12 +35,13 @@ def query_directory(request: Request) -> Reply:
         raise Refusal(Status.INVALID_INFO_CLASS)
     listing = _listing(handle, wanted)
     most = min(wanted.most, LARGEST_ANSWER)
+    above = _path_above(handle)
     output = bytearray()
     last = 0
     count = 0
     while True:
         try:
-            found = listing.held or _next(request, handle, listing)
+            found = listing.held or _next(request, handle, listing, above)
         except Refusal as error:
             if count and error.status == Status.INSUFFICIENT_RESOURCES:
                 break  # what was found is told; the next request searches on
@@ -95,7 +96,9 @@ def _dots(handle: Handle, pattern: str) -> Iterator[tuple[str, Stat]]:
             yield name, handle.node.stat()
 
 
-def _next(request: Request, handle: Handle, listing: Listing) -> tuple[str, fscc.View] | None:
+def _next(
+    request: Request, handle: Handle, listing: Listing, above: str | None
+) -> tuple[str, fscc.View] | None:
     for name, stat in listing.dots:
         return name, handle.share.view(stat)
     entry = next(listing.entries, _END)
@@ -103,7 +106,17 @@ def _next(request: Request, handle: Handle, listing: Listing) -> tuple[str, fscc
         entry = _search_on(request, handle, listing)
     if entry is _END or entry is None:
         return None
-    return to_wire(entry.name, posix=handle.is_posix), handle.share.view(entry.stat)
+    view = handle.share.view(entry.stat)
+    if above is not None and entry.stat.kind is Kind.DIRECTORY:
+        view.number = handle.share.numbering.number(entry.stat.inode, above + entry.name)
+    return to_wire(entry.name, posix=handle.is_posix), view
+
+
+def _path_above(handle: Handle) -> str | None:
+    """What stands before the names in a listing for a client that is told by what numbers it knows
+    directories; paths may be long, and names many."""
+    names = handle.share.store.told_name(handle.node) if handle.is_posix else None
+    return None if names is None else "".join([f"{name}/" for name in names])
 
 
 def _search_on(request: Request, handle: Handle, listing: Listing) -> Entry | None:

@@ -291,6 +291,8 @@ def _rename(_: Request, handle: Handle, data: memoryview) -> None:
             # A Linux client that is told ACCESS_DENIED deletes the target and tries again.
             raise Refusal(Status.MEDIA_WRITE_PROTECTED) from error
         raise
+    if handle.is_directory:
+        share.numbering.renamed("/".join(old), "/".join(new))
     for names in (old, new):
         share.kept.changed_in(names[:-1])
         share.kept.moved(names)

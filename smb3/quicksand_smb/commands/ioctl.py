@@ -224,6 +224,8 @@ def _set_reparse(_: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
     store = handle.share.store
     store.remove(where, directory=is_directory, same_as=stat)
     handle.file.is_removed = True
+    if is_directory:
+        handle.share.numbering.removed(stat.inode, "/".join(where))
     if isinstance(make, str):
         store.symlink(make, where)
     else:
@@ -294,7 +296,7 @@ def _changes(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
         from quicksand_smb.changes import Changes
 
         house = request.connection.house
-        share.host_changes = Changes(share.store, house.ledger, house.run)
+        share.host_changes = Changes(share.store, share.numbering, house.ledger, house.run)
     return _reply(wanted, share.host_changes.ask(wanted.input, min(wanted.most, MOST_CHANGES)))
 
 

@@ -98,7 +98,7 @@ def _look(connection: Link, share: Share, messages: list[memoryview]) -> list[by
     is_plain = stat.kind in (Kind.FILE, Kind.DIRECTORY) and not plan.stream
     if not is_plain or share.file_of(stat) is not None:
         return None
-    view = share.view(stat)
+    view = share.view(stat, plan.names if plan.is_posix else None)
     view.access = plan.access
     if asked.level in _NAMED:
         view.path = "\\" + "\\".join([to_wire(one, posix=plan.is_posix) for one in plan.names])

@@ -143,7 +143,7 @@ def _finish(request: Request, share: Share, plan: Plan, handle: Handle, action: 
         is_misjudged = stat.nlink > 1 and plan.access & _OF_BYTES
         if action is not Action.OPENED or is_misjudged:
             share.kept.changed_in(plan.names[:-1])
-    view = share.view(stat)
+    view = share.view(stat, plan.names if plan.is_posix else None)
     body = wire.encode_response(
         level_of(handle),
         int(action),
@@ -152,7 +152,7 @@ def _finish(request: Request, share: Share, plan: Plan, handle: Handle, action: 
         fscc.size_of(stat),
         view.attributes,
         (handle.id, handle.id),
-        _contexts(request, plan, handle, stat),
+        _contexts(request, plan, handle, view),
     )
     request.chain.file_id = handle.id, handle.id
     request.chain.seen = handle, view
@@ -442,8 +442,9 @@ def reparse_symlink(text: bytes, *, relative: bool, unparsed: int = 0) -> bytes:
 
 
 def _contexts(
-    request: Request, plan: Plan, handle: Handle, stat: Stat
+    request: Request, plan: Plan, handle: Handle, view: fscc.View
 ) -> Sequence[tuple[bytes, bytes]]:
+    stat = view.stat
     answers: list[tuple[bytes, bytes]] = []
     wanted = plan.wanted.contexts
     if not wanted and handle.grant is None:
@@ -452,7 +453,7 @@ def _contexts(
         access = request.require_tree().access & handle.share.allowed(stat, plan.names)
         answers.append((wire.MAXIMAL_ACCESS, struct.pack("<II", 0, access)))
     if wire.DISK_ID in wanted:
-        answers.append((wire.DISK_ID, struct.pack("<QQ16x", stat.inode, handle.share.serial)))
+        answers.append((wire.DISK_ID, struct.pack("<QQ16x", view.number, handle.share.serial)))
     if handle.grant and handle.grant.key:
         answers.append((wire.LEASE_NAME, wire.encode_lease(told_lease(handle.grant))))
     if plan.is_posix:

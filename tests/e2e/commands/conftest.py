@@ -14,8 +14,8 @@ from typing import IO
 
 import pytest
 from quicksand import Sandbox
-from quicksand.execution import ExecuteResult
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
+from quicksand.guest.execution import ExecuteResult
 
 from tests.conftest import fresh_places
 

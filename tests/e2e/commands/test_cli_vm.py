@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.output import show_size
 from tests.conftest import our_processes, wait_for

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from tests.conftest import PREFIX, our_processes, share_findings, wait_for
 from tests.e2e.commands.conftest import IMAGE, in_vm, quicksand, start_quicksand, succeed

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from tests.conftest import free_port
 from tests.e2e.commands.conftest import IMAGE, in_vm, quicksand

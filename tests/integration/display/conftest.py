@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import Sandbox
-from quicksand.config import SandboxConfig
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
+from quicksand.records.config import SandboxConfig
 
 from tests.conftest import make_template
 from tests.integration.display.reports import Reports

@@ -7,7 +7,7 @@ import struct
 from typing import NamedTuple, Self
 
 from quicksand import Command, Sandbox
-from quicksand.errors import RevertedError
+from quicksand.base.errors import RevertedError
 
 from tests.integration.guests import say
 

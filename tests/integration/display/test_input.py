@@ -8,9 +8,8 @@ import random
 
 import pytest
 from PIL import Image
-from quicksand import Sandbox, guest_ready
-from quicksand.display.keys import STROKES
-from quicksand.errors import (
+from quicksand import Sandbox
+from quicksand.base.errors import (
     ConfigError,
     DisplayError,
     DisplayTimeoutError,
@@ -18,9 +17,11 @@ from quicksand.errors import (
     NoDisplayError,
     StateError,
 )
-from quicksand.host.paths import Paths
-from quicksand.live_machine import LiveMachine
-from quicksand.registry import Registry
+from quicksand.base.paths import Paths
+from quicksand.display.keys import STROKES
+from quicksand.qemu.live_machine import LiveMachine
+from quicksand.records.registry import Registry
+from quicksand.warm import desktop_ready
 
 from tests.integration.display.reports import (
     BUTTONS,
@@ -264,7 +265,7 @@ async def test_a_start_that_does_not_see_the_desktop_come(
     async def cancel_start(vm: Sandbox) -> None:
         waits.clear()
         with monkeypatch.context() as patched:
-            patched.setattr(guest_ready, "with_desktop", with_desktop)
+            patched.setattr(desktop_ready, "with_desktop", with_desktop)
             starting = asyncio.ensure_future(vm.start())
             await waits.wait()
             # Others see it, and can use it.
@@ -283,7 +284,7 @@ async def test_a_start_that_does_not_see_the_desktop_come(
         return machine
 
     with monkeypatch.context() as patched:
-        patched.setattr(guest_ready, "with_desktop", stop_meanwhile)
+        patched.setattr(desktop_ready, "with_desktop", stop_meanwhile)
         vm = Sandbox(image="debian", name="late", enable_display=True, warm=False)
         with pytest.raises(MachineError):
             await vm.start()

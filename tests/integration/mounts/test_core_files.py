@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from quicksand import Mount, Sandbox
-from quicksand.host.paths import Paths
-from quicksand.host.processes import processes_of
-from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.base.paths import Paths
+from quicksand.base.processes import processes_of
 from quicksand.mounts.shares import read_shares
+from quicksand.records.layout import runtime_dir, sandbox_dir
 
 pytestmark = pytest.mark.vm
 

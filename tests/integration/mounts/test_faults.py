@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from quicksand import Mount, Sandbox
-from quicksand.errors import ConfigError, StateError
-from quicksand.host.paths import Paths
-from quicksand.layout import runtime_dir
+from quicksand.base.errors import ConfigError, StateError
+from quicksand.base.paths import Paths
 from quicksand.mounts.shares import Share, list_shares
-from quicksand.registry import Registry
+from quicksand.records.layout import runtime_dir
+from quicksand.records.registry import Registry
 
 from tests.conftest import our_processes, wait_for
 from tests.integration.guests import say

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from tests.conftest import our_processes, wait_for
 from tests.integration.guests import say

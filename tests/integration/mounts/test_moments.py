@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from quicksand import Mount, Sandbox
-from quicksand.host.paths import Paths
-from quicksand.known_mounts import MountState, known_mounts
-from quicksand.layout import runtime_dir
+from quicksand.base.paths import Paths
+from quicksand.mounts.known import MountState, known_mounts
 from quicksand.qemu.qmp import Monitor
-from quicksand.registry import Registry
+from quicksand.records.layout import runtime_dir
+from quicksand.records.registry import Registry
 
 from tests.conftest import wait_for
 from tests.integration.guests import say

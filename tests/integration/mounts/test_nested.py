@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from quicksand import Mount, Sandbox
-from quicksand.errors import MountError
-from quicksand.known_mounts import MountState, known_mounts
-from quicksand.registry import Registry
+from quicksand.base.errors import MountError
+from quicksand.mounts.known import MountState, known_mounts
+from quicksand.records.registry import Registry
 
 from tests.integration.guests import say
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from quicksand import Mount, Sandbox
-from quicksand.errors import MountError
-from quicksand.host.paths import Paths
+from quicksand.base.errors import MountError
+from quicksand.base.paths import Paths
 
 pytestmark = pytest.mark.vm
 

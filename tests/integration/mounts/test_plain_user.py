@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
-from quicksand.execution import ExecuteResult
+from quicksand.guest.execution import ExecuteResult
 
 from tests.conftest import wait_for
 from tests.integration.guests import say

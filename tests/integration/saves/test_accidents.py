@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox, Status
-from quicksand.errors import DiskSpaceError, QuicksandError
-from quicksand.host.paths import Paths
+from quicksand.base.errors import DiskSpaceError, QuicksandError
+from quicksand.base.paths import Paths
 from quicksand.saves.finding import workspace_store
 from quicksand.saves.places import HOUSE
 from quicksand.saves.store import check_save
@@ -208,7 +208,7 @@ async def test_a_full_disk_elsewhere(
         async with Sandbox(image="env", workspace=elsewhere) as other:
             assert await say(other, "echo here") == "here"
         if noticed != "before":
-            monkeypatch.setattr("quicksand.host.space.DISK_RESERVE", -(2**40))
+            monkeypatch.setattr("quicksand.base.space.DISK_RESERVE", -(2**40))
         hog = elsewhere / "hog"
         found = os.statvfs(elsewhere)
         with hog.open("wb") as file:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox, saves
-from quicksand.errors import BundleError
-from quicksand.host.paths import Paths, paths
-from quicksand.images.store import ImageStore
+from quicksand.base.errors import BundleError
+from quicksand.base.paths import Paths, paths
+from quicksand.disks.images.store import ImageStore
 
 from tests.conftest import PREFIX
 from tests.integration.saves.test_saves import say, write_random

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox, saves
-from quicksand.host.paths import Paths, paths
-from quicksand.images import users
-from quicksand.images.store import ImageStore, StoredImage
+from quicksand.base.paths import Paths, paths
+from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.life import image_users
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
@@ -70,7 +70,7 @@ async def test_an_old_image_stays_for_a_save_and_the_save_goes_without_its_sandb
     monkeypatch: pytest.MonkeyPatch,
     capsys: Output,
 ) -> None:
-    monkeypatch.setattr(users, "FRESH_S", -1.0)
+    monkeypatch.setattr(image_users, "FRESH_S", -1.0)
     monkeypatch.chdir(tmp_path)
     async with Sandbox(image="debian") as vm:
         await say(vm, "echo kept > /root/file")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox, Snapshot
-from quicksand.errors import SaveError, SaveNotFoundError
-from quicksand.host.paths import Paths
-from quicksand.images.store import ImageStore
+from quicksand.base.errors import SaveError, SaveNotFoundError
+from quicksand.base.paths import Paths
+from quicksand.disks.images.store import ImageStore
 from quicksand.qemu.binaries import find_binaries
 from quicksand.saves.trailer import sidecar
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
-from quicksand.errors import SaveError
-from quicksand.host.paths import Paths
-from quicksand.images.store import ImageStore
+from quicksand.base.errors import SaveError
+from quicksand.base.paths import Paths
+from quicksand.disks.images.store import ImageStore
 from quicksand.saves.finding import store_at
 from quicksand.saves.rebasing import rebase
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
-from quicksand.errors import SaveError, SaveNotFoundError
-from quicksand.host.paths import Paths, paths
-from quicksand.images.store import ImageStore
+from quicksand.base.errors import SaveError, SaveNotFoundError
+from quicksand.base.paths import Paths, paths
+from quicksand.disks.images.store import ImageStore
 from quicksand.saves.ownership import is_own
 from quicksand.saves.places import HOUSE
 

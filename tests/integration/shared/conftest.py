@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from quicksand import Sandbox
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from tests.conftest import fresh_places
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 from quicksand import Sandbox
-from quicksand.host.paths import Paths
-from quicksand.images.store import ImageStore
+from quicksand.base.paths import Paths
+from quicksand.disks.images.store import ImageStore
 
 pytestmark = pytest.mark.vm
 

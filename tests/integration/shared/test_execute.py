@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import Sandbox
-from quicksand.errors import AgentRefusedError, AgentUnreachableError, ConfigError
+from quicksand.base.errors import AgentRefusedError, AgentUnreachableError, ConfigError
 
 from tests.conftest import in_time
 

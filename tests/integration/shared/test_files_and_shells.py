@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import Sandbox
-from quicksand.errors import AgentRefusedError
-from quicksand.shell import Shell
+from quicksand.base.errors import AgentRefusedError
+from quicksand.guest.shell import Shell
 
 pytestmark = pytest.mark.vm
 

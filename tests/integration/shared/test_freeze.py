@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from quicksand import Sandbox
-from quicksand.errors import AgentRefusedError, AgentUnreachableError
-from quicksand.execution import ExecuteResult
+from quicksand.base.errors import AgentRefusedError, AgentUnreachableError
+from quicksand.guest.execution import ExecuteResult
 
 from tests.conftest import in_time
 

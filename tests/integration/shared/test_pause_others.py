@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from quicksand import Sandbox
-from quicksand.errors import AgentRefusedError
+from quicksand.base.errors import AgentRefusedError
 
 pytestmark = pytest.mark.vm
 

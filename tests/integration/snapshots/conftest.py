@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import Sandbox
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 # So that a failure there says what differs, too.
 pytest.register_assert_rewrite("tests.integration.snapshots.files")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from quicksand.host.files import is_locked
-from quicksand.host.removal import MARK
-from quicksand.layout import SandboxDir
+from quicksand.base.files import is_locked
+from quicksand.base.removal import MARK
+from quicksand.records.layout import SandboxDir
+from quicksand.records.nodes import Node
 from quicksand.snapshots.history import LAYER_FILES, History
 from quicksand.snapshots.layers import read_seal
 from quicksand.snapshots.pages import verify
-from quicksand.snapshots.records import Node
 from quicksand.snapshots.storing import find_image, load_index
 
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 
 import pytest
-from quicksand import Sandbox, templates
-from quicksand.errors import HistoryError
-from quicksand.host.paths import Paths
+from quicksand import Sandbox
+from quicksand.base.errors import HistoryError
+from quicksand.base.paths import Paths
 from quicksand.snapshots import comparing
 from quicksand.snapshots.storing import Storage
 from quicksand.snapshots.tracking import ANONYMOUS, LEVELS, VARIABLE, find_level
+from quicksand.warm import templates
 
 from tests.kernel import promised_level
 

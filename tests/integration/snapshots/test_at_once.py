@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
-from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
+from quicksand.base.paths import Paths
+from quicksand.records.layout import sandbox_dir
 from quicksand.snapshots.history import History
 
 from tests.integration.guests import say

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from quicksand import Sandbox
-from quicksand.host.paths import Paths
-from quicksand.host.processes import Kind, processes_of
-from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.base.paths import Paths
+from quicksand.base.processes import Kind, processes_of
+from quicksand.base.settings import STANDBY
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
-from quicksand.registry import Registry
-from quicksand.settings import STANDBY
+from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.records.registry import Registry
 from quicksand.snapshots.history import History
 from quicksand.snapshots.pivot import DISK, OURS
 from quicksand.snapshots.standby import make_ready

@@ -11,15 +11,10 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox, Status
-from quicksand.errors import (
-    DiskSpaceError,
-    HistoryError,
-    MachineError,
-    StateError,
-)
-from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
-from quicksand.settings import STANDBY
+from quicksand.base.errors import DiskSpaceError, HistoryError, MachineError, StateError
+from quicksand.base.paths import Paths
+from quicksand.base.settings import STANDBY
+from quicksand.records.layout import sandbox_dir
 from quicksand.snapshots.history import History
 from quicksand.snapshots.paged import PagesCapture
 from quicksand.snapshots.pivot import Pivot

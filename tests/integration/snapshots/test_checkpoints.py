@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from quicksand import EventKind, PortForward, Sandbox, Status
-from quicksand.errors import (
+from quicksand.base.errors import (
     CheckpointNotFoundError,
     ConfigError,
     HistoryError,
@@ -16,10 +16,10 @@ from quicksand.errors import (
     RevertedError,
     StateError,
 )
-from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
+from quicksand.base.paths import Paths
 from quicksand.qemu.qmp import Monitor
-from quicksand.registry import Registry
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.registry import Registry
 from quicksand.snapshots.pivot import Pivot
 
 from tests.integration.guests import say, watch

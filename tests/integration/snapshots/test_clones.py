@@ -10,15 +10,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import PortForward, Sandbox, Status
-from quicksand.errors import (
-    CheckpointNotFoundError,
-    ConfigError,
-    HistoryError,
-    NameTakenError,
-)
-from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
-from quicksand.registry import Registry
+from quicksand.base.errors import CheckpointNotFoundError, ConfigError, HistoryError, NameTakenError
+from quicksand.base.paths import Paths
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.registry import Registry
 
 from tests.conftest import left_when_reaped, our_processes, wait_for
 from tests.integration.guests import IDENTITY, say

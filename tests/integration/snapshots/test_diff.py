@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 from quicksand import FileChange, FileType, Sandbox
-from quicksand.diskdiff.chain import Chain
-from quicksand.diskdiff.compare import compare
-from quicksand.diskdiff.ext4.filesystem import FileSystem
-from quicksand.diskdiff.layer import Layer
-from quicksand.diskdiff.ranges import Ranges
-from quicksand.errors import CheckpointNotFoundError
-from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
-from quicksand.registry import Registry
+from quicksand.base.errors import CheckpointNotFoundError
+from quicksand.base.paths import Paths
+from quicksand.disks.diff.chain import Chain
+from quicksand.disks.diff.compare import compare
+from quicksand.disks.diff.ext4.filesystem import FileSystem
+from quicksand.disks.diff.layer import Layer
+from quicksand.disks.diff.ranges import Ranges
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.registry import Registry
 from quicksand.snapshots.history import History
 from quicksand_images.disk import require_filesystem_tools
 
-from tests.unit.diskdiff.disks import MemoryDisk, close_chain
-from tests.unit.diskdiff.test_layers import qemu_img
+from tests.unit.disks.diff.disks import MemoryDisk, close_chain
+from tests.unit.disks.diff.test_layers import qemu_img
 
 pytestmark = pytest.mark.vm
 

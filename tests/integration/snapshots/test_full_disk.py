@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from quicksand import Sandbox, boot_disk
-from quicksand.agent.link import AgentLink
-from quicksand.config import SandboxConfig
-from quicksand.errors import DiskSpaceError, HistoryError
-from quicksand.host.paths import Paths
-from quicksand.layout import SandboxDir, sandbox_dir
+from quicksand import Sandbox
+from quicksand.base.errors import DiskSpaceError, HistoryError
+from quicksand.base.paths import Paths
+from quicksand.guest.agent.link import AgentLink
+from quicksand.records.config import SandboxConfig
+from quicksand.records.layout import SandboxDir, sandbox_dir
+from quicksand.saves import boot_disk
 from quicksand.snapshots import paged, reverting, storing, taking
 from quicksand.snapshots.history import History
 from quicksand.snapshots.successor import Successor
-from quicksand.templates import templates_dir
+from quicksand.warm.templates import templates_dir
 
 from tests.conftest import make_template
 from tests.integration.guests import say

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from quicksand import Sandbox, Status
-from quicksand.errors import (
+from quicksand.base.errors import (
     AgentUnreachableError,
     ConfigError,
     DiskSpaceError,
@@ -18,13 +18,13 @@ from quicksand.errors import (
     QemuDiedError,
     RevertedError,
 )
-from quicksand.host.paths import Paths
-from quicksand.host.space import check_space
-from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.base.paths import Paths
+from quicksand.base.space import check_space
 from quicksand.qemu import qmp
 from quicksand.qemu.qmp import Monitor
+from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.snapshots import internal
-from quicksand.snapshots.tiers import VARIABLE
+from quicksand.snapshots.tier_choice import VARIABLE
 
 from tests.conftest import wait_for
 from tests.integration.guests import say

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from quicksand import Sandbox
-from quicksand.errors import DiskSpaceError, HistoryError
+from quicksand.base.errors import DiskSpaceError, HistoryError
 
 from tests.integration.guests import say
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from quicksand import Sandbox
-from quicksand.errors import MachineError
-from quicksand.host.paths import Paths
-from quicksand.layout import runtime_dir, sandbox_dir
+from quicksand.base.errors import MachineError
+from quicksand.base.paths import Paths
 from quicksand.qemu.qmp import Monitor
+from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.snapshots import merging
 from quicksand.snapshots.history import History
 from quicksand.snapshots.pivot import Pivot

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from quicksand import Sandbox
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from tests.conftest import left_when_reaped, our_processes, wait_for
 from tests.integration.guests import is_on_time, say

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
-from quicksand.errors import HistoryError
-from quicksand.host.paths import Paths
-from quicksand.layout import SandboxDir, sandbox_dir
+from quicksand.base.errors import HistoryError
+from quicksand.base.paths import Paths
+from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.snapshots.history import History
 
 from tests.integration.guests import say

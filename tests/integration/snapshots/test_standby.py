@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand import NetworkMode, PortForward, Sandbox, waking
-from quicksand.errors import AgentRefusedError, MemoryBudgetError, RevertedError
-from quicksand.host.paths import Paths
-from quicksand.layout import runtime_dir
-from quicksand.registry import Registry
+from quicksand import NetworkMode, PortForward, Sandbox
+from quicksand.base.errors import AgentRefusedError, MemoryBudgetError, RevertedError
+from quicksand.base.paths import Paths
+from quicksand.qemu import guest_resume
+from quicksand.records.layout import runtime_dir
+from quicksand.records.registry import Registry
 from quicksand.snapshots import next_revert, rehearsal, standby
 from quicksand.snapshots.standby import make_ready
 
@@ -151,7 +152,7 @@ async def test_where_the_guest_cannot_go_through_its_first_steps_it_waits_all_th
     """The agent of an older checkpoint, say."""
 
     async def refuse(*_: object) -> None:
-        raise AgentRefusedError("no such method", code="method")
+        raise AgentRefusedError("no such method", code="no_such_method")
 
     monkeypatch.setattr(rehearsal, "go_through", refuse)
     await say(vm, "echo disk-a > /root/f; echo memory-a > /dev/shm/f")
@@ -170,7 +171,7 @@ async def test_a_guest_that_does_not_answer_at_once_is_not_left_running(
     """Its programs would get ahead: another one waits in its place, as the checkpoint left it."""
     await say(vm, "echo disk-a > /root/f; echo memory-a > /dev/shm/f")
     with monkeypatch.context() as patch:
-        patch.setattr(waking, "FIRST_HELLO_S", 0.001)
+        patch.setattr(guest_resume, "FIRST_HELLO_S", 0.001)
         await vm.checkpoint("a")
         pid = await ready(places, vm)
         found = waiting(places, vm)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
-from quicksand.config import SandboxConfig
-from quicksand.host.paths import Paths, paths
-from quicksand.host.sharing import copy_sparse
+from quicksand.base.paths import Paths, paths
+from quicksand.base.sharing import copy_sparse
+from quicksand.records.config import SandboxConfig
 from quicksand.snapshots.origins import Origin
-from quicksand.templates import MAKER, VARIABLE, list_templates
+from quicksand.warm.templates import MAKER, VARIABLE, list_templates
 
 from tests.conftest import make_template, our_processes, share_findings, wait_for
 from tests.integration.guests import IDENTITY, is_on_time, say

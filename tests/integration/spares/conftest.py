@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from quicksand import Sandbox, SandboxConfig
-from quicksand.host.paths import Paths
-from quicksand.registry import Registry
-from quicksand.settings import SPARES
-from quicksand.spares import claiming
-from quicksand.spares.making import make_spare
-from quicksand.spares.spare import Spare, list_spares
-from quicksand.spares.stock import record_for
+from quicksand.base.paths import Paths
+from quicksand.base.settings import SPARES
+from quicksand.records.registry import Registry
+from quicksand.warm.spares import claiming
+from quicksand.warm.spares.making import make_spare
+from quicksand.warm.spares.spare import Spare, list_spares
+from quicksand.warm.spares.stock import record_for
 
 from tests.conftest import wait_for
 
@@ -23,7 +23,7 @@ Make = Callable[..., Awaitable[Spare]]
 
 PATIENT = """
 from quicksand import waking
-from quicksand.spares import claiming, handover
+from quicksand.warm.spares import claiming, handover
 claiming.ANSWER_S = handover.CONNECT_S = waking.FIRST_HELLO_S = 10.0
 """
 """The fixture ``patient`` for a program of its own, which begins with this."""

@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 from quicksand import Sandbox, SandboxConfig, Status
-from quicksand.cleaning import Cleaner
-from quicksand.errors import MemoryBudgetError
-from quicksand.host.files import read_json, write_json
-from quicksand.host.paths import Paths
-from quicksand.host.processes import Kind, processes_of
-from quicksand.layout import sandbox_dir
+from quicksand.base.errors import MemoryBudgetError
+from quicksand.base.files import read_json, write_json
+from quicksand.base.paths import Paths
+from quicksand.base.processes import Kind, processes_of
+from quicksand.life.cleaning import Cleaner
 from quicksand.qemu.keeper_link import KeeperLink
-from quicksand.registry import Registry
-from quicksand.spares import claiming, handover
-from quicksand.spares.ending import end_useless
-from quicksand.spares.making import make_spare
-from quicksand.spares.spare import Spare, list_spares
-from quicksand.spares.stock import record_for
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.registry import Registry
+from quicksand.warm.spares import claiming, handover
+from quicksand.warm.spares.ending import end_useless
+from quicksand.warm.spares.making import make_spare
+from quicksand.warm.spares.spare import Spare, list_spares
+from quicksand.warm.spares.stock import record_for
 
 from tests.conftest import in_time, left_when_reaped, our_processes, wait_for
 from tests.integration.spares.conftest import (
@@ -123,8 +123,8 @@ async def test_what_is_killed_while_it_is_taken(
     spare = await make()
     place = {
         "claimed": "quicksand.qemu.qmp.Monitor.connect",
-        "awake": "quicksand.spares.handover.renew",
-        "renewed": "quicksand.spares.handover.publish_state",
+        "awake": "quicksand.warm.spares.handover.renew",
+        "renewed": "quicksand.warm.spares.handover.publish_state",
     }[moment]
     real: Any = pkgutil.resolve_name(place)
     once = iter([True])
@@ -259,7 +259,7 @@ async def test_a_start_that_lacks_memory_gets_that_of_spares(
         if list_spares(places):
             raise MemoryBudgetError(f"{wanted} is too much")
 
-    monkeypatch.setattr("quicksand.planning.check_memory", check)
+    monkeypatch.setattr("quicksand.qemu.planning.check_memory", check)
     async with Sandbox(image="debian") as sandbox:
         assert mode_of(sandbox) == "template"
         assert list_spares(places) == []
@@ -269,7 +269,7 @@ async def test_none_is_made_where_memory_is_short(
     places: Paths, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One machine would fit, but not a start beside it."""
-    monkeypatch.setattr("quicksand.spares.room.available_memory", lambda: 2 * 512 * 1024**2)
+    monkeypatch.setattr("quicksand.warm.spares.room.available_memory", lambda: 2 * 512 * 1024**2)
     with pytest.raises(MemoryBudgetError, match="twice its own"):
         await make()
     assert not [path for path in places.sandboxes.glob("*") if not path.name.startswith(".")]
@@ -305,11 +305,11 @@ async def test_a_maker_that_is_cancelled_as_its_keeper_answers_leaves_a_good_spa
 async def test_a_maker_that_is_killed_leaves_nothing(places: Paths, after_ms: int) -> None:
     script = (
         "import asyncio\n"
-        "from quicksand.config import SandboxConfig\n"
-        "from quicksand.host.paths import paths\n"
-        "from quicksand.registry import Registry\n"
-        "from quicksand.spares.making import make_spare\n"
-        "from quicksand.spares.stock import record_for\n"
+        "from quicksand.records.config import SandboxConfig\n"
+        "from quicksand.base.paths import paths\n"
+        "from quicksand.records.registry import Registry\n"
+        "from quicksand.warm.spares.making import make_spare\n"
+        "from quicksand.warm.spares.stock import record_for\n"
         "record = record_for(SandboxConfig(image='debian'))\n"
         "print('begins', flush=True)\n"
         "asyncio.run(make_spare(Registry(paths()), record, seconds=600))\n"

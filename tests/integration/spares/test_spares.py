@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox, Status
-from quicksand.config import SandboxConfig
-from quicksand.host.files import is_locked
-from quicksand.host.paths import Paths, paths
-from quicksand.planning import gather_parts
-from quicksand.registry import Registry
-from quicksand.settings import SPARES, STANDBY, TEMPLATES
-from quicksand.spares import next_start
-from quicksand.spares.fitting import list_fitting
-from quicksand.spares.making import make_spare
-from quicksand.spares.orders import Orders
-from quicksand.spares.spare import Fit, list_spares
-from quicksand.spares.stock import (
+from quicksand.base.files import is_locked
+from quicksand.base.paths import Paths, paths
+from quicksand.base.settings import SPARES, STANDBY, TEMPLATES
+from quicksand.qemu.planning import gather_parts
+from quicksand.records.config import SandboxConfig
+from quicksand.records.registry import Registry
+from quicksand.warm.spares import next_start
+from quicksand.warm.spares.fitting import list_fitting
+from quicksand.warm.spares.making import make_spare
+from quicksand.warm.spares.orders import Orders
+from quicksand.warm.spares.spare import Fit, list_spares
+from quicksand.warm.spares.stock import (
     Ended,
     as_next,
     end_order,
@@ -33,8 +33,8 @@ from quicksand.spares.stock import (
     record_for,
     set_order,
 )
-from quicksand.template_maker import make_template
-from quicksand.templates import list_templates
+from quicksand.warm.template_maker import make_template
+from quicksand.warm.templates import list_templates
 
 from quicksand_tui.door.protocol import Progress
 from quicksand_tui.door.service import EngineService
@@ -260,7 +260,7 @@ async def test_it_can_be_turned_off(make: Make, monkeypatch: pytest.MonkeyPatch,
 
 
 async def test_the_name_must_be_free(places: Paths, make: Make) -> None:
-    from quicksand.errors import NameTakenError
+    from quicksand.base.errors import NameTakenError
 
     async with Sandbox(image="debian", name="taken"):
         await make()

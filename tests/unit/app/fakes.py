@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from PIL import Image
-from quicksand.guest_traffic import GuestTraffic
+from quicksand.guest.traffic import GuestTraffic
 from textual.events import Key
 from textual.pilot import Pilot
 

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from quicksand.host.files import read_json, write_json
-from quicksand.host.footprint import Footprint
-from quicksand.host.paths import Paths
-from quicksand.host.threads import Stopped, in_thread_to_the_end
+from quicksand.base.files import read_json, write_json
+from quicksand.base.footprint import Footprint
+from quicksand.base.paths import Paths
+from quicksand.base.threads import Stopped, in_thread_to_the_end
 from quicksand.saves import verifying
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.saving import Options

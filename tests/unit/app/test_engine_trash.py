@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from quicksand.host.files import read_json
-from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
-from quicksand.registry import Registry
-from quicksand.sandbox_trash import SandboxTrash
+from quicksand.base.files import read_json
+from quicksand.base.paths import Paths
+from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.registry import Registry
 
 from quicksand_tui.door import saves as engine_saves
 from quicksand_tui.door.engine import Engine

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.errors import ConfigError
-from quicksand.host.paths import Paths
+from quicksand.base.errors import ConfigError
+from quicksand.base.paths import Paths
 from quicksand.saves.manifest import Base
 from quicksand.saves.store import SaveStore
 
@@ -241,7 +241,7 @@ def test_errors_of_the_engine_reach_the_app_as_what_it_shows(
     for name in ("Reader", "SavesReader"):
         module = "look" if name == "Reader" else "saves_look"
         monkeypatch.setattr(f"quicksand_tui.door.{module}.{name}", refuse)
-    monkeypatch.setattr("quicksand.host.paths.paths", refuse)
+    monkeypatch.setattr("quicksand.base.paths.paths", refuse)
     service = door.EngineService()
     for look in (
         service.read,

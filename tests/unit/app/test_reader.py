@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from quicksand.config import SandboxConfig
-from quicksand.host.files import try_lock, write_json
-from quicksand.host.paths import Paths
-from quicksand.host.processes import start_of
-from quicksand.layout import runtime_dir, sandbox_dir
-from quicksand.mounts.mount import Mount
+from quicksand.base.files import try_lock, write_json
+from quicksand.base.paths import Paths
+from quicksand.base.processes import start_of
 from quicksand.mounts.shares import Share
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record, RunState
+from quicksand.records.config import SandboxConfig
+from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.records.mount import Mount
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record, RunState
 
 from quicksand_tui.door import look as reader
 from quicksand_tui.door.look import Reader

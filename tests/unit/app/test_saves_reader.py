@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from quicksand.host.files import write_json
-from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
+from quicksand.base.files import write_json
+from quicksand.base.paths import Paths
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.save_source import Source
 from quicksand.saves.census import Census
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.ownership import mark_made
-from quicksand.saves.source import Source
 from quicksand.saves.store import SaveStore
 
 from quicksand_tui.cli.main import run

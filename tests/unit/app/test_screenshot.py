@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.ui.pictures import ScreenshotError, check_target, picture, write_picture

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from quicksand.errors import BootTimeoutError, NameTakenError
+from quicksand.base.errors import BootTimeoutError, NameTakenError
 
 from quicksand_tui.door.protocol import Progress
 from quicksand_tui.door.service import LOG_LINES, EngineService, describe_failure

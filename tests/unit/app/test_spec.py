@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from quicksand.config import SandboxConfig
+from quicksand.records.config import SandboxConfig
 
 from quicksand_tui.actions.shown import checkpoint_command
 from quicksand_tui.forms.checks import (
@@ -256,8 +256,8 @@ def test_a_question_names_what_is_lost_with_a_checkpoint() -> None:
 
 
 def test_limits_are_the_engine_s() -> None:
-    from quicksand import cloning
-    from quicksand.snapshots.records import TAG_MAX
+    from quicksand.life import cloning
+    from quicksand.records.nodes import TAG_MAX
 
     from quicksand_tui.model.checkpoints import TAG_LIMIT
     from quicksand_tui.model.verbs import CLONES_MAX

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 
 import pytest
-from quicksand.guest_traffic import GuestTraffic
+from quicksand.guest.traffic import GuestTraffic
 
 from quicksand_tui.door.traffic import EVERY_S, LOOKER_S, SPACING_S, TrafficWatch
 

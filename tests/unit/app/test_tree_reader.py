@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from quicksand.host.files import read_json as read_json_file
-from quicksand.host.paths import Paths, paths
-from quicksand.registry import Registry
+from quicksand.base.files import read_json as read_json_file
+from quicksand.base.paths import Paths, paths
+from quicksand.records.registry import Registry
 from quicksand.snapshots import history as history_module
 from quicksand.snapshots.history import History
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from quicksand.host.files import write_json
-from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
-from quicksand.sandbox_records import Record
+from quicksand.base.files import write_json
+from quicksand.base.paths import Paths
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.nodes import File, Head, Node
+from quicksand.records.sandboxes import Record
+from quicksand.records.tier import find_tier
 from quicksand.snapshots.history import History
-from quicksand.snapshots.records import File, Head, Node
-from quicksand.snapshots.tier import find_tier
 
 
 def history_of(places: Paths, record: Record) -> History:

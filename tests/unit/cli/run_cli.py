@@ -8,11 +8,11 @@ import sys
 import time
 from collections.abc import Mapping
 
-from quicksand.config import SandboxConfig
-from quicksand.host.files import write_json
-from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
-from quicksand.sandbox_records import Record
+from quicksand.base.files import write_json
+from quicksand.base.paths import Paths
+from quicksand.records.config import SandboxConfig
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.sandboxes import Record
 
 MODULE = (sys.executable, "-m", "quicksand_tui")
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.measuring import checkpoints, machines
 from quicksand_tui.cli.measuring.figure import WIDTH, Figure, figure_lines

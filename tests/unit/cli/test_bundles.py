@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths, paths
+from quicksand.base.paths import Paths, paths
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from tests.unit.bundles.making import Home
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
+from tests.unit.saves.bundles.making import Home
 
 
 @pytest.fixture(autouse=True)

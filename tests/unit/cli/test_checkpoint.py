@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import click
 import pytest
-from quicksand.errors import RevertedError
-from quicksand.host.paths import Paths
-from quicksand.shell import ShellInfo
+from quicksand.base.errors import RevertedError
+from quicksand.base.paths import Paths
+from quicksand.guest.shell import ShellInfo
 from quicksand.snapshots.history import History
-from quicksand.snapshots.tiers import WAYS
+from quicksand.snapshots.tier_choice import WAYS
 
 from quicksand_tui.cli import shells as sessions
 from quicksand_tui.cli.group import load

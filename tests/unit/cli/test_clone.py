@@ -9,11 +9,11 @@ import signal
 from typing import Any
 
 import pytest
-from quicksand import cloning
-from quicksand.boot_timing import BootTiming
-from quicksand.config import PortForward, SandboxConfig
-from quicksand.errors import MachineError
-from quicksand.host.paths import Paths
+from quicksand.base.boot_timing import BootTiming
+from quicksand.base.errors import MachineError
+from quicksand.base.paths import Paths
+from quicksand.life import cloning
+from quicksand.records.config import PortForward, SandboxConfig
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.main import run

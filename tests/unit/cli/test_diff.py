@@ -6,7 +6,7 @@ import json
 
 import pytest
 from quicksand import ChangeKind, FileChange, FileType, Sandbox
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 from quicksand.snapshots.history import History
 
 from quicksand_tui.cli.main import run

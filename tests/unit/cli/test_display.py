@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand.base.errors import NoDisplayError
+from quicksand.base.paths import Paths
 from quicksand.display.recording import Recorded
-from quicksand.errors import NoDisplayError
-from quicksand.host.paths import Paths
 
 from quicksand_tui.cli import runner
 from quicksand_tui.cli.main import run

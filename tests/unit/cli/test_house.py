@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand import cleaning
-from quicksand.host.files import try_lock, write_json
-from quicksand.host.footprint import Footprint
-from quicksand.host.paths import Paths, make_private_dir, paths
-from quicksand.host.removal import make_marked
-from quicksand.images import users
-from quicksand.images.store import CURRENT, ImageStore, StoredImage
-from quicksand.layout import sandbox_dir
-from quicksand.sandbox_records import Record
+from quicksand.base.files import try_lock, write_json
+from quicksand.base.footprint import Footprint
+from quicksand.base.paths import Paths, make_private_dir, paths
+from quicksand.base.removal import make_marked
+from quicksand.disks.images.store import CURRENT, ImageStore, StoredImage
+from quicksand.life import cleaning, image_users
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.sandboxes import Record
 from quicksand.saves.manifest import OVERLAYS, Base
 from quicksand.saves.store import SaveStore
 
@@ -26,8 +25,8 @@ from quicksand_tui.cli.output import Exit
 from tests.conftest import fake_qemu
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_templates import make_template
+from tests.unit.disks.test_store import publish
 from tests.unit.saves.making import make_save, workspace_of
-from tests.unit.test_store import publish
 
 Output = pytest.CaptureFixture[str]
 
@@ -41,7 +40,7 @@ def own(places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("images", "qemu"):
         (places.data / name).unlink()
     monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(places.data.parent / "cache"))
-    monkeypatch.setattr(users, "FRESH_S", -1.0)
+    monkeypatch.setattr(image_users, "FRESH_S", -1.0)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 
@@ -302,7 +301,7 @@ def test_prune_leaves_a_new_version_and_one_that_is_being_built(
         assert read_json(capsys, "images", "prune")["images"] == []
     finally:
         os.close(lock)
-    monkeypatch.setattr(users, "FRESH_S", 600.0)
+    monkeypatch.setattr(image_users, "FRESH_S", 600.0)
     assert read_json(capsys, "images", "prune")["images"] == []
     assert len(images.versions("debian")) == 2
 

@@ -56,7 +56,14 @@ def test_quick_commands_do_not_load_asyncio(argv: list[str]) -> None:
 def test_a_command_in_a_sandbox_loads_only_what_it_needs() -> None:
     """Scripts call it in loops."""
     loaded = modules_after("from quicksand_tui.cli.main import run; run(['exec', 'x', '--', 'y'])")
-    heavy = ("lifecycle", "stopping", "snapshots.history", "qemu", "images.resolve", "saves.store")
+    heavy = (
+        "warm.starting",
+        "qemu.stopping",
+        "qemu.process",
+        "snapshots.history",
+        "disks.images.resolve",
+        "saves.store",
+    )
     assert "quicksand.sandbox" in loaded
     assert not loaded & {f"quicksand.{name}" for name in heavy}
     assert not loaded & {"click", "quicksand_tui.terminal", "qemu.qmp", "platformdirs", "tempfile"}

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from quicksand.agent import extents
-from quicksand.agent.extents import Extent
-from quicksand.errors import AgentRefusedError, QuicksandError
-from quicksand.guest_files import GuestFile
+from quicksand.base.errors import AgentRefusedError, QuicksandError
+from quicksand.guest.agent import extents
+from quicksand.guest.agent.extents import Extent
+from quicksand.guest.files import GuestFile
 
 from quicksand_tui.cli import incoming
 from quicksand_tui.cli import transfer as survey

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.agent.channel import ALL_OUTPUT, Channel
-from quicksand.agent.session import Session, connect
-from quicksand.agent.wire import Stream
-from quicksand.errors import AgentUnreachableError, DiskSpaceError
-from quicksand.guest_files import GuestFiles
-from quicksand.host.arch import Architecture
-from quicksand.host.space import DISK_RESERVE
-from quicksand.images.initrd import find_agent
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import AgentUnreachableError, DiskSpaceError
+from quicksand.base.space import DISK_RESERVE
+from quicksand.disks.images.initrd import find_agent
+from quicksand.guest.agent.channel import ALL_OUTPUT, Channel
+from quicksand.guest.agent.session import Session, connect
+from quicksand.guest.agent.wire import Stream
+from quicksand.guest.files import GuestFiles
 
 from quicksand_tui.cli import incoming
 from quicksand_tui.cli import transfer as survey

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from quicksand.errors import ConfigError
+from quicksand.base.errors import ConfigError
 
 from quicksand_tui.cli.detach_keys import DetachKeys
 from quicksand_tui.cli.options import parse_keys

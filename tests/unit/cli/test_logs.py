@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
+from quicksand.base.paths import Paths
+from quicksand.records.layout import sandbox_dir
 
 from quicksand_tui.cli.logs import Log, last_lines
 from quicksand_tui.cli.output import Exit

@@ -8,7 +8,7 @@ import sys
 
 import click
 import pytest
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.group import cli, load
 from quicksand_tui.cli.main import run

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand import cloning
-from quicksand.cloning import mounts_of_clones
-from quicksand.errors import ConfigError, MountError
-from quicksand.host.files import write_json
-from quicksand.host.paths import Paths
-from quicksand.host.processes import start_of
-from quicksand.known_mounts import MountState, known_mounts
-from quicksand.layout import MachineDir
-from quicksand.mounts.mount import Mount
+from quicksand.base.errors import ConfigError, MountError
+from quicksand.base.files import write_json
+from quicksand.base.paths import Paths
+from quicksand.base.processes import start_of
+from quicksand.life import cloning
+from quicksand.life.cloning import mounts_of_clones
+from quicksand.life.mounts import MountHandle
+from quicksand.mounts.known import MountState, known_mounts
 from quicksand.mounts.shares import Share, read_shares
-from quicksand.registry import Registry
+from quicksand.records.layout import MachineDir
+from quicksand.records.mount import Mount
+from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
-from quicksand.vm.mounts import MountHandle
 
 from quicksand_tui.cli import runner
 from quicksand_tui.cli.main import run

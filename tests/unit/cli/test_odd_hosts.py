@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from quicksand.errors import HostError, PathError
-from quicksand.host import home, paths
-from quicksand.host.paths import Paths
+from quicksand.base import home, paths
+from quicksand.base.errors import HostError, PathError
+from quicksand.base.paths import Paths
 from quicksand.qemu.binaries import loader_env
 from quicksand_images.toolbox import _unpacked_tool
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterable
 from pathlib import Path
 
 import pytest
-from quicksand.agent.extents import Extent
-from quicksand.errors import AgentRefusedError
-from quicksand.guest_files import GuestFile
+from quicksand.base.errors import AgentRefusedError
+from quicksand.guest.agent.extents import Extent
+from quicksand.guest.files import GuestFile
 
 from quicksand_tui.cli import transfer as outgoing
 from quicksand_tui.cli.transfer import Tally, TransferError
@@ -45,7 +45,7 @@ class FakeFiles:
 
     async def link(self, path: str, existing: str, *, follow: bool) -> None:
         if not self.can_link:
-            raise AgentRefusedError("no such method", code="not_found")
+            raise AgentRefusedError("no such method", code="no_such_method")
         self.made[path] = self.made[existing]
         self.links[path] = existing
 

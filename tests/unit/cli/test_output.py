@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from quicksand.errors import ConfigError, DiskSpaceError, MachineError
-from quicksand.host.paths import Paths
+from quicksand.base.errors import ConfigError, DiskSpaceError, MachineError
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.output import complain, format_table, print_json
 from tests.unit.cli.corpus import HOSTILE

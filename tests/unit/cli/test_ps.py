@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from quicksand.host.files import write_json
-from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
+from quicksand.base.files import write_json
+from quicksand.base.paths import Paths
+from quicksand.records.layout import sandbox_dir
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.layout import MachineDir
-from quicksand.shell import Piece
+from quicksand.guest.shell import Piece
+from quicksand.records.layout import MachineDir
 
 from quicksand_tui.cli.terminal import PROBE_S, LateAnswers, Questions
 from quicksand_tui.door.answering import AnswerRight

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from quicksand.errors import AgentRefusedError, ConfigError, QemuDiedError
+from quicksand.base.errors import AgentCode, AgentRefusedError, ConfigError, QemuDiedError
 
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.relay import starting
@@ -94,21 +94,27 @@ def test_a_value_that_makes_no_sense_is_the_command_lines_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "code", "result"),
+    ("message", "code", "errno", "parameter", "result"),
     [
-        ('command "x" not found', "not_found", Exit.NOT_FOUND),
-        ('command "/etc": Permission denied', "forbidden", Exit.CANNOT_RUN),
-        ('command "x": Argument list too long', "io", Exit.CANNOT_RUN),
-        ('user "x" not found', "not_found", Exit.SANDBOX_FAILED),
-        ('cwd "/x" not found', "not_found", Exit.SANDBOX_FAILED),
+        ('command "x" not found', "not_found", 2, "argv", Exit.NOT_FOUND),
+        ('command "/etc": Permission denied', "forbidden", 13, "argv", Exit.CANNOT_RUN),
+        ('command "x": Argument list too long', "io", 7, "argv", Exit.CANNOT_RUN),
+        ('parameter "argv": must name a program', "bad_request", None, "argv", Exit.SANDBOX_FAILED),
+        ('user "x" not found', "not_found", None, "user", Exit.SANDBOX_FAILED),
+        ('cwd "/x" not found', "not_found", 2, "cwd", Exit.SANDBOX_FAILED),
     ],
 )
 def test_a_command_that_cannot_start_is_told_from_a_sandbox_that_fails(
-    message: str, code: str, result: Exit, capsys: pytest.CaptureFixture[str]
+    message: str,
+    code: AgentCode,
+    errno: int | None,
+    parameter: str,
+    result: Exit,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     async def main(signals: Signals) -> int:
         with starting():
-            raise AgentRefusedError(message, code=code)
+            raise AgentRefusedError(message, code=code, errno=errno, parameter=parameter)
         return 0
 
     assert run_in_sandbox(main) == result

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 from quicksand import saves as api
-from quicksand.errors import SaveNotFoundError
-from quicksand.host.files import write_json
-from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
-from quicksand.registry import Registry
+from quicksand.base.errors import SaveNotFoundError
+from quicksand.base.files import write_json
+from quicksand.base.paths import Paths
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.registry import Registry
+from quicksand.records.save_source import Source
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.ownership import mark_imported, mark_made
-from quicksand.saves.source import Source
 from quicksand.saves.store import TRASH_KEPT_S, SaveStore
 from quicksand.saves.workspaces import remember
 
@@ -194,7 +194,7 @@ def test_a_save_that_a_start_needs_is_not_removed(
     began_with(places, "box", save.require().id, committed=False)
     entry = Registry(places).list()
     assert entry == []  # nobody holds its lock: it is a dead owner's
-    from quicksand.host.files import try_lock
+    from quicksand.base.files import try_lock
 
     (place,) = (path for path in places.sandboxes.iterdir() if path.is_dir())
     lock = try_lock(place / "lock")

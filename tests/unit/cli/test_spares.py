@@ -11,21 +11,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from quicksand.config import SandboxConfig
-from quicksand.errors import MachineError
-from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record
-from quicksand.settings import SPARES
-from quicksand.spares import stock
-from quicksand.spares.orders import Orders
-from quicksand.spares.spare import Spare
+from quicksand.base.errors import MachineError
+from quicksand.base.paths import Paths
+from quicksand.base.settings import SPARES
+from quicksand.records.config import SandboxConfig
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
+from quicksand.warm.spares import stock
+from quicksand.warm.spares.orders import Orders
+from quicksand.warm.spares.spare import Spare
 
 from quicksand_tui.cli.doctor import Level, check_spares
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import BY_SIGNAL, Exit
-from tests.unit.test_registry import RUN
+from tests.unit.records.test_registry import RUN
 
 DEBIAN = SandboxConfig(image="debian")
 LARGE = SandboxConfig(image="debian", memory="1024M")
@@ -92,7 +92,7 @@ async def no_template(*words: object, **options: object) -> None:
 def test_what_can_never_wait_is_refused_first(
     places: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("quicksand.template_maker.warm", no_template)
+    monkeypatch.setattr("quicksand.warm.template_maker.warm", no_template)
     assert warm("debian", "--display", "--vnc-port", "0", "--spares", "2") == Exit.FAILURE
     assert "hint: leave out --vnc-port" in capsys.readouterr().err
     assert ordered(places) == {}
@@ -101,8 +101,8 @@ def test_what_can_never_wait_is_refused_first(
 def test_too_little_memory_is_told_with_the_reason(
     places: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("quicksand.template_maker.warm", no_template)
-    monkeypatch.setattr("quicksand.spares.room.available_memory", lambda: 1 << 30)
+    monkeypatch.setattr("quicksand.warm.template_maker.warm", no_template)
+    monkeypatch.setattr("quicksand.warm.spares.room.available_memory", lambda: 1 << 30)
     Orders(places).set(DEBIAN, 1)
     assert warm("debian", "--spares", "3") == Exit.FAILURE
     told = capsys.readouterr().err
@@ -191,7 +191,7 @@ def test_an_interrupted_order_says_what_stands(
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.sleep(60)
 
-    monkeypatch.setattr("quicksand.template_maker.warm", warmed)
+    monkeypatch.setattr("quicksand.warm.template_maker.warm", warmed)
     monkeypatch.setattr(stock, "make_spare", make_spare)
     assert warm("debian", "--memory", "1G", "--spares", "4") == BY_SIGNAL + signal.SIGINT
     told = capsys.readouterr().err
@@ -234,7 +234,7 @@ def test_orders_that_cannot_be_read_are_not_said_to_be_none(
     places: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (places.data / "spares.json").write_text("{")
-    monkeypatch.setattr("quicksand.spares.room.available_memory", lambda: 0)
+    monkeypatch.setattr("quicksand.warm.spares.room.available_memory", lambda: 0)
     for count in ("0", "1"):
         assert warm("debian", "--spares", count) == Exit.FAILURE
         assert "nothing is ordered" not in capsys.readouterr().err

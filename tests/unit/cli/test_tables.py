@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import pytest
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from quicksand_tui.cli import output
 from quicksand_tui.cli.output import format_table, print_table

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.config import SandboxConfig
-from quicksand.host import sharing
-from quicksand.host.files import write_json
-from quicksand.host.paths import Paths, paths
-from quicksand.images.store import ImageStore
-from quicksand.sandbox_records import Record
+from quicksand.base import sharing
+from quicksand.base.files import write_json
+from quicksand.base.paths import Paths, paths
+from quicksand.disks.images.store import ImageStore
+from quicksand.records.config import SandboxConfig
+from quicksand.records.sandboxes import Record
 from quicksand.snapshots import paged
 from quicksand.snapshots.guest_ram import GuestRam
-from quicksand.templates import list_templates, templates_dir
+from quicksand.warm.templates import list_templates, templates_dir
 
 from quicksand_tui.cli.doctor import Level, check_checkpoints, check_templates
 from quicksand_tui.cli.main import run

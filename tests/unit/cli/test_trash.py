@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.errors import QuicksandError
-from quicksand.host.files import read_json
-from quicksand.host.paths import Paths
-from quicksand.images.users import ImageUsers
-from quicksand.layout import sandbox_dir
-from quicksand.registry import Registry
-from quicksand.sandbox_trash import SandboxTrash
+from quicksand.base.errors import QuicksandError
+from quicksand.base.files import read_json
+from quicksand.base.paths import Paths
+from quicksand.life.image_users import ImageUsers
+from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.registry import Registry
 from quicksand.saves.store import SaveStore
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.unit.cli.run_cli import make_stopped
+from tests.unit.disks.test_store import publish
 from tests.unit.saves.making import make_save
-from tests.unit.test_store import publish
 
 Output = pytest.CaptureFixture[str]
 
@@ -147,7 +147,7 @@ def test_du_and_clean_tell_what_the_trash_holds(places: Paths, capsys: Output) -
 
 
 def test_an_image_that_one_in_the_trash_lies_on_stays(places: Paths, capsys: Output) -> None:
-    from quicksand.images.store import ImageStore
+    from quicksand.disks.images.store import ImageStore
 
     image = publish(ImageStore(places.images))
     record = make_stopped(places, "box", image=image.name)

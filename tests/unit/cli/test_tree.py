@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 from quicksand.snapshots.checkpoint import Checkpoint
 from quicksand.snapshots.history import History
 

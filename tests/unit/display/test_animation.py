@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image, ImageSequence
+from quicksand.base.errors import ConfigError
 from quicksand.display.animation import (
     SHOWN_MAX_S,
     Animation,
@@ -16,7 +17,6 @@ from quicksand.display.animation import (
     scaled_size,
 )
 from quicksand.display.checks import check_scale
-from quicksand.errors import ConfigError
 
 FORMS = list(AnimationFormat)
 LOSSLESS = [AnimationFormat.PNG, AnimationFormat.WEBP]

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand.base.errors import ConfigError
 from quicksand.display.held import pixel_on, place_on
 from quicksand.display.recording import Recording
-from quicksand.errors import ConfigError
-from quicksand.vm.display import Display
+from quicksand.life.display import Display
 
 Call = Callable[[Display], Awaitable[None]]
 

@@ -10,15 +10,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from quicksand.base.errors import AgentUnreachableError, StateError
 from quicksand.display import hands, in_guest
 from quicksand.display.hands import Hands
 from quicksand.display.held import Held
 from quicksand.display.in_guest import Pointer
-from quicksand.errors import AgentUnreachableError, StateError
-from quicksand.layout import MachineDir
-from quicksand.vm import display as vm_display
-from quicksand.vm.display import Display
-from quicksand.vm.life import Life
+from quicksand.life import display as vm_display
+from quicksand.life.display import Display
+from quicksand.life.sandbox_life import Life
+from quicksand.records.layout import MachineDir
 
 from tests.unit.display.test_hands import FakeQemu, fast
 

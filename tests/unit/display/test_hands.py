@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand.base.errors import ConfigError, DisplayError, StateError
 from quicksand.display import hands, queue
 from quicksand.display.hands import Hands, let_go_all, lift_all, may_hold
 from quicksand.display.held import ABS_MAX, Held, check_button, check_place
 from quicksand.display.keys import STROKES
-from quicksand.errors import ConfigError, DisplayError, StateError
-from quicksand.layout import MachineDir
 from quicksand.qemu.qmp import Monitor
+from quicksand.records.layout import MachineDir
 
 from quicksand_tui.model import verbs
 

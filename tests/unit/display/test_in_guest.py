@@ -7,10 +7,10 @@ import base64
 from typing import Any, cast
 
 import pytest
-from quicksand.agent.session import Session
 from quicksand.display import in_guest
 from quicksand.display.in_guest import Pointer, find_pointer, find_texts, has_other_layout
-from quicksand.execution import ExecuteResult
+from quicksand.guest.agent.session import Session
+from quicksand.guest.execution import ExecuteResult
 
 
 class Guest:

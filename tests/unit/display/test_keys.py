@@ -6,9 +6,9 @@ import string
 
 import pytest
 from quicksand import Key
+from quicksand.base.errors import ConfigError
 from quicksand.display.any_text import check_text, needs_tool
 from quicksand.display.keys import STROKES, Stroke, parse_key, parse_keys
-from quicksand.errors import ConfigError
 
 
 def test_every_printable_ascii_character_is_typed_by_one_stroke() -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from quicksand.base.errors import ConfigError, DisplayError, PathError
 from quicksand.display.picture import PICTURE_PIXELS_MAX, Format, Picture, read_size, write_picture
-from quicksand.errors import ConfigError, DisplayError, PathError
 
 RANDOM = Picture(37, 23, random.Random(1).randbytes(37 * 23 * 3))
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 from PIL import Image, ImageSequence
+from quicksand.base.errors import ConfigError, DiskSpaceError, DisplayError, PathError, StateError
 from quicksand.display import record_worker
 from quicksand.display.animation import Animation, AnimationFormat
 from quicksand.display.record_worker import Recorder, Task, put
 from quicksand.display.recording import Recorded, Recording
-from quicksand.errors import ConfigError, DiskSpaceError, DisplayError, PathError, StateError
-from quicksand.layout import MachineDir
+from quicksand.records.layout import MachineDir
 
 from tests.unit.display.fake_vnc import FakeVnc, filled, resized, serve, update
 

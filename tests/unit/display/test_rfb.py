@@ -7,9 +7,9 @@ import struct
 from pathlib import Path
 
 import pytest
+from quicksand.base.errors import ConfigError, DisplayError
 from quicksand.display.framebuffer import PIXELS_MAX, Rect
 from quicksand.display.rfb import RECTS_MAX, Buttons, RfbClient
-from quicksand.errors import ConfigError, DisplayError
 
 from tests.unit.display.fake_vnc import (
     FakeVnc,

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.config import SandboxConfig
+from quicksand.base.errors import ConfigError, PortInUseError, StateError
 from quicksand.display import vnc
-from quicksand.errors import ConfigError, PortInUseError, StateError
-from quicksand.layout import MachineDir
 from quicksand.qemu.qmp import Monitor
+from quicksand.records.config import SandboxConfig
+from quicksand.records.layout import MachineDir
 
 
 class FakeMonitor:

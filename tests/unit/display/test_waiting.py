@@ -8,10 +8,10 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
+from quicksand.base.errors import ConfigError, DisplayTimeoutError
 from quicksand.display import waiting
 from quicksand.display.rfb import RfbClient
 from quicksand.display.waiting import Until, check_text, wait_for, wait_for_text
-from quicksand.errors import ConfigError, DisplayTimeoutError
 
 from tests.unit.display.fake_vnc import FakeVnc, Script, filled, resized, serve, update
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 from textual.drivers import linux_driver
 
 from quicksand_tui.kit.probe import RESET

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from quicksand.errors import AgentRefusedError, MountError
-from quicksand.layout import MachineDir
+from quicksand.base.errors import AgentRefusedError, MountError
 from quicksand.mounts import mounting, shares
-from quicksand.mounts.mount import Mount
 from quicksand.mounts.serving import share_name, start_server
+from quicksand.records.layout import MachineDir
+from quicksand.records.mount import Mount
 
 from tests.unit.mounts.test_serving import Qemu, data, machine, qemu
 
@@ -22,9 +22,9 @@ __all__ = ["data", "machine", "qemu"]
 class Client:
     """A guest that refuses to mount shares on streams where its client is ``busy``."""
 
-    def __init__(self, *busy: int, why: str = "/mnt/data: Host is down (os error 112)") -> None:
+    def __init__(self, *busy: int, errno: int = 112) -> None:
         self.busy = {share_name(number) for number in busy}
-        self.why = why
+        self.errno = errno
         self.asked: list[str] = []
         self.options: list[str] = []
 
@@ -35,7 +35,7 @@ class Client:
         self.asked.append(params["share"])
         self.options = params["options"]
         if params["share"] in self.busy:
-            raise AgentRefusedError(self.why, code="io")
+            raise AgentRefusedError("/mnt/data: so it says", code="io", errno=self.errno)
         return {}
 
 
@@ -53,7 +53,7 @@ async def test_another_stream_is_taken(machine: MachineDir, qemu: Qemu, data: Mo
     ("client", "asked"),
     [
         (Client(*range(16)), mounting.STREAMS_TRIED),
-        (Client(0, why="/mnt/data: Permission denied (os error 13)"), 1),
+        (Client(0, errno=13), 1),
     ],
     ids=["that is busy everywhere", "that refuses for another reason"],
 )
@@ -90,7 +90,7 @@ class OldClient(Client):
         reply = await super().ask(method, params, seconds)
         if known := [one for one in self.options if one.partition("=")[0] in self.unknown]:
             raise AgentRefusedError(
-                f"cifs: Unknown parameter '{known[0]}' (os error 22)", code="io"
+                f"cifs: Unknown parameter '{known[0]}'", code="bad_request", errno=22
             )
         return reply
 

@@ -12,15 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from quicksand.errors import MountError
-from quicksand.host.paths import Paths
-from quicksand.layout import MachineDir, SandboxDir
+from quicksand.base.errors import MountError
+from quicksand.base.paths import Paths
 from quicksand.mounts import directories
 from quicksand.mounts.directories import Directories, check_directory, find, opened
 from quicksand.mounts.left_out import forget_left_out, note_left_out, read_left_out
-from quicksand.mounts.mount import Mount
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import Share
+from quicksand.records.layout import MachineDir, SandboxDir
+from quicksand.records.mount import Mount
 
 from tests.conftest import our_processes, wait_for
 from tests.unit.mounts.test_serving import Qemu, machine, qemu  # noqa: F401 - fixtures
@@ -231,11 +231,11 @@ def test_our_own_directories_are_told_by_what_they_are(places: Paths, tmp_path: 
 BOUND = """
 import sys
 from pathlib import Path
-from quicksand.errors import MountError
-from quicksand.host.paths import Paths
+from quicksand.base.errors import MountError
+from quicksand.base.paths import Paths
 from quicksand.mounts.directories import check_directory
 from quicksand.mounts.left_out import note_left_out, read_left_out
-from quicksand.mounts.mount import Mount
+from quicksand.records.mount import Mount
 root = Path(sys.argv[1])
 places = Paths(runtime=root / "run", data=root / "data", cache=root / "cache")
 try:

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from quicksand.errors import AgentRefusedError, AgentUnreachableError
-from quicksand.layout import MachineDir
+from quicksand.base.errors import AgentRefusedError, AgentUnreachableError
 from quicksand.mounts import mounting, shares
-from quicksand.mounts.mount import Mount
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import Share
+from quicksand.records.layout import MachineDir
+from quicksand.records.mount import Mount
 from quicksand_smb import HANG_UP
 
 from tests.unit.mounts.test_serving import Qemu, data, machine, qemu

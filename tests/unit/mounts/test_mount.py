@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand import Mount, SandboxConfig
-from quicksand.errors import ConfigError
-from quicksand.mounts.mount import MOUNTS_MAX, check_mounts, decode_mount, parse_mount
+from quicksand.base.errors import ConfigError
+from quicksand.records.mount import MOUNTS_MAX, check_mounts, decode_mount, parse_mount
 
 
 @pytest.mark.parametrize(

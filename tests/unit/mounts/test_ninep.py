@@ -13,24 +13,25 @@ from typing import Any, cast
 
 import pytest
 from quicksand import Mount, SandboxConfig
-from quicksand.errors import (
+from quicksand.base.errors import (
+    AgentCode,
     AgentRefusedError,
     ConfigError,
     MachineError,
     MountError,
     StateError,
 )
-from quicksand.host.paths import Paths
-from quicksand.layout import MachineDir
+from quicksand.base.paths import Paths
 from quicksand.mounts import devices, ninep
 from quicksand.mounts.devices import Device
 from quicksand.mounts.directories import find
-from quicksand.mounts.mount import NINEP, parse_mount
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import SharedDirectory, count_directories, plan
 from quicksand.qemu.qmp import Monitor
+from quicksand.records.layout import MachineDir
+from quicksand.records.mount import NINEP, parse_mount
 
-from tests.unit.test_command import INHERITED, PLAIN
+from tests.unit.qemu.test_command import INHERITED, PLAIN
 
 BLOCKED = (
     "Migration is disabled when VirtFS export path '/d' is mounted in the guest using mount_tag "
@@ -219,7 +220,7 @@ async def test_a_kernel_without_9p_is_named_and_nothing_counts_as_mounted(
 
 @pytest.mark.parametrize(("code", "stays"), [("busy", True), ("not_found", False)])
 async def test_what_is_in_use_stays_and_what_the_guest_took_away_does_not(
-    machine: MachineDir, data: Mount, code: str, stays: bool
+    machine: MachineDir, data: Mount, code: AgentCode, stays: bool
 ) -> None:
     devices.note(machine, [Device(mount=data, mounted=True)])
     guest = Guest(unmount_share=AgentRefusedError("no", code=code))

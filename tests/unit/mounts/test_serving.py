@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 from quicksand import SandboxConfig
-from quicksand.errors import MountError, StateError
-from quicksand.host.files import is_locked
-from quicksand.host.paths import Paths
-from quicksand.host.processes import is_process, start_of
-from quicksand.layout import SHARES, MachineDir
+from quicksand.base.errors import MountError, StateError
+from quicksand.base.files import is_locked
+from quicksand.base.paths import Paths
+from quicksand.base.processes import is_process, start_of
 from quicksand.mounts import mounting, shares
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.mounts.directories import check_directory
-from quicksand.mounts.mount import Mount
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import MountTraffic, Share, traffic_of
+from quicksand.records.layout import SHARES, MachineDir
+from quicksand.records.mount import Mount
 from quicksand_smb import HANG_UP, attend
 
 from tests.conftest import blank_record, our_processes, wait_for

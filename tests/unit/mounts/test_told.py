@@ -9,8 +9,8 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.layout import MachineDir
 from quicksand.mounts.told import ENTRIES, read_told
+from quicksand.records.layout import MachineDir
 from quicksand_smb.telling import SUFFIX, Told
 
 

@@ -10,15 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from quicksand import known_mounts
-from quicksand.errors import AgentRefusedError, MountError
-from quicksand.known_mounts import MountState
-from quicksand.layout import MachineDir
-from quicksand.mounts import devices, mounting, ninep, shares
+from quicksand.base.errors import AgentRefusedError, MountError
+from quicksand.mounts import devices, known, mounting, ninep, shares
 from quicksand.mounts.devices import Device
-from quicksand.mounts.mount import NINEP, Mount
+from quicksand.mounts.known import MountState
 from quicksand.mounts.mounter import Mounter
 from quicksand.mounts.serving import start_server
+from quicksand.records.layout import MachineDir
+from quicksand.records.mount import NINEP, Mount
 
 from tests.unit.mounts.test_serving import Qemu, data, machine, qemu
 
@@ -45,8 +44,8 @@ class Guest:
 
 
 def states(machine: MachineDir) -> list[MountState]:
-    served = [known_mounts._state(share.mounter) for share in shares.read_shares(machine)]
-    here = [known_mounts._state(d.mounter) for d in devices.read(machine) if d.mounted]
+    served = [known._state(share.mounter) for share in shares.read_shares(machine)]
+    here = [known._state(d.mounter) for d in devices.read(machine) if d.mounted]
     return [*served, *here]
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.errors import AgentUnreachableError, RevertedError
-from quicksand.layout import MachineDir
+from quicksand.base.errors import AgentUnreachableError, RevertedError
+from quicksand.records.layout import MachineDir
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.door import answering

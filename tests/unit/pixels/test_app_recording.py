@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from quicksand.base.errors import StateError
 from quicksand.display.recording import Recording
-from quicksand.errors import StateError
-from quicksand.layout import MachineDir
+from quicksand.records.layout import MachineDir
 
 from quicksand_tui.door import recordings
 from quicksand_tui.door.service import EngineService

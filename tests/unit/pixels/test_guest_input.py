@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from quicksand.errors import DisplayError
+from quicksand.base.errors import DisplayError
 
 from quicksand_tui.door.guest_input import WAITING_MAX, GuestInput
 from quicksand_tui.pixels.keysyms import Chord

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from quicksand.base.errors import StateError
 from quicksand.display import screen as display
 from quicksand.display.framebuffer import Framebuffer
 from quicksand.display.rfb import RfbClient
-from quicksand.errors import StateError
-from quicksand.layout import MachineDir
+from quicksand.records.layout import MachineDir
 
 from quicksand_tui.door import screen_worker
 from quicksand_tui.door.screen_worker import Worker

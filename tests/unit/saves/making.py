@@ -7,11 +7,11 @@ import json
 import os
 from pathlib import Path
 
-from quicksand.config import SandboxConfig
-from quicksand.host.files import write_json
-from quicksand.host.paths import Paths, make_private_dir
-from quicksand.images.overlay import CLUSTER, create_overlay
-from quicksand.images.store import ImageStore, StoredImage
+from quicksand.base.files import write_json
+from quicksand.base.paths import Paths, make_private_dir
+from quicksand.disks.images.overlay import CLUSTER, create_overlay
+from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.records.config import SandboxConfig
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import (
     MANIFEST,
@@ -24,7 +24,7 @@ from quicksand.saves.manifest import (
 from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import remember
 
-from tests.unit.diskdiff.disks import write_clusters
+from tests.unit.disks.diff.disks import write_clusters
 
 MIB = 1024 * 1024
 

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from quicksand.errors import SaveError, SaveNotFoundError
-from quicksand.host.ageing import CONFIRMED_S
-from quicksand.host.files import try_lock, write_json
-from quicksand.host.footprint import Footprint
-from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
-from quicksand.sandbox_records import Record
+from quicksand.base.ageing import CONFIRMED_S
+from quicksand.base.errors import SaveError, SaveNotFoundError
+from quicksand.base.files import try_lock, write_json
+from quicksand.base.footprint import Footprint
+from quicksand.base.paths import Paths
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.sandboxes import Record
+from quicksand.records.save_source import Source
 from quicksand.saves.census import (
     BaseState,
     Census,
@@ -29,8 +30,7 @@ from quicksand.saves.census import (
 )
 from quicksand.saves.links import workspaces_dir
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
-from quicksand.saves.removing import Removed, choose_old, remove_each, remove_save
-from quicksand.saves.source import Source
+from quicksand.saves.save_removal import Removed, choose_old, remove_each, remove_save
 from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import known_stores
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from quicksand.errors import SaveNotFoundError
-from quicksand.host.paths import Paths
+from quicksand.base.errors import SaveNotFoundError
+from quicksand.base.paths import Paths
 from quicksand.saves.finding import all_stores, find_named, find_save, store_at
 from quicksand.saves.manifest import MANIFEST
 from quicksand.saves.ownership import mark_imported, mark_made

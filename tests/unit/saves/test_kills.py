@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths
-from quicksand.host.removal import make_marked
+from quicksand.base.paths import Paths
+from quicksand.base.removal import make_marked
 from quicksand.saves import store as store_module
 from quicksand.saves.manifest import OVERLAYS
 from quicksand.saves.ownership import fits, is_own

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.config import SandboxConfig
-from quicksand.errors import ConfigError, SaveError, SaveNotFoundError
+from quicksand.base.errors import ConfigError, SaveError, SaveNotFoundError
+from quicksand.records.config import SandboxConfig
 from quicksand.saves.manifest import (
     NAME_MAX,
     Base,

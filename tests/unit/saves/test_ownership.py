@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from quicksand.errors import HistoryError
-from quicksand.host.paths import Paths
-from quicksand.layout import SandboxDir
+from quicksand.base.errors import HistoryError
+from quicksand.base.paths import Paths
+from quicksand.records.layout import SandboxDir
 from quicksand.saves.finding import store_at
 from quicksand.saves.manifest import MANIFEST, OVERLAYS
 from quicksand.saves.ownership import (
@@ -21,7 +21,7 @@ from quicksand.saves.ownership import (
     mark_made,
     was_made_at,
 )
-from quicksand.saves.removing import remove_save, restore_save
+from quicksand.saves.save_removal import remove_save, restore_save
 from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import remember
 from quicksand.snapshots.layers import read_seal, seal_layers

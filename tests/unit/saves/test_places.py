@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 from quicksand.saves.places import HOUSE, PLAIN, READY, WORKSPACE, may_be_save
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from quicksand import Sandbox
-from quicksand.config import NetworkMode, PortForward
-from quicksand.errors import ConfigError, SaveError
-from quicksand.host.paths import Paths
-from quicksand.mounts.mount import Mount
+from quicksand.base.errors import ConfigError, SaveError
+from quicksand.base.paths import Paths
+from quicksand.records.config import NetworkMode, PortForward
+from quicksand.records.mount import Mount
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, SaveManifest
 from quicksand.saves.ownership import mark_made

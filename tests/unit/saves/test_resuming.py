@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 from quicksand.saves.manifest import SaveManifest
 from quicksand.saves.resuming import layers_digest, source_of, stack_of
 from quicksand.saves.store import Save, load_save

@@ -11,12 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from quicksand.errors import (
-    ConfigError,
-    SaveError,
-    SaveNotFoundError,
-)
-from quicksand.host.removal import HEADER, MARK, make_marked
+from quicksand.base.errors import ConfigError, SaveError, SaveNotFoundError
+from quicksand.base.removal import HEADER, MARK, make_marked
 from quicksand.saves import store as store_module
 from quicksand.saves.manifest import MANIFEST, NAME_MAX, OVERLAYS, check_save_name
 from quicksand.saves.places import READY

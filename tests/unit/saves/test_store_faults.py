@@ -11,14 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from quicksand.errors import (
-    DiskSpaceError,
-    QuicksandError,
-    SaveError,
-    SaveNotFoundError,
-)
-from quicksand.host.paths import Paths
-from quicksand.host.removal import make_marked
+from quicksand.base.errors import DiskSpaceError, QuicksandError, SaveError, SaveNotFoundError
+from quicksand.base.paths import Paths
+from quicksand.base.removal import make_marked
 from quicksand.saves import store as store_module
 from quicksand.saves.ownership import is_own
 from quicksand.saves.places import HOUSE, READY

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from quicksand.config import SandboxConfig
-from quicksand.host.paths import Paths
-from quicksand.host.threads import Stopped
-from quicksand.images.overlay import create_overlay
-from quicksand.images.store import ImageStore
+from quicksand.base.paths import Paths
+from quicksand.base.threads import Stopped
+from quicksand.disks.images.overlay import create_overlay
+from quicksand.disks.images.store import ImageStore
+from quicksand.records.config import SandboxConfig
 from quicksand.saves import verifying
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base, SavedLayer, SaveManifest
 from quicksand.saves.store import Save, SaveStore, load_save
 from quicksand.saves.trailer import write_metadata
 from quicksand.saves.verifying import BASE, Verdict, Verifier, find_any, verify_saves
 
-from tests.unit.diskdiff.disks import write_clusters
+from tests.unit.disks.diff.disks import write_clusters
 from tests.unit.saves.making import MIB, make_layer, make_published, make_save, publish_image
 
 DATA = 5 * 65536

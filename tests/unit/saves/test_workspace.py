@@ -12,20 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from quicksand.cleaning import Cleaner
-from quicksand.errors import HostError, SaveError
-from quicksand.host.paths import Paths
-from quicksand.host.removal import MARK
+from quicksand.base.errors import HostError, SaveError
+from quicksand.base.paths import Paths
+from quicksand.base.removal import MARK
+from quicksand.life.cleaning import Cleaner
+from quicksand.life.disk_usage import Kind, measure
 from quicksand.saves import precious
 from quicksand.saves import store as store_module
 from quicksand.saves.census import Census, expire_trash, list_trash
 from quicksand.saves.finding import all_stores, store_at, workspace_store
 from quicksand.saves.ownership import is_own
 from quicksand.saves.places import HOUSE, READY
-from quicksand.saves.removing import remove_save, restore_save, sweep
+from quicksand.saves.save_removal import remove_save, restore_save, sweep
 from quicksand.saves.store import GONE, MAKING, TRASH, TRASH_KEPT_S, SaveStore
 from quicksand.saves.workspaces import known_stores, remember
-from quicksand.usage import Kind, measure
 
 from tests.unit.saves.making import make_published, make_save
 

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from quicksand_smb import posix
 from quicksand_smb.values import Stat
+from quicksand_smb.wire import filetime
 
+from tests.conftest import wait_for
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Client
 
@@ -296,3 +298,22 @@ def test_who_was_told_of_a_file_without_its_mode_asks_again_when_he_has_closed_i
     assert client.ask(c.QUERY, c.query(file, 1, ALL)).status == FILE_CLOSED, "it is closed"
     again = client.open("f", disposition=1, contexts=c.posix_context(0))
     assert client.ask(c.CLOSE, struct.pack("<HHI", 24, 1, 0) + again).status == 0
+
+
+def test_what_linux_takes_in_a_listing_for_the_time_of_change_is_that(
+    client: Client, tmp_path: Path
+) -> None:
+    """It reads the first time of an entry, which is that of birth."""
+    (tmp_path / "f").touch()
+    born = (tmp_path / "f").stat().st_ctime_ns
+
+    def is_older_than_its_change() -> bool:
+        os.utime(tmp_path / "f", (1, 1))
+        return (tmp_path / "f").stat().st_ctime_ns > born
+
+    wait_for(is_older_than_its_change, what="a later time of change")
+    root = client.open("", disposition=1, access=0x81, contexts=c.posix_context(0))
+    entry = c.output(client.ask(c.FIND, c.find(root, "f", level=posix.LEVEL)))
+    first, _, written, changed = struct.unpack_from("<4Q", entry, 8)
+    assert first == changed == filetime((tmp_path / "f").stat().st_ctime_ns)
+    assert written == filetime(10**9)

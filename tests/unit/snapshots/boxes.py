@@ -6,18 +6,18 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from quicksand.config import SandboxConfig
-from quicksand.images.overlay import create_overlay
-from quicksand.images.resolve import ResolvedImage
-from quicksand.layout import SandboxDir, sandbox_dir
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record
+from quicksand.disks.images.overlay import create_overlay
+from quicksand.disks.images.resolve import ResolvedImage
+from quicksand.records.config import SandboxConfig
+from quicksand.records.layout import SandboxDir, sandbox_dir
+from quicksand.records.nodes import File, Head, Node, new_id
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
+from quicksand.records.tier import find_tier
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer, read_seal, seal_layers
 from quicksand.snapshots.pages import PageIndex, Run, verify, write_file
-from quicksand.snapshots.records import File, Head, Node, new_id
-from quicksand.snapshots.tier import find_tier
 
 from tests.conftest import blank_record
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from quicksand.errors import MachineError
+from quicksand.base.errors import MachineError
 from quicksand.snapshots import copying
 from quicksand.snapshots.copying import Copier
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages

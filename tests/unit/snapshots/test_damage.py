@@ -13,20 +13,21 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from quicksand.boot_disk import UNFINISHED, finish_start, prepare_disk
-from quicksand.errors import CheckpointNotFoundError, HistoryError, PathError
-from quicksand.host.files import read_json
-from quicksand.host.paths import Paths
-from quicksand.layout import SandboxDir, sandbox_dir
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record
-from quicksand.sandbox_trash import SandboxTrash
+from quicksand.base.errors import CheckpointNotFoundError, HistoryError, PathError
+from quicksand.base.files import read_json
+from quicksand.base.paths import Paths
+from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.records.layout import SandboxDir, sandbox_dir
+from quicksand.records.nodes import Head, Node
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
+from quicksand.saves.boot_disk import UNFINISHED, finish_start, prepare_disk
 from quicksand.snapshots import history as module
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.pages import verify
-from quicksand.snapshots.records import Head, Node
 from quicksand.snapshots.restore import check_disk_and_image
 from quicksand.snapshots.storing import load_index
+from quicksand.snapshots.tree import read_tree
 from quicksand.snapshots.verified import Verified
 
 from tests.unit.snapshots.boxes import commit_node, image_of, make_base, make_box, tree
@@ -265,7 +266,7 @@ def test_a_fifo_in_place_of_any_file_is_an_error_and_hangs_nobody(box: Box) -> N
         os.mkfifo(path)
         with pytest.raises(HistoryError, match=r"FIFO|regular file"):
             load(box.place, box.history.get(box.first.id))
-        box.registry.tree(box.record.id)
+        read_tree(history_of(box.registry, box.record.id))
         path.unlink()
         path.write_bytes(data)
     trash = SandboxTrash(box.registry)

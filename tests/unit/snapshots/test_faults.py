@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from quicksand import cloning
-from quicksand.boot_disk import prepare_disk
-from quicksand.errors import DiskSpaceError
-from quicksand.host.files import is_locked
-from quicksand.host.paths import Paths
-from quicksand.layout import SandboxDir, sandbox_dir
-from quicksand.registry import Registry
+from quicksand.base.errors import DiskSpaceError
+from quicksand.base.files import is_locked
+from quicksand.base.paths import Paths
+from quicksand.life import cloning
+from quicksand.records.layout import SandboxDir, sandbox_dir
+from quicksand.records.registry import Registry
+from quicksand.saves.boot_disk import prepare_disk
 from quicksand.snapshots import image, pages, stepwise
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History

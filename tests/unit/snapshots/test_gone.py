@@ -8,14 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from quicksand.errors import AgentUnreachableError, QemuDiedError
-from quicksand.layout import RuntimeDir
+from quicksand.base.errors import AgentUnreachableError, QemuDiedError
+from quicksand.records.layout import RuntimeDir
+from quicksand.records.nodes import BLANK
+from quicksand.records.tier import PAGES
 from quicksand.snapshots import successor
-from quicksand.snapshots.records import BLANK
 from quicksand.snapshots.standby import find_all
 from quicksand.snapshots.successor import Successor
 from quicksand.snapshots.taking import _remove_unborn
-from quicksand.snapshots.tier import PAGES
 
 
 def test_machines_of_one_that_has_ended_are_none(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.errors import MachineError
+from quicksand.base.errors import MachineError
 from quicksand.snapshots import guest_ram
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages
 

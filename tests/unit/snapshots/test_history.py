@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.errors import CheckpointNotFoundError, ConfigError, HistoryError, StateError
-from quicksand.host.files import try_lock
-from quicksand.host.removal import make_marked
-from quicksand.layout import SandboxDir
+from quicksand.base.errors import CheckpointNotFoundError, ConfigError, HistoryError, StateError
+from quicksand.base.files import try_lock
+from quicksand.base.removal import make_marked
+from quicksand.records.layout import SandboxDir
+from quicksand.records.nodes import TAG_MAX, File, Head, Node, check_tag, new_id
+from quicksand.records.tier import find_tier
 from quicksand.snapshots import history as module
 from quicksand.snapshots.history import AUTO_KEPT, History, prune_automatic
-from quicksand.snapshots.records import TAG_MAX, File, Head, Node, check_tag, new_id
 from quicksand.snapshots.reverting import last_automatic
-from quicksand.snapshots.tier import find_tier
 
 IDS = st.text("0123456789abcdef", min_size=8, max_size=16)
 NAMES = st.from_regex(r"[0-9a-z][0-9a-z.-]{0,80}", fullmatch=True)

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from quicksand.errors import DiskSpaceError, MachineError, QemuDiedError, StateError
-from quicksand.host.removal import make_marked
-from quicksand.images.overlay import create_overlay
-from quicksand.layout import MachineDir, SandboxDir
+from quicksand.base.errors import DiskSpaceError, MachineError, QemuDiedError, StateError
+from quicksand.base.removal import make_marked
+from quicksand.disks.images.overlay import create_overlay
 from quicksand.qemu.qmp import Monitor
-from quicksand.sandbox_records import RunState
+from quicksand.records.layout import MachineDir, SandboxDir
+from quicksand.records.nodes import Head, Node
+from quicksand.records.sandboxes import RunState
 from quicksand.snapshots import internal
 from quicksand.snapshots.history import History
 from quicksand.snapshots.internal import InternalCapture, load_snapshot
-from quicksand.snapshots.records import Head, Node
 from quicksand.snapshots.verified import Verified
 
 MIB = 1024 * 1024

@@ -7,16 +7,16 @@ import random
 from pathlib import Path
 
 import pytest
-from quicksand.errors import PathError
-from quicksand.images.overlay import CLUSTER, create_overlay
-from quicksand.layout import SandboxDir
+from quicksand.base.errors import PathError
+from quicksand.disks.images.overlay import CLUSTER, create_overlay
+from quicksand.records.layout import SandboxDir
+from quicksand.records.nodes import new_id
 from quicksand.snapshots import merging
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.merging import AT_LEAST, merge_layers
-from quicksand.snapshots.records import new_id
 
 from tests.faults import Fault, fault
-from tests.unit.diskdiff.disks import write_clusters
+from tests.unit.disks.diff.disks import write_clusters
 from tests.unit.qcow2_layers import noise, read_disk
 
 __all__ = ["fault"]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from quicksand.config import Accelerator
+from quicksand.records.config import Accelerator
 from quicksand.snapshots import next_revert, rehearsal, standby
 from quicksand.snapshots.next_revert import NextRevert
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quicksand.errors import DiskSpaceError, HistoryError, PathError
+from quicksand.base.errors import DiskSpaceError, HistoryError, PathError
+from quicksand.records.nodes import File
 from quicksand.snapshots import pages
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.pages import (
@@ -26,7 +27,6 @@ from quicksand.snapshots.pages import (
     overlay_runs,
     write_file,
 )
-from quicksand.snapshots.records import File
 
 FILES = (64, 200, 1)
 

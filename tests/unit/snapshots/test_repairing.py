@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from quicksand.agent.session import Session
-from quicksand.config import SandboxConfig
-from quicksand.sandbox_records import Record
+from quicksand.guest.agent.session import Session
+from quicksand.records.config import SandboxConfig
+from quicksand.records.sandboxes import Record
 from quicksand.snapshots.restore import repair_guest
 
 from tests.unit.snapshots.test_shape import node

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.errors import HistoryError
-from quicksand.host.cpu import describe_cpu
-from quicksand.snapshots.records import Node
+from quicksand.base.cpu import describe_cpu
+from quicksand.base.errors import HistoryError
+from quicksand.records.nodes import Node
 from quicksand.snapshots.restore import check_shape, cpu_for, differences
 
 from tests.unit.cli.histories import node_of

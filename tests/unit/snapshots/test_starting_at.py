@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from quicksand.boot_disk import finish_start, prepare_disk
-from quicksand.errors import DiskSpaceError
-from quicksand.host.paths import Paths
-from quicksand.layout import sandbox_dir
-from quicksand.registry import Registry
+from quicksand.base.errors import DiskSpaceError
+from quicksand.base.paths import Paths
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.nodes import Head
+from quicksand.records.registry import Registry
+from quicksand.saves.boot_disk import finish_start, prepare_disk
 from quicksand.snapshots import left_behind
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import check_layers
-from quicksand.snapshots.records import Head
 
 from tests.unit.snapshots.boxes import image_of, make_base, make_box
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from quicksand.errors import DiskSpaceError
-from quicksand.host.checksum import crc32
+from quicksand.base.checksum import crc32
+from quicksand.base.errors import DiskSpaceError
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.pages import CHUNK
 from quicksand.snapshots.stepwise import BUFFERS, THREAD, StepWriter

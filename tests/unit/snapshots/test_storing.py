@@ -16,18 +16,18 @@ from typing import Any, cast
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from quicksand.errors import HistoryError
-from quicksand.host.files import map_os_errors, try_lock
-from quicksand.host.threads import Stopped
-from quicksand.layout import SandboxDir
+from quicksand.base.errors import HistoryError
+from quicksand.base.files import map_os_errors, try_lock
+from quicksand.base.threads import Stopped
+from quicksand.records.layout import SandboxDir
+from quicksand.records.nodes import BLANK, File, Head, Node, new_id
+from quicksand.records.tier import find_tier
 from quicksand.snapshots import image, paged, pages, restore, stepwise, storing
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.history import History
 from quicksand.snapshots.image import identify_image
 from quicksand.snapshots.pages import PageIndex, write_file
-from quicksand.snapshots.records import BLANK, File, Head, Node, new_id
 from quicksand.snapshots.storing import Storage, load_index, memory_files
-from quicksand.snapshots.tier import find_tier
 
 from tests.conftest import examples
 
@@ -450,7 +450,7 @@ def test_a_base_that_is_damaged_makes_no_new_image(place: SandboxDir) -> None:
 def test_without_the_space_for_an_image_only_the_new_pages_are_stored(
     place: SandboxDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from quicksand.errors import DiskSpaceError
+    from quicksand.base.errors import DiskSpaceError
 
     def full(_root: Path, _need: int = 0) -> None:
         raise DiskSpaceError("full")

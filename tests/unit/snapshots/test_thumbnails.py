@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from quicksand.base.errors import HistoryError, QemuDiedError, StateError
+from quicksand.base.paths import Paths
 from quicksand.display.picture import Picture
-from quicksand.errors import HistoryError, QemuDiedError, StateError
-from quicksand.host.paths import Paths
-from quicksand.layout import MachineDir, SandboxDir, sandbox_dir
-from quicksand.registry import Registry
+from quicksand.records.layout import MachineDir, SandboxDir, sandbox_dir
+from quicksand.records.registry import Registry
 from quicksand.snapshots import thumbnails
 from quicksand.snapshots.checkpoint import list_checkpoints
 from quicksand.snapshots.history import History

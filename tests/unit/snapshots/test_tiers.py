@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from quicksand.errors import ConfigError, HostError, MachineError
+from quicksand.base.errors import ConfigError, HostError, MachineError
 from quicksand.snapshots import comparing, paged
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.paged import why_not_readable
-from quicksand.snapshots.tiers import VARIABLE, choose_tier
+from quicksand.snapshots.tier_choice import VARIABLE, choose_tier
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 

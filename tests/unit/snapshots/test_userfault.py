@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from quicksand.errors import MachineError
-from quicksand.host import injection
+from quicksand.base import injection
+from quicksand.base.errors import MachineError
 from quicksand.qemu.keeper_parts import tracking as giving
 from quicksand.qemu.keeper_parts.launch import launch
 from quicksand.qemu.process import keeper_environment
 from quicksand.snapshots import paged, tracking, userfault
-from quicksand.snapshots.tiers import choose_tier
+from quicksand.snapshots.tier_choice import choose_tier
 from quicksand.snapshots.tracking import ANONYMOUS, SOFT_DIRTY, WRITE_PROTECT
 from quicksand.snapshots.userfault import track
 
@@ -258,7 +258,7 @@ def test_a_level_that_does_without_keeps_the_keeper_from_it(
 
 UNDER_A_FILTER = """
 import os, sys
-from quicksand.host import injection
+from quicksand.base import injection
 from quicksand.qemu.keeper_parts.launch import launch
 from tests.filters import install
 

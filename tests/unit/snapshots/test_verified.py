@@ -8,12 +8,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from quicksand.errors import HistoryError
-from quicksand.host.removal import MARK, remove
+from quicksand.base.errors import HistoryError
+from quicksand.base.removal import MARK, remove
+from quicksand.records.nodes import File
 from quicksand.snapshots import pages, verified
 from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.pages import MappedFile, verify, write_file
-from quicksand.snapshots.records import File
 from quicksand.snapshots.verified import Verified
 
 DATA = bytes(range(200))

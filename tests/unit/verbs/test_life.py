@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from quicksand.errors import StateError
+from quicksand.base.errors import StateError
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.model.verbs import GRACE_S, find_verb

@@ -5,12 +5,11 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
 
 from . import FIRST
-from .bounds import bound_of, no_core_files
+from .bounds import bound_of
 from .files import CHUNK, BoundedLog, Reserved, drain, remove_file, remove_tree, try_lock
 from .launch import clear_of, inherited_descriptors, launch, monitor_arguments
 from .leash import is_on, is_pulled
@@ -471,28 +470,3 @@ class Keeper:
         machine.owner = client
         client.drop_descriptors()
         client.reply(pid=machine.pid)
-
-
-def main() -> None:
-    os.umask(0o077)
-    no_core_files()
-    # Forked, so that init is its parent and the client never has to wait for it.
-    if os.fork():
-        os._exit(0)
-    if sys.argv[1] == "--adopt":
-        from .adopting import adopt
-
-        sandbox_dir, runtime_dir, end, pid, forwards, *words = sys.argv[2:]
-        keeper = Keeper(sandbox_dir, runtime_dir, None, None, end == "discard", _env(words))
-        adopt(keeper, int(pid), forwards.split())
-        return
-    sandbox_dir, runtime_dir, lock, leash, end, *rest = sys.argv[1:]
-    dashes = rest.index("--")
-    env = _env(rest[:dashes])
-    Keeper(sandbox_dir, runtime_dir, int(lock), int(leash), end == "discard", env).run(
-        rest[dashes + 1 :]
-    )
-
-
-def _env(words: list[str]) -> dict[str, str]:
-    return {**os.environ, **dict(word.split("=", 1) for word in words)}

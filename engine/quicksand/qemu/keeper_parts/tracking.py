@@ -1,6 +1,6 @@
 """Giving a QEMU that is executed its userfaultfd (userfaultfd(2)), by which clients track the
 memory that it writes. Only the process itself can make one, and QEMU has no use for it: so it is
-made for it before its first instruction (host/injection.py).
+made for it before its first instruction (base/injection.py).
 
 Without one the first checkpoint tries the same with the running QEMU (snapshots/userfault.py).
 """

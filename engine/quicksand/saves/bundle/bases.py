@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quicksand.errors import BundleError, ImageError, SaveError
-from quicksand.host.arch import Architecture
-from quicksand.host.files import read_json
-from quicksand.images.resolve import ImageResolver, ResolvedImage
-from quicksand.images.store import MANIFEST as IMAGE_MANIFEST
-from quicksand.images.store import ImageStore, StoredImage, image_digest, sha256_file
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import BundleError, ImageError, SaveError
+from quicksand.base.files import read_json
+from quicksand.base.text import mib_text
+from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
+from quicksand.disks.images.store import MANIFEST as IMAGE_MANIFEST
+from quicksand.disks.images.store import ImageStore, StoredImage, image_digest, sha256_file
 from quicksand.saves.bundle.checks import DiskWatch, check_disk
 from quicksand.saves.bundle.manifest import IMAGE_FILES, Base, Bundle, Member
 from quicksand.saves.bundle.receiving import Receiver
-from quicksand.text import mib_text
 
 NAMES = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
 """The names of the files in the image store, by part."""

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from quicksand.config import NetworkMode, SandboxConfig
-from quicksand.errors import BundleError, ImageError
-from quicksand.host.arch import Architecture
-from quicksand.host.regular import open_file
-from quicksand.images.qcow2 import (
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import BundleError, ImageError
+from quicksand.base.regular import open_file
+from quicksand.base.text import mib_text
+from quicksand.disks.images.qcow2 import (
     HEAD,
     L1_SIZE_MAX,
     VIRTUAL_SIZE_MAX,
@@ -21,8 +21,8 @@ from quicksand.images.qcow2 import (
     check_qcow2,
     parse_header,
 )
+from quicksand.records.config import NetworkMode, SandboxConfig
 from quicksand.saves.resolving import left_out_of
-from quicksand.text import mib_text
 
 SNAPSHOTS_MAX = 64
 """Internal snapshots of a layer: published packages may have left some, which nothing uses."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from quicksand.errors import QuicksandError, SaveError
-from quicksand.host.arch import Architecture
-from quicksand.host.paths import Paths
-from quicksand.images.resolve import ImageResolver
-from quicksand.progress import Progress
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import QuicksandError, SaveError
+from quicksand.base.paths import Paths
+from quicksand.base.progress import Progress
+from quicksand.disks.images.resolve import ImageResolver
 from quicksand.saves.bundle import manifest as bundles
 from quicksand.saves.bundle.bases import FoundBase, find_base
 from quicksand.saves.bundle.checks import check_layer, dangers

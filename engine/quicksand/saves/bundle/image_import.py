@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from quicksand.errors import BundleError
-from quicksand.host.arch import Architecture
-from quicksand.host.staging import staging
-from quicksand.images.store import DIGEST_SHOWN, ImageStore, image_digest
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import BundleError
+from quicksand.base.staging import staging
+from quicksand.disks.images.store import DIGEST_SHOWN, ImageStore, image_digest
 from quicksand.saves.bundle.bases import NAMES, check_part_size, publish_image
 from quicksand.saves.bundle.checks import DiskWatch, check_disk, foreign
 from quicksand.saves.bundle.manifest import (

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
-from quicksand.errors import BundleError, ConfigError, QuicksandError
-from quicksand.host.files import sync_dir, write_json
-from quicksand.host.staging import staging, sweep_staging
-from quicksand.images.store import ImageStore
-from quicksand.registry import Registry
+from quicksand.base.errors import BundleError, ConfigError, QuicksandError
+from quicksand.base.files import sync_dir, write_json
+from quicksand.base.staging import staging, sweep_staging
+from quicksand.disks.images.store import ImageStore
+from quicksand.records.registry import Registry
 from quicksand.saves.bundle.bases import IncomingBase
 from quicksand.saves.bundle.checks import DiskWatch, check_config, check_layer, warnings
 from quicksand.saves.bundle.image_import import import_image

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NoReturn
 
-from quicksand.config import SandboxConfig
-from quicksand.host.arch import Architecture
+from quicksand.base.arch import Architecture
+from quicksand.records.config import SandboxConfig
+from quicksand.records.nodes import is_id
 from quicksand.saves.manifest import OVERLAYS, SaveManifest
-from quicksand.snapshots.records import is_id
 
 FORMAT = "quicksand-bundle"
 VERSION = 1

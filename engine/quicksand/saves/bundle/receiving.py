@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from quicksand.errors import DiskSpaceError
-from quicksand.host.files import map_os_errors
-from quicksand.host.sharing import write_at
-from quicksand.host.space import DISK_RESERVE
-from quicksand.progress import Progress
+from quicksand.base.errors import DiskSpaceError
+from quicksand.base.files import map_os_errors
+from quicksand.base.progress import Progress
+from quicksand.base.sharing import write_at
+from quicksand.base.space import DISK_RESERVE
+from quicksand.base.text import mib_text
+from quicksand.records.nodes import File
 from quicksand.saves.bundle.manifest import Kind, Member
 from quicksand.saves.bundle.tar import Header, TarReader
 from quicksand.snapshots.pages import CHUNK, seal
-from quicksand.snapshots.records import File
 from quicksand.snapshots.verified import Verified
-from quicksand.text import mib_text
 
 HOLE = 64 * 1024
 """Bytes of zeros that become a hole in the file."""

@@ -11,14 +11,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from quicksand.errors import BundleError, HostError, PathError
-from quicksand.host.regular import NotAFileError, open_regular
-from quicksand.progress import Progress
+from quicksand.base.errors import BundleError, HostError, PathError
+from quicksand.base.progress import Progress
+from quicksand.base.regular import NotAFileError, open_regular
+from quicksand.records.nodes import File
 from quicksand.saves.bundle.manifest import MANIFEST, MANIFEST_MAX, Bundle, Member, parse_json
 from quicksand.saves.bundle.receiving import RECORDS_MAX, Crcs, check_digest
 from quicksand.saves.bundle.streams import Write
 from quicksand.saves.bundle.tar import END, PIECE, encode_header, padding
-from quicksand.snapshots.records import File
 
 
 @dataclass(slots=True, kw_only=True)

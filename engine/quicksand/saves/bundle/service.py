@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from quicksand.errors import QuicksandError, SaveNotFoundError, StateError
-from quicksand.host.arch import Architecture
-from quicksand.host.paths import Paths, paths
-from quicksand.host.threads import in_stoppable_thread
-from quicksand.images.store import ImageStore
-from quicksand.progress import Progress
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import QuicksandError, SaveNotFoundError, StateError
+from quicksand.base.paths import Paths, paths
+from quicksand.base.progress import Progress
+from quicksand.base.threads import in_stoppable_thread
+from quicksand.disks.images.store import ImageStore
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.exporting import Exported, export_save
 from quicksand.saves.bundle.importing import import_bundle
 from quicksand.saves.bundle.manifest import Kind
@@ -22,6 +22,7 @@ from quicksand.saves.bundle.receiving import Imported, Options, stopping
 from quicksand.saves.bundle.trees import export_tree
 from quicksand.saves.finding import find_save
 from quicksand.saves.store import Save, SaveStore
+from quicksand.snapshots.history import history_of
 
 
 async def export_any(
@@ -133,7 +134,7 @@ async def find_reasons(registry: Registry, record: Record) -> Sequence[str]:
 
     def reasons() -> Iterator[str]:
         found: dict[str, list[str]] = {}
-        for node in registry.history(record.id).nodes():
+        for node in history_of(registry, record.id).nodes():
             if why := "; ".join(differences(node, shape)):
                 found.setdefault(why, []).append(node.tag)
         for why, tags in found.items():

@@ -16,9 +16,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from quicksand.errors import PathError
-from quicksand.host import zstd
-from quicksand.host.files import map_os_errors, sync_dir
+from quicksand.base import zstd
+from quicksand.base.errors import PathError
+from quicksand.base.files import map_os_errors, sync_dir
 
 PIECE = 1 << 20
 """Bytes that are read in one step."""

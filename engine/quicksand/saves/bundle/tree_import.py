@@ -14,15 +14,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.config import NetworkMode, check_name
-from quicksand.errors import ConfigError, NameTakenError
-from quicksand.host.files import map_os_errors, sync_dir
-from quicksand.host.regular import create, read_file
-from quicksand.host.staging import staging
-from quicksand.images.store import ImageStore, StoredImage
-from quicksand.layout import SandboxDir, sandbox_dir
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record, new_id
+from quicksand.base.errors import ConfigError, NameTakenError
+from quicksand.base.files import map_os_errors, sync_dir
+from quicksand.base.regular import create, read_file
+from quicksand.base.staging import staging
+from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.records.config import NetworkMode, check_name
+from quicksand.records.layout import SandboxDir, sandbox_dir
+from quicksand.records.nodes import BLANK, File, Head, Node, check_schema
+from quicksand.records.nodes import new_id as new_layer
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record, new_id
+from quicksand.records.trash import remove_tree
 from quicksand.saves.bundle.bases import IncomingBase
 from quicksand.saves.bundle.checks import DiskWatch, check_disk, check_layer, warnings
 from quicksand.saves.bundle.manifest import IMAGE_FILES, Bundle, Kind, Member, Sandbox, parse_json
@@ -40,9 +43,6 @@ from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.pages import check_index
-from quicksand.snapshots.records import BLANK, File, Head, Node, check_schema
-from quicksand.snapshots.records import new_id as new_layer
-from quicksand.trash import remove_tree
 
 RECORD_MAX = 4 * 1024 * 1024
 """Bytes of a checkpoint's record; `read_json` accepts as many."""

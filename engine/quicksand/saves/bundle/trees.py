@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from quicksand.config import SandboxConfig
-from quicksand.errors import HistoryError, StateError
-from quicksand.host.arch import Architecture
-from quicksand.host.threads import in_stoppable_thread, in_thread_to_the_end
-from quicksand.images.resolve import ImageResolver
-from quicksand.layout import SandboxDir
-from quicksand.progress import Progress
-from quicksand.registry import Registry
-from quicksand.sandbox_records import Record
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import HistoryError, StateError
+from quicksand.base.progress import Progress
+from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
+from quicksand.disks.images.resolve import ImageResolver
+from quicksand.records.config import SandboxConfig
+from quicksand.records.layout import SandboxDir
+from quicksand.records.nodes import SCHEMA, File, Node
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.bases import FoundBase, find_base
 from quicksand.saves.bundle.checks import check_layer, dangers
 from quicksand.saves.bundle.exporting import Exported, require_files
@@ -27,9 +28,8 @@ from quicksand.saves.bundle.manifest import Bundle, Kind, Sandbox
 from quicksand.saves.bundle.receiving import stopping
 from quicksand.saves.bundle.sending import Outgoing, find_digests, open_all, write_bundle
 from quicksand.saves.bundle.streams import open_target
-from quicksand.snapshots.history import History
+from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.layers import read_seal
-from quicksand.snapshots.records import SCHEMA, File, Node
 
 NOTE_RUNNING = "it runs: the bundle has its checkpoints, and not what came after the last one"
 
@@ -87,7 +87,7 @@ async def export_tree(
     """
     entry = registry.inspect(record.id)
     live = entry is not None and entry.is_live
-    history = registry.history(record.id)
+    history = history_of(registry, record.id)
     with ExitStack() as stack:
         if not live:
             stack.callback(os.close, registry.lock(record.id))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from quicksand import Mount, Sandbox
-from quicksand.host.paths import Paths
+from quicksand.base.paths import Paths
 
 from tests.conftest import fresh_places
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
-from quicksand.errors import ConfigError, MountError
+from quicksand.base.errors import ConfigError, MountError
 
-from tests.integration.mounts.shared.conftest import ROOT, Both
+from tests.conftest import wait_for
+from tests.integration.mounts.shared.conftest import ROOT, WORK, Both
 
 pytestmark = pytest.mark.vm
 
@@ -105,6 +106,39 @@ async def test_a_second_look_at_a_tree_asks_nothing_until_something_changes(both
     assert listed.stdout.split() == ["50"]
 
 
+async def test_directories_that_the_host_moves_cost_no_file_its_number(both: Both) -> None:
+    """Linux gives up all numbers of a mount when one directory seems to be at two places
+    (`cifs_iget` in fs/smb/client/inode.c): then names of one file are several."""
+
+    async def numbers(where: str) -> list[int]:
+        return [int(one) for one in (await both.run(f"stat -c %i {where}/f {where}/g")).split()]
+
+    (both.host / "a" / "below").mkdir(parents=True)
+    (both.host / "a" / "f").touch()
+    (both.host / "a" / "g").hardlink_to(both.host / "a" / "f")
+    inode = (both.host / "a" / "f").stat().st_ino
+    assert await numbers("a") == [inode, inode]
+    (both.host / "a").rename(both.host / "looked-up")
+    assert await numbers("looked-up") == [inode, inode]
+    (both.host / "looked-up").rename(both.host / "listed")
+    await both.run("ls -lR . > /dev/null")
+    assert await numbers("listed") == [inode, inode]
+    await both.run("mv listed own && ls -lR . > /dev/null")
+    (both.host / "own").rename(both.host / "listed")
+    await both.run("ls -lR . > /dev/null")
+    assert await numbers("listed") == [inode, inode]
+    for number in range(5):  # most file systems give one inode again and again
+        (both.host / f"new-{number}" / "below").mkdir(parents=True)
+        await both.run("ls -lR . > /dev/null")
+        (both.host / f"new-{number}" / "below").rmdir()
+        (both.host / f"new-{number}").rmdir()
+    await both.run("mkdir of-guest")
+    assert int(await both.run("stat -c %i of-guest")) == (both.host / "of-guest").stat().st_ino
+    mounts = (await both.vm.execute("cat /proc/mounts")).stdout.splitlines()
+    (options,) = [one.split()[3] for one in mounts if one.split()[1] == f"{ROOT}{WORK}"]
+    assert "serverino" in options.split(",")
+
+
 async def test_the_guest_sees_at_once_what_it_has_changed_itself(both: Both) -> None:
     steps = (
         "mkdir o; touch o/a; ls o",
@@ -126,6 +160,24 @@ async def test_times_are_the_same_on_both_sides(both: Both) -> None:
     assert abs((both.host / "now").stat().st_mtime - time.time()) < 60
     os.utime(both.host / "f", ns=(10**18, 10**18 + 123_456_700))
     await until(lambda: both.run("stat -c %.9Y f"), "1000000000.123456700")
+
+
+async def test_a_time_of_change_is_the_same_whether_a_file_was_listed_or_asked_for(
+    both: Both,
+) -> None:
+    """Git reads each file anew whose time of change is another than it was."""
+    file = both.host / "f"
+    file.touch()
+    born = file.stat().st_ctime
+
+    def is_changed_later() -> bool:
+        file.chmod(0o600)
+        return file.stat().st_ctime > born
+
+    wait_for(is_changed_later, what="a later time of change")
+    seconds, nanoseconds = divmod(file.stat().st_ctime_ns // 100 * 100, 10**9)
+    seen = await both.run(f"ls -U > /dev/null; stat -c %.9Z f; sleep {SOON_S}; stat -c %.9Z f")
+    assert seen.split() == [f"{seconds}.{nanoseconds:09}"] * 2
 
 
 async def test_names_that_only_the_host_can_make_are_of_use(both: Both) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from quicksand import Mount, Sandbox
-from quicksand.execution import Command
+from quicksand.guest.execution import Command
 
 from tests.conftest import wait_for
 from tests.integration.mounts.shared.conftest import ROOT, WORK, Both

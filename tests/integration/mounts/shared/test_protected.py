@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from quicksand.host.paths import Paths
-from quicksand.known_mounts import known_mounts
-from quicksand.registry import Registry
+from quicksand.base.paths import Paths
+from quicksand.mounts.known import known_mounts
+from quicksand.records.registry import Registry
 
 from tests.integration.mounts.shared.conftest import ROOT, WORK, Both
 from tests.unit.cli.run_cli import quicksand

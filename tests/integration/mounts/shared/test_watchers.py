@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from quicksand.execution import Command
+from quicksand.guest.execution import Command
 from quicksand_smb import kernel
 
 from tests.conftest import wait_for
@@ -105,6 +105,16 @@ class HostWatcher:
             found.append(data[16 : 16 + length].rstrip(b"\0").decode())
             data = data[16 + length :]
         return found
+
+
+async def test_a_directory_that_the_host_has_moved_is_watched_where_it_is(both: Both) -> None:
+    """The guest knows it by another number by then."""
+    (both.host / "old").mkdir()
+    await both.run("ls -lR . > /dev/null")
+    (both.host / "old").rename(both.host / "new")
+    await both.run("ls -lR . > /dev/null")
+    async with watcher(both, "new") as program:
+        await program.is_told_of(both.host / "new")
 
 
 async def test_a_mount_is_asked_only_while_something_is_watched(both: Both) -> None:

@@ -1,0 +1,41 @@
+"""The CPU architectures of guests and hosts."""
+
+from __future__ import annotations
+
+import platform
+from enum import StrEnum
+
+from quicksand.base.errors import ConfigError
+
+_NAMES = {
+    "amd64": "x86_64",
+    "x86_64": "x86_64",
+    "x64": "x86_64",
+    "arm64": "aarch64",
+    "aarch64": "aarch64",
+}
+
+
+class Architecture(StrEnum):
+    """A CPU architecture; the value is its name in QEMU and the kernel."""
+
+    X86_64 = "x86_64"
+    ARM64 = "aarch64"
+
+    @classmethod
+    def parse(cls, name: object) -> Architecture:
+        """Return the architecture with any of its usual names. Raises ConfigError."""
+        known = _NAMES.get(str(name).lower())
+        if known is None:
+            raise ConfigError(f"arch {str(name)!r} is unknown", hint="amd64 or arm64")
+        return cls(known)
+
+    @classmethod
+    def host(cls) -> Architecture:
+        """Return this host's architecture. Raises ConfigError if it is not supported."""
+        return cls.parse(platform.machine())
+
+    @property
+    def debian(self) -> str:
+        """Debian's name of it, which image files use."""
+        return "amd64" if self is Architecture.X86_64 else "arm64"

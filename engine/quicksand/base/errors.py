@@ -1,0 +1,265 @@
+"""The exceptions that the engine raises, and whose fault each is.
+
+::
+
+    QuicksandError
+    ├── ConfigError (ValueError)          the caller: a value that makes no sense
+    │   └── UnknownOptionError (TypeError)  the caller: a keyword that does not exist
+    ├── SandboxNotFoundError (LookupError) the caller: no sandbox of that name or id
+    ├── NameTakenError                    the caller: another sandbox has the name
+    ├── StateError                        the caller: not possible in this state (stopped, busy)
+    │   └── NoDisplayError                the caller: the machine has no screen
+    ├── HostError                         the host lacks something
+    │   ├── QemuNotFound, QemuTooOld
+    │   ├── AcceleratorError              the accelerator asked for does not work here
+    │   ├── MemoryBudgetError, DiskSpaceError, PortInUseError
+    │   ├── PathError                     a directory is missing, unwritable or not ours
+    │   └── MountError                    a directory of the host cannot be served or mounted
+    ├── HistoryError                      a checkpoint is damaged, unfit, or its history is busy
+    │   └── CheckpointNotFoundError (ValueError)  the caller: no checkpoint of that tag
+    ├── SaveError (ValueError)            a save is damaged, newer than we know, or unfit
+    │   ├── SaveNotFoundError (FileNotFoundError)
+    │   └── BundleError                   a file to be imported is damaged, or not harmless
+    ├── ImageError                        an image is damaged or unfit
+    │   └── ImageNotFound (RuntimeError)
+    ├── MachineError                      the VM failed
+    │   ├── QemuDiedError                 QEMU ended by itself
+    │   ├── UnfitGuestError               others were to start from it, and it is unfit
+    │   ├── GuestPanicError               the guest's kernel panicked
+    │   ├── BootTimeoutError (TimeoutError)
+    │   └── DisplayError                  its screen cannot be reached, or says what makes no sense
+    │       └── DisplayTimeoutError (TimeoutError)  what was waited for did not happen on it
+    └── AgentError                        the guest's agent failed or refused
+        ├── AgentUnreachableError         no answer, or the connection broke; outcome unknown
+        │   └── RevertedError             the sandbox went back to a checkpoint meanwhile
+        ├── AgentProtocolError            it sent something that it must not send
+        └── AgentRefusedError             it refused: ``code`` says why
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+AgentCode = Literal[
+    "bad_request", "unauthorized", "forbidden", "not_found", "no_such_method", "exists", "busy",
+    "too_many", "frozen", "not_frozen", "too_large", "no_space", "io", "unsupported", "unavailable",
+    "internal",
+]  # fmt: skip
+"""The error codes of the agent's protocol (docs/internals/agent-protocol.md)."""
+
+FREE_SPACE = (
+    "`quicksand-tui du` shows what takes space here, `quicksand-tui clean` frees what can be made "
+    "again and empties the trash"
+)
+"""The hint for a full disk."""
+
+WORD_MAX = 512
+"""Characters of a word in a message; a longer word is shortened."""
+
+MESSAGE_MAX = 4096
+"""Characters of a message or a hint."""
+
+_LONG_WORD = re.compile(rf"\S{{{WORD_MAX + 1},}}")
+
+
+def shorten(text: str) -> str:
+    """Shorten ``text``: cut out the middle of overlong words and of an overlong whole, noting how
+    many characters are left out."""
+    if len(text) <= WORD_MAX:
+        return text
+    return _without_middle(_LONG_WORD.sub(lambda m: _without_middle(m[0], WORD_MAX), text))
+
+
+def _without_middle(text: str, limit: int = MESSAGE_MAX) -> str:
+    if len(text) <= limit:
+        return text
+    # The end is kept because errors often say there what is wrong.
+    end = limit // 4
+    return f"{text[: limit - end]}… ({len(text) - limit} characters left out) …{text[-end:]}"
+
+
+class QuicksandError(Exception):
+    """Base of all errors of this package.
+
+    ``str(error)`` states the fact with the real name or value; very long ones are shortened.
+    ``hint`` is one thing to do next, or "".
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(shorten(message))
+        self.hint = shorten(hint)
+
+
+class ConfigError(QuicksandError, ValueError):
+    """The caller passed a value that is not valid."""
+
+
+class UnknownOptionError(ConfigError, TypeError):
+    """The caller passed a keyword that does not exist."""
+
+
+class SandboxNotFoundError(QuicksandError, LookupError):
+    """No sandbox has that name or id."""
+
+
+class NameTakenError(QuicksandError):
+    """Another sandbox has that name."""
+
+
+class StateError(QuicksandError):
+    """The operation is not possible in the sandbox's present state (stopped, busy …)."""
+
+
+class NoDisplayError(StateError):
+    """The machine has no screen, keyboard and pointer."""
+
+
+class HostError(QuicksandError):
+    """The host lacks something that is needed."""
+
+
+class QemuNotFound(HostError):  # noqa: N818 - reads as a fact, like FileNotFound
+    """There is no QEMU on this host."""
+
+
+class QemuTooOld(HostError):  # noqa: N818
+    """QEMU is older than the oldest version that works."""
+
+
+class AcceleratorError(HostError):
+    """The accelerator that was asked for does not work on this host."""
+
+
+class MemoryBudgetError(HostError):
+    """The host does not have enough memory left for this sandbox."""
+
+
+class DiskSpaceError(HostError):
+    """The host does not have enough disk space left."""
+
+    def __init__(self, message: str, *, hint: str = FREE_SPACE) -> None:
+        super().__init__(message, hint=hint)
+
+
+class PortInUseError(HostError):
+    """A host port that is to be forwarded is in use."""
+
+
+class PathError(HostError):
+    """A directory of quicksand is missing, cannot be written or belongs to another user."""
+
+
+class MountError(HostError):
+    """A directory of the host cannot be served, or the guest cannot mount it."""
+
+
+class HistoryError(QuicksandError):
+    """A checkpoint is damaged or does not fit this machine, or another client is changing the
+    sandbox's checkpoints."""
+
+
+class CheckpointNotFoundError(HistoryError, ValueError):
+    """No checkpoint has that tag or id."""
+
+
+class SaveError(QuicksandError, ValueError):
+    """A save is damaged, has an unknown version, or needs an image that is not here."""
+
+
+class SaveNotFoundError(SaveError, FileNotFoundError):
+    """There is no save of that name or at that path."""
+
+
+class BundleError(SaveError):
+    """A file to be imported is damaged, truncated, of a newer version, or not plainly harmless."""
+
+
+class ImageError(QuicksandError):
+    """An image is damaged or cannot be used."""
+
+
+class ImageNotFound(ImageError, RuntimeError):  # noqa: N818
+    """No image has that name. The message starts with "Image not found"."""
+
+
+class MachineError(QuicksandError):
+    """The VM failed. ``log`` is the end of QEMU's messages or of the guest's console."""
+
+    def __init__(self, message: str, *, hint: str = "", log: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.log = log
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{text}\n{self.log.rstrip()}" if self.log.strip() else text
+
+
+class UnfitGuestError(MachineError):
+    """A guest that others were to start from is not what it must be."""
+
+
+class QemuDiedError(MachineError):
+    """QEMU ended by itself, at its start or while the sandbox ran."""
+
+
+class GuestPanicError(MachineError):
+    """The guest's kernel panicked."""
+
+
+class BootTimeoutError(MachineError, TimeoutError):
+    """The agent did not answer within ``boot_timeout`` seconds."""
+
+
+class DisplayError(MachineError):
+    """The machine's screen cannot be reached, its connection has ended, or it says what makes no
+    sense."""
+
+
+class DisplayTimeoutError(DisplayError, TimeoutError):
+    """What was waited for did not happen on the screen in time."""
+
+
+class AgentError(QuicksandError):
+    """The guest's agent failed or refused. Only a refusal has a ``code``, and perhaps an
+    ``errno``."""
+
+    code: AgentCode | None = None
+    errno: int | None = None
+
+
+class AgentUnreachableError(AgentError):
+    """The agent does not answer or the connection broke.
+
+    It is unknown whether a command that was in flight has run; nothing is retried.
+    """
+
+
+class RevertedError(AgentUnreachableError):
+    """The sandbox was reverted to a checkpoint, and with it the effects of what was in flight."""
+
+
+class AgentProtocolError(AgentError):
+    """The agent sent something that its protocol forbids. The connection is closed."""
+
+
+class AgentRefusedError(AgentError):
+    """The agent refused a request. ``code`` is the error code of its protocol. ``errno`` is the
+    number that the guest's Linux gave, if it gave one, and ``parameter`` the name of the request's
+    parameter that is at fault, or ""."""
+
+    code: AgentCode
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: AgentCode,
+        errno: int | None = None,
+        parameter: str = "",
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        self.errno = errno
+        self.parameter = parameter

@@ -1,0 +1,226 @@
+"""Small, safe file operations: atomic JSON files, locks, the ends of logs."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import io
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from quicksand.base.errors import DiskSpaceError, PathError
+from quicksand.base.regular import create, open_file, open_regular
+from quicksand.base.removal import NotOursError
+
+JSON_MAX = 4 * 1024 * 1024
+"""Bytes. Our own records are far smaller."""
+
+_EXCHANGE = 2  # RENAME_EXCHANGE (linux/fs.h); AT_FDCWD (linux/fcntl.h)
+_AT_FDCWD = -100
+
+FULL = {errno.ENOSPC, errno.EDQUOT}
+"""The errors that mean that no space is left."""
+
+
+def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
+    """Replace a JSON file, so that a crash at any point leaves the old file or the new one.
+
+    ``durable=False`` omits fsync, for directories that a reboot empties. Raises DiskSpaceError or
+    PathError and then leaves the old file.
+    """
+    pending = PendingJson(path, value, durable=durable)
+    try:
+        pending.put()
+    finally:
+        pending.drop()
+
+
+def write_word(path: Path, text: str) -> None:
+    """Replace a small ASCII file, so that readers see the old text or the new one. It is not
+    synced. Raises OSError and then leaves the old one."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    try:
+        with create(temporary) as file:
+            file.write(text.encode("ascii"))
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+class PendingJson:
+    """A JSON value written beside its final path, so that `put` needs no more space.
+
+    Making one raises DiskSpaceError or PathError and then leaves nothing.
+    """
+
+    def __init__(self, path: Path, value: Any, *, durable: bool = True) -> None:
+        self._path = path
+        self._durable = durable
+        self._temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+        try:
+            with map_os_errors(path):
+                self._write(value)
+        except BaseException:
+            self.drop()
+            raise
+
+    def _write(self, value: Any) -> None:
+        with io.TextIOWrapper(create(self._temporary), encoding="utf-8") as file:
+            json.dump(value, file, indent=1)
+            file.write("\n")
+            if self._durable:
+                file.flush()
+                os.fsync(file.fileno())
+
+    def put(self) -> None:
+        """Move it to its path. Raises DiskSpaceError or PathError and then leaves the old file."""
+        with map_os_errors(self._path):
+            self._temporary.replace(self._path)
+            if self._durable:
+                sync_dir(self._path.parent)
+
+    def drop(self) -> None:
+        """Remove it unless `put` has moved it. Idempotent."""
+        # If it could not be written, removing it may fail too; the first error counts.
+        with contextlib.suppress(OSError):
+            self._temporary.unlink()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object of at most 4 MiB. Raises OSError, ValueError for anything else."""
+    with open_file(path) as file:
+        text = file.read(JSON_MAX + 1)
+    if len(text) > JSON_MAX:
+        raise ValueError(f"{path} is larger than {JSON_MAX} bytes")
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    return value
+
+
+def sync_dir(path: Path) -> None:
+    """fsync a directory, which makes renames in it durable. Raises DiskSpaceError, PathError."""
+    with map_os_errors(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def map_os_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError into a DiskSpaceError or PathError that names ``path``."""
+    try:
+        yield
+    except NotOursError as error:
+        raise PathError(
+            f"{error.filename} was not removed: {error.why}",
+            hint="look at what is in it; if nobody needs it, remove it yourself",
+        ) from error
+    except OSError as error:
+        if error.errno in FULL:
+            raise DiskSpaceError(f"no space left for {path}") from error
+        raise PathError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Atomically exchange two files or directories (renameat2(2)); return False where the system
+    cannot. Raises OSError."""
+    if not sys.platform.startswith("linux"):
+        return False
+    import ctypes
+
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    result = rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE)
+    if result == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.EINVAL, errno.ENOSYS):
+        return False
+    raise OSError(number, os.strerror(number))
+
+
+def data_extents(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield where an open file of ``size`` bytes has data: (start, end) in bytes, ascending. The
+    rest are holes. A file system without holes reports one range. Raises OSError."""
+    end = 0
+    while end < size:
+        try:
+            start = os.lseek(descriptor, end, os.SEEK_DATA)
+            end = min(size, os.lseek(descriptor, start, os.SEEK_HOLE))
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # only a hole up to the end
+                return
+            if error.errno != errno.EINVAL:
+                raise
+            start, end = end, size
+        yield start, end
+
+
+def try_lock(path: Path, *, shared: bool = False, create: bool = True) -> int | None:
+    """Take the flock on ``path``; return the open descriptor, or None if it is held or, without
+    ``create``, missing. Closing the last copy of the descriptor frees the lock. Raises OSError.
+    """
+    try:
+        # No link is followed: it could have the lock made in another place.
+        descriptor = open_regular(path, os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0))
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def is_locked(path: Path) -> bool:
+    """Whether any process holds the exclusive flock on ``path``. Raises OSError."""
+    if not os.path.lexists(path):
+        return False
+    descriptor = try_lock(path, shared=True, create=False)
+    if descriptor is None:
+        return path.exists()
+    os.close(descriptor)
+    return False
+
+
+def lock_within(path: Path, seconds: float) -> int | None:
+    """Like `try_lock`, but retry for ``seconds``, because `is_locked` in another process holds the
+    lock for an instant. Blocks the thread. Raises OSError."""
+    deadline = time.monotonic() + seconds
+    while True:
+        descriptor = try_lock(path)
+        if descriptor is not None or time.monotonic() >= deadline:
+            return descriptor
+        time.sleep(0.002)
+
+
+def tail(path: Path, *, limit: int = 4096) -> str:
+    """Return the last ``limit`` bytes of a log and its rotated part; "" if there is none."""
+    data = b""
+    for piece in (path, path.with_name(path.name + ".1")):
+        with contextlib.suppress(FileNotFoundError), open_file(piece) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - (limit - len(data))))
+            data = file.read(limit - len(data)) + data
+        if len(data) >= limit:
+            break
+    return data.decode("utf-8", "replace")

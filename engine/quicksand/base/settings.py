@@ -1,0 +1,78 @@
+"""The environment variables that change how sandboxes start and are kept, and what they may be.
+What each does is told where it is used, and for users in docs/internals/snapshots.md.
+
+A user's call that they concern checks them all when it begins (`check_settings`), so what goes on
+in the background after it finds them right.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quicksand.base.errors import ConfigError
+
+ON, OFF, USE = "on", "off", "use"
+"""USE: use what there is, but make none in the background."""
+
+MEANINGS = {OFF: ("0", "no", "false", "off"), ON: ("1", "yes", "true", "on")}
+"""What may be written for them, in any case."""
+
+AUTO = ""
+"""The value of a variable that leaves the choice to the engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One environment variable."""
+
+    variable: str
+    choices: tuple[str, ...]
+    """The values that it can have."""
+    default: str
+    """The value if it is not set, or empty."""
+
+    def read(self) -> str:
+        """The value. Raises ConfigError if it is none of the choices."""
+        said = os.environ.get(self.variable, "")
+        for value, words in MEANINGS.items():
+            if value in self.choices and said.lower() in words:
+                return value
+        if said:
+            require_one(said, self.choices, f"{self.variable} cannot be {said!r}")
+        return said or self.default
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the user has turned off what it is about. Raises ConfigError."""
+        return self.read() == OFF
+
+
+TIER = Setting("QUICKSAND_TIER", ("pages", "internal"), AUTO)
+TRACKING = Setting(
+    # The keeper imports nothing of ours, and has this name and the first value itself.
+    "QUICKSAND_TRACKING",
+    ("write-protect", "soft-dirty", "anonymous"),
+    "write-protect",
+)
+CHECK_MEMORY = Setting("QUICKSAND_CHECK_MEMORY", (ON, OFF), OFF)
+TEMPLATES = Setting("QUICKSAND_TEMPLATES", (ON, USE, OFF), ON)
+SPARES = Setting("QUICKSAND_SPARES", (ON, USE, OFF), ON)
+STANDBY = Setting("QUICKSAND_STANDBY", (ON, OFF), ON)
+
+SETTINGS = (TIER, TRACKING, CHECK_MEMORY, TEMPLATES, SPARES, STANDBY)
+
+
+def check_settings() -> None:
+    """Raise ConfigError if one of the variables has a value that means nothing."""
+    for setting in SETTINGS:
+        setting.read()
+
+
+def require_one(said: str, choices: Sequence[str], message: str) -> None:
+    """Raise ConfigError with that message and a hint that lists the choices, if ``said`` is none of
+    them."""
+    if said not in choices:
+        *others, last = choices
+        raise ConfigError(message, hint=f"choose {', '.join(others)} or {last}")

@@ -1,0 +1,20 @@
+"""Free space of the host's file systems, asked for before it is needed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from quicksand.base.errors import DiskSpaceError
+from quicksand.base.text import mib_text
+
+DISK_RESERVE = 64 * 1024 * 1024
+"""Bytes that must be free to start: a guest that finds the host full at once helps nobody."""
+
+
+def check_space(root: Path, need: int = 0) -> None:
+    """Raise DiskSpaceError if ``need`` bytes would make the file system of ``root`` as good as
+    full."""
+    found = os.statvfs(root)
+    if found.f_bavail * found.f_frsize < need + DISK_RESERVE:
+        raise DiskSpaceError(f"{root} has less than {mib_text(need + DISK_RESERVE)} of free space")

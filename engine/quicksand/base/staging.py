@@ -1,0 +1,77 @@
+"""Directories for unfinished work. The maker holds a lock in each, so the next one to make such a
+directory recognizes and removes what a killed process left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from quicksand.base.errors import StateError
+from quicksand.base.files import is_locked, lock_within, map_os_errors, try_lock
+from quicksand.base.listing import ANY_ID, own_directories
+from quicksand.base.paths import make_private_dir
+from quicksand.base.removal import make_marked, remove
+
+PREFIX = ".importing-"
+LOCK_WAIT_S = 10.0
+"""Seconds to wait for another process that makes or sweeps such directories."""
+
+Gate = Callable[[], contextlib.AbstractContextManager[None]]
+"""A lock that one process holds at a time."""
+
+
+@contextlib.contextmanager
+def staging(root: Path, *, prefix: str = PREFIX, gate: Gate | None = None) -> Iterator[Path]:
+    """Make a directory in ``root`` for unfinished work and remove it afterwards; remove what killed
+    processes left there first. ``gate`` is the lock of ``root``, if that has its own.
+
+    Raises StateError if the lock stays held, DiskSpaceError, PathError.
+    """
+    place, lock = root / f"{prefix}{secrets.token_hex(6)}", None
+    try:
+        with gate() if gate is not None else _gate(root), map_os_errors(place):
+            remove_abandoned(root, prefix)
+            make_marked(place)
+            lock = try_lock(place / "lock")
+        with map_os_errors(place):
+            (place / "made").mkdir(mode=0o700)
+        yield place / "made"
+    finally:
+        with contextlib.suppress(OSError):  # the next sweep removes what stays
+            remove(place)
+        if lock is not None:
+            os.close(lock)
+
+
+def sweep_staging(root: Path) -> None:
+    """Remove what killed processes left in ``root``. Raises StateError, HostError."""
+    if any(path.is_dir() for path in root.glob(f"{PREFIX}*")):
+        with _gate(root):
+            remove_abandoned(root)
+
+
+def remove_abandoned(root: Path, prefix: str = PREFIX) -> None:
+    """Do what `sweep_staging` does; the caller holds the gate."""
+    for path in own_directories(root, re.compile(re.escape(prefix) + ANY_ID.pattern)):
+        with contextlib.suppress(OSError):
+            if not is_locked(path / "lock"):
+                remove(path)
+
+
+@contextlib.contextmanager
+def _gate(root: Path) -> Iterator[None]:
+    """Hold the lock of ``root``. Others remove a directory whose own lock is free, so making one
+    and locking it must not be interrupted by a sweep."""
+    make_private_dir(root)
+    with map_os_errors(root):
+        gate = lock_within(root / f"{PREFIX}lock", LOCK_WAIT_S)
+    if gate is None:
+        raise StateError(f"another program is preparing something in {root} for too long")
+    try:
+        yield
+    finally:
+        os.close(gate)

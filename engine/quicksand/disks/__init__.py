@@ -1,0 +1,5 @@
+"""Disks as files: images, overlays, their merging and reading (`images`), and what differs between
+two of them, file by file (`diff`). qcow2 and ext4 are read by this code, before any QEMU sees them.
+
+Nothing here needs a running machine.
+"""

@@ -1,0 +1,179 @@
+"""Reads one qcow2 layer without QEMU (QEMU docs/interop/qcow2.txt).
+
+QEMU may be writing to the file: it writes data before the table entry that points to them, so every
+entry that is found leads to whole data. The backing file that the header names is never opened.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from quicksand.base.errors import ImageError
+from quicksand.base.regular import open_regular
+from quicksand.base.zstd import Zstd
+from quicksand.disks.diff.bounds import Cache, Malformed, require
+from quicksand.disks.images.qcow2 import INCOMPATIBLE_EXTENDED_L2, check_qcow2
+
+TABLES_KEPT = 16 * 1024 * 1024
+CLUSTERS_KEPT = 16 * 1024 * 1024
+"""Bytes of tables, and of decompressed clusters, that each open layer caches."""
+
+OFFSET_MASK = 0x00FF_FFFF_FFFF_FE00
+"""Bits 9 to 55 of a table entry: the offset of a table or a cluster in the file."""
+
+COMPRESSED = 1 << 62
+ZERO = 1 << 0
+SECTOR = 512
+_ZSTD = 1
+
+
+class Layer:
+    """An open layer. The owner has to close it."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ImageError naming the file if it is damaged or uses a feature we do not read."""
+        self.path = path
+        header = check_qcow2(path, allow_backing=True)
+        self.size = header.virtual_size
+        """Bytes of the virtual disk."""
+        self.cluster = 1 << header.cluster_bits
+        self._bits = header.cluster_bits
+        self._table_entries = self.cluster // 8
+        self._tables: Cache[int] = Cache(TABLES_KEPT)
+        self._unpacked: Cache[int] = Cache(CLUSTERS_KEPT)
+        self._zstd: Zstd | None = None
+        try:
+            self._file = open_regular(path)
+        except OSError as error:
+            raise self._bad(error.strerror) from error
+        try:
+            self._file_size = os.fstat(self._file).st_size
+            self._read_header(header.version)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _read_header(self, version: int) -> None:
+        head = self._read(0, 112).ljust(112, b"\0")
+        self._has_zero_flag = version == 3
+        incompatible = struct.unpack_from(">Q", head, 72)[0] if version == 3 else 0
+        if incompatible & INCOMPATIBLE_EXTENDED_L2:
+            raise self._bad("it has subclusters (extended L2 entries), which are not read")
+        self._is_zstd = version == 3 and head[104] == _ZSTD and self._header_length(head) > 104
+        (l1_offset,) = struct.unpack_from(">Q", head, 40)
+        count = -(-self.size // (self.cluster * self._table_entries))
+        self._l1 = self._read_whole(l1_offset, 8 * count, "first-level table")
+
+    @staticmethod
+    def _header_length(head: bytes) -> int:
+        return int(struct.unpack_from(">I", head, 100)[0])
+
+    def read(self, offset: int, length: int) -> bytes | None:
+        """Read bytes that lie in one cluster; None if this layer does not allocate it, so that the
+        layer below decides. Raises ImageError."""
+        entry = self._entry(offset >> self._bits)
+        if entry == 0:
+            return None
+        within = offset & (self.cluster - 1)
+        try:
+            if entry & COMPRESSED:
+                return self._unpack(entry)[within : within + length]
+            if entry & ZERO and self._has_zero_flag:
+                return bytes(length)
+            place = entry & OFFSET_MASK
+            if place == 0:
+                return None
+            require(place & (self.cluster - 1) == 0, "a cluster is not aligned")
+            self._require_inside(place, 1, "a cluster")
+        except Malformed as error:
+            raise self._bad(str(error)) from error
+        # What lies beyond the end of the file reads as zeros, as in QEMU.
+        return self._read(place + within, length).ljust(length, b"\0")
+
+    def allocated(self) -> Iterator[tuple[int, int]]:
+        """Yield the parts of the disk that this layer allocates: (start, end) in bytes, ascending,
+        ``end`` exclusive. Raises ImageError."""
+        seen = set()
+        for number in range(len(self._l1) // 8):
+            if (table := self._table(number)) is None or not any(table):
+                continue
+            place = self._l1_entry(number)
+            if place in seen:
+                raise self._bad("two parts of the disk have one second-level table")
+            seen.add(place)
+            first = number * self._table_entries
+            for at, (entry,) in enumerate(struct.iter_unpack(">Q", table)):
+                if entry & (OFFSET_MASK | COMPRESSED | ZERO):
+                    start = (first + at) << self._bits
+                    yield start, min(start + self.cluster, self.size)
+
+    def _l1_entry(self, number: int) -> int:
+        return int.from_bytes(self._l1[8 * number : 8 * number + 8]) & OFFSET_MASK
+
+    def _table(self, number: int) -> bytes | None:
+        """Return a second-level table, or None if it is not allocated."""
+        place = self._l1_entry(number)
+        if place == 0:
+            return None
+        if (found := self._tables.get(place)) is not None:
+            return found
+        table = self._read_whole(place, self.cluster, "second-level table")
+        return self._tables.put(place, table)
+
+    def _entry(self, cluster: int) -> int:
+        number, at = divmod(cluster, self._table_entries)
+        table = self._table(number)
+        return 0 if table is None else int.from_bytes(table[8 * at : 8 * at + 8])
+
+    def _unpack(self, entry: int) -> bytes:
+        """Decompress a cluster. Raises Malformed."""
+        split = 62 - (self._bits - 8)
+        place = entry & ((1 << split) - 1)
+        sectors = (entry & (COMPRESSED - 1)) >> split
+        if (found := self._unpacked.get(place)) is not None:
+            return found
+        self._require_inside(place, 1, "a compressed cluster")
+        data = self._read(place, (sectors + 1) * SECTOR - place % SECTOR)
+        try:
+            if self._is_zstd:
+                self._zstd = self._zstd or Zstd()
+                content = self._zstd.decompress(data, self.cluster)
+            else:
+                content = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, self.cluster)
+        except (ValueError, zlib.error) as error:
+            raise Malformed(f"a compressed cluster is damaged: {error}") from error
+        require(len(content) == self.cluster, "a compressed cluster is cut off")
+        return self._unpacked.put(place, content)
+
+    def _read_whole(self, offset: int, length: int, what: str) -> bytes:
+        try:
+            require(offset & (self.cluster - 1) == 0, f"a {what} is not aligned")
+            self._require_inside(offset, length, f"a {what}")
+        except Malformed as error:
+            raise self._bad(str(error)) from error
+        data = self._read(offset, length)
+        if len(data) != length:
+            raise self._bad(f"a {what} is cut off")
+        return data
+
+    def _require_inside(self, offset: int, length: int, what: str) -> None:
+        if offset + length > self._file_size:
+            # QEMU may have made the file longer meanwhile.
+            self._file_size = os.fstat(self._file).st_size
+        require(offset + length <= self._file_size, f"{what} lies beyond its end")
+
+    def _read(self, offset: int, length: int) -> bytes:
+        try:
+            return os.pread(self._file, length, offset)
+        except OSError as error:
+            raise self._bad(error.strerror) from error
+
+    def _bad(self, reason: object) -> ImageError:
+        return ImageError(f"the layer {self.path} cannot be read: {reason}")

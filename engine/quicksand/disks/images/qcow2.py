@@ -1,0 +1,222 @@
+"""Checks a qcow2 header before any QEMU tool opens the file, and reads refcounts (QEMU
+docs/interop/qcow2.txt).
+
+A file from elsewhere may name backing files or external data files of the host, or claim sizes that
+exhaust it. Whatever is not plainly harmless is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.base.errors import ImageError
+from quicksand.base.regular import NotAFileError, open_regular
+
+MAGIC = b"QFI\xfb"
+VIRTUAL_SIZE_MAX = 16 * 1024**4
+"""Bytes. A file of 1.2 MiB can claim 60 TiB; no sandbox needs more than this."""
+
+INCOMPATIBLE_DIRTY = 1 << 0
+INCOMPATIBLE_CORRUPT = 1 << 1
+INCOMPATIBLE_DATA_FILE = 1 << 2
+INCOMPATIBLE_COMPRESSION = 1 << 3
+INCOMPATIBLE_EXTENDED_L2 = 1 << 4
+INCOMPATIBLE_ALLOWED = INCOMPATIBLE_DIRTY | INCOMPATIBLE_COMPRESSION | INCOMPATIBLE_EXTENDED_L2
+DATA_FILE = "its data is in an external data file, and only what is in one file is used"
+
+L1_SIZE_MAX = 32 * 1024 * 1024 // 8
+"""Entries; QEMU's own limit (block/qcow2.h, QCOW_MAX_L1_SIZE)."""
+
+REFTABLE_MAX = 8 * 1024 * 1024
+"""Bytes; QEMU's own limit (QCOW_MAX_REFTABLE_SIZE)."""
+
+SNAPSHOTS_MAX = 65536
+"""QEMU's own limit (QCOW_MAX_SNAPSHOTS)."""
+
+SNAPSHOT_MIN = 40
+"""Bytes of the shortest entry in the snapshot table."""
+
+HEAD = 1 << 16
+"""Bytes at the beginning of a file that are parsed."""
+
+_HEADER_LENGTH_2 = 72
+_REFCOUNTS_HEAD = 104
+_REFCOUNT_ORDER_2 = 4
+_COMPRESSION_TYPES = (0, 1)  # deflate, zstd
+_EXT_END = 0x00000000
+_EXT_DATA_FILE = 0x44415441
+_EXTENSIONS_MAX = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Qcow2Header:
+    """The facts of a qcow2 file that the engine needs."""
+
+    version: int
+    virtual_size: int
+    """Bytes that the guest sees."""
+    cluster_bits: int
+    l1_offset: int
+    l1_size: int
+    """The first-level table: its offset in bytes, and its number of 8-byte entries."""
+    backing_file: str | None
+    """The name in the header; the engine never opens it."""
+    snapshots: int
+
+    @property
+    def mapped_max(self) -> int:
+        """Bytes of content that the first-level table can map."""
+        return self.l1_size * (1 << self.cluster_bits) * (1 << self.cluster_bits - 3)
+
+
+def check_qcow2(path: Path, *, allow_backing: bool = False) -> Qcow2Header:
+    """Read and check the header of ``path``.
+
+    Raises ImageError naming the file and what is wrong with it.
+    """
+    try:
+        descriptor = open_regular(path)
+        try:
+            size = os.fstat(descriptor).st_size
+            head = os.pread(descriptor, HEAD, 0)
+        finally:
+            os.close(descriptor)
+    except NotAFileError as error:
+        raise ImageError(f"{path} is not a regular file") from error
+    except OSError as error:
+        raise ImageError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        return parse_header(head, size, allow_backing=allow_backing)
+    except (ValueError, struct.error) as error:
+        raise ImageError(f"{path} is not a usable qcow2 image: {error}") from error
+
+
+def parse_header(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2Header:
+    """Parse ``head``, the first HEAD bytes of a file of ``file_size`` bytes. Raises ValueError,
+    struct.error."""
+    _require(head[:4] == MAGIC, "it does not begin like one")
+    _require(len(head) >= 72, "it is cut off in its header")
+    version, backing_offset, backing_size, cluster_bits, virtual_size, crypt, l1_size, l1_offset = (
+        struct.unpack_from(">IQIIQIIQ", head, 4)
+    )
+    reftable_offset, reftable_clusters, snapshots, snapshots_offset = struct.unpack_from(
+        ">QIIQ", head, 48
+    )
+    _require(version in (2, 3), f"version {version} is unknown")
+    _require(9 <= cluster_bits <= 21, f"{cluster_bits} cluster bits are out of range")
+    _require(crypt == 0, "it is encrypted")
+    _require(0 < virtual_size <= VIRTUAL_SIZE_MAX, f"a disk of {virtual_size} bytes is too large")
+    cluster = 1 << cluster_bits
+    _require(l1_size <= L1_SIZE_MAX, "its first-level table is too large")
+    _require(
+        l1_size * cluster * (cluster // 8) >= virtual_size, "its first-level table is too small"
+    )
+    _require(reftable_clusters > 0, "it has no refcount table")
+    _require(reftable_clusters * cluster <= REFTABLE_MAX, "its refcount table is too large")
+    _require(snapshots <= SNAPSHOTS_MAX, f"it claims to hold {snapshots} snapshots")
+    for offset, length, what in (
+        (l1_offset, l1_size * 8, "first-level table"),
+        (reftable_offset, reftable_clusters * cluster, "refcount table"),
+        (snapshots_offset, snapshots * SNAPSHOT_MIN, "table of snapshots"),
+    ):
+        _require(offset % cluster == 0, f"its {what} is not aligned")
+        _require(length == 0 or offset > 0, f"its {what} lies in its header")
+        _require(offset + length <= file_size, f"it is cut off: its {what} lies beyond the end")
+    header_length = _check_version_3(head, cluster_bits) if version == 3 else _HEADER_LENGTH_2
+    # As in QEMU: extensions end where the backing file's name begins, else with the first cluster.
+    _check_extensions(head, header_length, end=backing_offset or min(cluster, len(head)))
+    backing = _backing_file(head, backing_offset, backing_size)
+    _require(backing is None or allow_backing, f"it names a backing file ({backing!r})")
+    return Qcow2Header(
+        version=version,
+        virtual_size=virtual_size,
+        cluster_bits=cluster_bits,
+        l1_offset=l1_offset,
+        l1_size=l1_size,
+        backing_file=backing,
+        snapshots=snapshots,
+    )
+
+
+def _check_version_3(head: bytes, cluster_bits: int) -> int:
+    """Check the fields that version 3 adds; return the header's length in bytes."""
+    incompatible, _, _, refcount_order, header_length = struct.unpack_from(">QQQII", head, 72)
+    _require(not incompatible & INCOMPATIBLE_DATA_FILE, DATA_FILE)
+    _require(not incompatible & INCOMPATIBLE_CORRUPT, "it is marked as corrupt")
+    unknown = incompatible & ~INCOMPATIBLE_ALLOWED
+    _require(unknown == 0, f"it needs features {unknown:#x}, which are unknown")
+    _require(refcount_order <= 6, "its refcounts are too wide")
+    _require(104 <= header_length <= 4096 and header_length % 8 == 0, "its header length is wrong")
+    if incompatible & INCOMPATIBLE_EXTENDED_L2:
+        _require(cluster_bits >= 14, "its clusters are too small for their subclusters")
+    if incompatible & INCOMPATIBLE_COMPRESSION:
+        _require(header_length > 104, "it does not say how it is compressed")
+        _require(head[104] in _COMPRESSION_TYPES, f"compression type {head[104]} is unknown")
+    return int(header_length)
+
+
+def _check_extensions(head: bytes, position: int, *, end: int) -> None:
+    for _ in range(_EXTENSIONS_MAX):
+        if position >= end:
+            return
+        kind, length = struct.unpack_from(">II", head, position)
+        if kind == _EXT_END:
+            return
+        _require(kind != _EXT_DATA_FILE, DATA_FILE)
+        position += 8 + -(-length // 8) * 8
+        _require(position <= end, "its header extensions do not end")
+    raise ValueError("it has too many header extensions")
+
+
+def _backing_file(head: bytes, offset: int, size: int) -> str | None:
+    if offset == 0 and size == 0:
+        return None
+    _require(0 < size <= 1023, "its backing file's name is too long")
+    _require(offset + size <= len(head), "its backing file's name lies outside the header")
+    return os.fsdecode(head[offset : offset + size])
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+def is_used(descriptor: int, start: int, end: int) -> bool:
+    """Whether any cluster with bytes from ``start`` to before ``end`` is in use.
+
+    The header must have passed `check_qcow2`. If the file was not closed properly (dirty bit), its
+    refcounts are not reliable and every cluster counts as used. Raises ValueError, OSError.
+    """
+    head = os.pread(descriptor, _REFCOUNTS_HEAD, 0).ljust(_REFCOUNTS_HEAD, b"\0")
+    version, bits = struct.unpack_from(">I12xI", head, 4)
+    table, table_clusters = struct.unpack_from(">QI", head, 48)
+    order = _REFCOUNT_ORDER_2
+    if version == 3:
+        features, order = struct.unpack_from(">Q16xI", head, 72)
+        if features & INCOMPATIBLE_DIRTY:
+            return True
+    per_block = (8 << bits) >> order
+    for cluster in range(start >> bits, (end + (1 << bits) - 1) >> bits):
+        block, number = divmod(cluster, per_block)
+        if block >= table_clusters << bits >> 3:
+            return False
+        place = int.from_bytes(_read_refcounts(descriptor, table + 8 * block, 8)) & ~511
+        if place and _count(descriptor, place, number, order):
+            return True
+    return False
+
+
+def _count(descriptor: int, block: int, number: int, order: int) -> int:
+    width, bit = 1 << order, number << order
+    data = _read_refcounts(descriptor, block + bit // 8, max(1, width // 8))
+    return int.from_bytes(data) >> bit % 8 & ((1 << width) - 1)
+
+
+def _read_refcounts(descriptor: int, place: int, length: int) -> bytes:
+    data = os.pread(descriptor, length, place)
+    if len(data) != length:
+        raise ValueError("its refcounts lie beyond its end")
+    return data

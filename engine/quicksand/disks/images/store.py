@@ -1,0 +1,359 @@
+"""The image store: images by name, each version in a directory named after its digest.
+
+::
+
+    <data>/images/<name>/current            the digest in use, replaced atomically
+    <data>/images/<name>/<digest>/manifest.json     written last: its presence is the commit mark
+                                  disk.qcow2, kernel, initrd
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import secrets
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
+from quicksand.base.files import map_os_errors, read_json, sync_dir, try_lock, write_json
+from quicksand.base.listing import ANY_ID, TEMPORARY, own_directories, own_files
+from quicksand.base.paths import make_private_dir
+from quicksand.base.regular import create, open_file, open_regular, read_word
+from quicksand.base.removal import mark, remove, require_ours
+from quicksand.disks.images.suggested import check_suggested
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+CURRENT = "current"
+REMOVED = ".removed-"
+PARTS = ("disk", "kernel", "initrd")
+NAME_MAX = 200
+"""Characters of an image's name, which names a directory too."""
+
+_POINTERS = re.compile(rf"{CURRENT}|\.{CURRENT}{TEMPORARY}")
+
+DIGEST_SHOWN = 12
+"""Hexadecimal digits of a digest that make the directory's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredImage:
+    """One version of an image in the store."""
+
+    root: Path
+    name: str
+    version: str = ""
+    digest: str = ""
+    arch: str = ""
+    created: float | None = None
+    """Unix time of the newest file it was built from, so equal sources give equal times."""
+    built: float | None = None
+    """Unix time at which it was put into the store."""
+    recipe: str = ""
+    """The digest of its recipe, "" if unknown."""
+    cmdline: str = ""
+    """Additional words for the kernel's command line."""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    """What it suggests for machines where the user says nothing (`suggested`)."""
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By part ("disk", "kernel", "initrd"): name, size in bytes and sha256."""
+    errors: tuple[str, ...] = ()
+    """Why it cannot be used."""
+
+    @property
+    def disk(self) -> Path:
+        return self._path("disk")
+
+    @property
+    def kernel(self) -> Path:
+        return self._path("kernel")
+
+    @property
+    def initrd(self) -> Path:
+        return self._path("initrd")
+
+    @property
+    def size(self) -> int:
+        """Bytes that all files take on the disk."""
+        if not self.root.is_dir():
+            return 0
+        return sum(path.stat().st_blocks * 512 for path in self.root.iterdir())
+
+    def _path(self, part: str) -> Path:
+        return self.root / str(self.files[part]["name"])
+
+
+class ImageStore:
+    """The images below one directory. Published versions never change."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def list(self) -> builtins.list[StoredImage]:
+        """List the current version of every image; a broken one carries its errors."""
+        if not self.root.is_dir():
+            return []
+        names = sorted(p.name for p in self.root.iterdir() if p.is_dir() and p.name[0] != ".")
+        return [image for name in names if (image := self.get(name)) is not None]
+
+    def get(self, name: str) -> StoredImage | None:
+        """Return the current version of ``name``, or None; a broken one carries its errors."""
+        if not _is_name(name):
+            return None
+        place = self.root / name
+        try:
+            digest = read_word(place / CURRENT).strip()
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            return StoredImage(root=place, name=name, errors=(f"{CURRENT}: {error}",))
+        if not digest or "/" in digest or digest.startswith("."):
+            return StoredImage(root=place, name=name, errors=(f"{CURRENT} names {digest!r}",))
+        try:
+            return self.load(place / digest)
+        except QuicksandError as error:
+            return StoredImage(root=place / digest, name=name, errors=(str(error),))
+
+    def find_version(self, name: str, digest: str) -> StoredImage | None:
+        """Return the usable version with that digest, current or not, of the image ``name`` or
+        else of any other image; None if there is none."""
+        short = digest[:DIGEST_SHOWN]
+        if not short.isalnum() or not self.root.is_dir():
+            return None
+        names = [name, *sorted(p.name for p in self.root.iterdir())]
+        for place in (self.root / n / short for n in names if _is_name(n)):
+            with contextlib.suppress(QuicksandError):
+                image = self.load(place)
+                if image.digest == digest and not image.errors:
+                    return image
+        return None
+
+    def versions(self, name: str) -> builtins.list[StoredImage]:
+        """List every version of an image, old ones included; a broken one carries its errors."""
+        place = self.root / name
+        if not _is_name(name) or not place.is_dir():
+            return []
+        found = []
+        for path in sorted(p for p in place.iterdir() if p.is_dir() and p.name[0] != "."):
+            try:
+                found.append(self.load(path))
+            except QuicksandError as error:
+                found.append(StoredImage(root=path, name=name, errors=(str(error),)))
+        return found
+
+    @staticmethod
+    def load(directory: Path) -> StoredImage:
+        """Load the image in ``directory``. ``errors`` lists files that are missing or whose size
+        is not that in the manifest.
+
+        Raises ImageNotFound if there is no manifest, ImageError if it is damaged.
+        """
+        directory = directory.absolute()
+        path = directory / MANIFEST
+        try:
+            manifest = read_json(path)
+            if manifest.get("schema_version") != SCHEMA:
+                raise ValueError(f"schema_version {manifest.get('schema_version')!r}")
+            files = {part: _checked_file(manifest["files"][part]) for part in PARTS}
+            image = StoredImage(
+                root=directory,
+                name=str(manifest["name"]),
+                version=str(manifest["version"]),
+                digest=str(manifest["digest"]),
+                arch=str(manifest["arch"]),
+                created=float(manifest["created"]),
+                built=path.stat().st_mtime,
+                recipe=str(manifest.get("recipe", "")),
+                cmdline=str(manifest.get("cmdline", "")),
+                machine=check_suggested(manifest.get("machine", {})),
+                files=files,
+            )
+            if image.digest != image_digest(files, image.cmdline, image.recipe):
+                raise ValueError("the digest does not fit the files and the command line")
+        except FileNotFoundError:
+            raise ImageNotFound(f"Image not found: {directory} has no {MANIFEST}") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ImageError(f"{path} is damaged: {error!r}") from error
+        return _with_errors(image)
+
+    @staticmethod
+    def verify(image: StoredImage) -> builtins.list[str]:
+        """Read all files, compare their digests, and return what is wrong. Blocks for I/O."""
+        wrong = [*image.errors]
+        for part, found in image.files.items():
+            path = image.root / str(found["name"])
+            if path.is_file() and sha256_file(path) != found["sha256"]:
+                wrong.append(f"{path.name} has another digest ({part})")
+        return wrong
+
+    def publish(
+        self, staging: Path, manifest: dict[str, Any], *, current: bool = True
+    ) -> StoredImage:
+        """Move the finished files in ``staging``, a directory on the store's file system, into the
+        store and atomically make them the current version; ``current=False`` does that only if the
+        image has none. Raises ImageError, DiskSpaceError, PathError.
+        """
+        try:
+            check_suggested(manifest.get("machine", {}))
+        except ValueError as error:
+            raise ImageError(f"the manifest of {manifest['name']!r} is wrong: {error}") from None
+        files = {}
+        for part in PARTS:
+            name = str(manifest["files"][part]["name"])
+            path = staging / name
+            with map_os_errors(path):
+                _sync_file(path, alone=True)
+            files[part] = {"name": name, "size": path.stat().st_size, "sha256": sha256_file(path)}
+        digest = image_digest(
+            files, str(manifest.get("cmdline", "")), str(manifest.get("recipe", ""))
+        )
+        place = make_private_dir(self.root / str(manifest["name"]))
+        target = place / digest[:DIGEST_SHOWN]
+        with map_os_errors(target):
+            write_json(
+                staging / MANIFEST,
+                {**manifest, "schema_version": SCHEMA, "files": files, "digest": digest},
+            )
+            mark(staging, as_=target.name)
+            if _move_in(staging, target):
+                sync_dir(place)
+            if not current and (place / CURRENT).exists():
+                return self.load(target)
+            pointer = place / f".{CURRENT}.{secrets.token_hex(4)}"
+            with create(pointer) as file:
+                file.write(f"{target.name}\n".encode())
+            _sync_file(pointer)
+            pointer.replace(place / CURRENT)
+            sync_dir(place)
+        return self.load(target)
+
+    def remove(self, name: str) -> None:
+        """Remove an image with all versions. The caller makes sure that nothing uses it.
+
+        Raises ImageNotFound, DiskSpaceError, PathError.
+        """
+        place = self.root / name
+        if not _is_name(name) or not place.is_dir():
+            raise ImageNotFound(f"Image not found: {name!r} is not in the store")
+        with map_os_errors(place):
+            # The pointer goes first, so that nothing starts from a half-removed image.
+            for pointer in own_files(place, _POINTERS):
+                pointer.unlink()
+            for version in own_directories(place, ANY_ID):
+                self._remove_tree(version)
+            with contextlib.suppress(OSError):  # other files in there are not ours
+                place.rmdir()
+
+    def remove_old(self, image: StoredImage) -> bool:
+        """Remove one version, unless it is the current one or that image is being built; return
+        whether it was removed. The caller makes sure that nothing uses it. Raises PathError.
+        """
+        name = image.root.parent.name
+        with map_os_errors(image.root):
+            # A build whose result exists already makes that version the current one again.
+            lock = try_lock(self.root / f".{name}.lock")
+            if lock is None:
+                return False
+            try:
+                current = self.get(name)
+                if current is None or current.root == image.root or not image.root.is_dir():
+                    return False
+                self._remove_tree(image.root)
+            finally:
+                os.close(lock)
+        return True
+
+    def _remove_tree(self, place: Path) -> None:
+        require_ours(place)
+        # Renamed first, so that nothing starts from a half-removed image.
+        doomed = self.root / f"{REMOVED}{place.name}"
+        remove(doomed)
+        place.rename(doomed)
+        remove(doomed)
+
+
+def sha256_file(path: Path) -> str:
+    """Return the hexadecimal SHA-256 of a file. Blocks for I/O. Raises OSError."""
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_name(name: str) -> bool:
+    """Whether ``name`` can name an image, and so a directory of the store."""
+    if len(name) > NAME_MAX or "/" in name or "\0" in name:
+        return False
+    return bool(name) and not name.startswith(".")
+
+
+def _checked_file(value: Mapping[str, Any]) -> dict[str, Any]:
+    name, size, digest = value["name"], value["size"], value["sha256"]
+    if not isinstance(name, str) or "/" in name or name in ("", ".", ".."):
+        raise ValueError(f"bad file name {name!r}")
+    if not isinstance(size, int) or not isinstance(digest, str):
+        raise ValueError(f"bad size or digest of {name!r}")
+    return {"name": name, "size": size, "sha256": digest}
+
+
+def _with_errors(image: StoredImage) -> StoredImage:
+    errors = []
+    for found in image.files.values():
+        path = image.root / str(found["name"])
+        if path.is_symlink():
+            errors.append(f"{path.name} is a symbolic link")
+        elif not path.is_file():
+            errors.append(f"{path.name} is missing")
+        elif path.stat().st_size != found["size"]:
+            errors.append(
+                f"{path.name} is {path.stat().st_size} bytes long, not {found['size']}: truncated?"
+            )
+    if not errors:
+        return image
+    return StoredImage(
+        **{f: getattr(image, f) for f in StoredImage.__slots__ if f != "errors"},
+        errors=tuple(errors),
+    )
+
+
+def image_digest(files: Mapping[str, Mapping[str, Any]], cmdline: str, recipe: str = "") -> str:
+    """Return the digest of everything that a guest boots from, and of the recipe."""
+    words = [*(f"{part} {files[part]['sha256']}" for part in PARTS), f"cmdline {cmdline}"]
+    if recipe:
+        words.append(f"recipe {recipe}")
+    text = "\n".join(words)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _move_in(staging: Path, target: Path) -> bool:
+    """Move a finished version to its place; return False if that version is there already, perhaps
+    since a moment ago by another process. Raises OSError."""
+    if target.exists():
+        return False
+    try:
+        staging.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
+
+
+def _sync_file(path: Path, *, alone: bool = False) -> None:
+    """Sync a file; with ``alone``, of one that was just made, so that only its owner may write to
+    it, whatever the umask was."""
+    descriptor = open_regular(path)
+    try:
+        if alone:
+            mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+            if mode & 0o022:
+                os.fchmod(descriptor, mode & ~0o022)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,223 @@
+"""Finds which layer of a disk decides each cluster, and where its base shows through."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.base.errors import ImageError
+from quicksand.disks.diff.bounds import Cache
+from quicksand.disks.diff.chain import Chain
+from quicksand.disks.diff.layer import COMPRESSED, OFFSET_MASK, SECTOR, ZERO, Layer
+from quicksand.disks.images.overlay import CLUSTER, L2_COVERS
+from quicksand.disks.images.qcow2 import VIRTUAL_SIZE_MAX
+
+NOTHING = 0
+"""No layer has the cluster, so the base shows."""
+
+MIXED = 2
+"""More than one layer has a part of the cluster, or the disk ends within it. No place in a file is
+as small as `NOTHING`, `ZERO` and this."""
+
+
+class Source(Layer):
+    """A layer that is read once, from its start to its end. Its methods raise ImageError."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        # There may be hundreds of layers, so each caches one table and one decompressed cluster.
+        self._tables = Cache(self.cluster)
+        self._unpacked = Cache(self.cluster)
+
+    def check(self) -> None:
+        """Refuse first-level entries that share a table: a small file could claim a huge disk."""
+        places = [self._l1_entry(number) for number in range(len(self._l1) // 8)]
+        if any(many > 1 for place, many in Counter(places).items() if place):
+            raise self._bad("two parts of the disk have one second-level table")
+
+    def check_plain(self, clusters: int) -> None:
+        """Refuse more uncompressed clusters than the file has room for."""
+        if (clusters - 1) * self.cluster >= self._file_size:
+            raise self._bad("clusters of the disk have one place in the file")
+
+    def mapped(self) -> Iterator[tuple[int, int]]:
+        """Yield the range of the disk, (start, end) in bytes, that each second-level table maps."""
+        covers = self._table_entries * self.cluster
+        for number in range(len(self._l1) // 8):
+            if self._l1_entry(number):
+                yield number * covers, (number + 1) * covers
+
+    def clusters(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the clusters between two bytes of the disk that this layer allocates: number, and
+        place in the file, `ZERO`, or the entry of a compressed cluster."""
+        first, last = start // self.cluster, -(-min(end, self.size) // self.cluster)
+        for number in range(first // self._table_entries, -(-last // self._table_entries)):
+            if (table := self._table(number)) is None:
+                continue
+            before = number * self._table_entries
+            low, high = max(first, before), min(last, before + self._table_entries)
+            values = struct.unpack_from(f">{high - low}Q", table, 8 * (low - before))
+            for cluster, value in enumerate(values, low):
+                if value and (entry := self._meaning(value)):
+                    yield cluster, entry
+
+    def _meaning(self, entry: int) -> int:
+        if entry & COMPRESSED:
+            return entry
+        if entry & ZERO and self._has_zero_flag:
+            return ZERO
+        return entry & OFFSET_MASK
+
+    def read_run(self, place: int, count: int) -> bytes:
+        """Read clusters that follow each other in the file."""
+        if place % self.cluster:
+            raise self._bad("a cluster is not aligned")
+        length = count * self.cluster
+        data = self._read(place, length)
+        if length - len(data) >= self.cluster:
+            raise self._bad("a cluster lies beyond its end")
+        # QEMU may leave out zeros at the end of the last cluster.
+        return data.ljust(length, b"\0")
+
+
+class _NoBase(Layer):
+    """Stands for a base that was not given: reading it raises ImageError."""
+
+    def __init__(self) -> None:
+        self.size = VIRTUAL_SIZE_MAX
+        self.cluster = CLUSTER
+
+    def read(self, offset: int, length: int) -> bytes | None:
+        raise ImageError(
+            f"at {offset} a layer covers a part of a cluster, and the base is not given",
+            hint="give the files of the base",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The 512 MiB of the disk that one second-level table maps."""
+
+    number: int
+    entries: list[int]
+    """For each cluster its place in the owner's file, the owner's entry for a compressed one,
+    `NOTHING`, `ZERO` or `MIXED`."""
+    owners: list[Source | None]
+
+    @property
+    def start(self) -> int:
+        """The first byte on the disk."""
+        return self.number * L2_COVERS
+
+    def filled(self) -> int:
+        """Return the number of clusters that have to be read."""
+        return len(self.entries) - self.entries.count(NOTHING) - self.entries.count(ZERO)
+
+
+class Visible:
+    """Layers above a base, cut into clusters of 64 KiB. Its methods raise ImageError."""
+
+    def __init__(self, layers: Sequence[Source], below: Sequence[Layer], *, size: int) -> None:
+        """``below`` is the base. Beyond the highest layer the disk, of ``size`` bytes, is zeros."""
+        self.size = -(-size // SECTOR) * SECTOR
+        """Bytes of the disk."""
+        self._layers = layers
+        self._shown = below[-1].size if below else 0
+        """The byte from which on nothing of the base shows."""
+        self._disk = Chain([*below, *layers])
+        all_parts = range(-(-self.size // L2_COVERS))
+        self._numbers = sorted(set().union(*self._candidates()).intersection(all_parts))
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the parts in which a layer has something, ascending."""
+        for number in self._numbers:
+            part = self._part(number)
+            if any(part.entries):
+                yield part
+
+    def _candidates(self) -> Iterator[range]:
+        for layer in self._layers:
+            for start, end in layer.mapped():
+                yield range(start // L2_COVERS, -(-end // L2_COVERS))
+            if layer.size < self.size:
+                yield range(layer.size // L2_COVERS, -(-self._shown // L2_COVERS))
+
+    def filled(self) -> int:
+        """Return the number of clusters to read in all parts. Also raises ImageError if a layer
+        claims to hold more than its file can."""
+        total, plain = 0, Counter[Source]()
+        for part in self.parts():
+            total += part.filled()
+            plain.update(
+                owner
+                for owner, entry in zip(part.owners, part.entries, strict=True)
+                if owner is not None and entry > MIXED and not entry & COMPRESSED
+            )
+        for owner, clusters in plain.items():
+            owner.check_plain(clusters)
+        return total
+
+    def read(self, offset: int) -> bytes:
+        """Read a cluster of the disk, with zeros beyond its end."""
+        data = self._disk.read(offset, min(CLUSTER, self.size - offset))
+        return data.ljust(CLUSTER, b"\0")
+
+    def _part(self, number: int) -> Part:
+        start = number * L2_COVERS
+        count = -(-min(L2_COVERS, self.size - start) // CLUSTER)
+        part = Part(number, [NOTHING] * count, [None] * count)
+        for layer in self._layers:
+            _lay_over(part, layer)
+            if layer.size < self.size:
+                self._hide(part, layer.size)
+        if start + count * CLUSTER > self.size and part.entries[-1] > ZERO:
+            part.entries[-1] = MIXED
+        return part
+
+    def _hide(self, part: Part, end: int) -> None:
+        """Hide what lies below a layer beyond its end."""
+        at, within = divmod(max(0, end - part.start), CLUSTER)
+        entries = part.entries
+        if at < len(entries) and within:
+            if entries[at] > ZERO or (entries[at] == NOTHING and end < self._shown):
+                entries[at] = MIXED
+            at += 1
+        # Beyond the end of the base nothing could show through, so no zero entries are needed.
+        shown = min(len(entries), max(at, -(-(self._shown - part.start) // CLUSTER)))
+        entries[at:] = [ZERO] * (shown - at) + [NOTHING] * (len(entries) - max(at, shown))
+
+
+def _lay_over(part: Part, layer: Source) -> None:
+    end = part.start + len(part.entries) * CLUSTER
+    if layer.cluster == CLUSTER:
+        first = part.start // CLUSTER
+        for cluster, entry in layer.clusters(part.start, end):
+            part.entries[cluster - first] = entry
+            part.owners[cluster - first] = layer
+        return
+    for cluster, _ in layer.clusters(part.start, end):
+        low = cluster * layer.cluster
+        for at in range(low, min(low + layer.cluster, end), min(layer.cluster, CLUSTER)):
+            part.entries[(at - part.start) // CLUSTER] = MIXED
+
+
+@contextlib.contextmanager
+def open_visible(
+    layers: Sequence[Path], base: Sequence[Path] | None, *, size: int | None
+) -> Iterator[Visible]:
+    """Open the files, each list from the lowest layer up. With ``base`` None, reading a cluster
+    that needs the base fails. Raises ImageError."""
+    with contextlib.ExitStack() as stack:
+        below = [stack.enter_context(contextlib.closing(Layer(path))) for path in base or ()]
+        opened = [stack.enter_context(contextlib.closing(Source(path))) for path in layers]
+        for layer in opened:
+            layer.check()
+        yield Visible(
+            opened,
+            below if base is not None else [_NoBase()],
+            size=opened[-1].size if size is None else size,
+        )

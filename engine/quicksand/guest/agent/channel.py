@@ -1,0 +1,202 @@
+"""The streams and events of one request, between a session and the user of the channel."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, Protocol
+
+from quicksand.base.errors import (
+    AgentError,
+    AgentProtocolError,
+    AgentRefusedError,
+    AgentUnreachableError,
+)
+from quicksand.guest.agent import wire
+from quicksand.guest.agent.budget import CHANNEL_EVENTS_MAX, EVENT_OVERHEAD, Budget
+from quicksand.guest.agent.wire import Stream
+
+INPUT_WINDOW = 256 * 1024
+"""Bytes of input that may be unacknowledged (docs/internals/agent-protocol.md)."""
+
+INPUT_CHUNK = 64 * 1024
+
+OPEN_TIMEOUT_S = 30.0
+"""A guest starts a command within milliseconds; one that swaps needs seconds."""
+
+CRUMB_MAX = 4096
+"""Unread pieces of output are joined up to this many bytes."""
+
+ALL_OUTPUT = (Stream.STDOUT, Stream.STDERR)
+
+
+class Carrier(Protocol):
+    """What a channel needs from its session."""
+
+    budget: Budget
+
+    def send(self, frame: bytes) -> None: ...
+
+    async def drain(self) -> None: ...
+
+    def forget(self, channel: Channel) -> None: ...
+
+    def refusal(self, error: object, otherwise: str = "") -> AgentRefusedError: ...
+
+
+class Channel:
+    """The streams of one request, made by `Session.open`. Read it to its end or `close` it."""
+
+    def __init__(self, session: Carrier, number: int, streams: tuple[Stream, ...]) -> None:
+        """``streams`` are those that the agent may write to. Raises StateError if the session has
+        no room for them."""
+        self._session = session
+        self.number = number
+        self.window = session.budget.reserve(len(streams)) if streams else wire.WINDOW_MIN
+        """Bytes of each stream that may be in transit or unread."""
+        self._reserved = self.window * len(streams)
+        self._chunks: dict[int, deque[bytes]] = {stream: deque() for stream in streams}
+        self._buffered = dict.fromkeys(streams, 0)
+        self._uncredited = dict.fromkeys(streams, 0)
+        self._input_credit = INPUT_WINDOW
+        self._events: deque[bytes] = deque()
+        self._event_bytes = 0
+        self._failure: AgentError | None = None
+        self._changed = asyncio.Event()
+        self.reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+    @property
+    def unread(self) -> int:
+        """Bytes that have arrived and were not read."""
+        return sum(self._buffered.values()) + self._event_bytes
+
+    # Called by the session.
+
+    def receive(self, stream: int, payload: bytes) -> None:
+        """Take a data frame. Raises AgentProtocolError if the agent must not send it."""
+        if stream == wire.CREDIT | Stream.INPUT:
+            if len(payload) != 4:
+                raise AgentProtocolError("the agent sent a credit that is not 4 bytes long")
+            self._input_credit = min(self._input_credit + int.from_bytes(payload), INPUT_WINDOW)
+        elif stream in self._chunks:
+            kind = Stream(stream)
+            self._buffered[kind] += len(payload)
+            if self._buffered[kind] + self._uncredited[kind] > self.window:
+                raise AgentProtocolError("the agent sent more than its window allows")
+            self._keep(self._chunks[kind], payload)
+        else:
+            raise AgentProtocolError(f"the agent sent a data frame of unknown stream {stream}")
+        self._changed.set()
+
+    @staticmethod
+    def _keep(chunks: deque[bytes], payload: bytes) -> None:
+        # Join small pieces: as objects, 1-byte writes would take fifty times their size.
+        if chunks and len(chunks[-1]) + len(payload) <= CRUMB_MAX:
+            chunks[-1] += payload
+        elif payload:
+            chunks.append(payload)
+
+    def receive_event(self, text: bytes) -> None:
+        """Keep an event as text: parsed, it could take thirty times the memory. Raises
+        AgentProtocolError if there are too many."""
+        size = len(text) + EVENT_OVERHEAD
+        if len(text) > wire.SMALL_MAX or self._event_bytes + size > CHANNEL_EVENTS_MAX:
+            raise AgentProtocolError("the agent floods the channel with events")
+        self._session.budget.take_event(size)
+        self._event_bytes += size
+        self._events.append(text)
+        self._changed.set()
+
+    def fail(self, error: AgentError) -> None:
+        """End the channel: whoever waits for it gets ``error``."""
+        self._failure = self._failure or error
+        if not self.reply.done():
+            self.reply.set_exception(error)
+            self.reply.exception()  # if nobody waits for it, asyncio must not log it
+        self._changed.set()
+
+    def release(self) -> None:
+        """Give back its share of the budget: nothing arrives for it any more. Idempotent."""
+        self._session.budget.release(self._reserved)
+        self._session.budget.drop_events(self._event_bytes)
+        self._reserved = self._event_bytes = 0
+
+    # Called by the user of the channel.
+
+    async def opened(self) -> dict[str, Any]:
+        """Wait until the request has started; return its result. Raises as `Session.request`."""
+        try:
+            async with asyncio.timeout(OPEN_TIMEOUT_S):
+                return await asyncio.shield(self.reply)
+        except TimeoutError:
+            raise AgentUnreachableError(
+                f"the guest's agent did not answer within {OPEN_TIMEOUT_S:g} s",
+                hint="the guest may be overloaded or hung; `quicksand-tui logs` shows its console",
+            ) from None
+
+    async def read(self) -> tuple[Stream, bytes] | dict[str, Any]:
+        """Return the next piece of output or, once all output before it was read, the next event.
+
+        Reading acknowledges output; unread output blocks the command (back-pressure). Raises
+        AgentRefusedError, or AgentUnreachableError if the connection broke, once all that came
+        before has been read.
+        """
+        while True:
+            for stream in self._chunks:
+                if self._chunks[stream]:
+                    return Stream(stream), self._take(Stream(stream))
+            if self._events:
+                return self._take_event()
+            if self._failure is not None:
+                raise self._failure
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _take(self, stream: Stream) -> bytes:
+        payload = self._chunks[stream].popleft()
+        self._buffered[stream] -= len(payload)
+        self._uncredited[stream] += len(payload)
+        if self._uncredited[stream] >= self.window // 4:
+            self._session.send(wire.encode_credit(self.number, stream, self._uncredited[stream]))
+            self._uncredited[stream] = 0
+        return payload
+
+    def _take_event(self) -> dict[str, Any]:
+        text = self._events.popleft()
+        if self._event_bytes:  # otherwise `release` has given them back
+            size = len(text) + EVENT_OVERHEAD
+            self._event_bytes -= size
+            self._session.budget.drop_events(size)
+        return wire.parse_message(text)
+
+    def refusal(self, error: object, otherwise: str) -> AgentRefusedError:
+        """Make an exception of the error that an event has; see `Session.refusal`."""
+        return self._session.refusal(error, otherwise)
+
+    async def write(self, data: bytes | memoryview) -> None:
+        """Send input, waiting while the guest does not take it. Raises as `read` does."""
+        view = memoryview(data)
+        while view:
+            while self._input_credit <= 0 and self._failure is None:
+                self._changed.clear()
+                await self._changed.wait()
+            if self._failure is not None:
+                raise self._failure
+            size = min(len(view), self._input_credit, INPUT_CHUNK)
+            self._input_credit -= size
+            self._session.send(wire.encode_data(self.number, Stream.INPUT, view[:size]))
+            view = view[size:]
+            await self._session.drain()
+
+    def write_eof(self) -> None:
+        """End the input."""
+        if self._failure is None:
+            self._session.send(wire.encode_data(self.number, Stream.INPUT, b""))
+
+    def close(self) -> None:
+        """Forget the channel. Unread output, and output that still arrives, is dropped."""
+        self._session.forget(self)
+        self._events.clear()
+        for stream, chunks in self._chunks.items():
+            chunks.clear()
+            self._buffered[Stream(stream)] = 0

@@ -1,0 +1,165 @@
+"""A sandbox's link to its agent: takes a port, connects, and reconnects when the session broke."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from quicksand.base.errors import (
+    AgentError,
+    AgentUnreachableError,
+    QuicksandError,
+    RevertedError,
+    StateError,
+)
+from quicksand.base.files import read_json
+from quicksand.base.lease import Lease, take_lease
+from quicksand.guest.agent.session import Session, connect, dial
+from quicksand.records.layout import AGENT_PORTS, MachineDir, RuntimeDir
+
+ATTEMPT_S = 3.0
+"""A running agent answers within milliseconds. A hello can get lost if another client has just left
+the port, so it is repeated on a new connection."""
+
+LEASE_TIMEOUT_S = 30.0
+
+
+class AgentLink:
+    """Hands out the live session. Each Sandbox object has one; it is safe for concurrent use."""
+
+    def __init__(
+        self,
+        runtime: RuntimeDir,
+        token: str,
+        *,
+        why_gone: Callable[[], QuicksandError | None],
+        set_clock: bool = True,
+    ) -> None:
+        """``why_gone`` returns the error to raise if the machine itself is gone, else None.
+        ``set_clock`` is that of `Session.handshake`."""
+        self._runtime = runtime
+        self._token = token
+        self._why_gone = why_gone
+        self._set_clock = set_clock
+        self._lock = asyncio.Lock()
+        self._session: Session | None = None
+        self._lease: Lease | None = None
+        self._machine: MachineDir | None = None
+        """The machine that the session is with."""
+
+    async def session(self, *, timeout: float = 15.0) -> Session:
+        """Return the live session, connecting if there is none.
+
+        Raises what ``why_gone`` returns, StateError if all ports are taken, AgentUnreachableError
+        after ``timeout`` seconds without an answer, AgentRefusedError for a wrong token.
+        """
+        async with self._lock:
+            self.move_on()  # another client may have reverted the sandbox just now
+            if self._session is not None and not self._session.closed.is_set():
+                return self._session
+            self.close()
+            self._session = await self._connect(timeout)
+            return self._session
+
+    async def request(self, method: str, params: dict[str, Any], timeout: float) -> dict[str, Any]:
+        """Ask the agent on the live session. Raises as `session` and `Session.request`."""
+        return await (await self.session()).request(method, params, timeout=timeout)
+
+    async def dial(self, machine: MachineDir, port: int) -> Session:
+        """Connect to a port of ``machine`` before its agent runs. After the handshake, which is the
+        caller's, it is the live session. Raises StateError, AgentUnreachableError."""
+        self._lease = await take_lease(
+            [machine.agent_socket(port)], what="agent ports", timeout=LEASE_TIMEOUT_S
+        )
+        self._session = await dial(self._lease.socket, partial(self._why_broken, machine))
+        self._machine = machine
+        return self._session
+
+    def adopt(self, machine: MachineDir, session: Session, lease: Lease) -> bool:
+        """Go on with the session that a revert has made with ``machine``, which has taken over.
+        Returns whether that is possible: not while this link connects by itself."""
+        if self._lock.locked():
+            return False
+        self.move_on()
+        session.explain(partial(self._why_broken, machine))
+        self._machine, self._session, self._lease = machine, session, lease
+        return True
+
+    def move_on(self) -> None:
+        """End the session with a machine from which another one has taken over: what waits gets
+        RevertedError. The next request connects to the new one."""
+        if self._machine != self._runtime.current():
+            if self._session is not None:
+                self._session.leave()
+            self.close()
+
+    async def _connect(self, timeout: float) -> Session:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        failure: AgentUnreachableError | None = None
+        while (left := deadline - loop.time()) > 0:
+            machine = self._runtime.current()
+            sockets = [machine.agent_socket(n) for n in range(AGENT_PORTS)]
+            try:
+                lease = await take_lease(sockets, what="agent ports", timeout=LEASE_TIMEOUT_S)
+            except StateError as error:
+                raise self._why_gone() or error from error
+            try:
+                session = await connect(
+                    lease.socket,
+                    self._find_token(machine),
+                    timeout=min(ATTEMPT_S, left),
+                    why_broken=partial(self._why_broken, machine),
+                    set_clock=self._set_clock,
+                )
+            except AgentUnreachableError as error:
+                lease.release()
+                if (gone := self._why_gone()) is not None:
+                    raise gone from error
+                failure = error
+                await asyncio.sleep(0.05)
+                continue
+            except BaseException:
+                lease.release()
+                raise
+            self._lease, self._machine = lease, machine
+            return session
+        raise failure or AgentUnreachableError("the guest's agent does not answer")
+
+    def _find_token(self, machine: MachineDir) -> str:
+        """Return the token of the guest in ``machine``: a checkpoint has the token of its time."""
+        with contextlib.suppress(OSError, ValueError):
+            return str(read_json(machine.state)["token"])
+        return self._token
+
+    def _why_broken(self, machine: MachineDir) -> AgentError | None:
+        """Return RevertedError if another QEMU has taken over from ``machine``, else None."""
+        current = self._runtime.current()
+        if current == machine:
+            return None
+        with contextlib.suppress(OSError, ValueError):
+            origin = str(read_json(current.state)["origin"])
+            return RevertedError(f"the sandbox was reverted to {origin!r}")
+        return None
+
+    def renew_token(self, token: str) -> None:
+        """Use ``token`` from the next session on."""
+        self._token = token
+
+    @property
+    def connected(self) -> Session | None:
+        """The live session, or None."""
+        session = self._session
+        return session if session is not None and not session.closed.is_set() else None
+
+    def close(self) -> None:
+        """Close the connection and release the port. Idempotent."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None

@@ -1,0 +1,324 @@
+"""Reading and writing files of a guest. Contents are streamed, so files may have any size. Names
+and numbers come from the guest; only their form and size are checked, not their truth."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import builtins
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from quicksand.base.errors import AgentProtocolError, AgentRefusedError, ConfigError
+from quicksand.guest.agent import extents, raw, values
+from quicksand.guest.agent.channel import Channel
+from quicksand.guest.agent.extents import Extent
+from quicksand.guest.agent.session import Session
+from quicksand.guest.agent.wire import Stream
+from quicksand.guest.execution import StdinSource, checked, iterate_chunks
+
+COPIES = "copies"
+"""The capability of agents that write files without their holes, set times and make hard links."""
+
+LIST_PAGE = 1000
+LIST_MAX = 1_000_000
+LIST_TEXT_MAX = 64 * 1024 * 1024
+"""Bytes of all names and link targets that `list` returns, at most."""
+
+IDENTITY_MAX = 40
+"""Bytes: two hexadecimal numbers of 64 bits and a colon are 33."""
+
+READ_MAX = 256 * 1024 * 1024
+"""Bytes that `read` returns, at most; `stream` has no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestFile:
+    """A file's metadata, from `GuestFiles.stat` and `list`."""
+
+    name: str
+    """The last part of the path; bytes that are not UTF-8 are surrogates, as in `os.fsdecode`."""
+    type: str
+    """"file", "dir", "symlink", "fifo", "socket", "block" or "char"."""
+    size: int
+    """Bytes."""
+    allocated: int
+    """Bytes that it occupies on the guest's disk, fewer than ``size`` if it has holes; equal to
+    ``size`` if the agent is too old to report it."""
+    mode: int
+    """Permission bits."""
+    uid: int
+    gid: int
+    mtime: float
+    """Unix time."""
+    target: str | None = None
+    """Where a symlink points."""
+    mtime_ns: int = 0
+    """Unix time in nanoseconds."""
+    identity: str = ""
+    """The same for all hard links to one file; "" for a file with one name, and if the agent is too
+    old to report it."""
+    links: int = 1
+    """Its hard links; 1 if the agent is too old to report them."""
+
+    @property
+    def is_dir(self) -> bool:
+        return self.type == "dir"
+
+    @classmethod
+    def parse(cls, value: object, name: str | None = None) -> GuestFile:
+        """Parse the agent's description of a file. Raises AgentProtocolError."""
+        try:
+            assert isinstance(value, dict)
+            target = _decode(value, "target") if value.get("type") == "symlink" else None
+            return cls(
+                name=name if name is not None else _decode(value, "name"),
+                type=values.text(value["type"], 16),
+                size=values.whole(value["size"]),
+                allocated=values.whole(value.get("allocated", value["size"])),
+                mode=values.whole(value["mode"]) & 0o7777,
+                uid=values.whole(value["uid"]),
+                gid=values.whole(value["gid"]),
+                mtime=values.whole(value["mtime_ns"]) / 1e9,
+                target=target,
+                mtime_ns=values.whole(value["mtime_ns"]),
+                identity=values.text(value.get("identity", ""), IDENTITY_MAX),
+                links=values.whole(value.get("links", 1)),
+            )
+        except (AssertionError, KeyError, ValueError) as error:
+            raise AgentProtocolError(
+                "the agent describes a file in a way that makes no sense"
+            ) from error
+
+
+class GuestFiles:
+    """The files of one guest (`Sandbox.files`). Paths are absolute.
+
+    Every method raises AgentRefusedError whose message names the path, with the code "not_found",
+    "exists", "forbidden", "no_space" or another one of the protocol; ConfigError for a path with a
+    NUL; StateError if the sandbox is not running; MachineError, AgentError if the guest is gone.
+    """
+
+    def __init__(self, session: Callable[[], Awaitable[Session]]) -> None:
+        self._session = session
+
+    async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
+        """A file's bytes. Raises ConfigError beyond 256 MiB; use `stream` for larger files."""
+        content = bytearray()
+        async for chunk in self.stream(path, offset=offset, length=length):
+            content += chunk
+            if len(content) > READ_MAX:
+                raise ConfigError(
+                    f"{path} is larger than {READ_MAX} bytes", hint="read it with stream()"
+                )
+        return bytes(content)
+
+    async def read_text(self, path: str) -> str:
+        """A file's text. Raises UnicodeDecodeError if it is not UTF-8."""
+        return (await self.read(path)).decode()
+
+    async def stream(
+        self, path: str, *, offset: int = 0, length: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """Yield a file's bytes in pieces, at the reader's pace. ``offset`` and ``length`` are in
+        bytes."""
+        params = {**_path("path", path), "offset": offset, "length": length}
+        channel = (await self._session()).open("file_read", params, streams=(Stream.STDOUT,))
+        try:
+            await channel.opened()
+            async for data in _content(channel, path):
+                yield data
+        finally:
+            channel.close()
+
+    async def extents(self, path: str) -> AsyncIterator[Extent]:
+        """Yield the parts of a file that are not holes, at the reader's pace; the last one marks
+        the end of the file.
+
+        Where an older agent does not report holes, blocks of 64 KiB of zeros count as holes.
+        """
+        params = {**_path("path", path), "sparse": True}
+        channel = (await self._session()).open("file_read", params, streams=(Stream.STDOUT,))
+        try:
+            knows = (await channel.opened()).get("sparse") is True
+            content = _content(channel, path)
+            found = extents.decode(content) if knows else extents.without_zeros(content)
+            async for extent in found:
+                yield extent
+        finally:
+            channel.close()
+
+    async def write(
+        self,
+        path: str,
+        content: StdinSource,
+        *,
+        mode: int | None = None,
+        user: str | None = None,
+        parents: bool = False,
+        append: bool = False,
+        exclusive: bool = False,
+        mtime_ns: int | None = None,
+    ) -> int:
+        """Write a file; returns the bytes written. An old file stays until all has arrived.
+
+        ``content`` may be bytes, text, an open file or an (async) iterable of bytes. ``parents``
+        creates missing directories, ``exclusive`` refuses to replace a file. ``mtime_ns`` is the
+        time of its last change, in nanoseconds since 1970; an older agent leaves it out.
+        """
+        params: dict[str, Any] = {
+            **_path("path", path),
+            "mode": mode,
+            "user": user,
+            "parents": parents,
+            "append": append,
+            "exclusive": exclusive,
+            "mtime_ns": mtime_ns,
+        }
+        return await self._write(await self._session(), params, checked(content))
+
+    async def write_extents(
+        self,
+        path: str,
+        content: AsyncIterable[Extent],
+        *,
+        mode: int | None = None,
+        mtime_ns: int | None = None,
+    ) -> int:
+        """Write a file of which only what is not holes is sent, in rising order; the last extent
+        marks its end. Returns the bytes of data. An old file stays until all has arrived. An older
+        agent gets zeros for the holes, and leaves the time out."""
+        session = await self._session()
+        params: dict[str, Any] = {**_path("path", path), "mode": mode, "mtime_ns": mtime_ns}
+        if not session.can(COPIES):
+            return await self._write(session, params, extents.with_zeros(content))
+        return await self._write(session, {**params, "sparse": True}, extents.encode(content))
+
+    async def _write(self, session: Session, params: dict[str, Any], content: StdinSource) -> int:
+        channel = session.open("file_write", params, streams=())
+        try:
+            await self._send(channel, content)
+            reply = await channel.reply
+        finally:
+            channel.close()
+        written = reply.get("bytes")
+        return written if isinstance(written, int) else 0
+
+    @staticmethod
+    async def _send(channel: Channel, content: StdinSource) -> None:
+        async for chunk in iterate_chunks(content):
+            if channel.reply.done():
+                return  # the agent has refused already, and the reply says why
+            await channel.write(chunk)
+        channel.write_eof()
+
+    async def stat(self, path: str, *, follow: bool = True) -> GuestFile:
+        """The metadata of ``path``; ``follow`` resolves a symlink."""
+        reply = await self._request("file_stat", {**_path("path", path), "follow": follow})
+        return GuestFile.parse(reply, name=path.rstrip("/").rpartition("/")[2] or "/")
+
+    async def exists(self, path: str) -> bool:
+        """Whether there is anything at ``path``, be it a dangling symlink."""
+        try:
+            await self.stat(path, follow=False)
+        except AgentRefusedError as error:
+            if error.code != "not_found":
+                raise
+            return False
+        return True
+
+    async def list(self, path: str) -> builtins.list[GuestFile]:
+        """The entries of a directory, sorted by name."""
+        found: list[GuestFile] = []
+        text = 0
+        after: dict[str, Any] = {}
+        while True:
+            params = {**_path("path", path), "limit": LIST_PAGE, **after}
+            reply = await self._request("file_list", params)
+            entries = reply.get("entries")
+            if not isinstance(entries, list) or len(entries) > LIST_PAGE:
+                raise AgentProtocolError("the agent's list of files is no list")
+            found += [GuestFile.parse(entry) for entry in entries]
+            if not entries or (reply.get("next") is None and reply.get("next_b64") is None):
+                return found
+            text += sum(len(f.name) + len(f.target or "") for f in found[-len(entries) :])
+            if len(found) > LIST_MAX or text > LIST_TEXT_MAX:
+                raise AgentProtocolError(f"{path} has too many entries: more than {len(found)}")
+            after = _path("after", found[-1].name)
+
+    async def rename(self, source: str, target: str, *, overwrite: bool = True) -> None:
+        """Rename within one file system."""
+        params = {**_path("from", source), **_path("to", target), "overwrite": overwrite}
+        await self._request("file_rename", params)
+
+    async def remove(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> None:
+        """Remove a file or directory; links are removed, never followed."""
+        params = {**_path("path", path), "recursive": recursive, "missing_ok": missing_ok}
+        await self._request("file_remove", params)
+
+    async def mkdir(
+        self, path: str, *, mode: int = 0o755, parents: bool = False, exist_ok: bool = False
+    ) -> None:
+        """Create a directory."""
+        flags = {"mode": mode, "parents": parents, "exist_ok": exist_ok}
+        await self._request("file_mkdir", {**_path("path", path), **flags})
+
+    async def symlink(self, path: str, target: str, *, mtime_ns: int | None = None) -> None:
+        """Make ``path`` a symlink to ``target``; ``mtime_ns`` is that of `write`."""
+        params = {**_path("path", path), **_path("target", target), "mtime_ns": mtime_ns}
+        await self._request("file_symlink", params)
+
+    async def link(
+        self, path: str, existing: str, *, overwrite: bool = True, follow: bool = False
+    ) -> None:
+        """Make ``path`` a hard link to the file ``existing``, or to what that leads to if it is a
+        symlink and ``follow`` is set. Code "not_found" if the agent is too old for it."""
+        names = {**_path("from", existing), **_path("to", path)}
+        await self._request("file_link", {**names, "overwrite": overwrite, "follow": follow})
+
+    async def set_mtime(self, path: str, mtime_ns: int) -> None:
+        """Set when a file, a directory or a symlink itself was last changed, in nanoseconds since
+        1970. An older agent leaves it as it is."""
+        if (await self._session()).can(COPIES):
+            await self._request("file_set_time", {**_path("path", path), "mtime_ns": mtime_ns})
+
+    async def chmod(self, path: str, mode: int) -> None:
+        """Set permission bits."""
+        await self._request("file_chmod", {**_path("path", path), "mode": mode})
+
+    async def chown(self, path: str, user: str) -> None:
+        """Give a file to ``user`` and that user's group."""
+        await self._request("file_chown", {**_path("path", path), "user": user})
+
+    async def _request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        return await (await self._session()).request(method, params)
+
+
+async def _content(channel: Channel, path: str) -> AsyncIterator[bytes]:
+    while True:
+        item = await channel.read()
+        if isinstance(item, tuple):
+            yield item[1]
+        elif item.get("event") == "end":
+            if (error := item.get("error")) is not None:
+                raise channel.refusal(error, f"reading {path} failed")
+            return
+
+
+def _path(key: str, path: str) -> dict[str, str]:
+    """A path as a parameter: as text, or in base64 if it is not UTF-8. Raises ConfigError."""
+    if not isinstance(path, str) or "\0" in path:
+        raise ConfigError(f"{path!r} is no path")
+    return raw.parameter(key, path)
+
+
+def _decode(value: dict[str, Any], key: str) -> str:
+    encoded = value.get(f"{key}_b64")
+    if isinstance(encoded, str):
+        try:
+            name = base64.b64decode(encoded, validate=True)
+        except binascii.Error as error:
+            raise ValueError(str(error)) from error
+        return values.bounded(name.decode("utf-8", "surrogateescape"))
+    return values.text(value[key])

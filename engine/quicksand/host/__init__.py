@@ -1,1 +1,0 @@
-"""The host apart from QEMU: architecture, directories, files, memory, processes."""

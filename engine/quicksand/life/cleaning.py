@@ -1,0 +1,215 @@
+"""Freeing disk space: removing templates and caches, which can be made again, and the trash."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from quicksand.base.errors import QuicksandError
+from quicksand.base.files import is_locked
+from quicksand.base.footprint import Footprint
+from quicksand.base.listing import ANY_ID, own_directories, own_files
+from quicksand.base.paths import Paths
+from quicksand.base.removal import id_of, remove, why_not_ours
+from quicksand.disks.images.initrd import list_initrds, set_aside
+from quicksand.disks.images.store import REMOVED
+from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Status, is_id
+from quicksand.saves.store import SaveStore
+from quicksand.saves.workspaces import known_stores
+from quicksand.warm.spares.claiming import end
+from quicksand.warm.spares.spare import list_spares
+from quicksand.warm.templates import discard, list_templates, templates_dir
+
+
+class Waste(StrEnum):
+    """The kinds of things that can be removed."""
+
+    TEMPLATES = "templates"
+    SPARES = "spares"
+    """What waits for the next start (quicksand/warm/spares), with its processes."""
+    INITRDS = "initrds"
+    VERDICTS = "verdicts"
+    """Cached results of probes and checks: which accelerator works, which files are undamaged."""
+    TRASH = "trash"
+    LEFTOVERS = "leftovers"
+
+
+COST = {
+    Waste.TEMPLATES: "the next start of each machine boots",
+    Waste.SPARES: "they are ended; the next start of each machine is slower",
+    Waste.INITRDS: "the next start makes them again",
+    Waste.VERDICTS: "the next start probes and checks again",
+    Waste.TRASH: "these sandboxes and saves cannot be brought back then",
+    Waste.LEFTOVERS: "",
+}
+"""What removing each kind costs, for people."""
+
+VERDICTS = re.compile(r"(?:accelerators|qemu-versions)\.json")
+CHECKED = "verified"
+"""Files with verdicts in the cache, and the directory with one of those for each boot."""
+
+DOOMED = re.compile(rf"{re.escape(REMOVED)}[0-9a-f]{{8,64}}")
+LOCKS = re.compile(r"[0-9a-f]{32}\.lock")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heap:
+    """Everything of one kind."""
+
+    kind: Waste
+    paths: tuple[Path, ...]
+    footprint: Footprint
+    kept: str = ""
+    """Why it cannot be removed now, or ""."""
+
+    @property
+    def frees(self) -> int:
+        """Bytes that removing it frees now."""
+        return 0 if self.kept else self.footprint.own
+
+
+class Cleaner:
+    """First looks (`look`), then removes (`clean`). What is in use by then is left alone."""
+
+    def __init__(self, paths: Paths, cwd: Path | None = None) -> None:
+        self._paths = paths
+        self._stores = known_stores(paths, cwd)
+        self._removed = SandboxTrash(Registry(paths))
+
+    def look(self) -> list[Heap]:
+        """What could be removed, and the space it would free. Blocks for I/O."""
+        cache, starting = self._paths.cache, self._why_not()
+        trash = [found.root for store in self._stores for found in store.trash()]
+        for found in self._removed.list():
+            if not why_not_ours(found.root):
+                trash += found.places
+        verdicts = own_files(cache, VERDICTS) + own_directories(cache / CHECKED, ANY_ID)
+        heaps = [
+            self._heap(Waste.TEMPLATES, self._templates(), starting),
+            self._heap(Waste.SPARES, self._spares()),
+            self._heap(Waste.INITRDS, self._initrds(), starting),
+            self._heap(Waste.VERDICTS, verdicts),
+            self._heap(Waste.TRASH, trash),
+            self._heap(Waste.LEFTOVERS, own_directories(self._paths.images, DOOMED)),
+        ]
+        return [heap for heap in heaps if heap.paths]
+
+    @staticmethod
+    def _heap(kind: Waste, paths: Sequence[Path], kept: str = "") -> Heap:
+        there = tuple(path for path in paths if path.exists())
+        return Heap(kind=kind, paths=there, footprint=Footprint(*there), kept=kept)
+
+    def _why_not(self) -> str:
+        """Why templates and initrds cannot be removed now, or "": starting machines use them by
+        their paths until QEMU has opened them."""
+        for entry in Registry(self._paths).list():
+            if entry.status is Status.STARTING:
+                return f"the sandbox {entry.name!r} is just starting"
+        root = templates_dir(self._paths)
+        if any(is_locked(lock) for lock in own_files(root, LOCKS)):
+            return "a template is being made"
+        return ""
+
+    def _templates(self) -> list[Path]:
+        return [template.root for template in list_templates(self._paths)]
+
+    def _spares(self) -> list[Path]:
+        return [sandbox_dir(self._paths, s.id).root for s in list_spares(self._paths)]
+
+    def _initrds(self) -> list[Path]:
+        """The cached initrds except those of running machines: a revert starts a new QEMU with the
+        same initrd."""
+        used = {
+            word
+            for entry in Registry(self._paths).list()
+            if entry.run is not None
+            for word in entry.run.qemu_command
+        }
+        return [p for p in list_initrds(self._paths.cache) if str(p) not in used]
+
+    def clean(self, heaps: Sequence[Heap]) -> int:
+        """Remove these; returns the bytes that were freed. What cannot be removed stays."""
+        chosen = [heap for heap in heaps if not heap.kept]
+        before = Footprint.together(heap.footprint for heap in chosen).own
+        work: dict[Waste, Callable[[Heap], None]] = {
+            Waste.TEMPLATES: self._clean_templates,
+            Waste.SPARES: self._clean_spares,
+            Waste.INITRDS: self._clean_initrds,
+            Waste.VERDICTS: _remove,
+            Waste.TRASH: self._clean_trash,
+            Waste.LEFTOVERS: _remove,
+        }
+        for heap in chosen:
+            with contextlib.suppress(QuicksandError, OSError):
+                work[heap.kind](heap)
+        self._tidy()
+        left = Footprint(*(path for heap in chosen for path in heap.paths if path.exists()))
+        return max(0, before - left.own)
+
+    def _tidy(self) -> None:
+        """Remove what processes that died have left."""
+        from quicksand.base.staging import sweep_staging
+
+        for store in self._stores:
+            with contextlib.suppress(QuicksandError):
+                if store.root.exists():
+                    store.recover()
+        with contextlib.suppress(QuicksandError):
+            sweep_staging(self._paths.images)
+        Registry(self._paths).reap()
+
+    def _clean_templates(self, heap: Heap) -> None:
+        if self._why_not():
+            return
+        for root in heap.paths:
+            with contextlib.suppress(QuicksandError):
+                discard(root)
+
+    def _clean_spares(self, heap: Heap) -> None:
+        shown = {path.name for path in heap.paths}
+        for spare in list_spares(self._paths):
+            if spare.id in shown:
+                end(Registry(self._paths), spare)
+
+    def _clean_initrds(self, heap: Heap) -> None:
+        """Rename the initrds first, then look for starts: a start that begins later makes a new
+        initrd, and one that began before is seen, so its initrd is renamed back."""
+        aside = {}
+        for path in set(heap.paths) & set(list_initrds(self._paths.cache)):
+            aside[path] = set_aside(path)
+            path.rename(aside[path])
+        is_used = self._why_not() != ""
+        for path, new in aside.items():
+            if is_used:
+                new.rename(path)
+            else:
+                new.unlink(missing_ok=True)
+
+    def _clean_trash(self, heap: Heap) -> None:
+        # Only what `look` has shown.
+        shown = {path.name for path in heap.paths}
+        for store in self._stores:
+            _empty(store, shown)
+        self._removed.empty([name for name in shown if is_id(name)])
+
+
+def _empty(store: SaveStore, ids: set[str]) -> None:
+    mine = [found.id for found in store.trash() if found.id in ids]
+    if mine:
+        store.empty_trash(mine)
+
+
+def _remove(heap: Heap) -> None:
+    for path in heap.paths:
+        with contextlib.suppress(OSError):  # the others are still removed
+            if id_of(path.name):
+                remove(path)
+            else:
+                path.unlink()

@@ -1,0 +1,160 @@
+"""What occupies disk space: sandboxes, saves, images, and what can be made again."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from quicksand.base.footprint import Footprint
+from quicksand.base.paths import Paths
+from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.life.spare_names import name_of
+from quicksand.records.layout import SandboxDir, sandbox_dir
+from quicksand.records.registry import Registry
+from quicksand.saves.workspaces import known_stores
+from quicksand.warm.spares.spare import list_spares
+from quicksand.warm.templates import list_templates, templates_dir
+
+
+class Kind(StrEnum):
+    """The kinds of things that occupy space, in the order in which they are shown."""
+
+    SANDBOX = "sandboxes"
+    SPARE = "spares"
+    """They wait for the next start (quicksand/warm/spares)."""
+    SAVE = "saves"
+    TRASH = "trash"
+    """Sandboxes and saves that were removed but can be brought back."""
+    IMAGE = "images"
+    TEMPLATE = "templates"
+    CACHE = "caches"
+    QEMU = "qemu"
+    LEFTOVER = "leftovers"
+    """Files that are being made or removed, or were when the process that did it died."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One thing that occupies space."""
+
+    kind: Kind
+    name: str
+    path: Path
+    footprint: Footprint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """All things of one kind together."""
+
+    kind: Kind
+    number: int
+    own: int
+    """Bytes that removing all of them would free."""
+    shared: int
+    """Bytes that they share with things of other kinds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Everything that occupies space."""
+
+    items: tuple[Item, ...]
+
+    @property
+    def total(self) -> int:
+        """Bytes of everything together, each file counted once."""
+        return Footprint.together(item.footprint for item in self.items).size
+
+    def rows(self) -> list[Row]:
+        """One row for each kind of which there is something."""
+        found = []
+        for kind in Kind:
+            parts = [item.footprint for item in self.items if item.kind is kind]
+            if parts:
+                together = Footprint.together(parts)
+                found.append(
+                    Row(kind=kind, number=len(parts), own=together.own, shared=together.shared)
+                )
+        return found
+
+
+def measure(paths: Paths, cwd: Path | None = None) -> Usage:
+    """Measure everything of this user; what cannot be read is left out. Blocks for I/O."""
+    parts = (_sandboxes(paths), _saves(paths, cwd), _images(paths), _others(paths))
+    return Usage(items=tuple(itertools.chain(*parts)))
+
+
+def _sandboxes(paths: Paths) -> Iterator[Item]:
+    registry = Registry(paths)
+    names, trash = {entry.id: entry.name for entry in registry.list()}, SandboxTrash(registry)
+    spares = {spare.id: name_of(spare.record) for spare in list_spares(paths)}
+    for trashed in trash.list():
+        yield _item(Kind.TRASH, trashed.name, *trashed.places)
+    for path in _entries(paths.sandboxes):
+        if path == trash.root:
+            continue
+        if path.name.startswith("."):
+            yield _item(Kind.LEFTOVER, path.name, path)
+        else:
+            name, kind = names.get(path.name, path.name), Kind.SANDBOX
+            if path.name in spares:
+                name, kind = f"{name} ({spares[path.name]})", Kind.SPARE
+            yield _item(kind, name, path, *_memory_of(sandbox_dir(paths, path.name)))
+
+
+def _saves(paths: Paths, cwd: Path | None) -> Iterator[Item]:
+    for store in known_stores(paths, cwd):
+        for path in store.roots():
+            yield _item(Kind.SAVE, path.name, path)
+        for path in store.left_behind():
+            yield _item(Kind.LEFTOVER, path.name, path)
+        for trashed in store.trash():
+            yield _item(Kind.TRASH, trashed.save.name, trashed.root)
+
+
+def _images(paths: Paths) -> Iterator[Item]:
+    for image in _entries(paths.images):
+        if image.name.startswith("."):
+            yield _item(Kind.LEFTOVER, image.name, image)
+            continue
+        for path in _entries(image):
+            if path.is_dir():
+                yield _item(Kind.IMAGE, f"{image.name} {path.name}", path)
+    for path in _entries(paths.data / "qemu"):
+        yield _item(Kind.QEMU, path.name, path)
+
+
+def _others(paths: Paths) -> Iterator[Item]:
+    known, place = {t.root: t.image for t in list_templates(paths)}, templates_dir(paths)
+    for path in _entries(place):
+        yield _item(Kind.TEMPLATE, known.get(path) or path.name, path)
+    for path in _entries(paths.cache):
+        if path != place:
+            yield _item(Kind.CACHE, path.name, path)
+
+
+def _item(kind: Kind, name: str, *paths: Path) -> Item:
+    return Item(kind=kind, name=name, path=paths[0], footprint=Footprint(*paths))
+
+
+def _memory_of(place: SandboxDir) -> Iterator[Path]:
+    """The directory of a sandbox's memory files, if that is not in its own directory."""
+    with contextlib.suppress(OSError):
+        if place.memory.is_symlink():
+            yield place.memory.readlink()
+
+
+def _entries(directory: Path) -> list[Path]:
+    """What is in a directory, without lock files, which occupy nothing."""
+    try:
+        with os.scandir(directory) as entries:
+            names = sorted(e.name for e in entries if not e.name.endswith("lock"))
+    except OSError:
+        return []
+    return [directory / name for name in names]

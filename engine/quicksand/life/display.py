@@ -1,0 +1,368 @@
+"""The screen, keyboard and pointer of a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quicksand.base.errors import (
+    AgentError,
+    ConfigError,
+    NoDisplayError,
+    QuicksandError,
+    StateError,
+)
+from quicksand.base.regular import read_word
+from quicksand.base.threads import in_thread_to_the_end
+from quicksand.life.sandbox_life import Life
+from quicksand.records.layout import MachineDir, runtime_dir
+
+if TYPE_CHECKING:
+    from quicksand.display.hands import Hands
+    from quicksand.display.in_guest import Pointer
+    from quicksand.display.picture import Picture
+    from quicksand.display.recording import Recording
+    from quicksand.display.rfb import RfbClient
+
+TEXT_MAX = 65_536
+"""Characters that `type` types at once; they take four minutes."""
+
+PATH_MAX = 10_000
+"""Places on the way of a drag."""
+
+SCROLL_MAX = 10_000
+HOLD_MAX_S = 60.0
+
+LATE_S = 0.2
+"""Seconds for a guest to get the pointer to where it was moved."""
+
+Region = tuple[int, int, int, int]
+
+
+def no_display(name: str) -> NoDisplayError:
+    """The error for a sandbox that has none, whether it runs or not."""
+    return NoDisplayError(
+        f"the sandbox {name!r} has no display",
+        hint="make one that has: enable_display=True, or `quicksand-tui run --display`",
+    )
+
+
+class Display:
+    """The display of one sandbox. Each method raises what its namesake in `Desktop` raises.
+
+    What uses the keyboard or the pointer waits for its turn: within this object in the order of the
+    calls, among clients by a lock of the machine.
+    """
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._turns = asyncio.Lock()
+
+    def machine(self) -> MachineDir:
+        """The directory of the QEMU that runs now. Raises NoDisplayError, StateError."""
+        name = self._life.name
+        if not self._life.config.enable_display:
+            raise no_display(name)
+        if self._life.entry().run is None:
+            raise StateError(
+                f"the sandbox {name!r} is not running",
+                hint=f"`start`, or `quicksand-tui start {name}`, starts it",
+            )
+        return runtime_dir(self._life.registry.paths, self._life.id).current()
+
+    def connect(self) -> AbstractAsyncContextManager[RfbClient]:
+        from quicksand.display.rfb import RfbClient
+
+        return RfbClient.open(self.machine().vnc_socket)
+
+    def vnc_port(self) -> int | None:
+        return self._life.run.vnc_port if self._life.run is not None else None
+
+    def vnc_password(self) -> str | None:
+        if self.vnc_port() is None:
+            return None
+        with contextlib.suppress(OSError):
+            return read_word(self.machine().vnc_password)
+        return None
+
+    # The screen
+
+    async def picture(self, region: Region | None, scale: float | None) -> Picture:
+        from quicksand.display.screen import take_picture
+
+        found = await take_picture(self.machine())
+
+        def change() -> Picture:
+            part = found if region is None else found.cut(region)
+            return part if scale is None else part.scaled(scale)
+
+        return await in_thread_to_the_end(change)
+
+    async def screenshot(
+        self, path: Path | None, region: Region | None, scale: float | None, form: str | None
+    ) -> bytes:
+        """The picture as a file's content, which is written to ``path``, too, if that is given."""
+        from quicksand.display.picture import Format, write_picture
+
+        kind = Format.choose(form, path)
+        picture = await self.picture(region, scale)
+        data = await in_thread_to_the_end(lambda: picture.encode(kind))
+        if path is not None:
+            await in_thread_to_the_end(lambda: write_picture(path, data))
+        return data
+
+    async def size(self) -> tuple[int, int]:
+        from quicksand.display.screen import take_size
+
+        return await take_size(self.machine())
+
+    async def set_size(self, width: int, height: int) -> None:
+        from quicksand.display.checks import check_size
+
+        check_size(width, height)  # before QEMU is connected to
+        async with self.connect() as client:
+            await client.resize(width, height)
+
+    async def wait(
+        self,
+        until: str,
+        timeout_s: float,
+        quiet_s: float,
+        region: Region | None,
+        text: str | None,
+    ) -> None:
+        from quicksand.display.checks import check_wait
+        from quicksand.display.screen import is_driven
+        from quicksand.display.waiting import Until, check_text, wait_for, wait_for_text
+
+        try:
+            wanted = Until(until)
+        except ValueError:
+            raise ConfigError(
+                f"{until!r} is nothing to wait for", hint=f"one of {', '.join(Until)}"
+            ) from None
+        check_wait("timeout", timeout_s)
+        check_wait("quiet", quiet_s)
+        sought = check_text(wanted, text)
+        machine = self.machine()
+
+        async def driven() -> bool:
+            return await is_driven(machine)
+
+        if sought:
+            if region is not None:
+                raise ConfigError("a text is not waited for in a region")
+            self._refuse_paused("its guest tells nothing")
+            await wait_for_text(
+                sought,
+                timeout_s=timeout_s,
+                is_driven=driven,
+                has_driver=self._has_driver,
+                find_texts=self._find_texts,
+            )
+            return
+        async with self.connect() as client:
+            await wait_for(
+                client,
+                wanted,
+                timeout_s=timeout_s,
+                quiet_s=quiet_s,
+                region=region,
+                is_driven=driven,
+                has_driver=self._has_driver,
+            )
+
+    async def _has_driver(self) -> bool | None:
+        """Whether the guest has the screen's driver; None if it does not tell."""
+        from quicksand.display.in_guest import ANSWER_S, has_driver
+
+        if self._is_paused:
+            return None
+        with contextlib.suppress(QuicksandError, TimeoutError):
+            async with asyncio.timeout(2 * ANSWER_S):
+                return await has_driver(await self._life.session())
+        return None
+
+    async def _find_texts(self) -> list[str] | None:
+        from quicksand.display.in_guest import find_texts
+
+        return await find_texts(await self._life.session())
+
+    def record(
+        self, path: Path, *, seconds: float, fps: float, scale: float, replace: bool
+    ) -> AbstractAsyncContextManager[Recording]:
+        from quicksand.display.recording import Recording
+
+        self.machine()  # refuses if there is none
+        return Recording.open(
+            path, self._find_machine, seconds=seconds, fps=fps, scale=scale, replace=replace
+        )
+
+    def _find_machine(self) -> MachineDir | None:
+        """The directory of the QEMU that runs now; None if the sandbox has ended."""
+        registry = self._life.registry
+        entry = registry.inspect(self._life.id)
+        if entry is None or not entry.is_live:
+            return None
+        return registry.machine(self._life.id)
+
+    # Keyboard and pointer
+
+    def _refuse_paused(self, why: str) -> None:
+        """Raise StateError if the sandbox is paused."""
+        if self._is_paused:
+            raise StateError(f"the sandbox {self._life.name!r} is paused", hint=f"resume it: {why}")
+
+    @property
+    def _is_paused(self) -> bool:
+        run = self._life.entry().run
+        return run is not None and run.paused
+
+    @contextlib.asynccontextmanager
+    async def _hands(self) -> AsyncIterator[Hands]:
+        from quicksand.display.hands import Hands
+
+        machine = self.machine()
+        self._refuse_paused("it takes no input")
+        async with self._turns, Hands.turn(machine) as hands:
+            yield hands
+
+    async def type(self, text: str) -> None:
+        """A long text takes several turns, so that other clients, and a checkpoint, get theirs."""
+        from quicksand.display import any_text, hands
+
+        any_text.check_text(text, TEXT_MAX)
+        machine = self.machine()
+        self._refuse_paused("it takes no input")
+        async with self._turns:
+            by_tool = any_text.needs_tool(text) or await self._has_other_layout()
+            size = any_text.PIECE if by_tool else hands.PIECE
+            for start in range(0, len(text), size):
+                if start:
+                    await hands.let_others()
+                piece = text[start : start + size]
+                async with hands.Hands.turn(machine) as both:
+                    if by_tool:
+                        await any_text.type_any(await self._life.session(), piece)
+                    else:
+                        await both.type(piece)
+
+    async def _has_other_layout(self) -> bool:
+        """Whether the guest's desktop has another keyboard layout than the US one. A guest that
+        cannot be asked, such as one with a text console alone, counts as one that has not."""
+        from quicksand.display.in_guest import has_other_layout
+
+        try:
+            return await has_other_layout(await self._life.session())
+        except AgentError:
+            return False
+
+    async def press(self, keys: Sequence[str], hold_s: float) -> None:
+        from quicksand.display.checks import is_number
+        from quicksand.display.keys import parse_keys
+
+        names = parse_keys(keys)
+        if not is_number(hold_s) or not 0 <= hold_s <= HOLD_MAX_S:
+            raise ConfigError(
+                f"hold must be 0 to {HOLD_MAX_S:g} seconds, not {hold_s!r}",
+                hint="a key that is held for longer is pressed by key_down and released by key_up",
+            )
+        async with self._hands() as hands:
+            await hands.press(names, hold_s=hold_s)
+
+    async def set_keys(self, keys: Sequence[str], down: bool) -> None:
+        from quicksand.display.keys import parse_keys
+
+        names = parse_keys(keys)
+        async with self._hands() as hands:
+            await (hands.hold(names) if down else hands.let_go(names))
+
+    async def move(self, x: int, y: int) -> None:
+        from quicksand.display.held import check_place
+
+        place = check_place(x), check_place(y)
+        async with self._hands() as hands:
+            await hands.move(*place)
+
+    async def place_of(self, x: int, y: int) -> tuple[int, int]:
+        """Where the pointer has to be moved for it to be at the pixel (x, y). Raises ConfigError
+        if there is no such pixel."""
+        from quicksand.display.held import place_on
+
+        return place_on(await self.size(), x, y)
+
+    async def click(self, button: str, count: int) -> None:
+        from quicksand.display.held import check_button
+
+        name = check_button(button)
+        async with self._hands() as hands:
+            await hands.click(name, count=count)
+
+    async def set_button(self, button: str, down: bool) -> None:
+        from quicksand.display.held import check_button
+
+        name = check_button(button)
+        async with self._hands() as hands:
+            await (hands.hold_button(name) if down else hands.let_go_button(name))
+
+    async def drag(self, path: Sequence[tuple[int, int]], button: str, *, pixels: bool) -> None:
+        from quicksand.display.checks import check_path
+        from quicksand.display.held import check_button, check_place, place_on
+
+        name = check_button(button)
+        wanted = check_path(path, PATH_MAX)
+        if pixels:
+            size = await self.size()  # once: each time it takes a picture
+            places = [place_on(size, x, y) for x, y in wanted]
+        else:
+            places = [(check_place(x), check_place(y)) for x, y in wanted]
+        async with self._hands() as hands:
+            await hands.drag(places, name)
+
+    async def scroll(self, notches: int) -> None:
+        from quicksand.display.checks import is_whole
+
+        if not is_whole(notches) or abs(notches) > SCROLL_MAX:
+            raise ConfigError(
+                f"notches must be a whole number to {SCROLL_MAX}, not {notches!r}",
+                hint="above 0 turns the wheel down, below 0 up",
+            )
+        async with self._hands() as hands:
+            await hands.scroll(notches)
+
+    async def position(self) -> tuple[int, int]:
+        from quicksand.display.held import Held
+
+        noted = Held.read(self.machine()).position
+        seen = await self._find_pointer()
+        if noted is not None and (seen is None or seen.is_at(noted)):
+            return noted
+        if seen is None:
+            raise StateError(
+                f"it is not known where the pointer of {self._life.name!r} is: no client has moved "
+                "it since this machine started, and the guest cannot tell",
+                hint="a guest tells that has an X server and xdotool; mouse_move moves it, or "
+                f"`quicksand-tui mouse {self._life.name} move X,Y`",
+            )
+        if noted is not None:
+            # A viewer has moved it, or the guest is late: then it is there soon.
+            await asyncio.sleep(LATE_S)
+            seen = await self._find_pointer() or seen
+            if seen.is_at(noted):
+                return noted
+        return seen.place
+
+    async def _find_pointer(self) -> Pointer | None:
+        """Where the guest says that its pointer is; None if it cannot be asked."""
+        from quicksand.display.in_guest import find_pointer
+
+        if self._is_paused:
+            return None
+        try:
+            return await find_pointer(await self._life.session())
+        except AgentError:
+            return None

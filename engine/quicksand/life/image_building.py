@@ -1,0 +1,161 @@
+"""Builds a missing image when it is first used, much as `docker run` pulls.
+
+The builder is a package of its own that need not be installed, and it stands on the engine. So the
+engine knows it by its name and by what it asks of it, and imports it only when needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, cast
+
+from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
+from quicksand.base.home import expand
+from quicksand.base.paths import Paths
+from quicksand.base.progress import Progress
+from quicksand.disks.images.resolve import ImageResolver, is_file
+from quicksand.disks.images.store import ImageStore
+from quicksand.records.config import SandboxConfig
+
+PACKAGE = "quicksand_images"
+CLEAR_LINE = "\r\x1b[K"
+
+
+class Builder(Protocol):
+    """The functions of the module ``builder`` of `PACKAGE`."""
+
+    @property
+    def recipe_names(self) -> Callable[[], tuple[str, ...]]:
+        """Returns the names of the images that can be built."""
+        ...
+
+    @property
+    def suggested_options(self) -> Callable[[str], Mapping[str, Any]]:
+        """Returns what the recipe of that name suggests. Raises ImageError."""
+        ...
+
+    @property
+    def ensure_image(self) -> Callable[..., Awaitable[object]]:
+        """Builds an image, or waits for another build of it."""
+        ...
+
+
+def find_builder() -> Builder | None:
+    """The builder; None if it is not installed."""
+    if importlib.util.find_spec(PACKAGE) is None:
+        return None
+    return cast("Builder", importlib.import_module(f"{PACKAGE}.builder"))
+
+
+def buildable_images() -> tuple[str, ...]:
+    """Return the names of the images for which there is a recipe."""
+    builder = find_builder()
+    return () if builder is None else builder.recipe_names()
+
+
+def suggested_options(name: str, paths: Paths) -> Mapping[str, Any]:
+    """Return the options that the image ``name`` suggests for its machines: those in the store's
+    manifest or, if it is not built yet, in its recipe. An image that is missing or broken suggests
+    nothing: resolving it reports the error. Blocks for I/O."""
+    try:
+        return find_suggested_options(name, paths)
+    except QuicksandError:
+        return {}
+
+
+def find_suggested_options(name: str, paths: Paths) -> Mapping[str, Any]:
+    """Return what `suggested_options` does. Raises QuicksandError for an image that is broken or
+    cannot be read now."""
+    return known_options(_suggestions(name, ImageStore(paths.images)))
+
+
+def _suggestions(name: str, store: ImageStore) -> Mapping[str, Any]:
+    if is_file(name):
+        path = expand(name)
+        return store.load(path).machine if path.is_dir() else {}
+    image = store.get(name)
+    if image is not None and image.errors:
+        raise ImageError(f"the image {name} is broken: {'; '.join(image.errors)}")
+    if image is not None:
+        return image.machine
+    builder = find_builder()
+    if builder is None or name not in builder.recipe_names():
+        return {}
+    return builder.suggested_options(name)
+
+
+def known_options(suggested: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the suggestions that are options of this version's machines."""
+    known = SandboxConfig.__dataclass_fields__
+    return {name: value for name, value in suggested.items() if name in known}
+
+
+async def build_if_missing(
+    name: str, paths: Paths, *, build: bool | None = None, progress: Progress | None = None
+) -> None:
+    """Build the image ``name`` if it is missing and has a recipe, or wait for another build of it.
+    Does nothing for a name without a recipe: resolving it reports the error.
+
+    ``build`` None builds only if stderr is a terminal. Raises ImageNotFound naming the command if
+    the image is missing and must not be built, else as `quicksand_images.build_image`.
+    """
+    resolver = ImageResolver(paths)
+    builder = find_builder()
+    if resolver.knows(name) or builder is None or name not in builder.recipe_names():
+        return
+    if build is None:
+        build = is_watched()
+    if not build:
+        hint = f"`quicksand-tui images build {name}` builds it"
+        raise ImageNotFound(f"Image not found: {name!r} is not built yet; {hint}", hint=hint)
+    line = _Line() if progress is None and is_watched() else None
+    report = progress if line is None else line.report
+    try:
+        await builder.ensure_image(
+            name, _named(name, report), store=resolver.store, any_recipe=True
+        )
+    finally:
+        if line is not None:
+            line.clear()
+
+
+def _named(name: str, report: Progress | None) -> Progress | None:
+    """Wrap ``report`` so that every stage names the image."""
+    if report is None:
+        return None
+    return lambda stage, done, total: report(f"building the image {name!r}: {stage}", done, total)
+
+
+def is_watched() -> bool:
+    """Whether stderr is a terminal."""
+    try:
+        return sys.stderr is not None and os.isatty(sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
+
+
+class _Line:
+    """Shows progress on one line of stderr, which it rewrites."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def report(self, stage: str, done: int, total: int) -> None:
+        import shutil
+
+        share = f", {100 * done // total} %" if total else ""
+        text = f"{stage}{share}, {time.monotonic() - self._began:.0f} s"
+        # A line that wraps could not be rewritten.
+        self._write(CLEAR_LINE + text[: shutil.get_terminal_size().columns - 1])
+
+    def clear(self) -> None:
+        self._write(CLEAR_LINE)
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()

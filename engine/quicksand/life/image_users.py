@@ -1,0 +1,121 @@
+"""Finds the sandboxes and saves that need an image of the store, those in the trash included."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.base.paths import Paths
+from quicksand.disks.images.store import DIGEST_SHOWN, ImageStore, StoredImage
+from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
+from quicksand.saves.census import base_of
+from quicksand.saves.finding import all_stores
+from quicksand.saves.store import Save
+from quicksand.saves.workspaces import known_stores
+
+FRESH_S = 600.0
+"""Seconds. A newer version is left alone, because it may be about to be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Users:
+    """The names of what needs an image."""
+
+    sandboxes: tuple[str, ...] = ()
+    saves: tuple[str, ...] = ()
+    """Names of saves, or paths of those in other workspaces."""
+    trashed: tuple[str, ...] = ()
+    """Sandboxes and saves in the trash."""
+
+    def __bool__(self) -> bool:
+        return bool(self.sandboxes or self.saves or self.trashed)
+
+
+class ImageUsers:
+    """All sandboxes and saves as they are when this is made. Blocks for I/O."""
+
+    def __init__(self, paths: Paths, cwd: Path | None = None) -> None:
+        near = {store.root for store in all_stores(paths, cwd)}
+        stores = known_stores(paths, cwd)
+        registry = Registry(paths)
+        self._sandboxes = [(entry.name, entry.record) for entry in registry.list()]
+        self._trashed = [(found.name, found.record) for found in SandboxTrash(registry).list()]
+        self._saves = [
+            (save.name if store.root in near else str(save.root), save)
+            for store in stores
+            for save in store.list()
+        ]
+        self._trash = [(found.save.name, found.save) for s in stores for found in s.trash()]
+
+    def of(self, image: StoredImage) -> Users:
+        """Return what needs this version of an image."""
+        trashed = [name for name, record in self._trashed if _lies_on(record, image)]
+        trashed += [name for name, save in self._trash if _needs(save, image)]
+        return Users(
+            sandboxes=tuple(n for n, record in self._sandboxes if _lies_on(record, image)),
+            saves=tuple(name for name, save in self._saves if _needs(save, image)),
+            trashed=tuple(trashed),
+        )
+
+    def of_all(self, images: list[StoredImage]) -> Users:
+        """Return what needs any of these versions."""
+        found = [self.of(image) for image in images]
+        return Users(
+            sandboxes=_once(name for users in found for name in users.sandboxes),
+            saves=_once(name for users in found for name in users.saves),
+            trashed=_once(name for users in found for name in users.trashed),
+        )
+
+
+def find_unneeded(paths: Paths, cwd: Path | None = None) -> list[StoredImage]:
+    """List old versions of images that no sandbox and no save needs. Blocks for I/O."""
+    store, users = ImageStore(paths.images), ImageUsers(paths, cwd)
+    found = []
+    for current in store.list():
+        if current.errors:
+            continue  # an older version may be needed to replace it
+        for image in store.versions(current.name):
+            if image.root == current.root or _is_fresh(image.root):
+                continue
+            if not users.of(image):
+                found.append(image)
+    return found
+
+
+def _lies_on(record: Record | None, image: StoredImage) -> bool:
+    if record is None:
+        return False
+    if record.image_digest:
+        return _is(record.image_digest, image)
+    if not record.chain:  # its first start is under way
+        return record.config.image == image.name
+    place = image.root.resolve()
+    return any(Path(layer).resolve().is_relative_to(place) for layer in record.chain)
+
+
+def _needs(save: Save, image: StoredImage) -> bool:
+    if save.manifest is None:
+        return False
+    base = base_of(save)
+    return _is(base.digest, image) if base.digest else base.name == image.name
+
+
+def _is(digest: str, image: StoredImage) -> bool:
+    # By the directory's name, since a damaged manifest cannot be read.
+    return digest[:DIGEST_SHOWN] == image.root.name
+
+
+def _is_fresh(path: Path) -> bool:
+    try:
+        # The time of the inode, not of the contents: it tells when the version was put here.
+        return time.time() - path.stat().st_ctime < FRESH_S
+    except OSError:
+        return True
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

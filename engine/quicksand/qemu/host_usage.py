@@ -1,0 +1,68 @@
+"""What a sandbox's QEMU uses on the host."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from quicksand.base.footprint import allocated_size
+from quicksand.base.paths import paths
+from quicksand.base.process_usage import process_usage
+from quicksand.qemu.keeper_parts.bounds import bound_of
+from quicksand.qemu.keeper_parts.memory import memory_of
+from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.records.oversized import too_much, why_oversized
+from quicksand.records.sandboxes import Entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostUsage:
+    """What QEMU uses on the host, read from /proc without asking the guest."""
+
+    cpu_seconds: float
+    """CPU time since QEMU started; the difference of two readings gives a rate."""
+    rss: int
+    """Bytes of resident memory; shared pages count in full."""
+    disk: int
+    """Bytes that the sandbox's directory occupies on disk."""
+    uptime_s: float
+    memory: int = 0
+    """Bytes of memory of QEMU's own, in RAM or in swap: without what is read from files."""
+    memory_bound: int | None = None
+    """Bytes of it beyond which the sandbox is paused; None if that is not watched."""
+    oversized: str = ""
+    """Why it is beyond its size, if it is: it has more of the host's memory than it may have."""
+
+
+def host_usage(entry: Entry) -> HostUsage:
+    """What one sandbox uses on the host; all but ``disk`` is 0 if it is not running."""
+    known_paths = paths()
+    disk = allocated_size(sandbox_dir(known_paths, entry.id).root)
+    if entry.run is None:
+        return HostUsage(cpu_seconds=0.0, rss=0, disk=disk, uptime_s=0.0)
+    cpu, rss = process_usage(entry.run.qemu_pid)
+    uptime = max(0.0, time.time() - entry.run.started)
+    memory, bound = qemu_memory(entry.run.qemu_pid, entry.run.qemu_command)
+    why = why_oversized(runtime_dir(known_paths, entry.id).current())
+    if not why and bound is not None and memory > bound:
+        why = too_much(memory, bound)
+    return HostUsage(
+        cpu_seconds=cpu,
+        rss=rss,
+        disk=disk,
+        uptime_s=uptime,
+        memory=memory,
+        memory_bound=bound,
+        oversized=why,
+    )
+
+
+def qemu_memory(pid: int, arguments: tuple[str, ...]) -> tuple[int, int | None]:
+    """(bytes of memory of its own, in RAM or in swap; bytes beyond which its guest is paused, or
+    None if that is unknown) of the QEMU with that process id and these arguments. Linux only; (0,
+    None) elsewhere, or if it is gone."""
+    found = memory_of(pid)
+    bound = bound_of(arguments)
+    if found is None:
+        return 0, None
+    return found[0], None if bound is None else bound.watched

@@ -1,0 +1,32 @@
+"""The keeper's command line (see keeper.py): it starts QEMU, or adopts one that runs."""
+
+import os
+import sys
+
+from .bounds import no_core_files
+from .loop import Keeper
+
+
+def main() -> None:
+    os.umask(0o077)
+    no_core_files()
+    # Forked, so that init is its parent and the client never has to wait for it.
+    if os.fork():
+        os._exit(0)
+    if sys.argv[1] == "--adopt":
+        from .adopting import adopt  # starts do without it
+
+        sandbox_dir, runtime_dir, end, pid, forwards, *words = sys.argv[2:]
+        keeper = Keeper(sandbox_dir, runtime_dir, None, None, end == "discard", _env(words))
+        adopt(keeper, int(pid), forwards.split())
+        return
+    sandbox_dir, runtime_dir, lock, leash, end, *rest = sys.argv[1:]
+    dashes = rest.index("--")
+    env = _env(rest[:dashes])
+    Keeper(sandbox_dir, runtime_dir, int(lock), int(leash), end == "discard", env).run(
+        rest[dashes + 1 :]
+    )
+
+
+def _env(words: list[str]) -> dict[str, str]:
+    return {**os.environ, **dict(word.split("=", 1) for word in words)}

@@ -1,0 +1,71 @@
+"""A machine that this process has started, and its end: waiting for it, saying why it came, and
+removing what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.base.boot_timing import BootTiming
+from quicksand.base.errors import GuestPanicError, QemuDiedError, QuicksandError
+from quicksand.base.files import is_locked, tail
+from quicksand.base.removal import remove
+from quicksand.disks.images.resolve import ResolvedImage
+from quicksand.guest.agent.link import AgentLink
+from quicksand.qemu.process import OwnedProcess
+from quicksand.records.last_run import find_panic
+from quicksand.records.layout import SandboxDir, remove_memory
+from quicksand.records.sandboxes import Record, RunState
+
+END_POLL_S = 0.01
+KILL_WAIT_S = 10.0
+
+
+@dataclass(slots=True, kw_only=True)
+class LiveMachine:
+    """A machine that this process has started and owns until it is detached."""
+
+    record: Record
+    run: RunState
+    timing: BootTiming
+    process: OwnedProcess
+    link: AgentLink
+    image: ResolvedImage
+    notices: tuple[str, ...] = ()
+    """What the start could not do, in words: a mount, or the desktop that did not come in time."""
+    clock: str = ""
+    """What was wrong with the guest's clock, in words, which are one of the notices, too."""
+
+
+def remove_quietly(path: Path) -> None:
+    """Remove an unfinished directory; what cannot be removed is left to `Registry.reap`."""
+    remove_memory(path)
+    with contextlib.suppress(OSError):
+        remove(path)
+
+
+def why_gone(place: SandboxDir, *, doing: str) -> QuicksandError | None:
+    """The error that says why a machine has ended; None while it lives."""
+    if is_locked(place.lock) and not place.exit.exists():
+        return None
+    panic = find_panic(place)
+    if panic:
+        return GuestPanicError(
+            f"the guest's kernel panicked while {doing}", log=tail(place.console_log, limit=2000)
+        )
+    log = tail(place.qemu_log, limit=2000) or tail(place.console_log, limit=1000)
+    return QemuDiedError(f"QEMU ended while {doing}", log=log)
+
+
+async def until_unlocked(lock: Path, *, timeout: float) -> bool:
+    """Wait until a sandbox's lock is free, that is, keeper and QEMU are gone. Returns False if it
+    is still held after ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while is_locked(lock):
+        if time.monotonic() >= deadline:
+            return False
+        await asyncio.sleep(END_POLL_S)
+    return True

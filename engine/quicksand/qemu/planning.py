@@ -1,0 +1,254 @@
+"""Turning a sandbox's record into a description of QEMU's machine: image, accelerator, disk,
+ports."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.base.arch import Architecture
+from quicksand.base.boot_timing import Stopwatch
+from quicksand.base.errors import ImageError, PortInUseError
+from quicksand.base.memory import check_memory
+from quicksand.base.progress import Progress
+from quicksand.base.tick_rate import tick_rate_khz
+from quicksand.disks.images.initrd import compose_initrd
+from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
+from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
+from quicksand.qemu.binaries import QemuBinaries, find_binaries
+from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, Machine, SharedDirectory, plan
+from quicksand.qemu.process import Listeners
+from quicksand.records.config import VNC_PORT_HINT, Accelerator, NetworkMode, PortForward
+from quicksand.records.layout import SandboxDir, layer_name
+from quicksand.records.nodes import BLANK, Head, Node
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record, RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the machines of one record have in common."""
+
+    image: ResolvedImage
+    arch: Architecture
+    binaries: QemuBinaries
+    status: AcceleratorStatus
+    initrd: Path
+    """The image's initrd with the agent added."""
+    tsc_khz: int | None
+    """See `Machine`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Ports of the host's loopback."""
+
+    forwards: tuple[PortForward, ...]
+    http: int | None
+    """Leads to the agent's HTTP interface; None if that is off."""
+    vnc: int | None = None
+    """Leads to the screen; None if it is not asked for."""
+
+
+async def gather_parts(
+    registry: Registry, record: Record, lap: Callable[[str], None] = lambda _: None
+) -> Parts:
+    """Find image, QEMU and accelerator, and check that the host has enough memory.
+
+    ``lap`` is called after each phase with its name in BootTiming. Raises HostError, ImageError.
+    """
+    image, arch = await asyncio.to_thread(resolve_image, registry, record)
+    cache = registry.paths.cache
+    initrd = await asyncio.to_thread(compose_initrd, image.initrd, image.guest_arch, cache)
+    lap("resolve_image_s")
+    binaries = await asyncio.to_thread(find_binaries, arch.value)
+    lap("load_runtime_s")
+    status = await choose_accelerator(binaries, record.config.accel, arch)
+    tsc_khz = None
+    if status.accelerator is Accelerator.TCG and arch is Architecture.X86_64:
+        tsc_khz = await asyncio.to_thread(tick_rate_khz)
+    check_memory(record.config.memory_bytes)
+    lap("detect_accelerator_s")
+    return Parts(
+        image=image, arch=arch, binaries=binaries, status=status, initrd=initrd, tsc_khz=tsc_khz
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a start has found out before it makes anything."""
+
+    parts: Parts
+    watch: Stopwatch
+
+
+async def look_for_parts(
+    registry: Registry, record: Record, progress: Progress | None = None
+) -> Found:
+    """Begin a start: find the machine's parts. Raises HostError, ImageError."""
+    watch = Stopwatch(progress)
+    watch.begin("image")
+    return Found(await gather_parts(registry, record, watch.lap), watch)
+
+
+def resolve_image(registry: Registry, record: Record) -> tuple[ResolvedImage, Architecture]:
+    """The record's image: at the first start the present one of that name, later (and for clones)
+    the very same files. Raises ImageError if those are gone or have changed."""
+    arch = record.config.arch or Architecture.host()
+    resolver = ImageResolver(registry.paths)
+    if not record.committed and not record.chain:
+        return resolver.resolve(record.config.image, arch), arch
+    if not record.chain:
+        raise ImageError(f"the record of {record.name!r} names no image files")
+    base = Path(record.chain[-1])
+    if record.image_digest and base.exists():
+        image = resolver.resolve(str(base.parent), arch)
+    else:
+        image = resolver.resolve(record.config.image, arch)
+    if image.digest != record.image_digest:
+        raise ImageError(
+            f"the image {record.config.image!r} is no longer the one that the sandbox's disk "
+            f"lies on (digest {record.image_digest[:12]})",
+            hint=f"bring back {base}, or make a new sandbox",
+        )
+    return image, arch
+
+
+def plan_machine(
+    record: Record,
+    parts: Parts,
+    head: Head,
+    ports: Ports,
+    place: SandboxDir,
+    *,
+    at: Node | None = None,
+    directories: Sequence[SharedDirectory] = (),
+) -> Machine:
+    """The machine of ``record`` with the disk and memory image of ``head``. With ``at`` it waits
+    for that checkpoint's state to be loaded. ``directories`` are what QEMU serves by 9p."""
+    config, image = record.config, parts.image
+    return Machine(
+        name=str(place.root),
+        arch=parts.arch,
+        accel=parts.status.accelerator,
+        memory_bytes=config.memory_bytes,
+        memory_image=None if head.memory == BLANK else place.memory / head.memory,
+        incoming=at is not None and at.tier.is_incoming,
+        halted=at is not None and not at.tier.is_incoming,
+        cpus=config.cpus,
+        tsc_khz=parts.tsc_khz,
+        boot=Boot(
+            kernel=image.kernel,
+            initrd=parts.initrd,
+            disk=layer_name(head.top),
+            backing=(*image.chain, *map(layer_name, head.layers)),
+            hostname=hostname(record.name),
+            cmdline=image.cmdline,
+        ),
+        network=config.network_mode,
+        display=config.enable_display,
+        vnc_port=config.vnc_port is not None,
+        forwards=ports.forwards,
+        mac=mac_address(record.id),
+        aio="threads",
+        http_port=ports.http,
+        directories=directories,
+        extra=config.extra_qemu_args,
+    )
+
+
+def make_run_state(
+    machine: Machine,
+    parts: Parts,
+    listeners: Listeners,
+    *,
+    pids: tuple[int, int],
+    token: str,
+    run: str,
+    origin: str = "",
+    vnc_port: int | None = None,
+) -> RunState:
+    """The `RunState` of a machine whose keeper and QEMU have the process ids ``pids``."""
+    return RunState(
+        keeper_pid=pids[0],
+        qemu_pid=pids[1],
+        run=run,
+        origin=origin,
+        token=token,
+        accel=machine.accel.value,
+        accel_reason=parts.status.error or "",
+        forwards=tuple((f.host, f.guest) for f in machine.forwards),
+        http_port=machine.http_port,
+        vnc_port=vnc_port,
+        started=time.time(),
+        paused=False,
+        qemu_command=(str(parts.binaries.system), *plan(machine, listeners.inherited)),
+    )
+
+
+def pick_all_ports(record: Record) -> Ports:
+    """Choose the host ports for a start. Raises PortInUseError."""
+    config = record.config
+    http = pick_port(PortForward(0, AGENT_HTTP_PORT)) if config.agent_http else None
+    vnc = None
+    if config.vnc_port is not None:
+        vnc = _pick(config.vnc_port, "the VNC port", VNC_PORT_HINT)
+    return Ports(forwards=pick_ports(config.port_forwards), http=http, vnc=vnc)
+
+
+def pick_ports(forwards: tuple[PortForward, ...]) -> tuple[PortForward, ...]:
+    """Replace host port 0 by a free port. Raises PortInUseError, naming the port."""
+    return tuple(PortForward(host=pick_port(f), guest=f.guest) for f in forwards)
+
+
+def pick_port(forward: PortForward) -> int:
+    """The host port to use for ``forward``. Raises PortInUseError."""
+    return _pick(forward.host, "host port", "choose another host port, or 0 for any free one")
+
+
+def _pick(wanted: int, what: str, hint: str) -> int:
+    """``wanted``, or any free port if that is 0. Raises PortInUseError."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError as error:
+            raise PortInUseError(
+                f"{what} {wanted} cannot be used: {error.strerror}", hint=hint
+            ) from error
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def identity(record: Record, *, was_used: bool = True) -> dict[str, str]:
+    """Parameters of the agent's ``set_identity`` that give this sandbox's guest its own identity,
+    when its memory comes from another one. If that guest was not ``was_used`` (a template), its
+    boot id is renewed only if a program has read it: the kernel makes it at the first read."""
+    found = {
+        "hostname": hostname(record.name),
+        "machine_id": machine_id(record.id),
+        "ssh_host_keys": "new",
+    }
+    if record.config.network_mode is not NetworkMode.NONE:
+        found["mac"] = mac_address(record.id)
+    return found | {"boot_id": "new" if was_used else "if_read"}
+
+
+def machine_id(sandbox_id: str) -> str:
+    """The sandbox's own machine-id(5): 32 hexadecimal digits."""
+    return hashlib.sha256(f"quicksand {sandbox_id}".encode()).hexdigest()[:32]
+
+
+def hostname(name: str) -> str:
+    """A host name derived from a sandbox's name (RFC 1123: at most 63 letters, digits, hyphens)."""
+    return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")[:63] or "sandbox"
+
+
+def mac_address(sandbox_id: str) -> str:
+    """The sandbox's own MAC address, locally administered (52:54:00 is QEMU's prefix)."""
+    return "52:54:00:" + ":".join(sandbox_id[i : i + 2] for i in (0, 2, 4))

@@ -1,0 +1,114 @@
+"""Stopping a machine in any state, from any client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+
+from quicksand.base.errors import MachineError, QuicksandError
+from quicksand.base.files import is_locked
+from quicksand.base.processes import Kind, command_of, holders_of, processes_of
+from quicksand.guest.agent.link import AgentLink
+from quicksand.qemu.keeper_successor import ensure_keeper
+from quicksand.qemu.live_machine import END_POLL_S, KILL_WAIT_S, until_unlocked
+from quicksand.qemu.qmp import Monitor
+from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record, RunState
+
+AGENT_TIMEOUT_S = 2.0
+KEEPER_GRACE_S = 5.0
+"""Seconds that a keeper may take to end its QEMU (which gets 2 s of that) and to clean up."""
+
+
+async def stop_machine(
+    registry: Registry,
+    record: Record,
+    link: AgentLink | None,
+    run: RunState | None,
+    *,
+    grace: float,
+) -> None:
+    """End the machine of ``record``, in whatever state it is, and return when keeper and QEMU are
+    gone. It is no error if it is not running.
+
+    Unless the sandbox is ephemeral, the guest is first asked to power down and gets ``grace``
+    seconds for it. Raises MachineError if the processes cannot be ended.
+    """
+    place = sandbox_dir(registry.paths, record.id)
+    await ensure_keeper(registry, record)  # it records how the machine ends
+    if is_locked(place.lock) and grace > 0 and not record.discard and link is not None:
+        if run is not None and run.paused:
+            await _let_go_on(registry, record)
+        asked = await _ask_guest(link, grace)
+        if asked and await until_unlocked(place.lock, timeout=grace + AGENT_TIMEOUT_S):
+            await asyncio.to_thread(registry.tidy, record.id)
+            return
+    await end_processes(place)
+    if not await until_unlocked(place.lock, timeout=KILL_WAIT_S):
+        raise _still_held(place, record)
+    await asyncio.to_thread(registry.tidy, record.id)
+
+
+def _still_held(place: SandboxDir, record: Record) -> MachineError:
+    """The error for a sandbox whose lock is still held though its processes have been killed."""
+    pid = next(iter(holders_of(place.lock)), None)
+    if pid is None:
+        return MachineError(f"the processes of sandbox {record.name!r} do not end")
+    return MachineError(
+        f"no process of the sandbox {record.name!r} is left, but process {pid} ({command_of(pid)}) "
+        "is still starting it",
+        hint=f"end that process, or `quicksand-tui rm -f {record.name}`",
+    )
+
+
+async def _let_go_on(registry: Registry, record: Record) -> None:
+    """Resume a paused guest, which could not answer otherwise."""
+    with contextlib.suppress(QuicksandError):
+        monitor = await Monitor.connect(
+            runtime_dir(registry.paths, record.id).current(), timeout=2.0
+        )
+        try:
+            await monitor.execute("cont")
+        finally:
+            await monitor.close()
+
+
+async def _ask_guest(link: AgentLink, grace: float) -> bool:
+    """Ask the guest to power down; returns whether it agreed. That takes a millisecond. A guest
+    that a busy host holds up must not lose what it has not written yet, so it has all of ``grace``.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + max(AGENT_TIMEOUT_S, grace)
+    with contextlib.suppress(QuicksandError):
+        session = await link.session(timeout=deadline - loop.time())
+        params = {"mode": "poweroff", "grace": min(3.0, grace)}
+        await session.request("shutdown", params, timeout=deadline - loop.time())
+        return True
+    return False
+
+
+async def end_processes(place: SandboxDir) -> None:
+    """Have the keeper end QEMU, then kill the sandbox's processes that are left."""
+    found = await asyncio.to_thread(processes_of, place.root)
+    keepers = [process for process in found if process.kind is Kind.KEEPER]
+    for keeper in keepers:
+        keeper.send(signal.SIGTERM)
+    deadline = asyncio.get_running_loop().time() + (KEEPER_GRACE_S if keepers else 0)
+    while any(process.is_there for process in found):
+        if asyncio.get_running_loop().time() >= deadline:
+            break
+        await asyncio.sleep(END_POLL_S)
+    # Listed again, since the keeper may have been starting another QEMU.
+    for process in await asyncio.to_thread(processes_of, place.root):
+        process.send(signal.SIGKILL)
+
+
+def end_strays(place: SandboxDir, *, only: int | None = None, but: int | None = None) -> None:
+    """Kill QEMUs of a sandbox whose keeper is gone: the one with the process id ``only``, or all
+    except ``but``. There are two if the keeper ended during a revert."""
+    for process in processes_of(place.root):
+        ours = process.kind is Kind.QEMU
+        if ours and only in (None, process.pid) and process.pid != but:
+            process.send(signal.SIGKILL)

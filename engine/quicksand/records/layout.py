@@ -1,0 +1,386 @@
+"""Every name that may appear in a sandbox's directories (docs/internals/layout.md mirrors it).
+
+::
+
+    <data>/sandboxes/<id>/      what outlives a stop
+        .quicksand              marks it as quicksand's, so that it may be removed (base/removal.py)
+        sandbox.json            the record: name, config, image, time of creation
+        spare.json              instead of that: no sandbox yet, but a spare (spares/)
+        lock                    flock'ed by the client that starts it, then by keeper and QEMU
+        head.json               which layers the guest's disk is made of at this moment
+        head.json.broken        a head that could not be read, renamed by a start at a checkpoint
+        history.lock            flock'ed by the client that changes layers or checkpoints
+        layers/<id>.qcow2       the layer that the guest writes to, and those frozen by checkpoints
+        layers/<id>.json        the seal of a frozen layer: size and checksums
+        layers/<id>.sha256      its SHA-256, once it was saved
+        memory/                 a symbolic link to <QUICKSAND_MEMORY_DIR>/<id>/ if that was set at
+                                the first start
+        memory/<id>.pages       pages of guest memory that checkpoints are made of
+        memory/<id>.ram         a complete memory image: sparse, every page at its own address
+        memory/<id>.state       memory and devices as QEMU's own snapshot, a qcow2 file
+        memory/<digest>.rom     the machine's firmware
+        checkpoints/<id>/       node.json (written last); of the tier "pages" devices, pages.index;
+                                with a display screen.png, a small picture of it
+        console.log[.1]         the guest's console, the last two pieces
+        qemu.log[.1]            QEMU's stderr, the last two pieces
+        exit.json               how the last run ended; while it runs, exit.json.tmp is its space
+        trash.json              in the trash: its name, when and why it was removed
+    <data>/sandboxes/.trash/<id>/   a sandbox that was removed; it can be brought back for a week
+    <data>/sandboxes/.trash/overdue.json    since when which of them are known to be due
+
+    <runtime>/<id>/             while it runs; 0700, removed by the keeper
+        .quicksand              marks it as quicksand's, and names the sandbox's own directory
+        keeper.sock             the keeper's socket for clients
+        keeper.lock             flock'ed by the keeper while it lives
+        current                 a symbolic link to the directory of the QEMU that runs
+        vnc.password            for viewers at a port, if one is asked for
+        <number>/               one directory per machine (QEMU): each revert starts a new one
+            state.json          pids, accelerator, forwards: what a client needs to attach
+            disk-full           exists while the VM waits for space on the host's disk
+            oversized           exists while the VM is paused because QEMU has too much memory
+            tracked             the checkpoint since which the kernel tracks written memory
+            loading             an overlay to which QEMU writes while it loads a snapshot
+            waiting.json        the machine waits to take over, for a revert to this checkpoint
+            agentN.sock, agentN.lock    one client each
+            qmpN.sock, qmpN.lock        one client each
+            vnc.sock    QEMU's VNC server, if the machine has a screen (display/)
+            port.sock   QEMU's VNC server for a port, until it has that port
+            input.lock  flock'ed by the client that uses its keyboard and pointer now
+            input.json  where the pointer was moved to, and what is held down
+            smbN.sock   the stream of one share to its server (mounts/)
+            smbN.lock   flock'ed by the server of the share while it lives
+            smbN.json   the share: directories, and the process that serves it
+            smbN.sock.log  the last words of servers of the share that ended
+            smbN.sock.told     what the guest wrote there that programs of the host run
+            smbN.sock.traffic  the bytes that the stream has carried
+            smb.starts  a byte for each server that was started
+            smb.past    its guest may have shares mounted from before its checkpoint
+            9p.json     the directories that QEMU serves itself, and which of them are mounted
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.base.errors import PathError
+from quicksand.base.files import map_os_errors
+from quicksand.base.paths import SOCKET_PATH_MAX, Paths, is_for_all, make_private_dir
+from quicksand.base.removal import make_marked, remove
+from quicksand.records.mount import MOUNTS_MAX
+
+NAMES = 10_000
+"""Names of machines are numbers below this, so that the paths of their sockets stay short."""
+
+AGENT_PORTS = 24
+"""Clients that can use a sandbox's agent at the same time. A virtio-serial device has at most 31
+ports, the first of which is reserved for a console (QEMU, hw/char/virtio-serial-bus.c)."""
+
+QMP_MONITORS = 8
+"""Clients that can use QMP at the same time."""
+
+SHARES = MOUNTS_MAX
+"""Streams through QEMU to the servers of mounts: one for each."""
+
+
+def layer_name(name: str) -> Path:
+    """A layer's file name, relative to the directory of the layers, in which QEMU runs. QEMU's
+    command line and the qcow2 header of the layer above both use this name: so clones can share the
+    file, and QEMU sees that both are the same. With different names QEMU would describe the whole
+    chain below in the name of each layer, and opening 300 layers took 8 s."""
+    return Path(f"{name}.qcow2")
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxDir:
+    """The directory of one sandbox in the data directory."""
+
+    root: Path
+    memory_at: Path | None = None
+    """The target of the link `memory`; None if that is a directory here."""
+
+    def make(self) -> None:
+        """Create the directories in it that are missing. Raises OSError, PathError."""
+        for directory in (self.layers, self.checkpoints):
+            directory.mkdir(mode=0o700, exist_ok=True)
+        if self.memory.is_symlink():
+            # A reboot may have emptied the other place (a tmpfs).
+            _make_elsewhere(self.memory.readlink())
+        elif self.memory_at is not None and not self.memory.exists():
+            self.memory.symlink_to(_make_elsewhere(self.memory_at))
+        else:
+            self.memory.mkdir(mode=0o700, exist_ok=True)
+
+    @property
+    def record(self) -> Path:
+        return self.root / "sandbox.json"
+
+    @property
+    def spare(self) -> Path:
+        return self.root / "spare.json"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def head(self) -> Path:
+        return self.root / "head.json"
+
+    @property
+    def broken_head(self) -> Path:
+        return self.root / "head.json.broken"
+
+    @property
+    def history_lock(self) -> Path:
+        return self.root / "history.lock"
+
+    @property
+    def layers(self) -> Path:
+        return self.root / "layers"
+
+    @property
+    def memory(self) -> Path:
+        return self.root / "memory"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    def layer(self, name: str) -> Path:
+        return self.layers / layer_name(name)
+
+    def seal(self, name: str) -> Path:
+        return self.layers / f"{name}.json"
+
+    def digest(self, name: str) -> Path:
+        return self.layers / f"{name}.sha256"
+
+    def screen(self, checkpoint: str) -> Path:
+        return self.checkpoints / checkpoint / "screen.png"
+
+    @property
+    def console_log(self) -> Path:
+        return self.root / "console.log"
+
+    @property
+    def qemu_log(self) -> Path:
+        return self.root / "qemu.log"
+
+    @property
+    def exit(self) -> Path:
+        return self.root / "exit.json"
+
+    @property
+    def reserved_exit(self) -> Path:
+        """Made by the keeper at a start (keeper_parts/files.py): space for `exit`."""
+        return self.root / "exit.json.tmp"
+
+    @property
+    def trashed(self) -> Path:
+        return self.root / "trash.json"
+
+    @property
+    def mounted(self) -> Path:
+        return self.root / "mounted.json"
+
+    @property
+    def left_out(self) -> Path:
+        return self.root / "left-out.json"
+
+
+@dataclass(frozen=True, slots=True)
+class MachineDir:
+    """The directory of one QEMU."""
+
+    root: Path
+
+    @property
+    def name(self) -> str:
+        return self.root.name
+
+    @property
+    def state(self) -> Path:
+        return self.root / "state.json"
+
+    @property
+    def disk_full(self) -> Path:
+        return self.root / "disk-full"
+
+    @property
+    def oversized(self) -> Path:
+        return self.root / "oversized"
+
+    @property
+    def tracked(self) -> Path:
+        return self.root / "tracked"
+
+    @property
+    def waiting(self) -> Path:
+        return self.root / "waiting.json"
+
+    @property
+    def loading(self) -> Path:
+        return self.root / "loading"
+
+    @property
+    def vnc_socket(self) -> Path:
+        return self.root / "vnc.sock"
+
+    @property
+    def vnc_port_socket(self) -> Path:
+        return self.root / "port.sock"
+
+    @property
+    def vnc_password(self) -> Path:
+        """One for all machines of the sandbox, in the directory above."""
+        return self.root.parent / "vnc.password"
+
+    @property
+    def input_lock(self) -> Path:
+        return self.root / "input.lock"
+
+    @property
+    def input_record(self) -> Path:
+        return self.root / "input.json"
+
+    def agent_socket(self, port: int) -> Path:
+        return self.root / f"agent{port}.sock"
+
+    def qmp_socket(self, monitor: int) -> Path:
+        return self.root / f"qmp{monitor}.sock"
+
+    def share_socket(self, number: int) -> Path:
+        return self.root / f"smb{number}.sock"
+
+    def share_lock(self, number: int) -> Path:
+        return self.root / f"smb{number}.lock"
+
+    def share_log(self, number: int) -> Path:
+        return self.root / f"smb{number}.sock.log"
+
+    def share_traffic(self, number: int) -> Path:
+        return self.root / f"smb{number}.sock.traffic"
+
+    def share_told(self, number: int) -> Path:
+        return self.root / f"smb{number}.sock.told"
+
+    def share_record(self, number: int) -> Path:
+        return self.root / f"smb{number}.json"
+
+    @property
+    def share_starts(self) -> Path:
+        return self.root / "smb.starts"
+
+    @property
+    def past_shares(self) -> Path:
+        return self.root / "smb.past"
+
+    @property
+    def ninep(self) -> Path:
+        return self.root / "9p.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeDir:
+    """The directory of one running sandbox in the runtime directory."""
+
+    root: Path
+    of: Path
+    """The sandbox's own directory; several data directories may share a runtime directory."""
+
+    @property
+    def keeper_socket(self) -> Path:
+        return self.root / "keeper.sock"
+
+    @property
+    def keeper_lock(self) -> Path:
+        return self.root / "keeper.lock"
+
+    @property
+    def current_link(self) -> Path:
+        return self.root / "current"
+
+    def machine(self, name: str) -> MachineDir:
+        return MachineDir(self.root / name)
+
+    def current(self) -> MachineDir:
+        """The directory of the QEMU that runs now. It is not the link itself, so it keeps naming
+        that QEMU after a revert. If none runs, a directory that does not exist."""
+        try:
+            return self.machine(self.current_link.readlink().name)
+        except OSError:
+            return self.machine("none")
+
+    def names(self) -> list[str]:
+        """The names in it; none once the sandbox has ended and the directory is gone."""
+        try:
+            return [path.name for path in self.root.iterdir()]
+        except FileNotFoundError:
+            return []
+
+    def new_name(self) -> str:
+        """A free name for another machine. It is derived from the clock, so that a name is not
+        reused soon: the keeper may still be removing the directory of a machine that has ended."""
+        number = time.monotonic_ns() // 1_000_000
+        taken = set(self.names())
+        names = (str(2 + (number + n) % (NAMES - 2)) for n in range(NAMES))
+        return next(name for name in names if name not in taken)
+
+    def make(self, machine: str) -> MachineDir:
+        """Create the directory of one of the sandbox's machines, and this one if it is missing.
+        Raises PathError if the paths of its sockets would be too long, OSError."""
+        self.check_length()
+        if not self.root.exists():
+            make_private_dir(self.root.parent)
+            make_marked(self.root, of=self.of)
+        found = self.machine(machine)
+        found.root.mkdir(mode=0o700)
+        return found
+
+    def remove_machine(self, name: str) -> None:
+        """Remove the directory of a machine that has ended. Raises PathError."""
+        with map_os_errors(self.root / name):
+            remove(self.root, part=name)
+
+    def check_length(self) -> None:
+        """Raise PathError if its sockets' paths would be too long for the kernel (unix(7))."""
+        longest = str(self.machine(str(NAMES - 1)).agent_socket(AGENT_PORTS - 1))
+        if len(longest.encode()) > SOCKET_PATH_MAX:
+            raise PathError(
+                f"the socket path {longest} is longer than the {SOCKET_PATH_MAX} bytes "
+                "that the system allows",
+                hint="set QUICKSAND_RUNTIME_DIR to a shorter path",
+            )
+
+
+def _make_elsewhere(place: Path) -> Path:
+    """Make a directory for memory files in another place, unless it exists, and return it. Raises
+    PathError if somebody else has made it or what leads to it, OSError."""
+    if not is_for_all(place.parent):  # as sandboxes of earlier versions had it, in /dev/shm itself
+        make_private_dir(place.parent)
+    if not os.path.lexists(place):
+        with map_os_errors(place):
+            make_marked(place)
+    return make_private_dir(place)
+
+
+def sandbox_dir(paths: Paths, sandbox_id: str) -> SandboxDir:
+    memory = paths.memory / sandbox_id if paths.memory is not None else None
+    return SandboxDir(paths.sandboxes / sandbox_id, memory)
+
+
+def remove_memory(root: Path) -> None:
+    """Remove the memory files of the sandbox in ``root`` if they are in another place. To be called
+    before the directory itself is removed."""
+    memory = root / "memory"
+    if memory.is_symlink():
+        with contextlib.suppress(OSError):  # a directory without quicksand's mark is not removed
+            remove(memory.readlink())
+
+
+def runtime_dir(paths: Paths, sandbox_id: str) -> RuntimeDir:
+    return RuntimeDir(paths.runtime / sandbox_id, paths.sandboxes / sandbox_id)

@@ -1,0 +1,297 @@
+"""The records of a sandbox's history: its `Head` (``head.json``) and for each checkpoint a `Node`
+(``node.json``)."""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from quicksand.base.errors import ConfigError
+from quicksand.records.layout import AGENT_PORTS
+from quicksand.records.tier import Tier, find_tier
+
+SCHEMA = 1
+TAG_MAX = 128
+"""Characters."""
+
+BLANK = "blank"
+"""Stands for the memory image of a cold start, which has none: its memory starts empty."""
+
+_ID = re.compile(r"[0-9a-f]{8,16}")
+_NAME = re.compile(r"[0-9a-z][0-9a-z.-]{0,80}")
+
+
+def new_id() -> str:
+    """A new id for a layer, checkpoint or run: 12 hexadecimal digits."""
+    return secrets.token_hex(6)
+
+
+def check_tag(tag: str) -> str:
+    """Return ``tag`` if it is a valid tag for a checkpoint. Raises ConfigError."""
+    if not isinstance(tag, str) or not tag.strip() or len(tag) > TAG_MAX:
+        raise ConfigError(
+            f"{str(tag)[:TAG_MAX]!r} is not a valid tag for a checkpoint",
+            hint=f"1 to {TAG_MAX} characters, not all of them spaces",
+        )
+    if not tag.isprintable():
+        raise ConfigError(f"the tag {tag!r} has characters that cannot be printed")
+    return tag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The present state of a sandbox: its disk, and the checkpoint from which it descends."""
+
+    layers: tuple[str, ...]
+    """Frozen layers of its disk, the lowest first."""
+    top: str
+    """The layer that the guest writes to; after a crash while a checkpoint is taken, possibly an
+    empty layer above that one."""
+    node: str | None = None
+    """The id of the checkpoint from which it descends."""
+    run: str | None = None
+    """The run of QEMU whose memory descends from that of ``node``; None if no run's does."""
+    memory: str = BLANK
+    """The memory image that the run maps: a file in memory/."""
+    stored: int = 0
+    """Bytes of pages that the run's checkpoints have stored since their last memory image."""
+    machine: str = ""
+    """The machine (the name of its directory) that writes to this disk."""
+    previous: Head | None = None
+    """While ``machine`` takes over from another machine: that one's head. If everything ends in
+    this moment, the keeper's exit.json tells which of the two counts."""
+    waiting: str = ""
+    """The top layer of a machine that waits to take over (standby.py), or ""."""
+
+    @classmethod
+    def going_on(cls, node: Node, *, machine: str, previous: Head | None = None) -> Head:
+        """The head of a machine that continues from ``node`` in a new layer."""
+        return cls(
+            layers=node.layers,
+            top=new_id(),
+            node=node.id,
+            # Memory that QEMU itself has loaded is in no file of pages.
+            run=new_id() if node.tier.has_pages else None,
+            memory=node.memory,
+            machine=machine,
+            previous=previous,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA,
+            "layers": list(self.layers),
+            "top": self.top,
+            "node": self.node,
+            "run": self.run,
+            "memory": self.memory,
+            "stored": self.stored,
+            "machine": self.machine,
+            "previous": self.previous.to_json() if self.previous is not None else None,
+            "waiting": self.waiting,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Head:
+        """Parse a head. Raises ValueError naming what is wrong."""
+        check_schema(value)
+        try:
+            return cls(
+                layers=tuple(_id(name) for name in value["layers"]),
+                top=_id(value["top"]),
+                node=None if value["node"] is None else _id(value["node"]),
+                run=None if value["run"] is None else str(value["run"]),
+                memory=_name(value["memory"]),
+                stored=int(value["stored"]),
+                machine=str(value["machine"]),
+                previous=None if value["previous"] is None else cls.from_json(value["previous"]),
+                waiting=_id(waiting) if (waiting := value.get("waiting", "")) != "" else "",
+            )
+        except (KeyError, TypeError, OverflowError) as error:
+            raise ValueError(f"bad head: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file that a checkpoint needs, with its size and checksums when it was written."""
+
+    name: str
+    size: int
+    """Bytes."""
+    crcs: tuple[int, ...]
+    """The CRC-32 of each CHUNK (pages.py)."""
+
+    def to_json(self) -> list[Any]:
+        return [self.name, self.size, list(self.crcs)]
+
+    @classmethod
+    def from_json(cls, value: Any) -> File:
+        name, size, crcs = value
+        found = cls(name=_name(name), size=int(size), crcs=tuple(map(int, crcs)))
+        fits = not found.crcs or (min(found.crcs) >= 0 and max(found.crcs) < 2**32)
+        if not 0 <= found.size < 2**63 or not fits:
+            raise ValueError(f"the size or a checksum of {found.name} is impossible")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The record of one checkpoint."""
+
+    id: str
+    tag: str
+    parent: str | None
+    created: float
+    """Unix time."""
+    note: str
+    tier: Tier
+    tier_note: str
+    """Why no better tier was used; "" for the best one."""
+    auto: bool
+    """The engine took it (before a revert, a start at a checkpoint, or removal)."""
+    pinned: bool
+    """It cannot be deleted and does not expire."""
+    pause_s: float
+    """Seconds for which the VM was paused."""
+    bytes_written: int
+    layers: tuple[str, ...]
+    """Frozen layers of its disk, the lowest first."""
+    shape: dict[str, Any]
+    """What a machine must be to continue from here (`SHAPE_NAMES` in restore.py)."""
+    memory: str
+    """The memory image below its pages: a file in memory/, or BLANK."""
+    pages: tuple[File, ...]
+    """Files of pages, in the order in which the index numbers them."""
+    index: File | None
+    devices: File | None
+    """In the tier "internal" both are None, and ``state`` is the only file."""
+    token: str
+    """The agent's token in its memory."""
+    owner: str = ""
+    """The id of the sandbox whose names and secrets are in its memory; "" if unknown."""
+    hidden: bool = False
+    """Users do not see it: it is kept for its pages, or was taken for clones or a template."""
+    firmware: File | None = None
+    """The machine's firmware, a file in memory/; None if none is kept (firmware.py)."""
+    image: File | None = None
+    """The file that ``memory`` names; None for BLANK."""
+    state: File | None = None
+    """Memory and devices as QEMU wrote them, a file in memory/; only in the tier "internal"."""
+    shares: bool = False
+    """The guest may have shares mounted (mounts/): their servers are gone once it continues."""
+    port: int = 0
+    """A port of the agent that had a client. If a client is connected there when the guest
+    continues, the agent notices no change of clients, which saves time (`restore.wake`)."""
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """The files that it needs in memory/."""
+        others = (f for f in (self.image, self.firmware, self.state) if f is not None)
+        return (*self.pages, *others)
+
+    @property
+    def own_files(self) -> tuple[tuple[str, File], ...]:
+        """The files that it needs in its own directory: (name, file)."""
+        found = (("devices", self.devices), ("pages.index", self.index))
+        return tuple((name, file) for name, file in found if file is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {f: getattr(self, f) for f in self.__slots__}
+        plain["tier"] = self.tier.name
+        plain["layers"] = list(self.layers)
+        plain["pages"] = [file.to_json() for file in self.pages]
+        for name in ("index", "devices", "image", "firmware", "state"):
+            file = getattr(self, name)
+            plain[name] = file.to_json() if file is not None else None
+        return {"schema_version": SCHEMA, **plain}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Node:
+        """Parse a checkpoint's record. Raises ValueError naming what is wrong."""
+        check_schema(value)
+        try:
+            node = cls(
+                id=_id(value["id"]),
+                tag=check_tag(value["tag"]),
+                parent=None if value["parent"] is None else _id(value["parent"]),
+                created=_finite(value["created"]),
+                note=str(value["note"]),
+                tier=find_tier(value["tier"]),
+                tier_note=str(value["tier_note"]),
+                auto=bool(value["auto"]),
+                pinned=bool(value["pinned"]),
+                pause_s=_finite(value["pause_s"]),
+                bytes_written=int(value["bytes_written"]),
+                layers=tuple(_id(name) for name in value["layers"]),
+                shape=dict(value["shape"]),
+                memory=_name(value["memory"]),
+                pages=tuple(File.from_json(file) for file in value["pages"]),
+                index=_optional_file(value["index"]),
+                devices=_optional_file(value["devices"]),
+                token=str(value["token"]),
+                owner=str(value["owner"]),
+                hidden=bool(value["hidden"]),
+                firmware=_optional_file(value["firmware"]),
+                image=_optional_file(value["image"]),
+                state=_optional_file(value["state"]),
+                shares=bool(value.get("shares", True)),  # older ones do not say
+                port=_port(value.get("port", 0)),
+            )
+        except (KeyError, TypeError, OverflowError, ConfigError) as error:
+            raise ValueError(f"bad checkpoint: {error!r}") from error
+        node._check_files()
+        return node
+
+    def _check_files(self) -> None:
+        """Raise ValueError unless it has exactly the files that its tier allows."""
+        names = ("pages", "index", "devices", "firmware", "image", "state")
+        found = {name for name in names if getattr(self, name)}
+        blank = "image" not in found and not self.tier.has_pages
+        if not self.tier.fits(found) or (blank and self.memory != BLANK):
+            raise ValueError(f"bad checkpoint: these are no files of the tier {self.tier.name!r}")
+
+
+def _optional_file(value: Any) -> File | None:
+    return None if value is None else File.from_json(value)
+
+
+def _port(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < AGENT_PORTS:
+        raise ValueError(f"{value!r} is no port of the agent")
+    return value
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{value!r} is no finite number")
+    return number
+
+
+def check_schema(value: Any) -> None:
+    """Raise ValueError unless ``value`` is a JSON object of the schema version SCHEMA."""
+    if not isinstance(value, dict):
+        raise ValueError("it is no JSON object")
+    if value.get("schema_version") != SCHEMA:
+        raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
+
+
+def _name(value: Any) -> str:
+    """Check that ``value`` is a plain file name, which cannot lead out of its directory."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is no file name")
+    return value
+
+
+def is_id(value: object) -> TypeGuard[str]:
+    """Whether ``value`` could be an id of `new_id`."""
+    return isinstance(value, str) and _ID.fullmatch(value) is not None
+
+
+def _id(value: Any) -> str:
+    if not is_id(value):
+        raise ValueError(f"{value!r} is no id")
+    return value

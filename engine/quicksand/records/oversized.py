@@ -1,0 +1,54 @@
+"""Sandboxes that were paused because their QEMU has taken more of the host's memory than they are
+worth (qemu/keeper_parts/memory.py)."""
+
+from __future__ import annotations
+
+from quicksand.base.regular import open_file
+from quicksand.base.text import size_text
+from quicksand.records.layout import MachineDir
+
+MARK_MAX = 64
+"""Bytes of the keeper's mark: a word and two numbers."""
+
+
+def why_oversized(machine: MachineDir) -> str:
+    """Why the keeper has paused the machine's guest; "" if it has not."""
+    try:
+        with open_file(machine.oversized) as file:
+            words = file.read(MARK_MAX).split()
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        words = []  # it is there, and that is what counts
+    match words:
+        case [kind, size, bound] if size.isdigit() and bound.isdigit():
+            found = too_much(int(size), int(bound), "reserved" if kind == b"reserved" else "taken")
+        case _:
+            found = "its machine has too much of the host's memory"
+    return (
+        f"{found}; a checkpoint and a revert to it free what is too much, `resume` lets it have "
+        "256 MiB more"
+    )
+
+
+def mark_of(machine: MachineDir) -> int | None:
+    """What tells one mark of the keeper's from the next; None if there is none."""
+    try:
+        return machine.oversized.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def forget_mark(machine: MachineDir, mark: int | None) -> None:
+    """Remove a mark whose guest has been resumed, as its keeper does when it hears of that: one
+    that was killed meanwhile, or has no monitor, hears nothing."""
+    if mark is not None and mark_of(machine) == mark:
+        machine.oversized.unlink(missing_ok=True)
+
+
+def too_much(size: int, bound: int, kind: str = "taken") -> str:
+    """The words for a machine that has more memory than it may have."""
+    return (
+        f"its machine has {kind} {size_text(size)} of the host's memory and may have "
+        f"{size_text(bound)}"
+    )

@@ -1,0 +1,463 @@
+"""The sandboxes on disk: which exist, which run, and cleaning up after those that ended badly.
+
+The files (layout.py) are the only record. A sandbox is live while a process holds the lock on its
+directory: its keeper, QEMU itself, or the client that is starting it. A lock ends with its holders,
+so neither a crash, a reboot nor a reused process id can make a dead sandbox look alive.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from quicksand.base.ageing import NOTE
+from quicksand.base.errors import (
+    NameTakenError,
+    PathError,
+    QuicksandError,
+    SandboxNotFoundError,
+    StateError,
+)
+from quicksand.base.files import is_locked, lock_within, map_os_errors, read_json, write_json
+from quicksand.base.paths import Paths, make_private_dir
+from quicksand.base.processes import PROC, Kind, holders_of, is_same_place, processes_of
+from quicksand.base.regular import NotAFileError
+from quicksand.base.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
+from quicksand.records.config import check_name
+from quicksand.records.last_run import crash_reason, write_end
+from quicksand.records.layout import MachineDir, SandboxDir, remove_memory, runtime_dir, sandbox_dir
+from quicksand.records.oversized import why_oversized
+from quicksand.records.sandboxes import LOCK_WAIT_S, Entry, Record, RunState, Status, is_id
+
+T = TypeVar("T")
+
+YOUNG_S = 10.0
+"""Seconds after the creation of its directory during which a start counts as still going on."""
+DISK_FULL = "the host's disk is full; the sandbox resumes when there is space"
+
+
+class LockUnusableError(PathError):
+    """What has the name of a sandbox's lock is no file, so nobody holds it."""
+
+
+class Registry:
+    """All sandboxes of this user."""
+
+    def __init__(self, paths: Paths) -> None:
+        self.paths = paths
+        self._kept: dict[tuple[object, str], Any] = {}
+        self.expired: tuple[str, ...] = ()
+        """Names of the sandboxes that `reap` has removed from the trash for good."""
+
+    def kept(self, kind: Callable[[SandboxDir], T], id_: str) -> T:
+        """What ``kind`` makes of a sandbox's directory: made once, the same object each time."""
+        if (kind, id_) not in self._kept:
+            self._kept[kind, id_] = kind(self.place(id_))
+        made: T = self._kept[kind, id_]
+        return made
+
+    def place(self, id_: str) -> SandboxDir:
+        """The directory of a sandbox."""
+        return sandbox_dir(self.paths, id_)
+
+    def machine(self, id_: str) -> MachineDir:
+        """The directory of a sandbox's running QEMU; it does not exist if none runs."""
+        return runtime_dir(self.paths, id_).current()
+
+    def is_live(self, id_: str) -> bool:
+        """Whether the sandbox runs or is starting."""
+        return is_locked(sandbox_dir(self.paths, id_).lock)
+
+    def list(self) -> list[Entry]:
+        """Every sandbox, oldest first. One that cannot be read is listed as BROKEN, not raised."""
+        entries = [e for id_ in self._ids() if (e := self.inspect(id_)) is not None]
+        return sorted(entries, key=lambda e: (e.record.created if e.record else 0.0, e.id))
+
+    def find(self, id_or_name: str) -> Entry:
+        """The sandbox with that name or id, or an unambiguous prefix of the id, at least 4 digits.
+
+        Raises SandboxNotFoundError, whose hint suggests a similar name.
+        """
+        if is_id(id_or_name) and (known := self.inspect(id_or_name)) is not None:
+            return known  # the others need not be read
+        for id_ in self._ids():
+            if self._may_be_called(id_, id_or_name):
+                known = self.inspect(id_)
+                if known is not None and known.name == id_or_name:
+                    return known
+        entries = self.list()
+        near = [e for e in entries if len(id_or_name) >= 4 and e.id.startswith(id_or_name)]
+        if len(near) == 1:
+            return near[0]
+        raise self._not_found(id_or_name, [e.name for e in entries])
+
+    def _may_be_called(self, id_: str, name: str) -> bool:
+        """Whether the record of a sandbox has that name; reading it is all that this takes."""
+        with contextlib.suppress(OSError, ValueError):
+            return bool(read_json(sandbox_dir(self.paths, id_).record).get("name") == name)
+        return False
+
+    def _not_found(self, asked: str, names: builtins.list[str]) -> SandboxNotFoundError:
+        import difflib
+
+        from quicksand.records.trash import Trash
+
+        if any(asked in (trashed.id, trashed.name) for trashed in Trash(self.paths).list()):
+            return SandboxNotFoundError(
+                f"the sandbox {asked!r} is in the trash",
+                hint=f"`quicksand-tui restore {asked}` brings it back",
+            )
+        close = difflib.get_close_matches(asked, names, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}?" if close else "`quicksand-tui ps -a` lists them all"
+        return SandboxNotFoundError(f"no sandbox is called {asked!r}", hint=hint)
+
+    def inspect(self, id_: str) -> Entry | None:
+        """The state of one sandbox; None if it does not exist."""
+        place = sandbox_dir(self.paths, id_)
+        name = id_
+        try:
+            lock = _look_at_lock(place)
+            record = Record.from_json(read_json(place.record))
+            if record.id != id_:
+                raise ValueError(f"bad record: it is of the sandbox {record.id!r}")
+            name = record.name
+            if isinstance(lock, OSError):
+                raise lock
+        except FileNotFoundError:
+            return None  # not yet, or being removed
+        except (OSError, ValueError) as error:
+            return Entry(id=id_, name=name, status=Status.BROKEN, record=None, error=str(error))
+        if lock:
+            return self._inspect_live(record)
+        if not record.committed:
+            return None
+        reason = crash_reason(place)
+        status = Status.CRASHED if reason else Status.STOPPED
+        return Entry(id=id_, name=record.name, status=status, record=record, error=reason)
+
+    def _inspect_live(self, record: Record) -> Entry:
+        run: RunState | None = None
+        machine = runtime_dir(self.paths, record.id).current()
+        with contextlib.suppress(OSError, ValueError):
+            run = RunState.from_json(read_json(machine.state))
+        status, reason = Status.RUNNING, ""
+        if run is None:
+            status, reason = self._without_state(record)
+        elif why := why_oversized(machine):
+            # Whoever works on it leaves it paused, as if the user had paused it.
+            status, reason, run = Status.PAUSED, why, replace(run, paused=True)
+        elif machine.disk_full.exists():
+            status, reason = Status.PAUSED, DISK_FULL
+        elif run.paused:
+            status = Status.PAUSED
+        return Entry(
+            id=record.id, name=record.name, status=status, record=record, run=run, error=reason
+        )
+
+    def _without_state(self, record: Record) -> tuple[Status, str]:
+        """The status of a live sandbox without state.json: starting, or unreachable.
+
+        The client that starts a sandbox holds its lock until state.json is written. So if only the
+        sandbox's own processes hold the lock, state.json existed and is lost. Only Linux tells who
+        holds a lock. As that takes some milliseconds, it is skipped while a start is young."""
+        place, runtime = sandbox_dir(self.paths, record.id), runtime_dir(self.paths, record.id)
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - runtime.root.stat().st_mtime < YOUNG_S:
+                return Status.STARTING, ""
+        processes = processes_of(place.root)
+        if not PROC.is_dir() or not any(process.kind is Kind.QEMU for process in processes):
+            return Status.STARTING, ""
+        others = set(holders_of(place.lock)) - {process.pid for process in processes}
+        if others or runtime.current().state.exists():
+            return Status.STARTING, ""
+        return Status.UNREACHABLE, (
+            f"QEMU runs, but its sockets in {runtime.root} are gone; `kill` ends it"
+        )
+
+    # Making and removing
+
+    def create(self, record: Record, *, unlisted: bool = False) -> int:
+        """Create the directory of a new sandbox and lock it; returns the lock's descriptor. One
+        that is ``unlisted`` gets no record and takes no name (a spare, for instance).
+
+        Raises NameTakenError if another sandbox has the name, ConfigError for a bad name,
+        StateError, PathError, DiskSpaceError.
+        """
+        check_name(record.name)
+        make_private_dir(self.paths.sandboxes)
+        place = sandbox_dir(self.paths, record.id)
+        with self._names_locked():
+            self.reap()
+            if not unlisted:
+                self._require_free(record.name, hint=taken_hint(record.name))
+            with map_os_errors(place.root):
+                make_marked(place.root)
+            lock = None
+            try:
+                with map_os_errors(place.lock):
+                    lock = lock_within(place.lock, LOCK_WAIT_S)
+                assert lock is not None, "nobody knows this directory yet"
+                if not unlisted:
+                    write_json(place.record, record.to_json())
+            except BaseException:
+                with contextlib.suppress(OSError):  # the next reaping takes it
+                    remove(place.root)
+                if lock is not None:
+                    os.close(lock)
+                raise
+        return lock
+
+    @contextlib.contextmanager
+    def giving_name(self, name: str, *, hint: str) -> Iterator[None]:
+        """Reserve a name within the block. Raises NameTakenError, with ``hint``, if a sandbox has
+        it, StateError if the lock on names is held for too long."""
+        with self._names_locked():
+            self._require_free(name, hint=hint)
+            yield
+
+    def _require_free(self, name: str, *, hint: str) -> None:
+        for id_ in self._ids():
+            # Only one that has the name is inspected: with hundreds of them that takes a while.
+            if name == id_ or self._may_be_called(id_, name):
+                other = self.inspect(id_)
+                if other is not None and name in (other.name, other.id):
+                    raise NameTakenError(
+                        f"the name {name!r} is taken by a sandbox that is {other.status}", hint=hint
+                    )
+
+    def lock(self, id_: str) -> int:
+        """Lock a stopped sandbox to start or remove it; returns the lock's descriptor.
+
+        Raises StateError if it is running or starting, SandboxNotFoundError if it is gone,
+        PathError.
+        """
+        place = sandbox_dir(self.paths, id_)
+        lock = None
+        if place.root.exists():
+            with map_os_errors(place.lock):
+                # It would be made, and that never in a stranger's directory.
+                if not os.path.lexists(place.lock):
+                    require_ours(place.root)
+                lock = self._take(place)
+        if not place.root.exists():
+            if lock is not None:
+                os.close(lock)
+            raise SandboxNotFoundError(f"the sandbox {id_} does not exist any more")
+        if lock is None:
+            raise StateError("the sandbox is running, or somebody is just starting it")
+        return lock
+
+    def _take(self, place: SandboxDir) -> int | None:
+        try:
+            return lock_within(place.lock, 0.5)
+        except NotAFileError as error:
+            name = place.root.name
+            with contextlib.suppress(OSError, ValueError):
+                name = str(read_json(place.record)["name"])
+            raise LockUnusableError(
+                f"{place.lock} cannot be locked: {error.strerror}",
+                hint="move it away, and a new one is made; or remove the sandbox: "
+                f"`quicksand-tui rm -f {name}`",
+            ) from error
+
+    def save(self, record: Record) -> None:
+        """Write a record to disk. Raises DiskSpaceError, PathError."""
+        write_json(sandbox_dir(self.paths, record.id).record, record.to_json())
+
+    @contextlib.contextmanager
+    def holding(self, id_: str, *, stuck: bool = False) -> Iterator[None]:
+        """Lock a stopped sandbox within the block. With ``stuck`` a sandbox is accepted even
+        without its lock if another program still holds that but none of its processes is left.
+        Raises as `lock`."""
+        lock = None
+        try:
+            lock = self.lock(id_)
+        except (StateError, LockUnusableError):
+            if not stuck or processes_of(sandbox_dir(self.paths, id_).root):
+                raise
+        try:
+            yield
+        finally:
+            if lock is not None:
+                os.close(lock)
+
+    def remove(self, id_: str, *, stuck: bool = False) -> None:
+        """Remove a stopped sandbox and its disk for good; ``stuck`` as for `holding`. Raises as
+        `lock`, and PathError if the directory lacks quicksand's mark."""
+        with self.holding(id_, stuck=stuck):
+            self._remove_locked(id_)
+
+    def tidy(self, id_: str) -> None:
+        """Clean up after a sandbox that was stopped, in place of a keeper that was killed: record
+        that it was asked to end, and remove its runtime directory. Does nothing if it runs or
+        another process holds its lock."""
+        place, runtime = sandbox_dir(self.paths, id_), runtime_dir(self.paths, id_)
+        if place.exit.exists() and not runtime.root.exists():
+            return
+        with contextlib.suppress(QuicksandError):
+            lock = self.lock(id_)
+            try:
+                if not place.exit.exists() and place.qemu_log.exists():
+                    name = runtime.current().name if runtime.current().root.exists() else ""
+                    ended = {"code": None, "asked": True, "machine": name, "unix_time": time.time()}
+                    write_end(place, ended)
+                self.clear_runtime(id_)
+            finally:
+                os.close(lock)
+
+    def clear_runtime(self, id_: str) -> None:
+        """Remove the runtime directory that an earlier run has left. The caller holds the sandbox's
+        lock. Raises PathError, also if a sandbox in another data directory uses it."""
+        runtime = runtime_dir(self.paths, id_)
+        with map_os_errors(runtime.root), contextlib.suppress(FileNotFoundError):
+            of = belongs_to(runtime.root)
+            if of and not is_same_place(of, runtime.of):
+                raise PathError(
+                    f"{runtime.root} is in use for the sandbox in {of}",
+                    hint="a copy of a data directory needs a QUICKSAND_RUNTIME_DIR of its own",
+                )
+            remove(runtime.root)
+
+    def _remove_locked(self, id_: str) -> None:
+        from quicksand.records.trash import remove_for_good
+
+        with contextlib.suppress(PathError):  # `doctor` names what is not ours there
+            self.clear_runtime(id_)
+        remove_for_good(self.paths, sandbox_dir(self.paths, id_).root)
+
+    def reap(self) -> builtins.list[str]:
+        """Remove what processes that died have left: unfinished sandboxes, ephemeral sandboxes that
+        have stopped, and runtime directories without a machine. Returns their ids. Live sandboxes
+        and directories without quicksand's mark (see `strangers`) are never touched. If one cannot
+        be removed, the others still are."""
+        from quicksand.base.staging import sweep_staging
+        from quicksand.records.trash import REMOVED, Trash
+
+        reaped = []
+        for id_ in {*self._ids(), *self._runtime_ids()}:
+            with contextlib.suppress(QuicksandError, OSError):
+                if self._reap_one(id_):
+                    reaped.append(id_)
+        for name in _entries(self.paths.sandboxes):
+            if name.startswith(REMOVED):
+                with contextlib.suppress(OSError):
+                    require_ours(self.paths.sandboxes / name)
+                    remove_memory(self.paths.sandboxes / name)
+                    remove(self.paths.sandboxes / name)
+        with contextlib.suppress(QuicksandError, OSError):
+            sweep_staging(self.paths.sandboxes)
+        with contextlib.suppress(QuicksandError, OSError):
+            self.expired += tuple(gone.name for gone in Trash(self.paths).expire())
+        return reaped
+
+    def _reap_one(self, id_: str) -> bool:
+        place, runtime = sandbox_dir(self.paths, id_), runtime_dir(self.paths, id_)
+        of = belongs_to(runtime.root) if runtime.root.exists() else ""
+        if not place.root.exists() or (of and not is_same_place(of, place.root)):
+            # It belongs to another data directory, unless that is gone.
+            return self._reap_orphan(runtime.root, of)
+        if is_locked(place.lock):
+            return False
+        if not self._is_leftover(place, patience=LOCK_WAIT_S) and not runtime.root.exists():
+            return False
+        lock = self.lock(id_)
+        try:
+            self.clear_runtime(id_)
+            # Checked again: it may have been started just before this process got the lock.
+            if self._is_leftover(place, patience=0):
+                self._remove_locked(id_)
+        finally:
+            os.close(lock)
+        return True
+
+    @staticmethod
+    def _reap_orphan(root: Path, of: str) -> bool:
+        """Remove the runtime directory of a sandbox that is gone, unless a process of it runs."""
+        from quicksand.records.trash import remove_tree
+
+        if of and (Path(of).exists() or processes_of(of)):
+            return False
+        if time.time() - root.stat().st_mtime < LOCK_WAIT_S:
+            return False
+        remove_tree(root)
+        return True
+
+    def strangers(self) -> dict[Path, str]:
+        """Directories among the sandboxes' that lack quicksand's mark: path -> what is wrong. They
+        are never touched."""
+        from quicksand.records.trash import trash_dir
+
+        found = {}
+        roots = [self.paths.runtime, self.paths.sandboxes, trash_dir(self.paths)]
+        roots += [self.paths.memory] if self.paths.memory is not None else []
+        for root in roots:
+            for name in _entries(root):
+                path = root / name
+                ours = name.startswith(".") and root == self.paths.sandboxes
+                ours = ours or (name == NOTE and root == trash_dir(self.paths))
+                if not ours and (why := why_not_ours(path)):
+                    found[path] = why
+        return found
+
+    @staticmethod
+    def _is_leftover(place: SandboxDir, *, patience: float) -> bool:
+        try:
+            record = Record.from_json(read_json(place.record))
+        except FileNotFoundError:
+            # Without a record it was never finished; but it may be in the making at this moment.
+            with contextlib.suppress(OSError):
+                return time.time() - place.root.stat().st_mtime >= patience
+            return False
+        except (OSError, ValueError):
+            return False  # user data that cannot be read: shown as broken, never removed
+        return record.discard or not record.committed
+
+    def _ids(self) -> builtins.list[str]:
+        return [name for name in _entries(self.paths.sandboxes) if is_id(name)]
+
+    def _runtime_ids(self) -> builtins.list[str]:
+        return [name for name in _entries(self.paths.runtime) if is_id(name)]
+
+    @contextlib.contextmanager
+    def _names_locked(self) -> Iterator[None]:
+        path = self.paths.sandboxes / ".names.lock"
+        with map_os_errors(path):
+            lock = lock_within(path, LOCK_WAIT_S)
+        if lock is None:
+            raise StateError("another process has been making a sandbox for too long")
+        try:
+            yield
+        finally:
+            os.close(lock)
+
+
+def _look_at_lock(place: SandboxDir) -> bool | OSError:
+    """Whether a process holds the sandbox's lock; the error if it cannot be opened."""
+    try:
+        return is_locked(place.lock)
+    except OSError as error:
+        return error
+
+
+def taken_hint(name: str) -> str:
+    """What to do if a sandbox has the name already."""
+    return f"choose another, or `quicksand-tui rm {name}` first"
+
+
+def _entries(path: Path) -> list[str]:
+    try:
+        return [found.name for found in path.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def publish_state(machine: MachineDir, run: RunState) -> None:
+    """Write state.json, which clients need to attach; from here on the sandbox is RUNNING. Raises
+    DiskSpaceError, PathError."""
+    write_json(machine.state, run.to_json(), durable=False)

@@ -1,0 +1,151 @@
+"""Compares the disks of two checkpoints, or of a checkpoint and the sandbox as it is now."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.base.errors import HistoryError, ImageError, QuicksandError
+from quicksand.base.files import read_json
+from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
+from quicksand.disks.diff.bounds import Budget, Malformed
+from quicksand.disks.diff.chain import Chain, differing
+from quicksand.disks.diff.changes import FileChange
+from quicksand.disks.diff.compare import compare
+from quicksand.disks.diff.ext4.filesystem import FileSystem
+from quicksand.disks.diff.layer import Layer
+from quicksand.qemu.planning import resolve_image
+from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.nodes import Head
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
+from quicksand.snapshots.history import History
+
+LIVE_TRIES = 3
+"""Attempts on a running sandbox: its guest may write while the disk is read, and what was read then
+does not fit together."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFiles:
+    """The files of one of the two disks."""
+
+    name: str
+    """What messages call it."""
+    paths: tuple[Path, ...]
+    """The lowest layer first."""
+
+
+async def diff_disks(registry: Registry, record: Record, a: str, b: str | None) -> list[FileChange]:
+    """List what changed from the checkpoint ``a`` to the checkpoint ``b``, or to the present disk.
+
+    Only reads; the sandbox may be running. Raises CheckpointNotFoundError, ImageError for a damaged
+    layer, HistoryError for a file system that cannot be read, HostError.
+    """
+    entry = registry.inspect(record.id)
+    tries = LIVE_TRIES if b is None and entry is not None and entry.is_live else 1
+    for left in reversed(range(tries)):
+        try:
+            return await _diff_once(registry, record, a, b)
+        except (HistoryError, ImageError) as error:
+            if tries == 1:
+                raise
+            if left == 0:
+                error.hint = error.hint or "it was being written to: take a checkpoint first"
+                raise
+    raise AssertionError
+
+
+async def _diff_once(registry: Registry, record: Record, a: str, b: str | None) -> list[FileChange]:
+    place = sandbox_dir(registry.paths, record.id)
+    history = History(place)
+    with contextlib.ExitStack() as stack:
+
+        def open_both() -> tuple[DiskFiles, DiskFiles, dict[Path, Layer]]:
+            pair = _find_both(registry, record, a, b)
+            paths = dict.fromkeys(path for files in pair for path in files.paths)
+            return *pair, {path: _open(stack, path) for path in paths}
+
+        # Removing a checkpoint takes this lock; open files stay readable after that.
+        async with history.locked():
+            files_a, files_b, layers = await in_thread_to_the_end(open_both)
+        # The thread must end before the files are closed: their descriptors could be reused.
+        return await in_stoppable_thread(lambda check: diff_files(files_a, files_b, layers, check))
+
+
+def _open(stack: contextlib.ExitStack, path: Path) -> Layer:
+    layer = Layer(path)
+    stack.callback(layer.close)
+    return layer
+
+
+def _find_both(
+    registry: Registry, record: Record, a: str, b: str | None
+) -> tuple[DiskFiles, DiskFiles]:
+    place = sandbox_dir(registry.paths, record.id)
+    history = History(place)
+    found = [history.find(tag) if tag is not None else None for tag in (a, b)]
+    image, _ = resolve_image(registry, record)
+    disks = []
+    for node in found:
+        if node is None:
+            head = _present(registry, place, record.id)
+            name, layers = "the present disk", (*head.layers, head.top)
+        else:
+            name, layers = f"the disk of {node.tag!r}", node.layers
+        disks.append(DiskFiles(name, (*image.chain, *(place.layer(layer) for layer in layers))))
+    return disks[0], disks[1]
+
+
+def _present(registry: Registry, place: SandboxDir, id_: str) -> Head:
+    """The present disk. If a revert was cut short, the machine that ran last decides."""
+    head = History(place).head()
+    if head.previous is None:
+        return head
+    entry = registry.inspect(id_)
+    if entry is not None and entry.is_live:
+        machine = runtime_dir(registry.paths, id_).current().name
+    else:
+        machine = ""
+        with contextlib.suppress(OSError, ValueError):
+            machine = str(read_json(place.exit).get("machine", ""))
+    return head if head.machine == machine else head.previous
+
+
+def diff_files(
+    a: DiskFiles,
+    b: DiskFiles,
+    layers: dict[Path, Layer],
+    check: Callable[[], None] = lambda: None,
+) -> list[FileChange]:
+    """List what changed from ``a`` to ``b``; ``layers`` holds the open files of both. ``check`` is
+    called at every step and may raise.
+
+    Raises HistoryError for a file system that cannot be read, ImageError for a damaged layer.
+    """
+    chain_a, chain_b = (_chain(files, layers) for files in (a, b))
+    filesystem_a = _open_filesystem(a, chain_a, check)
+    filesystem_b = _open_filesystem(b, chain_b, check)
+    try:
+        return compare(filesystem_a, filesystem_b, differing(chain_a, chain_b))
+    except (Malformed, struct.error) as error:
+        raise _unreadable(f"{a.name} and {b.name} cannot be compared", (a, b), error) from error
+
+
+def _chain(files: DiskFiles, layers: dict[Path, Layer]) -> Chain:
+    return Chain([layers[path] for path in files.paths])
+
+
+def _open_filesystem(files: DiskFiles, chain: Chain, check: Callable[[], None]) -> FileSystem:
+    try:
+        return FileSystem(chain, Budget(check=check))
+    except (Malformed, struct.error) as error:
+        raise _unreadable(f"{files.name} cannot be read", (files,), error) from error
+
+
+def _unreadable(what: str, disks: Sequence[DiskFiles], error: Exception) -> QuicksandError:
+    where = " and ".join(dict.fromkeys(str(files.paths[-1]) for files in disks))
+    return HistoryError(f"{what}: {error} ({where})")

@@ -1,0 +1,173 @@
+"""Claiming a spare: of all starts that reach for it, one becomes its owner.
+
+Its keeper decides: it serves one request after the other, and only the first finds a sandbox that
+waits. From its reply on the spare ends with this process, as a machine does that it has launched
+itself; if this process dies before it has read the reply, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from quicksand.base.errors import MachineError, QuicksandError
+from quicksand.base.files import is_locked, write_json
+from quicksand.base.processes import processes_of
+from quicksand.base.threads import in_thread_to_the_end
+from quicksand.qemu.live_machine import END_POLL_S, KILL_WAIT_S, remove_quietly
+from quicksand.qemu.process import Leash, Offer, OwnedProcess
+from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.records.registry import Registry, taken_hint
+from quicksand.records.sandboxes import Record
+from quicksand.warm.spares.spare import Spare
+
+ANSWER_S = 1.0
+"""Seconds within which the keeper must answer; it takes a millisecond."""
+
+REPLY_MAX = 4096
+PASSED = 3
+"""Descriptors that come with the reply: both ends of the leash, and the sandbox's lock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A spare that belongs to this process. Its guest is still paused."""
+
+    spare: Spare
+    record: Record
+    """The record of the sandbox that it is to become; uncommitted."""
+    process: OwnedProcess
+    lock: int
+    """The descriptor of the sandbox's lock. The holder of this object closes it."""
+
+
+async def claim(registry: Registry, record: Record, spare: Spare) -> Claimed | None:
+    """Become the owner of ``spare`` for the first start of ``record``, whose id is replaced by that
+    of the spare. None if another start was quicker, or it has ended or does not answer.
+
+    Raises NameTakenError, StateError, HostError; nothing has changed then.
+    """
+    own = replace(record, id=spare.id, name=spare.id if record.name == record.id else record.name)
+    granted: list[int] = []
+    offer = await Offer.make()
+    try:
+        keeper_pid = await in_thread_to_the_end(
+            lambda: _become_owner(registry, own, offer.theirs, granted)
+        )
+    except BaseException as error:
+        offer.withdraw()
+        for descriptor in granted:
+            os.close(descriptor)
+        why = error
+        await in_thread_to_the_end(
+            lambda: _remove(registry, spare, is_ours=bool(granted), error=why)
+        )
+        if isinstance(error, OSError | ValueError | MachineError):
+            return None
+        raise
+    theirs, ours, lock = granted
+    process = offer.accepted(
+        Leash(theirs, ours), keeper_pid=keeper_pid, qemu_pid=spare.run.qemu_pid
+    )
+    return Claimed(spare=spare, record=own, process=process, lock=lock)
+
+
+def _become_owner(
+    registry: Registry, record: Record, offered: Sequence[int], granted: list[int]
+) -> int:
+    """Ask the keeper, and write the sandbox's record; returns the keeper's process id. What the
+    keeper passes is added to ``granted``. Raises as `claim`, and OSError, ValueError."""
+    # A spare's id is nobody's name.
+    naming: AbstractContextManager[None] = contextlib.nullcontext()
+    if record.name != record.id:
+        naming = registry.giving_name(record.name, hint=taken_hint(record.name))
+    with naming:
+        keeper = runtime_dir(registry.paths, record.id).keeper_socket
+        pid = ask_keeper(keeper, record.discard, offered, granted)
+        # Not durable: until it is committed a crash of the host may lose it, for nothing is lost.
+        place = sandbox_dir(registry.paths, record.id)
+        write_json(place.record, record.to_json(), durable=False)
+    return pid
+
+
+def end(registry: Registry, spare: Spare) -> bool:
+    """End a spare and remove it; returns False if a start takes it at this moment. Blocks."""
+    granted: list[int] = []
+    pipes = os.pipe(), os.pipe()
+    keeper = runtime_dir(registry.paths, spare.id).keeper_socket
+    error: Exception | None = None
+    try:
+        ask_keeper(keeper, True, (pipes[0][0], pipes[1][1]), granted)
+    except (OSError, ValueError, MachineError) as found:
+        error = found
+    for descriptor in (*pipes[0], *pipes[1], *granted):
+        os.close(descriptor)
+    return _remove(registry, spare, is_ours=bool(granted), error=error)
+
+
+def _remove(
+    registry: Registry, spare: Spare, *, is_ours: bool, error: BaseException | None
+) -> bool:
+    """Wait for the end of a spare whose owner has just let it go, and remove it; returns whether it
+    is gone. One that belongs to another process is left alone. Blocks."""
+    place = sandbox_dir(registry.paths, spare.id)
+    if isinstance(error, TimeoutError) and not place.record.exists():
+        # Its keeper hangs (it is stopped, say): each start would wait for it. If it was only slow,
+        # and another start has just got the spare, that one goes on without.
+        for process in processes_of(place.root):
+            process.send(signal.SIGKILL)
+    elif not is_ours and is_locked(place.lock):
+        return False
+    deadline = time.monotonic() + KILL_WAIT_S
+    while is_locked(place.lock) and time.monotonic() < deadline:
+        time.sleep(END_POLL_S)
+    with contextlib.suppress(QuicksandError):
+        registry.remove(spare.id)
+    return not place.root.exists()
+
+
+def ask_keeper(path: Path, discard: bool, offered: Sequence[int], granted: list[int]) -> int:
+    """Ask the keeper that listens at ``path`` for its sandbox, which waits for an owner; returns
+    the keeper's process id. It gets the descriptors ``offered``; what it passes is added to
+    ``granted``. Blocks. Raises MachineError if it refuses, OSError, ValueError."""
+    request = json.dumps({"op": "own", "discard": discard}).encode() + b"\n"
+    text = b""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(ANSWER_S)
+        connection.connect(str(path))
+        socket.send_fds(connection, [request], offered)
+        while b"\n" not in text and len(text) < REPLY_MAX:
+            data, passed, _, _ = socket.recv_fds(
+                connection, REPLY_MAX, PASSED, socket.MSG_CMSG_CLOEXEC
+            )
+            granted += passed
+            if not data:
+                raise ConnectionResetError("the keeper has ended")
+            text += data
+    reply = json.loads(text)
+    if "error" in reply or len(granted) != PASSED:
+        raise MachineError(f"the keeper did not give the spare away: {reply.get('error')}")
+    return int(reply["keeper_pid"])
+
+
+async def let_go(registry: Registry, claimed: Claimed) -> None:
+    """End a claimed spare that did not become a sandbox, and remove it."""
+    claimed.process.kill()
+    try:
+        async with asyncio.timeout(KILL_WAIT_S):
+            await claimed.process.wait()
+    except TimeoutError:  # its keeper hangs
+        pass
+    finally:
+        claimed.process.cut()  # this alone ends QEMU
+        os.close(claimed.lock)
+    remove_quietly(sandbox_dir(registry.paths, claimed.spare.id).root)

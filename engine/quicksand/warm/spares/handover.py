@@ -1,0 +1,140 @@
+"""From a claimed spare to a running sandbox: what can be given at the hand-over is given, and what
+must not be old is renewed, before any program of the user runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from quicksand.base.boot_timing import Stopwatch
+from quicksand.base.errors import QuicksandError
+from quicksand.base.threads import to_the_end
+from quicksand.guest.agent.link import AgentLink
+from quicksand.guest.network import network_notices
+from quicksand.mounts.at_start import MountsAtStart
+from quicksand.qemu.backlog import widen_backlogs
+from quicksand.qemu.command import forward_rules
+from quicksand.qemu.guest_resume import renew, resume
+from quicksand.qemu.live_machine import LiveMachine, why_gone
+from quicksand.qemu.planning import Parts, hostname, pick_ports
+from quicksand.qemu.qmp import Monitor, human
+from quicksand.records.config import PortForward
+from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.records.registry import Registry, publish_state
+from quicksand.records.sandboxes import Record
+from quicksand.warm.spares.claiming import Claimed, claim, let_go
+from quicksand.warm.spares.fitting import growth, list_fitting
+
+MODE = "spare"
+"""`BootTiming.mode` of such a start."""
+
+CONNECT_S = 1.0
+"""Seconds within which QEMU must answer; it takes milliseconds."""
+
+GROW_S = 60.0
+LIMIT_S = 10.0
+"""Seconds for all steps together that take milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A sandbox that was a spare."""
+
+    machine: LiveMachine
+    lock: int
+    """The descriptor of its lock, to be closed once it is committed."""
+
+
+async def take(
+    registry: Registry,
+    record: Record,
+    parts: Parts,
+    watch: Stopwatch,
+    *,
+    named: Callable[[str], None],
+) -> Taken | None:
+    """Start a new sandbox by taking a spare over, whose id it gets: ``named`` is called with that.
+    None if none fits, or if it does not work: then nothing is left of it, and `watch.note` says
+    why.
+
+    Raises NameTakenError, StateError, HostError, ImageError; nothing has changed then.
+    """
+    forwards = pick_ports(record.config.port_forwards)
+    for spare in await asyncio.to_thread(list_fitting, registry.paths, record, parts):
+        watch.begin("qemu")
+        claimed = await claim(registry, record, spare)
+        if claimed is None:
+            continue
+        try:
+            named(spare.id)
+            return Taken(await _hand_over(registry, claimed, parts, forwards, watch), claimed.lock)
+        except (QuicksandError, OSError, TimeoutError) as error:
+            await to_the_end(let_go(registry, claimed))
+            watch.note = f"the spare did not work: {error}"
+            return None
+        except BaseException:
+            await to_the_end(let_go(registry, claimed))
+            raise
+    return None
+
+
+async def _hand_over(
+    registry: Registry,
+    claimed: Claimed,
+    parts: Parts,
+    forwards: tuple[PortForward, ...],
+    watch: Stopwatch,
+) -> LiveMachine:
+    spare, record = claimed.spare, claimed.record
+    place, runtime = sandbox_dir(registry.paths, spare.id), runtime_dir(registry.paths, spare.id)
+    machine = runtime.current()
+    async with contextlib.AsyncExitStack() as undo:
+        mounts = MountsAtStart(record, registry.paths, is_past=False)
+        link = AgentLink(
+            runtime,
+            spare.run.token,
+            why_gone=lambda: why_gone(place, doing="it was in use"),
+        )
+        undo.callback(link.close)
+        monitor = await Monitor.connect(machine, timeout=CONNECT_S)
+        undo.push_async_callback(monitor.close)
+        run = replace(
+            spare.run,
+            keeper_pid=claimed.process.keeper_pid,
+            forwards=tuple((f.host, f.guest) for f in forwards),
+            started=time.time(),
+        )
+        undo.push_async_callback(mounts.give_up)
+        await mounts.begin(machine)
+        async with asyncio.timeout(LIMIT_S):
+            for rule in forward_rules(run.forwards, None):
+                await human(monitor, f"hostfwd_add net0 {rule}")
+            await asyncio.to_thread(widen_backlogs, run.qemu_pid, run.forwarded)
+            if size := growth(spare, record):
+                await monitor.execute("block_resize", **{"node-name": "disk"}, size=size)
+            watch.lap("launch_process_s")
+            watch.begin("guest")
+            session = await link.dial(machine, spare.port)
+            await resume(session, spare.run.token, monitor)
+            await renew(session, {"hostname": hostname(record.name)}, {})
+        if size:
+            await session.request("grow_root", timeout=GROW_S)
+        await mounts.finish(machine, link.request)
+        watch.lap("connect_agent_s")
+        await monitor.close()
+        publish_state(machine, run)
+        undo.pop_all()
+    watch.mode = MODE
+    watch.lap("post_boot_s")
+    return LiveMachine(
+        record=record,
+        run=run,
+        timing=watch.timing(),
+        process=claimed.process,
+        link=link,
+        image=parts.image,
+        notices=(*mounts.notices, *network_notices(record.config.network_mode)),
+    )

@@ -1,0 +1,76 @@
+"""Preparing the next start: after one from a template (or with a spare), a process in the
+background makes a spare for the next one of the same kind (`maker`)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from typing import Any
+
+from quicksand.base.background import run_later
+from quicksand.base.boot_timing import BootTiming
+from quicksand.base.errors import QuicksandError
+from quicksand.base.files import map_os_errors, try_lock
+from quicksand.base.paths import Paths
+from quicksand.base.settings import SPARES, USE
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
+from quicksand.warm.spares.orders import Orders, digest_of
+from quicksand.warm.spares.spare import has_spares, is_off
+
+AFTER_S = 3
+"""Seconds after a start: what its user does first comes first."""
+
+MAKER = "quicksand.warm.spares.maker"
+MODES = ("template", "spare")
+
+ORDERS = "orders"
+"""In the name of a lock, in place of the digest of one machine."""
+
+
+def may_take(paths: Paths) -> bool:
+    """Whether a start may find a spare. Blocks for I/O."""
+    return not is_off() and has_spares(paths)
+
+
+async def expect_next(registry: Registry, record: Record, timing: BootTiming) -> None:
+    """Have a spare made for the next start like that of ``record``, and what is ordered, in the
+    background. A start that has booted has no spare to make, for there is no template yet. Does
+    nothing if a process is about to do that already. Its errors are not reported."""
+    if makes_none():
+        return
+    if timing.mode in MODES:
+        await _run_maker(registry.paths, digest_of(record.config), record.to_json())
+    elif await asyncio.to_thread(Orders(registry.paths).list):
+        await restock_later(registry.paths)
+
+
+async def restock_later(paths: Paths) -> None:
+    """Have made what is ordered, with the templates that it needs, as `expect_next` does."""
+    if not makes_none():
+        await _run_maker(paths, ORDERS, None)
+
+
+def makes_none() -> bool:
+    """Whether the user has turned off that spares are made in the background."""
+    return bool(is_off()) or SPARES.read() == USE
+
+
+async def _run_maker(paths: Paths, of: str, value: Any) -> None:
+    """Start the program; it holds the lock ``of`` what it makes."""
+    with contextlib.suppress(QuicksandError, OSError):
+        lock = await asyncio.to_thread(_lock, paths, of)
+        if lock is None:
+            return
+        try:
+            await run_later(MAKER, value, seconds=AFTER_S, descriptors=(lock,))
+        finally:
+            os.close(lock)
+
+
+def _lock(paths: Paths, of: str) -> int | None:
+    """The lock of the one process that makes spares of such machines; None if there is one."""
+    path = paths.sandboxes / f".spares-{of}.lock"
+    with map_os_errors(path):
+        return try_lock(path)

@@ -1,0 +1,149 @@
+"""What a spare is: its record (``spare.json``), and the key that says which starts it fits."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from quicksand.base.files import is_locked, read_json
+from quicksand.base.paths import Paths
+from quicksand.base.settings import OFF, SPARES, STANDBY
+from quicksand.qemu.planning import Parts
+from quicksand.records.layout import AGENT_PORTS, runtime_dir, sandbox_dir
+from quicksand.records.sandboxes import Record, RunState, is_id
+from quicksand.warm.templates import Templates
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spare:
+    """The contents of ``spare.json``."""
+
+    id: str
+    key: str
+    """A digest of everything about the machine that cannot be changed while it runs."""
+    record: Record
+    """The record with which it was made. The sandbox gets another one."""
+    run: RunState
+    port: int
+    """The agent port to connect to."""
+    until: float | None
+    """The Unix time at which its keeper ends it; None for no limit."""
+
+    @property
+    def disk(self) -> int:
+        """The size that its disk was given, in bytes; 0 for that of the image."""
+        return self.record.config.disk_size_bytes or 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA,
+            "id": self.id,
+            "key": self.key,
+            "record": self.record.to_json(),
+            "run": self.run.to_json(),
+            "port": self.port,
+            "until": self.until,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Spare:
+        """Parse ``spare.json``. Raises ValueError naming what is wrong."""
+        if value.get("schema_version") != SCHEMA:
+            raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
+        try:
+            spare = cls(
+                id=str(value["id"]),
+                key=str(value["key"]),
+                record=Record.from_json(value["record"]),
+                run=RunState.from_json(value["run"]),
+                port=int(value["port"]),
+                until=None if value["until"] is None else float(value["until"]),
+            )
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"bad spare.json: {error!r}") from error
+        if not 0 <= spare.port < AGENT_PORTS or spare.record.id != spare.id:
+            raise ValueError(f"bad spare.json: of {spare.record.id!r}, port {spare.port}")
+        return spare
+
+
+def list_spares(paths: Paths) -> list[Spare]:
+    """All spares of this user that wait, the one made first first. Blocks for I/O."""
+    found = [spare for root in _roots(paths) if (spare := _read(paths, root)) is not None]
+    return sorted(found, key=lambda spare: (spare.record.created, spare.id))
+
+
+def has_spares(paths: Paths) -> bool:
+    """Whether there may be any: as quick as it can be told. Blocks for I/O."""
+    return next(_roots(paths), None) is not None
+
+
+def _roots(paths: Paths) -> Iterator[Path]:
+    with contextlib.suppress(OSError):
+        for root in paths.sandboxes.iterdir():
+            if is_id(root.name) and (root / "spare.json").exists():
+                yield root
+
+
+def _read(paths: Paths, root: Path) -> Spare | None:
+    """The spare in ``root``; None if it waits no longer, or has its sockets in another runtime
+    directory than this process uses."""
+    place, runtime = sandbox_dir(paths, root.name), runtime_dir(paths, root.name)
+    with contextlib.suppress(OSError, ValueError):
+        spare = Spare.from_json(read_json(place.spare))
+        is_waiting = is_locked(place.lock) and not place.record.exists()
+        if is_waiting and spare.id == root.name and runtime.keeper_socket.exists():
+            return spare
+    return None
+
+
+def is_off() -> str:
+    """The setting that turns spares off, in words; "" if none does. Raises ConfigError."""
+    # STANDBY turns off all QEMUs that wait, for a revert too.
+    found = next((setting for setting in (STANDBY, SPARES) if setting.is_off), None)
+    return f"{found.variable} is {OFF}" if found is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Which spares a start can take."""
+
+    key: str
+    """That of the spares which fit, whatever the size of their disks: those can grow. Names,
+    addresses, ports and mounts are no part of it either."""
+    refusal: str
+    """Why there can be none; "" if there can."""
+    hint: str
+    """What to do about that; "" if nothing can be done."""
+
+    @classmethod
+    def of(cls, paths: Paths, record: Record, parts: Parts) -> Fit:
+        """For the first start of ``record`` with ``parts``. Blocks for I/O."""
+        plain = replace(record, config=replace(record.config, disk_size=None))
+        templates = Templates(paths, plain, parts)
+        facts = [templates.key, str(paths.memory)]
+        key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+        refusal, hint = _why_none(record)
+        return cls(key, refusal or templates.refusal, hint)
+
+
+def _why_none(record: Record) -> tuple[str, str]:
+    """Why a machine of ``record`` cannot wait, and what to do about it; "" and "" if it can."""
+    if off := is_off():
+        return off, ""
+    if not sys.platform.startswith("linux"):
+        return "spares need Linux", ""
+    if record.config.agent_http or record.config.vnc_port is not None:
+        option = "--agent-http" if record.config.agent_http else "--vnc-port"
+        return (
+            "it would have to listen at a port before anybody asks for it",
+            f"leave out {option}: starts with it go on from the template",
+        )
+    return "", ""

@@ -1,0 +1,289 @@
+"""Starting a machine: `boot` either returns a machine whose agent has answered, or raises with
+nothing left behind, even if it is cancelled at any await."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import TypeVar
+
+from quicksand.base.boot_timing import COLD, BootTiming, Stopwatch
+from quicksand.base.errors import (
+    AgentError,
+    AgentUnreachableError,
+    BootTimeoutError,
+    HistoryError,
+    MachineError,
+    QemuDiedError,
+)
+from quicksand.base.files import map_os_errors, tail
+from quicksand.base.paths import make_private_dir
+from quicksand.base.progress import Progress
+from quicksand.base.threads import in_thread_to_the_end, to_the_end
+from quicksand.display.vnc import serve_at
+from quicksand.guest.agent.link import AgentLink
+from quicksand.guest.clock import Reading, put_right, read_clock
+from quicksand.guest.network import network_notices
+from quicksand.mounts.at_start import MountsAtStart
+from quicksand.qemu.backlog import widen_backlogs
+from quicksand.qemu.command import plan
+from quicksand.qemu.guest_resume import IDENTITY_S
+from quicksand.qemu.keeper_parts import FIRST
+from quicksand.qemu.live_machine import LiveMachine, remove_quietly, why_gone
+from quicksand.qemu.planning import (
+    Found,
+    Parts,
+    look_for_parts,
+    machine_id,
+    make_run_state,
+    pick_all_ports,
+    plan_machine,
+)
+from quicksand.qemu.process import Listeners, OwnedProcess, launch
+from quicksand.records.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.nodes import Node, new_id
+from quicksand.records.registry import Registry, publish_state
+from quicksand.records.sandboxes import Record, RunState
+from quicksand.saves.boot_disk import finish_start, prepare_disk
+from quicksand.snapshots.history import History
+from quicksand.snapshots.origins import Origin, import_node
+from quicksand.snapshots.restore import check_disk_and_image, go_on
+from quicksand.warm.templates import Templates, make_in_background
+
+T = TypeVar("T")
+
+
+async def boot(
+    registry: Registry,
+    record: Record,
+    lock: int,
+    *,
+    progress: Progress | None = None,
+    at: str | None = None,
+    warm: bool = False,
+    found: Found | None = None,
+) -> LiveMachine:
+    """Start the sandbox of ``record``, whose lock the caller holds as the descriptor ``lock``. It
+    boots, or continues from its checkpoint ``at`` or, if ``warm``, from a template of its machine.
+    If there is no template, it boots and one is made in the background. ``found`` is what
+    `look_for_parts` returned for it, if that was called.
+
+    Raises CheckpointNotFoundError, HistoryError, SaveError, HostError, ImageError, MachineError,
+    AgentError. Nothing runs then and the runtime directory is removed; the caller keeps or removes
+    the sandbox's directory.
+    """
+    found = found or await look_for_parts(registry, record, progress)
+    watch, parts = found.watch, found.parts
+    watch.begin("disk")
+    if not warm:
+        return await _start(registry, record, lock, watch, parts, at=at)
+    templates = Templates(registry.paths, record, parts)
+    template = await asyncio.to_thread(templates.find)
+    if template is not None:
+        try:
+            return await _start(registry, record, lock, watch, parts, origin=template)
+        except (HistoryError, MachineError, AgentError) as error:
+            # A bad template is discarded: it can be made again, and a boot needs none.
+            await in_thread_to_the_end(templates.discard)
+            watch.note = f"the template did not work: {error}"
+    else:
+        watch.note = templates.refusal or "there was no template of this machine yet"
+    machine = await _start(registry, record, lock, watch, parts)
+    await make_in_background(templates, beside=machine.run.qemu_pid)
+    return machine
+
+
+def _publish(machine: MachineDir, run: RunState) -> None:
+    widen_backlogs(run.qemu_pid, run.forwarded)
+    publish_state(machine, run)
+
+
+async def _start(
+    registry: Registry,
+    record: Record,
+    lock: int,
+    watch: Stopwatch,
+    parts: Parts,
+    *,
+    at: str | None = None,
+    origin: Origin | None = None,
+) -> LiveMachine:
+    place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
+    async with History(place).locked(), contextlib.AsyncExitStack() as undo:
+        node = await in_thread_to_the_end(lambda: _find_node(place, at, origin))
+        head = await in_thread_to_the_end(lambda: prepare_disk(record, parts.image, place, node))
+        ports = pick_all_ports(record)
+        # From a checkpoint without memory the machine boots.
+        memory = node if node is not None and node.tier.has_memory else None
+        is_past = memory is not None and origin is None and memory.shares
+        mounts = MountsAtStart(record, registry.paths, is_past=is_past)
+        directories = await asyncio.to_thread(mounts.choose_devices, parts.binaries)
+        machine = plan_machine(
+            record, parts, head, ports, place, at=memory, directories=directories
+        )
+        watch.lap("setup_disk_s")
+        watch.begin("qemu")
+        undo.callback(remove_quietly, runtime.root)
+        make_private_dir(registry.paths.runtime)
+        # The caller holds the lock, so a directory that is there is left from an earlier run.
+        registry.clear_runtime(record.id)
+        with map_os_errors(runtime.root):
+            machine_dir = runtime.make(FIRST)
+            listeners = undo.enter_context(contextlib.closing(Listeners(machine_dir)))
+            await in_thread_to_the_end(listeners.open)
+        mounts.note(machine_dir)
+        process = await launch(
+            parts.binaries,
+            plan(machine, listeners.inherited),
+            sandbox=place,
+            runtime=runtime,
+            lock=lock,
+            listeners=listeners,
+            discard=record.discard,
+        )
+        undo.push_async_callback(_kill, process)
+        listeners.close()
+        await serve_at(machine_dir, ports.vnc)
+        watch.lap("launch_process_s")
+        watch.begin("guest")
+        undo.push_async_callback(mounts.give_up)
+        await mounts.begin(machine_dir)
+        run = make_run_state(
+            machine,
+            parts,
+            listeners,
+            pids=(process.keeper_pid, process.qemu_pid),
+            token=secrets.token_hex(16) if memory is None else memory.token,
+            run=head.run or new_id(),
+            origin="" if node is None or node.hidden else node.tag,
+            vnc_port=ports.vnc,
+        )
+        link = AgentLink(
+            runtime, run.token, why_gone=lambda: why_gone(place, doing="the guest booted")
+        )
+        undo.callback(link.close)
+        if memory is not None:
+            resolved = replace(record, image_digest=parts.image.digest)
+            token = await go_on(resolved, place, machine_dir, memory, run, link)
+            watch.mode = "checkpoint" if origin is None else "template"
+            run = replace(run, token=token)
+            link.renew_token(token)
+        clock = None
+        if memory is None:
+            clock = await _meet_agent(record, place, process, link)
+        await mounts.finish(machine_dir, link.request)
+        said = "" if clock is None else await put_right(await link.session(), clock)
+        if node is not None:
+            await in_thread_to_the_end(lambda: finish_start(place, head, node))
+        watch.lap("connect_agent_s")
+        await in_thread_to_the_end(lambda: _publish(machine_dir, run))
+        watch.lap("post_boot_s")
+        undo.pop_all()
+    return LiveMachine(
+        record=record,
+        run=run,
+        timing=_timing(watch, link),
+        process=process,
+        link=link,
+        image=parts.image,
+        notices=(
+            *mounts.notices,
+            *network_notices(record.config.network_mode),
+            *([said] if said else []),
+        ),
+        clock=said,
+    )
+
+
+def _find_node(place: SandboxDir, at: str | None, origin: Origin | None) -> Node | None:
+    """The checkpoint to continue from, imported from ``origin`` if that is given; the files that
+    QEMU opens are checked. Raises CheckpointNotFoundError, HistoryError, HostError."""
+    if origin is None and at is None:
+        return None
+    node = import_node(origin, place) if origin is not None else History(place).find(str(at))
+    check_disk_and_image(place, node)
+    return node
+
+
+async def _meet_agent(
+    record: Record, place: SandboxDir, process: OwnedProcess, link: AgentLink
+) -> Reading:
+    """Wait until the agent of a guest that boots has answered, and give a new sandbox its identity;
+    returns the guest's clock at the agent's answer. Raises as `_await_agent`, AgentError."""
+    await _await_agent(record, place, process, link)
+    session = await link.session()
+    clock = await read_clock(session)
+    if not record.committed:
+        # Its disk may hold the identity of the image, or of the sandbox it was cloned from.
+        params = {"machine_id": machine_id(record.id), "ssh_host_keys": "new"}
+        await session.request("set_identity", params, timeout=IDENTITY_S)
+    return clock
+
+
+async def _await_agent(
+    record: Record, place: SandboxDir, process: OwnedProcess, link: AgentLink
+) -> None:
+    """Return when the agent has answered. Raises BootTimeoutError after ``boot_timeout`` seconds,
+    QemuDiedError or GuestPanicError as soon as QEMU ends."""
+    timeout = record.config.boot_timeout
+    try:
+        async with asyncio.timeout(timeout):
+            await first_of(link.session(timeout=timeout + 60), process.wait())
+    except (TimeoutError, AgentUnreachableError):
+        raise BootTimeoutError(
+            f"the guest's agent did not answer within {timeout:g} s of the start",
+            hint="a slow host may need a larger boot_timeout; the end of the console is below",
+            log=tail(place.console_log, limit=2000),
+        ) from None
+    if link.connected is None:
+        raise why_gone(place, doing="the guest booted") or QemuDiedError("QEMU ended at start")
+
+
+async def first_of(wanted: Awaitable[T], ended: Awaitable[object]) -> None:
+    """Wait until either is done and cancel the other. Errors of ``wanted`` are raised."""
+    tasks = [asyncio.ensure_future(wanted), asyncio.ensure_future(ended)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            await tasks[0]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.exception()
+
+
+def _timing(watch: Stopwatch, link: AgentLink) -> BootTiming:
+    """The timing as the host measured it, with the guest's own phases of its boot."""
+    session = link.connected
+    boot = session.hello.get("boot") if session is not None else None
+    marks = (
+        [boot.get(k) for k in ("init_s", "network_s", "serving_s")]
+        if isinstance(boot, dict)
+        else []
+    )
+    timing = watch.timing()
+    if watch.mode != COLD:
+        return timing  # the guest's figures are those of an earlier boot, kept in its memory
+    if len(marks) == 3 and all(isinstance(mark, int | float) for mark in marks):
+        init, network, serving = (float(mark) for mark in marks if mark is not None)
+        timing = replace(
+            timing,
+            kernel_boot_s=init,
+            init_system_s=max(0.0, network - init),
+            agent_startup_s=max(0.0, serving - network),
+        )
+    return timing
+
+
+async def _kill(process: OwnedProcess) -> None:
+    process.kill()
+    try:
+        await to_the_end(process.wait())
+    finally:
+        process.cut()

@@ -1,0 +1,300 @@
+"""Making a template: boot a machine, wait until it is idle, take its checkpoint. Run as a program
+(by `make_in_background`), this makes the template that is ordered on its stdin."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+from quicksand.base.errors import (
+    AgentRefusedError,
+    MachineError,
+    QuicksandError,
+    StateError,
+    UnfitGuestError,
+)
+from quicksand.base.files import map_os_errors, sync_dir, try_lock
+from quicksand.base.paths import make_private_dir, paths
+from quicksand.base.progress import Progress
+from quicksand.base.removal import make_marked, mark, remove
+from quicksand.base.threads import in_thread_to_the_end, to_the_end
+from quicksand.guest.agent.session import Session
+from quicksand.guest.clock import read_clock
+from quicksand.guest.fitness import require_fit
+from quicksand.qemu.keeper_parts.bounds import no_core_files
+from quicksand.qemu.live_machine import remove_quietly
+from quicksand.qemu.planning import gather_parts, identity
+from quicksand.records.config import SandboxConfig
+from quicksand.records.layout import sandbox_dir
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record, new_id
+from quicksand.snapshots.history import History
+from quicksand.snapshots.origins import Origin
+from quicksand.snapshots.taking import take_checkpoint
+from quicksand.warm.desktop_ready import COMMAND_S, READY, run_if_there
+from quicksand.warm.idle_machine import until_idle
+from quicksand.warm.starting import boot
+from quicksand.warm.templates import TAG, Order, Templates, note_checked, prune
+
+NICENESS = 10
+"""The nice(2) value of the program, so that it slows nothing else down."""
+
+READY_S = 600.0
+"""Seconds that READY may take. A desktop takes a minute on a busy host that emulates."""
+
+WARM = "/usr/lib/quicksand/warm"
+"""A program that an image may have; it uses what will be used first, so that this is in the guest's
+page cache, and the files that a first use makes are there."""
+
+WARM_S = 600.0
+"""Seconds that WARM may take. Firefox takes half a minute to start on a host that emulates, and
+works on for as long."""
+
+SETTLE_S = 30.0
+"""Seconds to wait for a guest to become idle, at most."""
+
+IDLE_WINDOW_S = 0.5
+IDLE = 0.9
+"""The idle share of the guest's CPU time in a window above which the guest counts as idle."""
+
+WAIT_POLL_S = 0.1
+
+ATTEMPTS = 2
+"""How often a template is tried to be made whose guest is not fit to be one (fitness.py)."""
+
+WARM_UP = ("true", "cat /etc/hostname", "ls /")
+"""Commands that leave a shell and the common libraries in the guest's page cache."""
+
+
+async def warm(
+    registry: Registry, config: SandboxConfig, *, progress: Progress | None = None
+) -> tuple[Origin, bool]:
+    """The template for the first start of a sandbox with ``config``, and whether it was made just
+    now. Raises as `make_template`."""
+    new = Record(
+        id=new_id(),
+        name=TAG,
+        config=config,
+        image_digest="",
+        chain=(),
+        created=time.time(),
+        committed=False,
+        discard=False,
+    )
+    templates = Templates(registry.paths, new, await gather_parts(registry, new))
+    found = await asyncio.to_thread(templates.find)
+    if found is not None:
+        return found, False
+    return await make_template(registry, templates.record, progress=progress), True
+
+
+async def make_template(
+    registry: Registry, record: Record, *, progress: Progress | None = None, wait: bool = True
+) -> Origin:
+    """Make the template of the machine of ``record``, whose image is resolved (committed); returns
+    it, or the one that exists. With ``wait``, waits for another process that is making it.
+
+    Raises StateError if such a machine can have no template, or if another process is making it
+    and ``wait`` is false; HostError, ImageError, MachineError, AgentError.
+    """
+    parts = await gather_parts(registry, record)
+    templates = Templates(registry.paths, record, parts)
+    if templates.refusal:
+        raise StateError(f"there can be no template: {templates.refusal}")
+    make_private_dir(templates.root)
+    async with _locked(templates, wait):
+        found = await asyncio.to_thread(templates.find)
+        if found is not None:
+            return found
+        for attempt in range(ATTEMPTS):
+            try:
+                await _attempt(registry, record, templates, progress)
+                break
+            except UnfitGuestError:
+                if attempt == ATTEMPTS - 1:
+                    await asyncio.to_thread(templates.note_unfit)
+                    raise
+        await in_thread_to_the_end(lambda: prune(templates.root))
+        found = await asyncio.to_thread(templates.find)
+    if found is None:
+        raise MachineError("the template that was just made cannot be read")
+    return found
+
+
+@contextlib.asynccontextmanager
+async def _locked(templates: Templates, wait: bool) -> AsyncIterator[None]:
+    with map_os_errors(templates.lock):
+        while (lock := try_lock(templates.lock)) is None:
+            if not wait:
+                raise StateError("the template is being made already")
+            await asyncio.sleep(WAIT_POLL_S)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+async def _attempt(
+    registry: Registry, record: Record, templates: Templates, progress: Progress | None
+) -> None:
+    """Make the template, and leave nothing else. Raises as `make_template`."""
+    making = templates.root / f".making-{templates.key}"
+    await in_thread_to_the_end(lambda: remove_quietly(making))
+    make_marked(making)
+    try:
+        await _make(registry, record, making, templates, progress)
+    finally:
+        await in_thread_to_the_end(lambda: remove_quietly(making))
+
+
+async def _make(
+    registry: Registry,
+    record: Record,
+    making: Path,
+    templates: Templates,
+    progress: Progress | None,
+) -> None:
+    """Boot a sandbox whose data directory is ``making``, and publish it as the template."""
+    own = Registry(replace(registry.paths, data=making, memory=None))
+    config = replace(record.config, port_forwards=(), vnc_port=None, mounts=())
+    template = replace(
+        record,
+        id=new_id(),
+        name=TAG,
+        config=config,
+        created=time.time(),
+        committed=True,
+        discard=False,
+    )
+    lock = own.create(template)
+    try:
+        machine = await boot(own, template, lock, progress=progress)
+    finally:
+        os.close(lock)
+    try:
+        if machine.clock:
+            raise UnfitGuestError(machine.clock)
+        session = await machine.link.session()
+        clock = await read_clock(session)
+        await _wait_until_ready(session)
+        await _settle(session, identity(template))
+        await _warm_up(session)
+        await require_fit(session, clock, config.network_mode)
+        # Taken while a client is connected: later clients take its place (`restore.wake`).
+        node = await take_checkpoint(own, template, TAG)
+    finally:
+        machine.link.close()
+        machine.process.cut()
+        await to_the_end(machine.process.wait())
+    place = sandbox_dir(own.paths, template.id)
+
+    def publish() -> None:
+        History(place).commit(replace(node, hidden=True))
+        with map_os_errors(templates.place.root):
+            note_checked(place.root)
+            mark(place.root, as_=templates.key)
+            remove(templates.place.root)
+            place.root.rename(templates.place.root)
+            sync_dir(templates.root)
+
+    await in_thread_to_the_end(publish)
+
+
+async def _wait_until_ready(session: Session, limit_s: float = READY_S) -> None:
+    """Run the image's READY, if it has one. Raises MachineError if that fails or takes longer than
+    ``limit_s``, AgentError."""
+    if (code := await run_if_there(session, READY, limit_s)) is None:
+        raise MachineError(f"the guest was not ready after {limit_s:g} s: {READY} did not end")
+    if code:
+        raise MachineError(f"the guest did not become ready: {READY} ended with {code!r}")
+
+
+async def _warm_up(session: Session, limit_s: float = WARM_S) -> None:
+    """Run the image's WARM, if it has one, and wait until the guest is idle after it. Raises
+    MachineError if that fails or takes longer than ``limit_s``, AgentError."""
+    if (code := await run_if_there(session, WARM, limit_s)) is None:
+        raise MachineError(f"the guest was not warm after {limit_s:g} s: {WARM} did not end")
+    if code:
+        raise MachineError(f"the guest did not become warm: {WARM} ended with {code!r}")
+    await _wait_until_idle(session)
+    await session.request("sync", {})
+
+
+async def _settle(session: Session, names: dict[str, str]) -> None:
+    """Wait until the guest is idle after its boot, and leave in its memory little more than what
+    the next start and the next command need."""
+    await _wait_until_idle(session)
+    await session.request("sync", {})
+    await session.request("drop_caches", {})
+    # Each start renews the identity; doing it now brings the files into the page cache.
+    await session.request("set_identity", {**names, "boot_id": "if_read"})
+    with contextlib.suppress(AgentRefusedError):  # an image without the kernel's SMB client
+        await session.request("load_share_client", {})
+    for command in WARM_UP:
+        await _say(session, command)
+
+
+async def _wait_until_idle(session: Session) -> None:
+    """Wait until the guest is idle, but for no longer than SETTLE_S."""
+    deadline = time.monotonic() + SETTLE_S
+    while await _idle_share(session) < IDLE and time.monotonic() < deadline:
+        pass
+
+
+async def _idle_share(session: Session) -> float:
+    """The idle share (0 to 1) of the guest's CPUs in the next window."""
+    before = await _cpu_times(session)
+    await asyncio.sleep(IDLE_WINDOW_S)
+    after = await _cpu_times(session)
+    spent = [b - a for a, b in zip(before, after, strict=True)]
+    return spent[3] / max(1, sum(spent))
+
+
+async def _cpu_times(session: Session) -> list[int]:
+    """The first line of /proc/stat (proc(5)): user, nice, system, idle, ..."""
+    text = await _say(session, "head -n 1 /proc/stat")
+    return [int(word) for word in text.split()[1:9]]
+
+
+async def _say(session: Session, command: str) -> str:
+    reply = await session.request("execute", {"command": command, "timeout": COMMAND_S})
+    return str(reply.get("stdout", ""))
+
+
+async def _fulfil(order: Order) -> None:
+    if order.beside is None:
+        await make_template(Registry(paths()), order.record, wait=False)
+        return
+    waiting = Path(order.waiting)
+    make_private_dir(waiting.parent)
+    lock = try_lock(waiting)
+    if lock is None:
+        return  # another process waits for the same
+    try:
+        await until_idle(*order.beside)
+        await make_template(Registry(paths()), order.record, wait=False)
+    finally:
+        waiting.unlink(missing_ok=True)
+        os.close(lock)
+
+
+def main() -> int:
+    """Make the template that is ordered on stdin. Prints nothing; returns the exit code."""
+    os.nice(NICENESS)
+    try:
+        asyncio.run(_fulfil(Order.from_json(json.loads(sys.stdin.buffer.read()))))
+    except (QuicksandError, ValueError):
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    no_core_files()
+    sys.exit(main())

@@ -1,0 +1,15 @@
+"""What the engine asks of the builder (`Builder` in quicksand.life.image_building)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from quicksand_images.build import ensure_image
+from quicksand_images.recipe import load_recipe, recipe_names
+
+__all__ = ["ensure_image", "recipe_names", "suggested_options"]
+
+
+def suggested_options(name: str) -> Mapping[str, Any]:
+    """Return the options that the recipe ``name`` suggests for its machines. Raises ImageNotFound,
+    ImageError."""
+    return load_recipe(name).machine

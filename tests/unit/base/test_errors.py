@@ -1,0 +1,84 @@
+"""What errors say: what is wrong, and not the whole of it if that is long."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from quicksand.base.errors import (
+    FREE_SPACE,
+    MESSAGE_MAX,
+    WORD_MAX,
+    ConfigError,
+    DiskSpaceError,
+    QuicksandError,
+    shorten,
+)
+from quicksand.records.config import SandboxConfig, check_disk_size, check_name, parse_size
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"image": "debian\0" + LONG},
+        {"image": "debian", "memory": LONG},
+        {"image": "debian", "disk_size": LONG},
+        {"image": "debian", "arch": LONG},
+        {"image": "debian", "network_mode": LONG},
+        {"image": "debian", "accel": LONG},
+        {"image": "debian", "port_forwards": LONG},
+        {"image": "debian", "port_forwards": [LONG]},
+        {"image": "debian", "boot_timeout": LONG},
+        {"image": "debian", LONG: 1},
+        {"image": "debian", "port_forwards": [{"host": 1, "guest": " y" * 50_000}]},
+    ],
+    ids=lambda options: str(list(options))[:40],
+)
+def test_a_long_value_does_not_come_back_whole(options: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="characters left out") as caught:
+        SandboxConfig.parse(options)
+    assert len(str(caught.value)) < MESSAGE_MAX + 100
+    assert len(caught.value.hint) < MESSAGE_MAX + 100
+
+
+def test_what_is_wrong_stands_at_both_ends() -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_name(LONG)
+    assert str(caught.value).endswith("is no name for a sandbox")
+    with pytest.raises(ConfigError) as caught:
+        parse_size(LONG, what="memory")
+    assert str(caught.value).startswith("memory 'xxx")
+    assert str(caught.value).endswith("is not a size")
+
+
+@given(st.text(max_size=3 * MESSAGE_MAX))
+def test_messages_have_an_end_and_short_ones_are_as_they_were(text: str) -> None:
+    short = shorten(text)
+    assert len(short) <= MESSAGE_MAX + 100
+    if len(text) <= WORD_MAX:
+        assert short == text
+
+
+def test_errors_can_be_copied_between_processes() -> None:
+    error = QuicksandError("what", hint="do")
+    copied = pickle.loads(pickle.dumps(error))
+    assert (str(copied), copied.hint) == ("what", "do")
+
+
+def test_a_full_disk_says_what_to_free() -> None:
+    for word in ("quicksand-tui du", "quicksand-tui clean", "trash"):
+        assert word in DiskSpaceError("no space left for /x").hint
+    assert DiskSpaceError("no space", hint="other").hint == "other" != FREE_SPACE
+
+
+@pytest.mark.parametrize("size", [1, 1023])
+def test_a_disk_below_its_base_is_an_error(size: int) -> None:
+    with pytest.raises(ConfigError, match=r"too small: .*the image 'debian'") as caught:
+        check_disk_size(size, 1024, "the image 'debian'")
+    assert caught.value.hint
+    check_disk_size(0, 1024, "x")
+    check_disk_size(1024, 1024, "x")

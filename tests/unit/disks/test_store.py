@@ -1,0 +1,202 @@
+"""The image store: what is published is found whole, what is damaged is shown as such."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quicksand.base.errors import ImageError, ImageNotFound
+from quicksand.base.removal import MARK
+from quicksand.disks.images.store import CURRENT, MANIFEST, ImageStore, StoredImage
+
+PARTS = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ImageStore:
+    return ImageStore(tmp_path / "images")
+
+
+def publish(
+    store: ImageStore, name: str = "debian", content: str = "1", **more: Any
+) -> StoredImage:
+    store.root.mkdir(exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".building-", dir=store.root))
+    for part, file in PARTS.items():
+        (staging / file).write_text(f"{part} {content}")
+    manifest = {
+        "name": name,
+        "version": "13",
+        "arch": "x86_64",
+        "created": 1_700_000_000,
+        "cmdline": "rootfstype=ext4",
+        "files": {part: {"name": file} for part, file in PARTS.items()},
+        **more,
+    }
+    return store.publish(staging, manifest)
+
+
+def rewrite(image: StoredImage, **changes: Any) -> None:
+    path = image.root / MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_an_empty_store_has_no_images(store: ImageStore) -> None:
+    assert store.list() == []
+    assert store.get("debian") is None
+
+
+def test_a_published_image_is_the_current_one(store: ImageStore) -> None:
+    published = publish(store)
+    found = store.get("debian")
+    assert found == published
+    assert found.errors == ()
+    assert found.root.name == found.digest[:12]
+    assert found.disk.read_text() == "disk 1"
+    assert store.list() == [found]
+    assert store.verify(found) == []
+
+
+def test_the_age_of_an_image_is_that_of_its_build_and_not_of_its_sources(
+    store: ImageStore,
+) -> None:
+    before = time.time() - 1
+    found = publish(store)
+    assert found.created == 1_700_000_000
+    assert found.built is not None
+    assert before < found.built < time.time() + 1
+
+
+def test_two_that_publish_the_same_version_at_once_both_get_it(
+    store: ImageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+    others: list[StoredImage] = []
+
+    def another_is_first(path: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "rename", rename)
+        others.append(publish(store))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", another_is_first)
+    published = publish(store)
+    assert [published] == others
+    assert store.verify(published) == []
+    assert [path.name for path in published.root.iterdir() if path.name.startswith(".")] == [MARK]
+
+
+def test_publishing_again_replaces_the_current_one_and_keeps_the_old(store: ImageStore) -> None:
+    first, second = publish(store), publish(store, content="2")
+    assert store.get("debian") == second
+    assert store.load(first.root) == first
+
+
+def test_equal_files_are_one_image(store: ImageStore) -> None:
+    first = publish(store)
+    assert publish(store) == first
+    assert [path.name for path in first.root.parent.iterdir() if path.is_dir()] == [first.root.name]
+
+
+def test_another_command_line_is_another_image(store: ImageStore) -> None:
+    assert publish(store).digest != publish(store, cmdline="rootfstype=ext4 ro").digest
+
+
+def test_one_broken_image_does_not_hide_the_others(store: ImageStore) -> None:
+    broken, good = publish(store, name="broken"), publish(store, name="good")
+    (broken.root / MANIFEST).write_text("{")
+    names = {image.name: image.errors for image in store.list()}
+    assert names["good"] == ()
+    assert "damaged" in names["broken"][0]
+    assert store.get("good") == good
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_a_truncated_file_is_noticed_without_reading_it(store: ImageStore, size: int) -> None:
+    image = publish(store)
+    with image.disk.open("r+b") as file:
+        file.truncate(size)
+    found = store.get("debian")
+    assert found is not None
+    assert "truncated" in found.errors[0]
+
+
+def test_a_changed_byte_is_noticed_by_verify(store: ImageStore) -> None:
+    image = publish(store)
+    image.kernel.write_text("kernel 2")
+    found = store.get("debian")
+    assert found is not None
+    assert found.errors == ()
+    assert "kernel" in store.verify(found)[0]
+
+
+def test_a_missing_or_linked_file_is_an_error_of_that_image(store: ImageStore) -> None:
+    image = publish(store)
+    image.initrd.unlink()
+    assert "missing" in errors_of(store)
+    image.initrd.symlink_to("/etc/hostname")
+    assert "symbolic link" in errors_of(store)
+
+
+def errors_of(store: ImageStore) -> str:
+    found = store.get("debian")
+    assert found is not None
+    return "; ".join(found.errors)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"schema_version": 2},
+        {"schema_version": None},
+        {"files": {}},
+        {"files": []},
+        {"files": {part: {"name": "../x", "size": 1, "sha256": ""} for part in PARTS}},
+        {"files": {part: {"name": "/etc/passwd", "size": 1, "sha256": ""} for part in PARTS}},
+        {"digest": "0" * 64},
+        {"cmdline": "init=/bin/sh"},
+        {"created": "yesterday"},
+    ],
+)
+def test_a_changed_manifest_is_refused(store: ImageStore, changes: dict[str, Any]) -> None:
+    image = publish(store)
+    rewrite(image, **changes)
+    with pytest.raises(ImageError, match="damaged"):
+        store.load(image.root)
+    assert "damaged" in errors_of(store)
+
+
+def test_a_manifest_cut_at_any_byte_is_refused(store: ImageStore) -> None:
+    image = publish(store)
+    path = image.root / MANIFEST
+    content = path.read_bytes()
+    for size in range(len(content.rstrip())):
+        path.write_bytes(content[:size])
+        with pytest.raises(ImageError):
+            store.load(image.root)
+
+
+@pytest.mark.parametrize("pointer", ["", "..", "../other", ".hidden", "\xff"])
+def test_a_bad_pointer_is_an_error_of_that_image(store: ImageStore, pointer: str) -> None:
+    publish(store)
+    (store.root / "debian" / CURRENT).write_bytes(pointer.encode("latin-1"))
+    assert errors_of(store)
+
+
+def test_removing_twice_says_that_it_is_gone(store: ImageStore) -> None:
+    publish(store)
+    store.remove("debian")
+    assert store.list() == []
+    with pytest.raises(ImageNotFound, match=r"^Image not found"):
+        store.remove("debian")
+
+
+@pytest.mark.parametrize("name", ["../images", ".debian.lock", "a/b", "", "nul\0"])
+def test_only_images_can_be_removed(store: ImageStore, name: str) -> None:
+    publish(store)
+    with pytest.raises(ImageNotFound):
+        store.remove(name)
+    assert store.get("debian") is not None

@@ -1,0 +1,132 @@
+"""A sandbox's link to its agent, while one machine takes over from another."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quicksand.base.errors import RevertedError
+from quicksand.base.lease import is_leased, take_at_once
+from quicksand.guest.agent.link import AgentLink
+from quicksand.guest.agent.session import dial
+from quicksand.records.layout import AGENT_PORTS, MachineDir, RuntimeDir
+
+from tests.unit.guest.agent.fake_agent import FakeAgent
+
+
+class Machines:
+    """Two machines of a sandbox; the agent of each tells its machine's name."""
+
+    def __init__(self, runtime: RuntimeDir) -> None:
+        self.runtime = runtime
+        self.agents: list[FakeAgent] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.servers: list[asyncio.Server] = []
+
+    async def make(self, name: str) -> MachineDir:
+        machine = self.runtime.machine(name)
+        machine.root.mkdir(parents=True)
+        machine.state.write_text(json.dumps({"token": "token", "origin": "past"}))
+
+        async def answer(agent: FakeAgent, request: dict[str, Any]) -> None:
+            if request["method"] == "who":
+                agent.reply(request, {"name": name})
+
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            agent = FakeAgent(writer, answer)
+            self.agents.append(agent)
+            self.tasks.append(asyncio.create_task(agent.serve(reader)))
+
+        for port in range(AGENT_PORTS):
+            path = str(machine.agent_socket(port))
+            self.servers.append(await asyncio.start_unix_server(connected, path))
+        return machine
+
+    def promote(self, name: str) -> None:
+        self.runtime.current_link.unlink(missing_ok=True)
+        self.runtime.current_link.symlink_to(name)
+
+    async def close(self) -> None:
+        for server in self.servers:
+            server.close()
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        for agent in self.agents:
+            await agent.close()
+
+
+@pytest.fixture
+async def machines(tmp_path: Path) -> AsyncIterator[Machines]:
+    found = Machines(RuntimeDir(tmp_path / "abcdabcd", tmp_path))
+    await found.make("1")
+    await found.make("2")
+    found.promote("1")
+    yield found
+    await found.close()
+
+
+@pytest.fixture
+def link(machines: Machines) -> AgentLink:
+    return AgentLink(machines.runtime, "token", why_gone=lambda: None)
+
+
+async def name_of(link: AgentLink) -> str:
+    return str((await link.request("who", {}, 5))["name"])
+
+
+async def test_after_a_revert_the_next_request_goes_to_the_new_machine(
+    machines: Machines, link: AgentLink
+) -> None:
+    """Also while the old one still lives: its end is not waited for."""
+    with contextlib.closing(link):
+        assert await name_of(link) == "1"
+        session = await link.session()
+        running = asyncio.ensure_future(session.request("never", timeout=5))
+        await asyncio.sleep(0)
+        machines.promote("2")
+        assert await name_of(link) == "2"
+        with pytest.raises(RevertedError, match="'past'"):
+            await running
+
+
+async def test_the_connection_of_a_revert_is_gone_on_with(
+    machines: Machines, link: AgentLink
+) -> None:
+    with contextlib.closing(link):
+        old = await link.session()
+        running = asyncio.ensure_future(old.request("never", timeout=5))
+        await asyncio.sleep(0)
+        new = machines.runtime.machine("2")
+        lease = take_at_once(new.agent_socket(3))
+        assert lease is not None
+        session = await dial(lease.socket)
+        await session.handshake("token", timeout=5)
+        machines.promote("2")
+        assert link.adopt(new, session, lease)
+        link.move_on()
+        assert await link.session() is session
+        assert await name_of(link) == "2"
+        with pytest.raises(RevertedError, match="'past'"):
+            await running
+    assert not is_leased(new.agent_socket(3))
+
+
+async def test_a_link_that_connects_takes_no_other_connection(
+    machines: Machines, link: AgentLink
+) -> None:
+    new = machines.runtime.machine("2")
+    lease = take_at_once(new.agent_socket(3))
+    assert lease is not None
+    session = await dial(lease.socket)
+    with contextlib.closing(link), contextlib.closing(session):
+        connecting = asyncio.ensure_future(link.session())
+        await asyncio.sleep(0)
+        assert not link.adopt(new, session, lease)
+        await connecting
+    lease.release()

@@ -1,0 +1,419 @@
+"""Building images: recipes, command lines, kernel and initrd. No package is fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import lzma
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tarfile
+from pathlib import Path
+from uuid import UUID
+from xml.etree import ElementTree
+
+import pytest
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import DiskSpaceError, ImageError, ImageNotFound
+from quicksand.base.files import try_lock
+from quicksand.base.paths import make_private_dir
+from quicksand.base.removal import make_marked
+from quicksand.base.tools import ToolError
+from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand_images import build, disk, kernel
+from quicksand_images.mmdebstrap import Builder, plan_mmdebstrap
+from quicksand_images.recipe import Recipe, find_recipe, load_recipe
+from quicksand_images.rootfs import (
+    RootTree,
+    configuring_script,
+    hook_environment,
+    read_owners,
+)
+from quicksand_images.sources import Mirrors, parse_sources
+
+XEN_ENTRY = struct.pack("<III4sQ", 4, 8, kernel.PVH_ENTRY_NOTE, b"Xen\0", 0x1000C43)
+
+
+def make_elf(*, notes: bytes = XEN_ENTRY, zeros: int = 9000) -> bytes:
+    """A kernel of one segment: the notes, some content, zeros; then what is not loaded."""
+    content = notes.ljust(64, b"\0") + b"kernel" * 100 + bytes(zeros)
+    offset = 0x1000
+    load = (1, 5, offset, 0xFFFFFFFF81000000, 0x1000000, len(content), len(content) + 512, 0x1000)
+    note = (4, 4, offset, 0xFFFFFFFF81000000, 0x1000000, len(notes), len(notes), 4)
+    ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
+    head = struct.pack(
+        "<16sHHIQQQIHHHHHH", ident, 2, 62, 1, 0x1000000, 64, 0, 0, 64, 56, 2, 64, 0, 0
+    )
+    table = b"".join(struct.pack("<IIQQQQQQ", *segment) for segment in (load, note))
+    return (head + table).ljust(offset, b"\0") + content + b"sections and relocations"
+
+
+def make_bzimage(payload: bytes) -> bytes:
+    image = bytearray(5 * 512)
+    image[0x1F1] = 4
+    image[0x202:0x206] = b"HdrS"
+    struct.pack_into("<II", image, 0x248, 0, len(payload))
+    return bytes(image) + payload + b"rest"
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lambda data: lzma.compress(data) + size_of(data)])
+def test_the_elf_file_is_found_inside_a_bzimage(pack: object) -> None:
+    assert callable(pack)
+    elf = make_elf()
+    assert kernel.extract_vmlinux(make_bzimage(pack(elf))) == elf
+
+
+def size_of(data: bytes) -> bytes:
+    return struct.pack("<I", len(data))
+
+
+def test_shrinking_keeps_what_is_loaded_and_where() -> None:
+    elf = make_elf()
+    small = kernel.shrink_elf(elf)
+    assert len(small) < len(elf) - 4000
+    assert b"relocations" not in small
+    load = struct.unpack_from("<IIQQQQQQ", small, 64)
+    note = struct.unpack_from("<IIQQQQQQ", small, 64 + 56)
+    assert (load[0], load[4], load[6]) == (1, 0x1000000, 64 + 600 + 9000 + 512)
+    assert small[load[2] :].startswith(XEN_ENTRY)
+    assert small[note[2] : note[2] + note[5]] == XEN_ENTRY
+    assert kernel.shrink_elf(small) == small
+
+
+def test_a_kernel_without_a_pvh_entry_is_shipped_as_it_is() -> None:
+    other = struct.pack("<III4sQ", 4, 8, 6, b"GNU\0", 0)
+    bzimage = make_bzimage(gzip.compress(make_elf(notes=other)))
+    assert kernel.start_file(bzimage) == bzimage
+
+
+@pytest.mark.parametrize("size", [0, 100, 0x24F, 5 * 512, 5 * 512 + 20])
+def test_a_damaged_kernel_is_refused(size: int) -> None:
+    with pytest.raises(ImageError):
+        kernel.extract_vmlinux(make_bzimage(gzip.compress(make_elf()))[:size])
+
+
+@pytest.mark.parametrize("size", [10, 63, 100, 0x1000, 0x1100])
+def test_a_cut_off_elf_file_is_refused(size: int) -> None:
+    with pytest.raises((ImageError, LookupError)):
+        kernel.shrink_elf(make_elf()[:size])
+
+
+def make_modules(root: Path) -> Path:
+    def module(path: str, depends: str) -> None:
+        file = root / "kernel" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        data = b"\x7fELF\0license=GPL\0depends=" + depends.encode() + b"\0name=x\0"
+        file.write_bytes(lzma.compress(data) if path.endswith(".xz") else data)
+
+    module("net/virtio_net.ko.xz", "net_failover")
+    module("net/net_failover.ko.xz", "failover")
+    module("net/failover.ko", "")
+    module("char/virtio-rng.ko.xz", "")
+    (root / "modules.builtin").write_text("kernel/drivers/virtio/virtio_pci.ko\n")
+    return root
+
+
+def test_modules_come_after_what_they_need_and_built_in_ones_not_at_all(tmp_path: Path) -> None:
+    wanted = ["virtio_pci", "virtio_net", "virtio_rng", "virtio-net"]
+    entries = {e.name: e for e in kernel.initrd_entries(make_modules(tmp_path), wanted)}
+    listed = entries["quicksand/modules"].data.decode().split()
+    names = ["failover", "net_failover", "virtio_net", "virtio_rng"]
+    assert listed == [f"/quicksand/ko/{name}.ko" for name in names]
+    assert all(entries[path.lstrip("/")].data.startswith(b"\x7fELF") for path in listed)
+    assert entries["dev/console"].device == (5, 1)
+
+
+def test_a_module_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="'absent'"):
+        kernel.initrd_entries(make_modules(tmp_path), ["absent"])
+
+
+# --- recipes
+
+
+def test_our_own_recipe_is_right() -> None:
+    recipe = load_recipe("debian")
+    assert recipe.arch is Architecture.X86_64
+    assert recipe.disk.size_bytes == 8 * 1024**3
+    assert "sudo" in recipe.system.packages
+
+
+def test_the_desktop_differs_in_kernel_machine_and_script() -> None:
+    usual, desktop = load_recipe("debian"), load_recipe("debian-desktop")
+    assert "cloud" in usual.kernel.package
+    assert "cloud" not in desktop.kernel.package
+    assert "virtio-gpu" in desktop.kernel.plain_modules
+    assert set(usual.system.packages) < set(desktop.system.packages)
+    assert desktop.machine == {"memory": "2G", "cpus": 2, "enable_display": True}
+    assert (usual.machine, usual.script) == ({}, "")
+    script = configuring_script(desktop)
+    assert desktop.script in script
+    # What the recipe adds is cleaned up with the rest.
+    assert script.endswith((Path(build.__file__).parent / "clean.sh").read_text())
+    subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+
+
+def test_the_files_that_the_desktop_writes_are_well_formed() -> None:
+    script = load_recipe("debian-desktop").script
+    channels = re.findall(r"^channel \S+ <<'END'\n(.*?)^END$", script, re.DOTALL | re.MULTILINE)
+    assert len(channels) == 5
+    for text in channels:
+        ElementTree.fromstring(f"<channel>{text}</channel>")
+    (policies,) = re.findall(
+        r"policies\.json <<'END'\n(.*?)^END$", script, re.DOTALL | re.MULTILINE
+    )
+    assert json.loads(policies)["policies"]["DisableTelemetry"] is True
+    # Programs of the script itself, as the guest's shell will read them.
+    inner = re.findall(r"^(#!/bin/sh\n.*?)^END$", script, re.DOTALL | re.MULTILINE)
+    assert len(inner) == 4
+    for text in inner:
+        subprocess.run(["sh", "-n"], input=text, text=True, check=True)
+
+
+def test_a_changed_script_is_another_recipe(tmp_path: Path) -> None:
+    for name in ("debian-desktop.toml", "debian-desktop.sh"):
+        shutil.copy(find_recipe("debian-desktop").with_name(name), tmp_path / name)
+    path = tmp_path / "debian-desktop.toml"
+    first = build.recipe_digest(load_recipe(path))
+    assert first == build.recipe_digest(load_recipe("debian-desktop"))
+    with (tmp_path / "debian-desktop.sh").open("a") as file:
+        file.write("true\n")
+    assert build.recipe_digest(load_recipe(path)) != first
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('customize = "../x.sh"', "beside the recipe"),
+        ('customize = "/etc/passwd"', "beside the recipe"),
+        ('customize = "absent.sh"', "No such file"),
+        ('customize = "long.sh"', "more than"),
+        ("machine = 1", "not a table"),
+        ("machine = { memory = 2 }", "machine.memory"),
+        ('machine = { memory = "2X" }', "'2X'"),
+        ("machine = { cpus = 0 }", "cpus must be"),
+        ('machine = { network_mode = "full" }', "machine.network_mode is unknown"),
+    ],
+)
+def test_what_a_recipe_adds_is_checked(tmp_path: Path, line: str, why: str) -> None:
+    (tmp_path / "long.sh").write_bytes(b"#" * (64 * 1024 + 1))
+    path = tmp_path / "debian.toml"
+    path.write_text(f"{line}\n{find_recipe('debian').read_text()}")
+    with pytest.raises(ImageError, match=re.escape(why)):
+        load_recipe(path)
+
+
+def test_an_unknown_recipe_says_which_there_are() -> None:
+    with pytest.raises(ImageNotFound, match=r"^Image not found") as caught:
+        find_recipe("debain")
+    assert "debian" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('name = "debian"', 'name = "../x"', "'../x'"),
+        ('user = "quicksand"', 'user = "a b"', "'a b'"),
+        ('"sudo",', '"sudo; reboot",', "sudo; reboot"),
+        ('"cifs"', '"$(reboot)"', "module"),
+        ('size = "8G"', 'size = "8"', "less than 1G"),
+        ('size = "8G"', "", "'size' is missing"),
+        ("[disk]", "surprise = 1\n[disk]", "kernel.surprise is unknown"),
+        ('suite = "trixie"', "suite = 13", "not a line of text"),
+        ("[system]", "[system", "wrong"),
+    ],
+)
+def test_a_wrong_recipe_says_what_is_wrong(tmp_path: Path, old: str, new: str, why: str) -> None:
+    text = find_recipe("debian").read_text()
+    assert old in text
+    path = tmp_path / "wrong.toml"
+    path.write_text(text.replace(old, new))
+    with pytest.raises(ImageError) as caught:
+        load_recipe(path)
+    assert why in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+# --- command lines
+
+
+def test_mmdebstrap_gets_mirrors_with_their_key_and_the_packages() -> None:
+    recipe = load_recipe("debian")
+    builder = Builder(command=("mmdebstrap",), env={}, mode="unshare", makes_directory=False)
+    mirrors = Mirrors(main="http://mirror/debian", security="http://mirror/security")
+    words = plan_mmdebstrap(
+        recipe,
+        builder,
+        Path("/out.tar"),
+        keyring=Path("/keys.gpg"),
+        mirrors=mirrors,
+        reaching=Path("/acquire.conf"),
+    )
+    assert "--aptopt=/acquire.conf" in words
+    assert "--mode=unshare" in words
+    assert "--format=tar" in words
+    assert f"--include={','.join(recipe.system.packages)}" in words
+    assert words[-3:] == [
+        "deb [signed-by=/keys.gpg] http://mirror/debian trixie main",
+        "deb [signed-by=/keys.gpg] http://mirror/debian trixie-updates main",
+        "deb [signed-by=/keys.gpg] http://mirror/security trixie-security main",
+    ]
+    # The image keeps the recipe's mirrors, not this host's.
+    environment = hook_environment(recipe)
+    assert environment["MIRROR"] == recipe.system.mirror
+    assert "mirror/" not in " ".join(environment.values())
+
+
+def test_mirrors_are_read_from_both_forms_of_sources() -> None:
+    old = "# deb http://no x main\ndeb [arch=amd64 signed-by=/k] http://a/debian bookworm main\n"
+    old += "deb http://a/security/ bookworm-security main\ndeb file:/cdrom bookworm-cd main\n"
+    assert parse_sources(old) == {
+        "bookworm": "http://a/debian",
+        "bookworm-security": "http://a/security",
+    }
+    new = (
+        "Types: deb deb-src\n# comment: x\nURIs: https://b/debian\nSuites: trixie trixie-updates\n"
+    )
+    assert parse_sources(new + "\nTypes: deb-src\nURIs: http://no\nSuites: sid\n") == {
+        "trixie": "https://b/debian",
+        "trixie-updates": "https://b/debian",
+    }
+
+
+def test_owners_are_learnt_from_the_archive(tmp_path: Path) -> None:
+    archive = tmp_path / "tree.tar"
+    with tarfile.open(archive, "w") as file:
+        for name, uid, gid in (("./", 0, 0), ("./etc/shadow", 0, 42), ("./home/q/", 1000, 1000)):
+            member = tarfile.TarInfo(name)
+            member.uid, member.gid = uid, gid
+            file.addfile(member)
+    assert read_owners(archive) == {"/etc/shadow": (0, 42), "/home/q": (1000, 1000)}
+
+
+def test_inodes_get_owners_only_where_the_files_do_not_have_them(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "shadow").touch()
+    owned = "\n".join(disk.plan_inodes(RootTree(path=tmp_path, owners=None), 7))
+    assert 'set_inode_field "/etc/shadow" ctime @7' in owned
+    assert " uid " not in owned
+    tree = RootTree(path=tmp_path, owners={"/etc/shadow": (0, 42)})
+    lines = list(disk.plan_inodes(tree, 7))
+    assert 'set_inode_field "/etc/shadow" gid 42' in lines
+    assert 'set_inode_field "/" uid 0' in lines
+
+
+def test_times_after_the_newest_package_are_clamped(tmp_path: Path) -> None:
+    (tmp_path / "usr").mkdir()
+    for name, time in (("old", 100), ("newest", 200), ("built", 900)):
+        path = tmp_path / "usr" / name
+        path.touch()
+        os.utime(path, (time, time))
+    epoch = disk.newest_time(tmp_path, before=500.0)
+    assert epoch == 200
+    disk.clamp_times(tmp_path, epoch)
+    times = {path.name: path.stat().st_mtime for path in (tmp_path / "usr").iterdir()}
+    assert times == {"old": 100, "newest": 200, "built": 200}
+
+
+def test_the_file_system_does_not_depend_on_the_hosts_defaults(tmp_path: Path) -> None:
+    recipe = load_recipe("debian")
+    words = disk.plan_mke2fs(["mke2fs"], tmp_path, tmp_path / "raw", recipe.disk, UUID(int=7))
+    assert words[words.index("-O") + 1].startswith("none,")
+    assert words[-1] == f"{8 * 1024 * 1024}k"
+
+
+def test_equal_contents_give_equal_identities() -> None:
+    recipe = load_recipe("debian")
+    first = build.content_uuid(recipe, {"a": "1", "b": "2"}, 5)
+    assert build.content_uuid(recipe, {"b": "2", "a": "1"}, 5) == first
+    assert build.content_uuid(recipe, {"a": "1", "b": "3"}, 5) != first
+
+
+# --- the build as a whole
+
+
+async def fake_build(recipe: Recipe, store: ImageStore, place: Path, _: object) -> StoredImage:
+    staging = place / "staging"
+    staging.mkdir()
+    for name in ("disk.qcow2", "kernel", "initrd"):
+        (staging / name).write_text(name)
+    await asyncio.sleep(0.01)
+    files = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
+    return store.publish(
+        staging,
+        {
+            "name": "debian",
+            "version": "13",
+            "arch": "x86_64",
+            "recipe": build.recipe_digest(recipe),
+            "created": 1,
+            "files": {part: {"name": name} for part, name in files.items()},
+        },
+    )
+
+
+async def test_two_at_once_build_one_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builds: list[Path] = []
+
+    async def counted(*arguments: object) -> StoredImage:
+        builds.append(arguments[2])  # type: ignore[arg-type]
+        return await fake_build(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(build, "_build", counted)
+    store = ImageStore(tmp_path / "images")
+    first, second = await asyncio.gather(
+        build.ensure_image("debian", store=store), build.ensure_image("debian", store=store)
+    )
+    assert first == second
+    assert len(builds) == 1
+    assert sorted(path.name for path in store.root.iterdir()) == [".debian.lock", "debian"]
+
+
+@pytest.mark.parametrize("failure", [ToolError("no"), asyncio.CancelledError()])
+async def test_a_build_that_ends_early_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    async def failing(_: object, __: object, place: Path, ___: object) -> StoredImage:
+        (place / "tree").mkdir(mode=0o500)
+        raise failure
+
+    monkeypatch.setattr(build, "_build", failing)
+    store = ImageStore(tmp_path / "images")
+    with pytest.raises(type(failure)):
+        await build.build_image("debian", store=store)
+    assert [path.name for path in store.root.iterdir()] == [".debian.lock"]
+    lock = try_lock(store.root / ".debian.lock")
+    assert lock is not None
+    os.close(lock)
+
+
+async def test_a_full_disk_is_called_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def failing(*_: object) -> StoredImage:
+        raise ToolError("tar failed", output="write error: No space left on device")
+
+    store = ImageStore(tmp_path / "images")
+    monkeypatch.setattr(build, "_build", failing)
+    with pytest.raises(DiskSpaceError):
+        await build.build_image("debian", store=store)
+    recipe = tmp_path / "debian.toml"
+    text = find_recipe("debian").read_text()
+    recipe.write_text(text.replace("[disk]", '[disk]\nbuild_space = "1000000G"'))
+    with pytest.raises(DiskSpaceError, match=r"1024000000 MiB .* MiB are free"):
+        await build.build_image(recipe, store=store)
+    assert [path.name for path in store.root.iterdir()] == [".debian.lock"]
+
+
+async def test_what_a_killed_build_left_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "_build", fake_build)
+    store = ImageStore(tmp_path / "images")
+    stale = make_marked(make_private_dir(store.root) / ".building-debian-0123abcd")
+    (stale / "tree" / "etc").mkdir(parents=True)
+    (stale / "tree" / "etc").chmod(0o500)
+    await build.build_image("debian", store=store)
+    assert not stale.exists()

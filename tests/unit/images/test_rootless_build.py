@@ -1,0 +1,287 @@
+"""Building without root and without user namespaces, as far as it needs neither VM nor network."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from quicksand.base.errors import HostError
+from quicksand.base.tools import ToolError
+from quicksand.qemu import debs
+from quicksand_images import mmdebstrap, toolbox
+from quicksand_images.debfile import read_deb
+from quicksand_images.packages import open_packages
+from quicksand_images.recipe import load_recipe
+from quicksand_images.sources import Mirrors
+
+NOBODY = 65534
+
+
+def make_tar(*members: tuple[str, int, bytes]) -> bytes:
+    """A tar archive of (name, mode, what is in it); a name with "->" is a link."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for words, mode, content in members:
+            name, arrow, target = words.partition("->")
+            member = tarfile.TarInfo(name)
+            member.mode, member.mtime, member.gid = mode, 1_000_000, 42
+            if arrow:
+                member.type, member.linkname = tarfile.SYMTYPE, target
+            elif name.endswith("/"):
+                member.type = tarfile.DIRTYPE
+            else:
+                member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def make_package(place: Path, name: str = "probe", *, postinst: str = "", pack: str = "xz") -> Path:
+    """A package made by dpkg-deb."""
+    tree = place / "tree"
+    (tree / "DEBIAN").mkdir(parents=True)
+    fields = f"Package: {name}\nVersion: 1:2.0-1\nArchitecture: all\nMaintainer: m <m@x>\n"
+    (tree / "DEBIAN" / "control").write_text(f"{fields}Description: probe\n")
+    if postinst:
+        script = tree / "DEBIAN" / "postinst"
+        script.write_text(f"#!/bin/sh\nset -e\n{postinst}\n")
+        script.chmod(0o755)
+    (tree / "usr" / "share" / name).mkdir(parents=True)
+    (tree / "usr" / "share" / name / "data").write_bytes(b"content\n" * 1000)
+    path = place / f"{name}_2.0-1_all.deb"
+    argv = ["dpkg-deb", f"-Z{pack}", "--root-owner-group", "--build", str(tree), str(path)]
+    subprocess.run(argv, check=True, capture_output=True)
+    return path
+
+
+@pytest.mark.parametrize("pack", ["xz", "gzip", "none"])
+def test_an_unpacked_package_is_the_same_to_dpkg(tmp_path: Path, pack: str) -> None:
+    path = make_package(tmp_path, pack=pack)
+    deb = read_deb(path)
+    assert deb.fields()["Version"] == "1:2.0-1"
+    plain = tmp_path / "plain.deb"
+    deb.write(plain)
+    assert b"content\ncontent\n" in plain.read_bytes()
+    for question in ("--contents", "--field"):
+        answers = [
+            subprocess.run(["dpkg-deb", question, p], check=True, capture_output=True).stdout
+            for p in (path, plain)
+        ]
+        assert answers[0] == answers[1]
+
+
+def test_what_is_unpacked_has_its_modes_and_goes_through_links(tmp_path: Path) -> None:
+    deb = read_deb(make_package(tmp_path))
+    files = make_tar(
+        ("./", 0o755, b""),
+        ("./tmp/", 0o1777, b""),
+        ("./usr/", 0o755, b""),
+        ("./usr/bin/", 0o755, b""),
+        ("./bin->usr/bin", 0o777, b""),
+        ("./bin/su", 0o4755, b"su"),
+        ("./lock/", 0o700, b""),
+    )
+    target = tmp_path / "target"
+    target.mkdir()
+    type(deb)(deb.version, deb.control, files).extract(target)
+    modes = {
+        str(path.relative_to(target)): stat.S_IMODE(path.lstat().st_mode)
+        for path in target.rglob("*")
+        if not path.is_symlink()
+    }
+    expected = {"tmp": 0o1777, "usr": 0o755, "usr/bin": 0o755, "usr/bin/su": 0o4755, "lock": 0o700}
+    assert modes == expected
+    assert (target / "bin").readlink() == Path("usr/bin")
+    assert (target / "bin").lstat().st_mtime == 1_000_000
+    assert (target / "bin" / "su").stat().st_uid == os.getuid()
+
+
+@given(st.binary(max_size=400) | st.binary(max_size=200).map(lambda tail: b"!<arch>\n" + tail))
+@example(b"!<arch>\n" + b"debian-binary   0           0     0     100644  -1        `\n")
+@example(b"!<arch>\n" + b"data.tar.zst    0           0     0     100644  0         `\n")
+def test_a_damaged_package_is_refused(content: bytes) -> None:
+    path = Path("/dev/shm") / f"quicksand-{os.getpid()}.deb"
+    path.write_bytes(content)
+    try:
+        with pytest.raises(HostError, match="cannot be read"):
+            read_deb(path)
+    finally:
+        path.unlink()
+
+
+def test_a_package_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    path = make_package(tmp_path)
+    whole = path.read_bytes()
+    for size in (len(whole) - 4, len(whole) // 2, 100):
+        path.write_bytes(whole[:size])
+        with pytest.raises(HostError, match="cannot be read"):
+            read_deb(path)
+
+
+# --- apt with a root directory of its own
+
+
+def make_archive(place: Path) -> str:
+    """An archive of packages that nobody has signed; its address."""
+    for suite in ("trixie", "trixie-updates", "trixie-security"):
+        lists = place / "dists" / suite / "main" / "binary-amd64"
+        lists.mkdir(parents=True)
+        (lists / "Packages").touch()
+        (place / "dists" / suite / "Release").write_text(f"Suite: {suite}\nComponents: main\n")
+    return f"file:{place}"
+
+
+async def test_an_archive_without_a_signature_is_refused(tmp_path: Path) -> None:
+    address = make_archive(tmp_path / "archive")
+    packages = await open_packages(
+        load_recipe("debian"),
+        tmp_path / "apt",
+        keyring=tmp_path / "keys.gpg",
+        mirrors=Mirrors(main=address, security=address),
+    )
+    with pytest.raises(ToolError, match="not signed"):
+        await packages.update()
+
+
+async def test_nothing_of_the_hosts_apt_counts_but_how_it_reaches_mirrors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = tmp_path / "host.conf"
+    host.write_text(
+        'Acquire::http::Proxy "http://proxy:3128";\nAcquire::Languages { "de"; };\n'
+        'Acquire::AllowInsecureRepositories "true";\n'
+        'APT::Update::Post-Invoke { "touch /tmp/quicksand-was-here"; };\n'
+        'APT::Get::AllowUnauthenticated "true";\n'
+    )
+    monkeypatch.setenv("APT_CONFIG", str(host))
+    root = tmp_path / "apt"
+    mirrors = Mirrors(main="http://m/debian", security="http://m/security")
+    await open_packages(load_recipe("debian"), root, keyring=tmp_path / "keys.gpg", mirrors=mirrors)
+    monkeypatch.setenv("APT_CONFIG", str(root / "apt.conf"))
+    text = subprocess.run(["apt-config", "dump"], check=True, capture_output=True, text=True).stdout
+    assert 'Acquire::http::Proxy "http://proxy:3128";' in text
+    assert 'Acquire::Languages:: "none";' in text
+    assert 'Acquire::AllowInsecureRepositories "0";' in text
+    for gone in ("was-here", "AllowUnauthenticated", "Post-Invoke", '"de"', "/etc/apt/sources"):
+        assert gone not in text
+
+
+# --- which way
+
+
+def fake_programs(place: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> Path:
+    """A plain user's PATH with these programs before all others; what they are asked is in
+    "asked"."""
+    programs = place / "programs"
+    programs.mkdir()
+    for name, script in scripts.items():
+        path = programs / name
+        path.write_text(f'#!/bin/sh\necho "{name} $*" >>{place}/asked\n{script}\n')
+        path.chmod(0o755)
+    (place / "asked").touch()
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setattr(debs, "is_root", lambda: False)
+    return place / "asked"
+
+
+NAMESPACE_OF_NO_USE = 'case "$*" in *mount\\ -t*) exit 1 ;; esac'
+"""As with kernel.apparmor_restrict_unprivileged_userns: making it succeeds, nothing in it does."""
+
+
+async def test_a_namespace_in_which_nothing_is_allowed_is_not_taken_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = fake_programs(tmp_path, monkeypatch, unshare=NAMESPACE_OF_NO_USE, mmdebstrap="exit 0")
+    assert subprocess.run(["unshare", "--user", "true"], check=False).returncode == 0
+    assert await mmdebstrap.find_builder(tmp_path, None) is None
+    assert "mmdebstrap" not in asked.read_text(), "nothing was fetched or run in vain"
+
+
+async def test_mmdebstraps_own_way_into_a_namespace_is_tried_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_programs(tmp_path, monkeypatch, unshare="exit 0", mmdebstrap=NAMESPACE_OF_NO_USE)
+    assert await mmdebstrap.find_builder(tmp_path, None) is None
+
+
+async def test_where_namespaces_work_the_fast_way_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_programs(tmp_path, monkeypatch, unshare="exit 0", mmdebstrap="exit 0")
+    builder = await mmdebstrap.find_builder(tmp_path, None)
+    assert builder is not None
+    assert (builder.mode, builder.makes_directory) == ("unshare", False)
+
+
+async def test_a_plain_user_who_cannot_get_mmdebstrap_has_another_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unreachable(*_: object, **__: object) -> toolbox.Tool:
+        raise HostError("mmdebstrap cannot be got")
+
+    fake_programs(tmp_path, monkeypatch, unshare="exit 0")
+    monkeypatch.setattr(mmdebstrap, "require_tool", unreachable)
+    assert await mmdebstrap.find_builder(tmp_path, None) is None
+
+
+async def test_root_in_a_container_that_allows_nothing_builds_in_a_vm_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_programs(tmp_path, monkeypatch, unshare="exit 1", chroot="exit 1")
+    monkeypatch.setattr(debs, "is_root", lambda: True)
+    assert await mmdebstrap.find_builder(tmp_path, None) is None
+
+
+def test_a_real_user_without_subordinate_ids_may_not(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become a user without subordinate ids")
+    code = (
+        "import os, sys; os.setgroups([]); os.setgid({0}); os.setuid({0}); import subprocess;"
+        "sys.exit(subprocess.run({1!r}, stderr=subprocess.DEVNULL).returncode)"
+    )
+    argv = ["unshare", *mmdebstrap.MAPPED, "sh", "-c", mmdebstrap.TRIAL]
+    done = subprocess.run([sys.executable, "-c", code.format(NOBODY, argv)], check=False)
+    assert done.returncode == 1
+
+
+# --- programs for a plain user
+
+
+async def test_a_program_is_unpacked_once_and_started_with_its_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[str] = []
+
+    async def unpack(packages: list[str], root: Path, **_: object) -> str:
+        fetched.extend(packages)
+        for directory in ("usr/bin", "usr/lib/x86_64-linux-gnu"):
+            (root / directory).mkdir(parents=True)
+        program = root / "usr" / "bin" / "quicksand-probe"
+        program.write_text('#!/bin/sh\necho "$1 from $LD_LIBRARY_PATH"\n')
+        program.chmod(0o755)
+        return "1"
+
+    monkeypatch.setattr(debs, "unpack", unpack)
+    monkeypatch.setattr(debs, "is_root", lambda: False)
+    root = tmp_path / "tools and so on"
+    for _ in range(2):
+        path = await toolbox.keep_tool("quicksand-probe", "probe", root)
+        done = subprocess.run([path, "it is"], check=True, capture_output=True, text=True)
+        libraries = root / "probe" / "usr" / "lib" / "x86_64-linux-gnu"
+        assert done.stdout == f"it is from {libraries}\n"
+    assert fetched == ["probe"]
+    assert sorted(path.name for path in root.iterdir() if path.is_dir()) == ["bin", "probe"]
+
+
+async def test_a_program_that_is_here_is_taken(tmp_path: Path) -> None:
+    found = await toolbox.keep_tool("sh", "dash", tmp_path / "tools")
+    assert found == Path(str(shutil.which("sh")))
+    assert not (tmp_path / "tools").exists()

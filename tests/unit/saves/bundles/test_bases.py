@@ -1,0 +1,126 @@
+"""What a save lies on: named, brought along, or bound to it on the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from quicksand.base.errors import BundleError, SaveError
+from quicksand.saves.store import check_save
+
+from tests.unit.saves.bundles.making import Home, contents, digests
+from tests.unit.saves.making import make_published
+
+
+def test_a_thin_bundle_needs_its_base(here: Home, there: Home, tmp_path: Path) -> None:
+    bundle = here.export(tmp_path / "b")
+    for present in (False, True):
+        if present:
+            there.add_image(content=b"another kernel")
+        before = contents(there.paths.data)
+        with pytest.raises(
+            BundleError, match=r"'debian' version 13, digest \w{12}, which"
+        ) as caught:
+            there.import_(bundle)
+        assert "--full" in caught.value.hint
+        assert "images build debian" in caught.value.hint
+        assert contents(there.paths.data) == before
+    assert ("the 'debian' here has the digest" in str(caught.value)) is True
+
+
+def test_an_image_that_comes_with_a_save_does_not_become_the_one_in_use(
+    here: Home, there: Home, tmp_path: Path
+) -> None:
+    """New sandboxes must not boot from what somebody sent."""
+    own = there.add_image(content=b"another kernel")
+    there.import_(here.export(tmp_path / "b", full=True))
+    assert there.images.get("debian") == own
+    base = there.saves.find("env").require().base
+    assert base is not None
+    found = there.images.find_version("debian", base.digest)
+    assert found is not None
+    assert found.root != own.root
+
+
+def test_the_base_may_have_another_name_there(here: Home, there: Home, tmp_path: Path) -> None:
+    there.add_image(name="renamed")
+    there.import_(here.export(tmp_path / "b"))
+    assert check_save(there.saves.find("env").root)
+
+
+def test_an_image_that_is_there_is_not_written_again(
+    here: Home, there: Home, tmp_path: Path
+) -> None:
+    image = there.add_image()
+    before = contents(image.root)
+    bundle = here.export(tmp_path / "b", full=True)
+    assert there.import_(bundle).image_added is False
+    assert contents(image.root) == before
+    # It is looked at all the same.
+    damaged = bundle.replace(b"kernel" + bytes(506), b"kermel" + bytes(506))
+    assert damaged != bundle
+    with pytest.raises(BundleError, match=r"image\.kernel is damaged"):
+        there.import_(damaged, name="again")
+
+
+def test_a_damaged_image_in_the_store_is_told(here: Home, there: Home, tmp_path: Path) -> None:
+    image = there.add_image()
+    image.kernel.write_bytes(b"")
+    with pytest.raises(Exception, match="damaged version") as caught:
+        there.import_(here.export(tmp_path / "b", full=True))
+    assert "images rm debian" in getattr(caught.value, "hint", "")
+    assert there.saves.list() == []
+
+
+def test_without_its_image_a_save_is_exported_thin_only(here: Home, tmp_path: Path) -> None:
+    here.images.remove("debian")
+    assert here.export(tmp_path / "b")
+    with pytest.raises(SaveError, match="which is not here") as caught:
+        here.export(tmp_path / "full", full=True)
+    assert "without --full" in caught.value.hint
+    assert not (tmp_path / "full").exists()
+
+
+# Saves of the published packages
+
+
+def test_a_published_save_moves_and_is_bound_to_its_base(
+    here: Home, there: Home, tmp_path: Path
+) -> None:
+    make_published(here.paths.saves / "theirs", b"one", b"two", b"two")
+    first = here.export(tmp_path / "1", "theirs", full=True)
+    assert here.export(tmp_path / "2", "theirs", full=True) == first
+    there.import_(first)
+    found = there.saves.find("theirs").require()
+    image = here.images.get("debian")
+    assert image is not None
+    assert found.base is not None
+    assert (found.base.digest, found.version) == (image.digest, 6)
+    assert digests(there.saves.find("theirs")) == digests(here.saves.find("theirs"))
+    assert len({layer.id for layer in found.layers or ()}) == 3
+
+
+def test_a_published_save_brings_the_saves_below_it(
+    here: Home, there: Home, tmp_path: Path
+) -> None:
+    """Theirs name another save as their image; what moves needs nobody but the image."""
+    make_published(here.paths.saves / "theirs", b"three", image="env")
+    make_published(here.paths.saves / "upper", b"four", image="theirs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here.paths.saves)
+        there.import_(here.export(tmp_path / "b", "upper", full=True))
+    found = there.saves.find("upper")
+    below = [here.saves.find(name) for name in ("env", "theirs", "upper")]
+    assert digests(found) == [digest for save in below for digest in digests(save)]
+    assert found.require().config.image == "debian"
+
+
+def test_what_nobody_knows_is_kept(here: Home, there: Home, tmp_path: Path) -> None:
+    path = here.saves.find("env").root / "manifest.json"
+    plain = {**json.loads(path.read_text()), "colour": {"of": ["the", "sky"]}}
+    plain["config"]["sound_card"] = True
+    path.write_text(json.dumps(plain))
+    there.import_(here.export(tmp_path / "b", full=True))
+    there_path = there.saves.find("env").root / "manifest.json"
+    assert json.loads(there_path.read_text()) == plain
