@@ -13,6 +13,7 @@ from quicksand.base.errors import QuicksandError, SandboxNotFoundError, StateErr
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit, complain_of, tell
 from quicksand_tui.cli.saves import trashed_save_facts
+from quicksand_tui.verbs import life
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from quicksand.records.registry import Registry
     from quicksand.records.sandboxes import Entry
     from quicksand.records.trash import TrashedSandbox
+    from quicksand.sandbox import Sandbox
     from quicksand.saves.store import SaveStore
 
     from quicksand_tui.cli.runner import Signals
+    from quicksand_tui.verbs.record import SandboxVerb
 
 
 AT_ONCE = 8
@@ -66,6 +69,15 @@ def _each(names: Sequence[str], work: Work, *, doing: str) -> int:
         return Exit.FAILURE if failures else Exit.OK
 
     return run_async(main)
+
+
+def _do(
+    verb: SandboxVerb,
+    names: Sequence[str],
+    opened: Callable[[Sandbox], None] = lambda _: None,
+) -> int:
+    """Carries out a verb for every name, as `_each`. ``opened`` gets each sandbox first."""
+    return _each(names, lambda name: verb.carry_out(name, opened), doing=verb.doing)
 
 
 def _registry() -> Registry:
@@ -125,7 +137,7 @@ def stop_command(names: tuple[str, ...], grace: float, everything: bool) -> int:
     """
     live = _names(lambda entry: entry.is_live) if everything else []
     chosen = _names_or_all(names, everything, "--all", live)
-    return _each(chosen, lambda name: _stop(name, grace=grace), doing="stopping")
+    return _do(life.stop_within(grace), chosen, opened=_say_written)
 
 
 @command_of("kill")
@@ -134,17 +146,13 @@ def kill_command(names: tuple[str, ...]) -> int:
 
     What the guest has not written to its disk is lost.
     """
-    return _each(names, lambda name: _stop(name, grace=0), doing="killing")
+    return _do(life.KILL, names, opened=_say_written)
 
 
-async def _stop(name: str, *, grace: float) -> None:
-    from quicksand.sandbox import Sandbox
-
+def _say_written(sandbox: Sandbox) -> None:
     from quicksand_tui.cli.written import say_written
 
-    sandbox = Sandbox.open(name, to_end_it=True)
     say_written(sandbox)
-    await sandbox.stop(grace=grace)
 
 
 @command_of("pause")
@@ -153,23 +161,13 @@ def pause_command(names: tuple[str, ...]) -> int:
 
     They keep their memory and take no CPU time until `resume`.
     """
-    return _each(names, lambda name: _set_paused(name, True), doing="pausing")
+    return _do(life.PAUSE, names)
 
 
 @command_of("resume")
 def resume_command(names: tuple[str, ...]) -> int:
     """Let paused sandboxes go on."""
-    return _each(names, lambda name: _set_paused(name, False), doing="resuming")
-
-
-async def _set_paused(name: str, paused: bool) -> None:
-    from quicksand.sandbox import Sandbox
-
-    sandbox = Sandbox.attach(name)
-    try:
-        await (sandbox.pause() if paused else sandbox.resume())
-    finally:
-        sandbox.close()
+    return _do(life.RESUME, names)
 
 
 @command_of("rm")

@@ -1,5 +1,5 @@
-"""The only way to the engine, which runs on its own event loop.
+"""The app's way to the engine, which runs on its own event loop.
 
-Imports `model`, `forms`, `panes.content` and `quicksand`; of the other rooms only `cli` and `forms`
-import `quicksand`, so that nothing the engine does delays a key press.
+Imports `model`, `forms`, `verbs`, `panes.content` and `quicksand`; of the other rooms only `cli`,
+`forms` and `verbs` import `quicksand`, so that nothing the engine does delays a key press.
 """

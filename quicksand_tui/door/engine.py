@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.specs import CheckpointSpec, MountSpec, NewSpec, Told
     from quicksand_tui.pixels.cells import Cells
+    from quicksand_tui.verbs.record import SandboxVerb
 
 STAGES = {
     "image": "find the image",
@@ -112,17 +113,8 @@ class Engine:
         report(_progress(sandbox_id))
         return await _start(sandbox, at=at)
 
-    async def stop(self, sandbox_id: str) -> None:
-        await Sandbox.open(sandbox_id, to_end_it=True).stop()
-
-    async def kill(self, sandbox_id: str) -> None:
-        await Sandbox.open(sandbox_id, to_end_it=True).kill()
-
-    async def pause(self, sandbox_id: str) -> None:
-        await Sandbox.attach(sandbox_id).pause()
-
-    async def resume(self, sandbox_id: str) -> None:
-        await Sandbox.attach(sandbox_id).resume()
+    async def carry_out(self, verb: SandboxVerb, sandbox_id: str) -> None:
+        await verb.carry_out(sandbox_id)
 
     async def delete(self, sandbox_id: str) -> RemovedView:
         # Otherwise it would go on preparing its next revert.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from quicksand_tui.pixels.cells import Cells
     from quicksand_tui.pixels.keysyms import Chord
     from quicksand_tui.pixels.orders import Drawn
+    from quicksand_tui.verbs.record import SandboxVerb
 
 
 class LogKind(StrEnum):
@@ -99,15 +100,7 @@ class Engine(Protocol):
         """Starts a stopped sandbox, at the checkpoint ``at`` if one is given; it outlives the app.
         Returns as `create`."""
 
-    async def stop(self, sandbox_id: str) -> None:
-        """Has the guest power down, and waits for it."""
-
-    async def kill(self, sandbox_id: str) -> None:
-        """Ends the machine at once; unwritten data of the guest is lost."""
-
-    async def pause(self, sandbox_id: str) -> None: ...
-
-    async def resume(self, sandbox_id: str) -> None: ...
+    async def carry_out(self, verb: SandboxVerb, sandbox_id: str) -> None: ...
 
     async def delete(self, sandbox_id: str) -> RemovedView:
         """Moves a sandbox to the trash. A running one is stopped, and its state kept in a
@@ -255,6 +248,8 @@ class Operation(Generic[T]):
     """The shell command that does the same."""
     tell: Callable[[T], str | None] = lambda _: None
     """Turns the result into a message; None if the sandbox's row shows it, "" for no message."""
+    done: str = ""
+    """What the sandbox is then, in a word, if its row shows it."""
 
 
 class Service(Protocol):

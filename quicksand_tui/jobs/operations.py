@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.sandboxes import MountView, RemovedView, SandboxView
     from quicksand_tui.model.specs import CheckpointSpec, CloneSpec, MountSpec, NewSpec
+    from quicksand_tui.verbs.record import SandboxVerb
 
 
 T = TypeVar("T")
@@ -74,19 +75,11 @@ ENDED_MAX = 50
 """How many ended jobs are kept."""
 TAG_CELLS = 40
 """Width of a tag within a sentence."""
+STARTED = "started"
 
 Work = Callable[["Report"], Awaitable[str | None]]
 """Carries out a job, reporting its progress. Returns the message to show ("" for none), or None
 if the sandbox's row shows the outcome."""
-
-DONE_WORDS = {
-    JobVerb.START: "started",
-    JobVerb.STOP: "stopped",
-    JobVerb.KILL: "killed",
-    JobVerb.PAUSE: "paused",
-    JobVerb.RESUME: "running again",
-    JobVerb.DELETE: "deleted",
-}
 
 
 class Host(Protocol):
@@ -147,6 +140,7 @@ class Operations:
             title=f"{spec.name} did not start",
             run=lambda engine, report: engine.create(spec, report),
             tell=lambda notices: _told_of(spec.name, notices),
+            done=STARTED,
             command=run_command(spec),
         )
         self.begin(operation, sandbox_id=f"new:{spec.name}", name=spec.name, image=spec.image)
@@ -158,40 +152,18 @@ class Operations:
             "The sandbox did not start",
             lambda engine, report: engine.start(sandbox.id, report),
             tell=lambda notices: _told_of(sandbox.name, notices),
+            done=STARTED,
         )
 
-    def stop(self, sandbox: SandboxView) -> None:
+    def do(self, verb: SandboxVerb, sandbox: SandboxView) -> None:
+        """Begins a verb. To kill a sandbox replaces the job of one that is being stopped."""
         self._begin_on(
             sandbox,
-            JobVerb.STOP,
-            "The sandbox did not stop",
-            lambda engine, _: engine.stop(sandbox.id),
-        )
-
-    def kill(self, sandbox: SandboxView) -> None:
-        """Kills a sandbox; this replaces the job of one that is being stopped."""
-        self._begin_on(
-            sandbox,
-            JobVerb.KILL,
-            "The sandbox was not killed",
-            lambda engine, _: engine.kill(sandbox.id),
-        )
-
-    def pause(self, sandbox: SandboxView) -> None:
-        self._begin_on(
-            sandbox,
-            JobVerb.PAUSE,
-            "The sandbox was not paused",
-            lambda engine, _: engine.pause(sandbox.id),
-        )
-
-    def resume(self, sandbox: SandboxView) -> None:
-        self._begin_on(
-            sandbox,
-            JobVerb.RESUME,
-            "The sandbox does not go on",
-            lambda engine, _: engine.resume(sandbox.id),
-            command=command_line("resume", names=[sandbox.name]),
+            verb.job,
+            verb.failed,
+            lambda engine, _: engine.carry_out(verb, sandbox.id),
+            done=verb.done,
+            command=command_line(verb.job.value, names=[sandbox.name]),
         )
 
     def delete(self, sandboxes: Sequence[SandboxView]) -> None:
@@ -400,13 +372,16 @@ class Operations:
         run: Callable[[Engine, Report], Awaitable[T]],
         *,
         tell: Callable[[T], str | None] = lambda _: None,
+        done: str = "",
         command: str = "",
         stage: str = "",
     ) -> None:
         """Begins a job of a sandbox; by default ``command`` is that of the verb's action."""
         if not command:
             command = find_action(verb.value).command_for(sandbox.name, live=sandbox.is_live)
-        operation = Operation(verb=verb, title=title, run=run, command=command, tell=tell)
+        operation = Operation(
+            verb=verb, title=title, run=run, command=command, tell=tell, done=done
+        )
         self.begin(
             operation,
             sandbox_id=sandbox.id,
@@ -445,10 +420,11 @@ class Operations:
             command=operation.command,
             about=about,
         )
-        self.begin_work(job, work)
+        self.begin_work(job, work, operation.done)
 
-    def begin_work(self, job: Job, work: Work) -> None:
-        """Carries out a job that is more than one operation."""
+    def begin_work(self, job: Job, work: Work, done: str = "") -> None:
+        """Carries out a job that is more than one operation. ``done`` says what the sandbox is
+        then, if ``work`` returns None."""
         if self.read_only and job.verb is not JobVerb.VERIFY:
             self._host.tell_outcome(reasons.READ_ONLY)
             return
@@ -458,7 +434,7 @@ class Operations:
         self.log.append(record)
         self._jobs[job.sandbox_id] = job
         self._host.run_operation(
-            self._carry_out(job, record, work), f"{job.verb.value} {job.sandbox_id}"
+            self._carry_out(job, record, work, done), f"{job.verb.value} {job.sandbox_id}"
         )
         self._host.jobs_changed()
 
@@ -467,6 +443,7 @@ class Operations:
         job: Job,
         record: CommandRecord,
         work: Work,
+        done: str,
     ) -> None:
         """Runs one job to its end. ``key`` changes from a new sandbox's name to its id."""
         key = job.sandbox_id
@@ -540,9 +517,7 @@ class Operations:
         if told:
             self._host.tell_outcome(told)
         elif told is None:
-            self._host.operation_done(
-                f"{job.name} is {DONE_WORDS[job.verb]}" if outcome == "done" else ""
-            )
+            self._host.operation_done(f"{job.name} is {done}" if outcome == "done" else "")
 
     def _note_end(self, record: CommandRecord, ended: EndedJob) -> None:
         self.ended.append(ended)

@@ -21,6 +21,9 @@ CLONES_AT_ONCE = 4
 """How many clones start at the same time without --concurrency. A test compares it with the
 engine's."""
 
+GRACE_S = 10.0
+"""Seconds until a guest that does not power down is killed, unless `stop` is told otherwise."""
+
 DEFAULT_KEYS = "ctrl-],d"
 """The keys that leave a terminal and let it run on."""
 
@@ -206,7 +209,7 @@ _LIVES = _section(
     _verb("stop", "life", "Stop sandboxes: sync, power down.",
         _MAYBE_SANDBOXES,
         option("--grace", Kind.NUMBER, "S",
-               "Seconds until a guest that does not power down is killed.", default=10.0,
+               "Seconds until a guest that does not power down is killed.", default=GRACE_S,
                shows_default=True, least=0),
         flag("--all", "All that run.", name="everything")),
     _verb("kill", "life", "Stop sandboxes at once, as pulling the plug would.", _SANDBOXES),

@@ -1,4 +1,5 @@
-"""From exec to the app: the questions to the terminal, and the outline drawn meanwhile.
+"""From exec to the app: puts the questions to the terminal, and draws the outline meanwhile.
 
-Imports next to nothing before Textual, so that the user sees something at once.
+Imports next to nothing before Textual, so that the user sees something at once; `kit` has the probe
+and the outline.
 """

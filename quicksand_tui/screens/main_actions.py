@@ -12,6 +12,7 @@ from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Panel, Selection
+from quicksand_tui.verbs import life
 from quicksand_tui.views.layout import Part, Tab
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class MainActions:
         ):
             self.do_shell()
         elif sandbox is not None and sandbox.state is State.PAUSED:
-            self._begin.resume(sandbox)
+            self._begin.do(life.RESUME, sandbox)
         elif sandbox is not None:
             self._begin.start(sandbox)
 
@@ -153,7 +154,7 @@ class MainActions:
 
         def stop() -> None:
             for sandbox in chosen:
-                self._begin.stop(sandbox)
+                self._begin.do(life.STOP, sandbox)
             self._unmark(about)
 
         screen = self._screen
@@ -176,7 +177,7 @@ class MainActions:
         about = self._selection.sandboxes
         for sandbox in self._able("pause"):
             paused = sandbox.state is State.PAUSED
-            (self._begin.resume if paused else self._begin.pause)(sandbox)
+            self._begin.do(life.RESUME if paused else life.PAUSE, sandbox)
         self._unmark(about)
 
     def do_kill(self) -> None:
@@ -186,7 +187,7 @@ class MainActions:
 
         def kill() -> None:
             for sandbox in chosen:
-                self._begin.kill(sandbox)
+                self._begin.do(life.KILL, sandbox)
             self._unmark(about)
 
         one = chosen[0].name if len(chosen) == 1 else f"{len(chosen)} sandboxes"

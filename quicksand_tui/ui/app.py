@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
@@ -46,6 +44,7 @@ from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.terminal_loan import FullShell
 from quicksand_tui.ui.colon_line import ColonLine
 from quicksand_tui.ui.everywhere import Everywhere
+from quicksand_tui.ui.leaving import Leaving
 from quicksand_tui.ui.saves_watch import SavesWatch
 from quicksand_tui.ui.stack import ScreenStack
 from quicksand_tui.ui.themes import THEMES, fitting_theme
@@ -139,27 +138,53 @@ class QuicksandApp(App[int]):
             is_wanted=lambda: any(screen.shows_saves for screen in self.stack.own),
             changed=self.show,
         )
-        self.dialogs = Dialogs(
+        self.dialogs = self._make_dialogs()
+        self.full_shell = self._make_full_shell()
+        self._leaving = Leaving(self, self.operations, self.dialogs, self.keys, self.full_shell)
+        self.colon_line = self._make_colon_line()
+        self._everywhere = self._make_everywhere()
+        self._painted_first = painted
+        self._theme_set = ""
+        """The theme that the app itself has set; another one is the user's choice."""
+        self._take_themes()
+
+    def _take_themes(self) -> None:
+        """Registers the app's themes, and shows the one that the user has chosen."""
+        for known in THEMES:
+            self.register_theme(known)
+        self.settings.check(self.available_themes)
+        wish = self.theme_choice.name
+        if wish and wish not in self.available_themes:
+            self.theme_choice.name = ""
+            self.theme_choice.problem = f"There is no theme {wish!r}; the palette shows all (:)"
+        self._show_theme(self.theme_choice.name or fitting_theme(self.terminal.abilities))
+
+    def _make_dialogs(self) -> Dialogs:
+        return Dialogs(
             self,
-            service,
+            self.service,
             self.operations,
             self.keys,
             self.memory,
             world=self._present,
             saves_changed=self.watch_saves,
-            ascii_only=ascii_glyphs,
+            ascii_only=self.ascii,
         )
-        self.full_shell = FullShell(
+
+    def _make_full_shell(self) -> FullShell:
+        return FullShell(
             self,
-            service,
+            self.service,
             self.operations,
             lend_terminal=self.run_in_terminal,
             failed=self.show_failure,
             ended=partial(self.refresh_now, fresh=True),
             now=lambda: self.world.taken,
-            ascii_only=ascii_glyphs,
+            ascii_only=self.ascii,
         )
-        self.colon_line = ColonLine(
+
+    def _make_colon_line(self) -> ColonLine:
+        return ColonLine(
             self,
             self.stack,
             self.operations,
@@ -167,9 +192,11 @@ class QuicksandApp(App[int]):
             self.keys,
             self.memory,
             world=self._present,
-            ascii_only=ascii_glyphs,
+            ascii_only=self.ascii,
         )
-        self._everywhere = Everywhere(
+
+    def _make_everywhere(self) -> Everywhere:
+        return Everywhere(
             self,
             self.stack,
             self.operations,
@@ -180,20 +207,9 @@ class QuicksandApp(App[int]):
             world=self._present,
             refresh=partial(self.refresh_now, fresh=True),
             show=self.show,
-            leave=self.leave,
-            ascii_only=ascii_glyphs,
+            leave=self._leaving.leave,
+            ascii_only=self.ascii,
         )
-        self._painted_first = painted
-        for known in THEMES:
-            self.register_theme(known)
-        self.settings.check(self.available_themes)
-        wish = self.theme_choice.name
-        if wish and wish not in self.available_themes:
-            self.theme_choice.name = ""
-            self.theme_choice.problem = f"There is no theme {wish!r}; the palette shows all (:)"
-        self._theme_set = ""
-        """The theme that the app itself has set; another one is the user's choice."""
-        self._show_theme(self.theme_choice.name or fitting_theme(self.terminal.abilities))
 
     def get_default_screen(self) -> MainScreen:
         area = Area(
@@ -247,7 +263,7 @@ class QuicksandApp(App[int]):
         return self.settings.keymap.prefix
 
     def on_load(self) -> None:
-        self._handle_signals()
+        self._leaving.heed_signals()
 
     def on_mount(self) -> None:
         self.set_class(self.ascii, "-ascii")
@@ -500,42 +516,7 @@ class QuicksandApp(App[int]):
     # Leaving
 
     async def action_quit(self) -> None:
-        self.leave()
-
-    def leave(self) -> None:
-        """Quits; asks first if jobs are running."""
-        jobs = self.operations.jobs
-        if not jobs:
-            self.exit(0)
-            return
-        losses = tuple(f"{job.name}: its {job.verb.value} is under way" for job in jobs)
-        self.dialogs.confirm(
-            "Leave now?",
-            losses,
-            "Leave",
-            lambda: self.exit(0),
-            undo="Jobs are cancelled and undone where possible; a stop continues in the guest.",
-            settled=(lambda: not self.operations.jobs, self._tell_settled),
-        )
-
-    def _tell_settled(self) -> None:
-        """Tells that no job is running. The app does not quit by itself, since a user about to
-        cancel would then type into another program."""
-        tell(self, f"Nothing is under way any more: {self.settings.keymap.hint('quit')} leaves")
-
-    def _handle_signals(self) -> None:
-        """Makes SIGTERM, SIGHUP and SIGINT quit the app and restore the terminal; the exit status
-        is 128 + n, as in a shell."""
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-                loop.add_signal_handler(number, self._end_by_signal, number)
-
-    def _end_by_signal(self, number: int) -> None:
-        if number == signal.SIGINT and self.full_shell.is_open:
-            return  # Ctrl-C is meant for the shell
-        self.full_shell.terminate()
-        self.exit(128 + number, return_code=128 + number)
+        self._leaving.leave()
 
     @property
     def running_names(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.sandboxes import MountState, State
 from quicksand_tui.model.specs import CheckpointSpec, MountSpec, NewSpec
+from quicksand_tui.verbs.life import KILL
 from tests.conftest import free_port, our_processes, wait_for
 
 pytestmark = pytest.mark.vm
@@ -95,7 +96,7 @@ async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -
         await task
     assert (await run(count))[1] == ("0",)
 
-    await service.ask("it failed", lambda engine: engine.kill(view.id))
+    await service.ask("it failed", lambda engine: engine.carry_out(KILL, view.id))
     with pytest.raises(OperationError, match="not running"):
         await service.ask(
             "it failed", lambda engine: engine.run_command(view.id, "id", timeout_s=5)

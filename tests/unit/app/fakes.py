@@ -28,7 +28,7 @@ from quicksand_tui.door.protocol import (
 from quicksand_tui.home.config import Settings
 from quicksand_tui.kit.hands import Hands
 from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
-from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
+from quicksand_tui.model.jobs import CommandOutput, Failure, JobVerb, OperationError
 from quicksand_tui.model.sandboxes import (
     GuestView,
     ImageView,
@@ -48,6 +48,7 @@ from quicksand_tui.pixels.keysyms import Chord, strokes
 from quicksand_tui.pixels.orders import Order
 from quicksand_tui.pixels.small import fit
 from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.verbs.record import SandboxVerb
 from tests.conftest import Patience
 from tests.unit.app import fake_saves
 from tests.unit.app.fake_saves import FakeSaves
@@ -293,6 +294,14 @@ class FakeRecording:
         threading.Thread(target=self._ended, args=(text,)).start()
 
 
+STATES_AFTER = {
+    JobVerb.STOP: State.STOPPED,
+    JobVerb.KILL: State.STOPPED,
+    JobVerb.PAUSE: State.PAUSED,
+    JobVerb.RESUME: State.RUNNING,
+}
+
+
 class FakeService(FakeSaves):
     """A service and its engine in one. Shows ``world``; operations change it when the test lets
     them (or at once)."""
@@ -383,21 +392,9 @@ class FakeService(FakeSaves):
         self._change(sandbox_id, State.RUNNING)
         return self.notices
 
-    async def stop(self, sandbox_id: str) -> None:
-        await self._operate(f"stop {sandbox_id}")
-        self._change(sandbox_id, State.STOPPED)
-
-    async def kill(self, sandbox_id: str) -> None:
-        await self._operate(f"kill {sandbox_id}")
-        self._change(sandbox_id, State.STOPPED)
-
-    async def pause(self, sandbox_id: str) -> None:
-        await self._operate(f"pause {sandbox_id}")
-        self._change(sandbox_id, State.PAUSED)
-
-    async def resume(self, sandbox_id: str) -> None:
-        await self._operate(f"resume {sandbox_id}")
-        self._change(sandbox_id, State.RUNNING)
+    async def carry_out(self, verb: SandboxVerb, sandbox_id: str) -> None:
+        await self._operate(f"{verb.job} {sandbox_id}")
+        self._change(sandbox_id, STATES_AFTER[verb.job])
 
     async def shells(self, sandbox_id: str) -> tuple[ShellView, ...]:
         if self.hold_shells is not None:

@@ -17,6 +17,7 @@ from quicksand_tui.screens.jobs import JobsScreen
 from quicksand_tui.screens.reports import FailureScreen, ReportScreen
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.verbs.life import PAUSE, STOP
 from quicksand_tui.views.jobs import (
     cancel_text,
     describe_job,
@@ -225,7 +226,7 @@ async def test_the_top_of_each_screen_tells_how_many_are_under_way(key: str) -> 
         await pilot.pause()
         service.hold = asyncio.Event()
         app.operations.start(DB)
-        app.operations.stop(AGENT)
+        app.operations.do(STOP, AGENT)
         await until(lambda: "◐ 2 under way (J)" in screen_text(app))
         await open_jobs(app, pilot)
         await until(lambda: "Jobs · 2 under way" in screen_text(app))
@@ -234,7 +235,7 @@ async def test_the_top_of_each_screen_tells_how_many_are_under_way(key: str) -> 
 async def test_only_the_last_ones_are_kept() -> None:
     async with shown() as (app, _):
         for number in range(ENDED_MAX + 5):
-            app.operations.pause(replace(WEB, id=f"{number:012x}"))
+            app.operations.do(PAUSE, replace(WEB, id=f"{number:012x}"))
         await until(lambda: not app.operations.jobs)
         assert len(app.operations.ended) == ENDED_MAX
         numbers = [ended.number for ended in app.operations.ended]

@@ -11,6 +11,7 @@ from quicksand_tui.door.protocol import LogKind
 from quicksand_tui.jobs.run_many import RunMany
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.verbs.life import PAUSE
 from quicksand_tui.widgets.log_view import LINES_MAX, LogView
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
@@ -154,7 +155,7 @@ async def test_the_commands_of_a_sandbox_are_its_own() -> None:
     app = make_app(service)
     async with app.run_test(size=(120, 36)) as pilot:
         await ready(pilot)
-        app.operations.pause(WEB)
+        app.operations.do(PAUSE, WEB)
         app.operations.start(DB)
         await until(lambda: not app.operations.jobs)
         many = RunMany(service, app.operations)

@@ -15,6 +15,7 @@ from quicksand_tui.door.protocol import Progress
 from quicksand_tui.door.service import LOG_LINES, EngineService, describe_failure
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.specs import NewSpec
+from quicksand_tui.verbs.life import KILL, STOP
 
 
 @pytest.fixture
@@ -117,9 +118,11 @@ async def test_a_start_that_cannot_be_is_explained_and_leaves_nothing(
 
 async def test_actions_on_a_sandbox_that_is_gone_say_so(service: EngineService) -> None:
     with pytest.raises(OperationError, match="no sandbox"):
-        await service.ask("It did not stop", lambda engine: engine.stop("000000000000"))
+        await service.ask("It did not stop", lambda engine: engine.carry_out(STOP, "000000000000"))
     with pytest.raises(OperationError, match="no sandbox"):
-        await service.ask("It was not killed", lambda engine: engine.kill("000000000000"))
+        await service.ask(
+            "It was not killed", lambda engine: engine.carry_out(KILL, "000000000000")
+        )
 
 
 def test_closing_a_service_that_did_nothing_is_fine() -> None:

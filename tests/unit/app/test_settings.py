@@ -15,6 +15,7 @@ from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.screens.reports import ReportScreen
 from quicksand_tui.screens.saves import SavesScreen
+from quicksand_tui.verbs.life import STOP
 from tests.unit.app.fakes import (
     DB,
     KEPT,
@@ -137,7 +138,7 @@ async def test_a_read_only_app_changes_nothing_and_says_so() -> None:
 async def test_what_no_action_leads_to_is_refused_all_the_same() -> None:
     service = FakeService(KEPT)
     async with shown(service, settings=Settings(read_only=True)) as (app, pilot):
-        app.operations.stop(WEB)
+        app.operations.do(STOP, WEB)
         app.main.area.shells.open(WEB)
         app.full_shell.open(WEB)
         await pilot.pause()

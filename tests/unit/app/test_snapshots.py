@@ -22,6 +22,7 @@ from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.jobs import JobsScreen
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.verbs.life import PAUSE, RESUME
 from tests.unit.app.fake_saves import DEV, LOST, NOTHING
 from tests.unit.app.fakes import (
     DB,
@@ -161,10 +162,10 @@ def test_jobs(snap_compare: Compare, size: tuple[int, int]) -> None:
 
     async def run(pilot: Pilot[int]) -> None:
         tui = await ready(pilot)
-        tui.operations.pause(WEB)
+        tui.operations.do(PAUSE, WEB)
         await until(lambda: tui.operations.ended)
         service.failure = Failure(title="x", message="no space left on the disk")
-        tui.operations.resume(PAUSED)
+        tui.operations.do(RESUME, PAUSED)
         await until(lambda: len(tui.operations.ended) == 2)
         await pilot.press("escape")
         service.hold = asyncio.Event()

@@ -1,0 +1,66 @@
+"""Ends a sandbox's machine, or lets it wait: `stop`, `kill`, `pause`, `resume`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.model.verbs import GRACE_S
+from quicksand_tui.verbs.record import SandboxVerb
+
+if TYPE_CHECKING:
+    from quicksand.sandbox import Sandbox
+
+
+def _open_to_end_it(name: str) -> Sandbox:
+    from quicksand.sandbox import Sandbox
+
+    return Sandbox.open(name, to_end_it=True)
+
+
+def _attach(name: str) -> Sandbox:
+    from quicksand.sandbox import Sandbox
+
+    return Sandbox.attach(name)
+
+
+def stop_within(grace_s: float) -> SandboxVerb:
+    """Returns the verb that kills a guest which does not power down in that time."""
+    return SandboxVerb(
+        job=JobVerb.STOP,
+        doing="stopping",
+        done="stopped",
+        failed="The sandbox did not stop",
+        open=_open_to_end_it,
+        act=lambda sandbox: sandbox.stop(grace=grace_s),
+    )
+
+
+STOP = stop_within(GRACE_S)
+
+KILL = SandboxVerb(
+    job=JobVerb.KILL,
+    doing="killing",
+    done="killed",
+    failed="The sandbox was not killed",
+    open=_open_to_end_it,
+    act=lambda sandbox: sandbox.kill(),
+)
+
+PAUSE = SandboxVerb(
+    job=JobVerb.PAUSE,
+    doing="pausing",
+    done="paused",
+    failed="The sandbox was not paused",
+    open=_attach,
+    act=lambda sandbox: sandbox.pause(),
+)
+
+RESUME = SandboxVerb(
+    job=JobVerb.RESUME,
+    doing="resuming",
+    done="running again",
+    failed="The sandbox does not go on",
+    open=_attach,
+    act=lambda sandbox: sandbox.resume(),
+)
