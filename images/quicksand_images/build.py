@@ -91,8 +91,7 @@ async def _building(
 ) -> AsyncIterator[Path]:
     """Yield a directory to build in, while holding the lock of the name."""
     name = recipe.name
-    # Images may lie on a larger disk.
-    root = await asyncio.to_thread(make_private_dir, store.root, may_lead=True)
+    root = await asyncio.to_thread(make_private_dir, store.root)
     while (lock := try_lock(root / f".{name}.lock")) is None:
         if progress is not None:
             progress("waiting for another build of this image", 0, 0)

@@ -60,7 +60,7 @@ def state_dir() -> Path:
 
 def read_some(path: Path, limit: int) -> bytes:
     """Returns at most ``limit`` bytes of a regular file. Raises OSError, also for a FIFO, whose
-    writer would be waited for otherwise. (The engine has the same in `host.regular`; importing that
+    writer would be waited for otherwise. (The engine has the same in `base.regular`; importing that
     would delay the first paint.)"""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

@@ -13,7 +13,7 @@ PACKAGES = ("engine/quicksand", "quicksand_tui", "smb3/quicksand_smb", "images/q
 
 READERS = {
     # A checkpoint may hold an agent that has nothing but its message to say it.
-    ("engine/quicksand/agent/refusals.py", "_read_message"),
+    ("engine/quicksand/guest/agent/refusals.py", "_read_message"),
     # These put words together, and decide nothing but which are there twice.
     ("quicksand_tui/cli/output.py", "complain"),
     ("quicksand_tui/cli/output.py", "complain_of"),
@@ -143,7 +143,7 @@ def test_nothing_decides_by_what_an_error_says() -> None:
 def test_every_reader_that_is_allowed_is_there_still() -> None:
     """The reader of the agent's messages gets a plain object, which the walk takes for no error."""
     found = {(name, function) for name, function, _ in everywhere()}
-    assert READERS - found == {("engine/quicksand/agent/refusals.py", "_read_message")}
+    assert READERS - found == {("engine/quicksand/guest/agent/refusals.py", "_read_message")}
 
 
 @pytest.mark.parametrize(

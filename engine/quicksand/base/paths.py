@@ -51,7 +51,8 @@ class Paths:
 
     @property
     def images(self) -> Path:
-        return self.data / "images"
+        """The image store. It may be a link that this user has made, as to a larger disk."""
+        return _own_target(self.data / "images")
 
 
 def paths() -> Paths:
@@ -165,19 +166,15 @@ def _place(variable: str) -> Path | None:
     return Path(value).absolute() if value else None
 
 
-def make_private_dir(path: Path, *, may_lead: bool = False) -> Path:
+def make_private_dir(path: Path) -> Path:
     """Make ``path`` and its parents for this user only, unless they exist, and return it. Every
     place of ours is opened by this function.
-
-    With ``may_lead`` it may be a link that this user has made, and the result is where it leads.
-    That is for places in the data directory: what a cloned repository brings is this user's, too.
 
     Raises PathError if it cannot be made or written, is a link, belongs to another user or can be
     written by others (in /tmp, somebody else could make the runtime directory first), or if it
     would be made where others could replace it, and DiskSpaceError if the disk is full.
     """
     try:
-        path = _own_target(path) if may_lead else path
         for place in (*reversed(path.parents), path):
             if not place.exists():
                 require_protected(place.parent)
@@ -202,16 +199,14 @@ def make_private_dir(path: Path, *, may_lead: bool = False) -> Path:
 
 
 def _own_target(path: Path) -> Path:
-    """Where a link of this user's leads that lies in a directory of this user's; any other path as
-    it is. Raises OSError."""
+    """Return where a link of this user's leads that lies in a directory of this user's; any other
+    path as it is. That is for places in the data directory only: a link that a cloned repository
+    brings is this user's, too."""
     try:
         found = path.lstat()
-    except FileNotFoundError:
-        return path
-    if not stat.S_ISLNK(found.st_mode) or found.st_uid != os.geteuid():
-        return path
-    try:
-        os.close(open_own(path.parent))
-    except NotOursError:
-        return path
-    return path.resolve()
+        if stat.S_ISLNK(found.st_mode) and found.st_uid == os.geteuid():
+            os.close(open_own(path.parent.resolve()))
+            return path.resolve()
+    except (OSError, RuntimeError):
+        pass  # a link that leads around, for one: whoever opens it reports the error
+    return path

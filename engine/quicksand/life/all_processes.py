@@ -19,7 +19,13 @@ from quicksand.warm.spares import next_start
 from quicksand.warm.spares.spare import list_spares
 
 SERVER = "mount server"
-MAKERS = {templates.MAKER: "template maker", next_start.MAKER: "spare maker"}
+MAKERS = {
+    templates.MAKER: "template maker",
+    next_start.MAKER: "spare maker",
+    # As an earlier version that still runs has called them.
+    "quicksand.template_maker": "template maker",
+    "quicksand.spares.maker": "spare maker",
+}
 """What our programs in the background are called."""
 
 

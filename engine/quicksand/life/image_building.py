@@ -105,8 +105,10 @@ async def build_if_missing(
     the image is missing and must not be built, else as `quicksand_images.build_image`.
     """
     resolver = ImageResolver(paths)
+    if resolver.knows(name):
+        return
     builder = find_builder()
-    if resolver.knows(name) or builder is None or name not in builder.recipe_names():
+    if builder is None or name not in builder.recipe_names():
         return
     if build is None:
         build = is_watched()

@@ -1,5 +1,5 @@
 """Tiers, the ways in which checkpoints keep memory, as plain records. The code of each is in
-paged.py and internal.py, which tiers.py lists."""
+paged.py and internal.py, which tier_choice.py lists."""
 
 from __future__ import annotations
 

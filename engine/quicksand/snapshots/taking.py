@@ -98,7 +98,7 @@ async def take_checkpoint(
     tier: str | None = None,
 ) -> Node:
     """Take a checkpoint of a running sandbox; without ``tag`` it is numbered. ``tier``: the tier to
-    use instead of the best one that is possible (tiers.py).
+    use instead of the best one that is possible (tier_choice.py).
 
     Raises ConfigError for a bad or taken tag or a bad tier, StateError, HistoryError, HostError,
     MachineError. There is then no checkpoint, and the sandbox keeps running.

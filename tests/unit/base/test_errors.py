@@ -7,6 +7,8 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quicksand import errors as public
+from quicksand.base import errors
 from quicksand.base.errors import (
     FREE_SPACE,
     MESSAGE_MAX,
@@ -83,3 +85,12 @@ def test_a_disk_below_its_base_is_an_error(size: int) -> None:
     assert caught.value.hint
     check_disk_size(0, 1024, "x")
     check_disk_size(1024, 1024, "x")
+
+
+def test_all_of_them_are_public() -> None:
+    ours = {
+        name
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and kind.__module__ == errors.__name__ and name[0] != "_"
+    }
+    assert ours == set(public.__all__)

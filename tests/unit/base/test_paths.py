@@ -8,7 +8,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 from quicksand.base.errors import PathError
-from quicksand.base.paths import APP, make_private_dir, paths
+from quicksand.base.paths import APP, Paths, make_private_dir, paths
 
 
 @pytest.fixture(autouse=True)
@@ -120,29 +120,46 @@ def test_a_directory_for_temporary_files_that_is_named_has_the_sockets_too(
     assert paths().runtime == no_session / "here" / f"{APP}-4000000000"
 
 
-def test_a_link_of_ours_is_followed_where_that_is_meant(tmp_path: Path) -> None:
-    disk, images = tmp_path / "disk", tmp_path / "images"
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    found = tmp_path / "data"
+    found.mkdir(mode=0o700)
+    monkeypatch.setenv("QUICKSAND_DATA_DIR", str(found))
+    return found
+
+
+def test_images_may_lie_behind_a_link_of_their_users(data: Path, tmp_path: Path) -> None:
+    assert paths().images == data / "images"
+    disk = tmp_path / "disk"
     disk.mkdir(mode=0o700)
-    images.symlink_to(disk)
-    assert make_private_dir(images, may_lead=True) == disk
-    with pytest.raises(PathError, match="it is a link"):
-        make_private_dir(images)
+    (data / "images").symlink_to(disk)
+    assert paths().images == make_private_dir(paths().images) == disk
 
 
-def test_a_link_that_others_may_have_made_is_never_followed(tmp_path: Path) -> None:
-    disk, exposed = tmp_path / "disk", tmp_path / "exposed"
+def test_so_may_the_data_directory(data: Path, tmp_path: Path) -> None:
+    link, disk = tmp_path / "link", tmp_path / "disk"
+    link.symlink_to(data)
     disk.mkdir(mode=0o700)
-    exposed.mkdir()
-    exposed.chmod(0o777)
-    (exposed / "images").symlink_to(disk)
+    (data / "images").symlink_to(disk)
+    assert Paths(runtime=link, data=link, cache=link).images == disk
+
+
+def test_a_link_that_others_may_have_made_is_not_followed(data: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir(mode=0o700)
+    data.chmod(0o777)
+    (data / "images").symlink_to(disk)
+    assert paths().images == data / "images"
     with pytest.raises(PathError, match="it is a link"):
-        make_private_dir(exposed / "images", may_lead=True)
+        make_private_dir(paths().images)
 
 
-def test_what_a_link_leads_to_must_be_private_too(tmp_path: Path) -> None:
-    disk, images = tmp_path / "disk", tmp_path / "images"
-    disk.mkdir()
-    disk.chmod(0o777)
-    images.symlink_to(disk)
-    with pytest.raises(PathError, match="can be written to by others"):
-        make_private_dir(images, may_lead=True)
+@pytest.mark.parametrize("target", ["images", "../exposed"])
+def test_a_link_that_leads_nowhere_or_to_what_others_can_write_is_an_error(
+    data: Path, tmp_path: Path, target: str
+) -> None:
+    (tmp_path / "exposed").mkdir()
+    (tmp_path / "exposed").chmod(0o777)
+    (data / "images").symlink_to(target)
+    with pytest.raises(PathError, match=r"cannot be used|cannot make"):
+        make_private_dir(paths().images)

@@ -1,4 +1,4 @@
-"""`vm.display.Display`: turns of several clients, and where the pointer is."""
+"""`life.display.Display`: turns of several clients, and where the pointer is."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -14,6 +15,7 @@ from quicksand import Sandbox
 from quicksand.base.errors import HostError, ImageNotFound
 from quicksand.base.paths import Paths, paths
 from quicksand.base.progress import Progress
+from quicksand.disks.images.resolve import ImageResolver
 from quicksand.life import image_building
 from quicksand.life.image_building import build_if_missing, buildable_images
 from quicksand_images import builder as real
@@ -125,6 +127,14 @@ def test_the_command_does_not_build_where_it_must_not(empty: Paths, words: list[
     assert done.returncode == 125
     assert b"quicksand-tui images build debian" in done.stderr
     assert not list(empty.images.glob(".building*"))
+
+
+def test_a_start_with_an_image_that_is_there_loads_no_builder(
+    empty: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_building, "find_builder", lambda: pytest.fail("it is not needed"))
+    monkeypatch.setattr(ImageResolver, "knows", lambda *_: True)
+    asyncio.run(build_if_missing("debian", empty))
 
 
 def test_the_engine_knows_of_no_builder_until_it_is_wanted() -> None:

@@ -65,7 +65,7 @@ def adopt(keeper: Keeper, pid: int, forwards: list[str]) -> None:
 def _other_machines(pid: int, sandbox_dir: str) -> list[Any]:
     """The sandbox's other QEMUs, besides ``pid``. Raises OSError if ``pid`` is none of the
     sandbox's."""
-    # From the engine's host directory, as `removal` is (files.py).
+    # From the engine's directory `base`, as `removal` is (files.py).
     from processes import Kind, processes_of  # type: ignore[import-not-found]
 
     found = [process for process in processes_of(sandbox_dir) if process.kind is Kind.QEMU]

@@ -29,7 +29,7 @@ def find_injection() -> Any:
     if (os.environ.get(VARIABLE) or WRITE_PROTECT) != WRITE_PROTECT:
         return None
     try:
-        # From the engine's host directory, as `removal` is (files.py).
+        # From the engine's directory `base`, as `removal` is (files.py).
         import injection  # type: ignore[import-not-found]
     except ImportError:
         return None
