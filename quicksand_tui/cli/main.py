@@ -43,6 +43,17 @@ def run(argv: Sequence[str]) -> int:
             return Exit.READER_GONE
         complain(explain_os_error(error))
         return Exit.FAILURE
+    finally:
+        _settle_stderr()
+
+
+def _settle_stderr() -> None:
+    """Leaves nothing for Python to write to stderr when it exits: where that fails, as on a
+    terminal that has gone, the exit code would be 120, whatever ours is."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _open_standard_streams() -> None:

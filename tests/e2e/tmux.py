@@ -105,7 +105,7 @@ class Terminal:
         """The command lines of the processes in the terminal, by their ids."""
         tty = self._run("display-message", "-p", "#{pane_tty}").strip().removeprefix("/dev/")
         listing = subprocess.run(
-            ["ps", "-t", tty, "--sort", "start_time,pid", "-o", "pid=,args="],
+            ["ps", "-ww", "-t", tty, "--sort", "start_time,pid", "-o", "pid=,args="],
             check=True,
             capture_output=True,
             text=True,

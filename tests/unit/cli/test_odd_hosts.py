@@ -170,3 +170,20 @@ def test_a_tool_that_cannot_be_in_PATH_says_so(tmp_path: Path) -> None:
     (root / "usr" / "bin" / "mkfs").touch()
     with pytest.raises(HostError, match=r"does not run in .*a:b"):
         _unpacked_tool(root, "mkfs", "e2fsprogs")
+
+
+def test_an_exit_code_is_ours_though_the_terminal_has_gone() -> None:
+    """Textual leaves some bytes for stderr, which nobody can write any more."""
+    code = """
+import sys
+from quicksand_tui.cli import main
+def dispatch(argv):
+    sys.stderr.write("x")
+    return 129
+main._dispatch = dispatch
+sys.exit(main.run([]))
+"""
+    with open("/dev/full", "wb") as gone:
+        buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+        done = subprocess.run([sys.executable, "-c", code], stderr=gone, env=buffered, check=False)
+    assert done.returncode == 129

@@ -19,7 +19,7 @@ from tests.unit.smb.conftest import StoreMaker
 from tests.unit.smb.test_store import Raises
 
 MAKE = OpenOptions(write=True, disposition=Disposition.CREATE)
-MAKE_DIRECTORY = OpenOptions(directory=True, disposition=Disposition.CREATE)
+MAKE_DIRECTORY = OpenOptions(directory=True, disposition=Disposition.CREATE, mode=0o755)
 REWRITE = OpenOptions(write=True, disposition=Disposition.OVERWRITE_IF)
 WRITE = OpenOptions(write=True, read=True)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -108,6 +109,10 @@ async def test_a_copied_tree_is_the_same_everywhere(both: Both, elsewhere: Both,
     if how == "tar":
         del source["socket"]  # which it leaves out
     host = await compare_all(both, elsewhere)
+    for name in [name for name, record in host.items() if record["kind"] == "-"]:
+        if "content" not in host[name]:
+            assert os.geteuid() != 0, "root reads every file"
+            del source[name]["content"]
     assert differences(source, host) == []
     assert len(host) > 80
 
