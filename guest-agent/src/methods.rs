@@ -84,13 +84,13 @@ pub async fn call(agent: &Arc<Agent>, request: CommonRequest, owner: Option<&Clo
     }
 }
 
-/// The requests that begin a session, open a channel, or name one.
+/// The requests that authenticate a session, open a channel, or name one. `Hello` is none of them,
+/// because it begins a session even if it is wrong.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 // There are few at a time, and each lives for a moment.
 #[allow(clippy::large_enum_variant)]
 pub enum ChannelRequest {
-    Hello(Hello),
     Authenticate {
         token: String,
     },
@@ -115,11 +115,16 @@ pub enum ChannelRequest {
     FileWrite(WriteRequest, Opening),
 }
 
-/// The handshake of a session.
+/// The parameter of a `hello` by which the client finds the answer.
 #[derive(Debug, Deserialize)]
-pub struct Hello {
+pub struct Marked {
     /// 32 hex digits.
     pub nonce: String,
+}
+
+/// The other parameters of a `hello`, which is the handshake of a session.
+#[derive(Debug, Deserialize)]
+pub struct Hello {
     pub token: String,
     pub protocol: Option<u64>,
     pub unix_ns: Option<i64>,

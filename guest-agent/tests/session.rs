@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Agent, Frame, STDOUT, is_alive, wait_for};
+use common::{Agent, Frame, NONCE, STDOUT, is_alive, wait_for};
 use serde_json::{Value, json};
 
 #[test]
@@ -50,6 +50,68 @@ fn a_second_hello_ends_the_channels_and_starts_anew() {
         client.result("execute", json!({"command": "echo hi"}))["stdout"],
         "hi\n"
     );
+}
+
+#[test]
+fn a_wrong_hello_ends_the_earlier_session_and_is_answered_after_the_marker() {
+    let agent = Agent::start();
+    for (params, parameter) in [
+        (json!({"nonce": NONCE}), "token"),
+        (json!({"nonce": NONCE, "token": 7}), "token"),
+        (json!({"nonce": NONCE, "token": "secret", "unix_ns": 1.5}), "unix_ns"),
+        (json!({"nonce": NONCE, "token": "secret", "protocol": "1"}), "protocol"),
+        (json!({"nonce": NONCE, "token": "secret", "protocol": 2}), "protocol"),
+    ] {
+        let mut client = agent.session();
+        let running = client.send("execute_stream", json!({"command": "echo $$; exec sleep 60"}));
+        let pid: i64 = client.read_until(running, "\n").trim().parse().unwrap();
+        let reply = client.hello_with(params.clone());
+        assert_eq!(
+            (&reply["error"]["code"], &reply["error"]["parameter"]),
+            (&json!("bad_request"), &json!(parameter)),
+            "{params}: {reply}"
+        );
+        wait_for("the end of the old command", || (!is_alive(pid)).then_some(()));
+        assert_eq!(client.refusal("info", json!({})), "unauthorized", "{params}");
+        assert_eq!(client.hello("secret")["result"]["protocol"], 1);
+    }
+}
+
+#[test]
+fn a_hello_without_a_nonce_ends_the_earlier_session_too() {
+    let agent = Agent::start();
+    for params in [
+        json!({}),
+        json!({"token": "secret"}),
+        json!({"nonce": "00", "token": 7}),
+    ] {
+        let mut client = agent.session();
+        let error = client.call("hello", params.clone())["error"].take();
+        assert_eq!(
+            (&error["code"], &error["parameter"]),
+            (&json!("bad_request"), &json!("nonce")),
+            "{params}: {error}"
+        );
+        assert_eq!(client.refusal("info", json!({})), "unauthorized", "{params}");
+    }
+}
+
+#[test]
+fn a_client_without_the_token_learns_nothing_of_methods_and_parameters() {
+    let agent = Agent::start();
+    let mut client = agent.connect();
+    for (method, params) in [
+        ("no_such_method", json!({})),
+        ("execute", json!({"command": 7})),
+        ("file_stat", json!({})),
+        ("pty_open", json!({"rows": 70000})),
+    ] {
+        assert_eq!(client.refusal(method, params), "unauthorized", "{method}");
+    }
+    assert_eq!(client.refusal("authenticate", json!({})), "bad_request");
+    assert_eq!(client.refusal("info", json!({})), "unauthorized");
+    client.result("authenticate", json!({"token": "secret"}));
+    assert_eq!(client.refusal("no_such_method", json!({})), "no_such_method");
 }
 
 #[test]

@@ -51,12 +51,33 @@ mod tests {
         path: Place,
         mode: Option<Mode>,
         mtime_ns: Option<i64>,
+        length: Option<u64>,
         #[serde(default)]
         append: bool,
     }
 
     fn parse(query: &str) -> Result<Wanted> {
         parse_query(Some(query.into()))?.take()
+    }
+
+    #[test]
+    fn a_number_of_a_query_has_the_range_of_its_field() {
+        let parse = |query: &str| parse(&format!("path=/&{query}"));
+        let length = |text: &str| parse(&format!("length={text}")).map(|wanted| wanted.length);
+        for number in [0, 1 << 63, u64::MAX] {
+            assert_eq!(length(&number.to_string()).unwrap(), Some(number));
+            assert_eq!(length(&format!("0o{number:o}")).unwrap(), Some(number));
+        }
+        for bad in ["18446744073709551616", "-1", "1e3", ""] {
+            assert!(length(bad).unwrap_err().to_string().contains("\"length\""), "{bad}");
+        }
+        let mtime_ns = |text: &str| parse(&format!("mtime_ns={text}")).map(|wanted| wanted.mtime_ns);
+        for number in [i64::MIN, i64::MAX] {
+            assert_eq!(mtime_ns(&number.to_string()).unwrap(), Some(number));
+        }
+        for bad in ["9223372036854775808", "-9223372036854775809"] {
+            assert!(mtime_ns(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

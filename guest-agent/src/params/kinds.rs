@@ -82,7 +82,7 @@ impl TryFrom<u32> for Mode {
     }
 }
 
-/// A time in seconds, at most a year. 0 counts as absent.
+/// A time in seconds, at most a year. 0 counts as absent, and so does what is rounded to 0 ns.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(try_from = "f64")]
 pub struct Seconds(pub Option<Duration>);
@@ -91,11 +91,11 @@ impl TryFrom<f64> for Seconds {
     type Error = &'static str;
 
     fn try_from(seconds: f64) -> std::result::Result<Self, &'static str> {
-        match seconds {
-            0.0 => Ok(Self(None)),
-            0.0..=31_536_000.0 => Ok(Self(Some(Duration::from_secs_f64(seconds)))),
-            _ => Err("must be seconds, at most a year"),
+        if !(0.0..=31_536_000.0).contains(&seconds) {
+            return Err("must be seconds, at most a year");
         }
+        let time = Duration::from_secs_f64(seconds);
+        Ok(Self(Some(time).filter(|time| !time.is_zero())))
     }
 }
 
@@ -119,6 +119,21 @@ impl TryFrom<f64> for Moment {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+
+    #[test]
+    fn a_time_that_is_rounded_to_nothing_is_no_limit() {
+        let seconds = |value: Value| Seconds::deserialize(value).map(|seconds| seconds.0);
+        for none in [json!(0), json!(-0.0), json!(1e-10), json!(4e-10), json!(5e-324)] {
+            assert_eq!(seconds(none.clone()).unwrap(), None, "{none}");
+        }
+        assert_eq!(seconds(json!(1e-9)).unwrap(), Some(Duration::from_nanos(1)));
+        assert_eq!(
+            seconds(json!(31_536_000)).unwrap(),
+            Some(Duration::from_secs(31_536_000))
+        );
+        assert!(seconds(json!(31_536_001)).is_err());
+        assert!(seconds(json!(-1e-10)).is_err());
+    }
 
     #[test]
     fn the_time_for_which_a_guest_stands_still_is_bounded() {

@@ -268,10 +268,15 @@ impl Given {
             return self.deserialize_any(visitor);
         };
         let number = match text.strip_prefix("0o") {
-            Some(octal) => i64::from_str_radix(octal, 8),
+            Some(octal) => i128::from_str_radix(octal, 8),
             None => text.parse(),
         };
-        visitor.visit_i64(number.map_err(|_| <Error as de::Error>::custom("must be a number"))?)
+        // As in JSON, the sign decides which type the number has.
+        match number.map(|number| (u64::try_from(number), i64::try_from(number))) {
+            Ok((Ok(number), _)) => visitor.visit_u64(number),
+            Ok((_, Ok(number))) => visitor.visit_i64(number),
+            _ => Err(de::Error::custom("must be a whole number of at most 64 bits")),
+        }
     }
 }
 

@@ -11,9 +11,8 @@ use std::sync::Arc;
 use crate::agent::Agent;
 use crate::error::{Error, Result};
 use crate::link::{Link, Received};
-use crate::methods::{ChannelRequest, Request};
 use crate::wire::{self, Decoder, Frame};
-use state::{Call, Session};
+use state::{Asked, Call, Origin, Session};
 
 /// Serves the link until the client is gone, or until it breaks the protocol on a socket. On a port
 /// the next session follows.
@@ -66,14 +65,16 @@ pub async fn serve(agent: &Arc<Agent>, link: Arc<Link>) {
 async fn handle(session: &Arc<Session>, frame: Frame, link: &Arc<Link>) -> Result<Option<Arc<Session>>> {
     match frame {
         Frame::Json(bytes) => {
-            let call = Call::parse(&bytes)?;
-            if let Ok(Request::Channel(ChannelRequest::Hello(hello))) = &call.request {
-                session.end();
-                let fresh = Session::new(&session.agent, link, true);
-                fresh.greet(&call.origin, hello).await;
-                return Ok(Some(fresh));
+            let Call { origin, asked } = Call::parse(&bytes)?;
+            match asked {
+                Ok(Asked { method, params }) if method == "hello" => {
+                    session.end();
+                    let fresh = Session::new(&session.agent, link, true);
+                    fresh.greet(&origin, params).await;
+                    return Ok(Some(fresh));
+                }
+                asked => start(session, origin, asked).await,
             }
-            start(session, call).await;
         }
         Frame::Data { stream, channel, bytes } => session.take_input(stream, channel, &bytes),
         Frame::Credit { stream, channel, count } => session.take_credit(stream, channel, count),
@@ -83,12 +84,13 @@ async fn handle(session: &Arc<Session>, frame: Frame, link: &Arc<Link>) -> Resul
 
 /// Checks one request and starts a task for it. Its channel is opened before this returns, so that
 /// the input that follows finds it.
-async fn start(session: &Arc<Session>, call: Call) {
+async fn start(session: &Arc<Session>, origin: Origin, asked: Result<Asked>) {
     let Some(place) = session.request_place().await else {
         return;
     };
-    let (origin, request) = session.admit(call);
-    let opened = request.and_then(|request| requests::open_channel(session, &origin, request));
+    let opened = session
+        .admit(&origin, asked)
+        .and_then(|request| requests::open_channel(session, &origin, request));
     let session = session.clone();
     tokio::spawn(async move {
         match opened {

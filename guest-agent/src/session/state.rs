@@ -18,7 +18,7 @@ use crate::error::{Error, Refusal, Result};
 use crate::events::Event;
 use crate::link::Link;
 use crate::log::note;
-use crate::methods::{Answer, ChannelAnswer, ChannelRequest, CommonRequest, Hello, PlainRequest, Request};
+use crate::methods::{Answer, ChannelAnswer, ChannelRequest, Hello, Marked, Request};
 use crate::outbox::Outbox;
 use crate::params::{Params, wrong};
 use crate::sys;
@@ -52,8 +52,15 @@ pub struct Session {
 #[derive(Debug)]
 pub struct Call {
     pub origin: Origin,
-    /// The request, or why it cannot be understood.
-    pub request: Result<Request>,
+    /// The method and its parameters, or why the frame cannot be understood.
+    pub asked: Result<Asked>,
+}
+
+/// A method and its parameters, which are not decoded before the client is known.
+#[derive(Debug)]
+pub struct Asked {
+    pub method: String,
+    pub params: Params,
 }
 
 /// The request that a reply answers.
@@ -84,8 +91,11 @@ impl Call {
     /// understood. A frame without one fails here. That ends the session, because the next frames
     /// cannot be trusted either.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        let (id, request) = match open(bytes) {
-            Ok(Envelope { id, method, params }) => (id, Request::decode(&method, params.unwrap_or_default())),
+        let (id, asked) = match open(bytes) {
+            Ok(Envelope { id, method, params }) => {
+                let params = params.unwrap_or_default();
+                (id, Ok(Asked { method, params }))
+            }
             Err(error) => match find_id(bytes) {
                 Some(id) => (id, Err(error)),
                 None => return Err(error),
@@ -94,7 +104,7 @@ impl Call {
         let number = id.as_u64().and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
         Ok(Self {
             origin: Origin { id, number },
-            request,
+            asked,
         })
     }
 }
@@ -145,14 +155,15 @@ impl Session {
     }
 
     /// Answers a `hello`: with 4 bytes of magic and the nonce, so that the client finds the
-    /// beginning, and then with the reply.
-    pub async fn greet(&self, origin: &Origin, hello: &Hello) {
+    /// beginning, and then with the reply. Whatever else is wrong, the reply follows the nonce.
+    pub async fn greet(&self, origin: &Origin, mut params: Params) {
         let mut bytes = Vec::new();
-        let result = match parse_nonce(&hello.nonce) {
+        let nonce = params.take().and_then(|Marked { nonce }| parse_nonce(&nonce));
+        let result = match nonce {
             Ok(nonce) => {
                 bytes.extend_from_slice(b"QSND");
                 bytes.extend_from_slice(&nonce);
-                self.shake_hands(origin, hello)
+                self.shake_hands(origin, params)
             }
             Err(error) => Err(error),
         };
@@ -161,8 +172,9 @@ impl Session {
         let _ = self.out.raw(&bytes).await;
     }
 
-    fn shake_hands(&self, origin: &Origin, hello: &Hello) -> Result<Answer> {
+    fn shake_hands(&self, origin: &Origin, mut params: Params) -> Result<Answer> {
         self.note_id(origin)?;
+        let hello: Hello = params.take()?;
         match hello.protocol {
             None | Some(1) => {}
             Some(_) => return Err(wrong("protocol", "must be 1")),
@@ -189,22 +201,18 @@ impl Session {
         self.places.clone().acquire_owned().await.ok()
     }
 
-    /// Checks that the number of the request rises, that it was understood and that the client may
-    /// make it. Fails with `Unauthorized` when it has not presented the token.
-    pub fn admit(&self, Call { origin, request }: Call) -> (Origin, Result<Request>) {
-        let admitted = self
-            .note_id(&origin)
-            .and(request)
-            .and_then(|request| self.authorize(request));
-        (origin, admitted)
-    }
-
-    fn authorize(&self, request: Request) -> Result<Request> {
-        match &request {
-            Request::Common(CommonRequest::Plain(PlainRequest::Ping)) => {}
-            Request::Channel(ChannelRequest::Authenticate { token }) => self.authenticate(token)?,
-            _ if self.authenticated.load(Relaxed) => {}
-            _ => return Err(Error::Unauthorized),
+    /// Decodes a request. Checks first that its number rises, that it was understood and that the
+    /// client may make it. Fails with `Unauthorized` when the client has not presented the token,
+    /// so that it learns nothing of methods and parameters.
+    pub fn admit(&self, origin: &Origin, asked: Result<Asked>) -> Result<Request> {
+        self.note_id(origin)?;
+        let Asked { method, params } = asked?;
+        if !self.authenticated.load(Relaxed) && !matches!(method.as_str(), "ping" | "authenticate") {
+            return Err(Error::Unauthorized);
+        }
+        let request = Request::decode(&method, params)?;
+        if let Request::Channel(ChannelRequest::Authenticate { token }) = &request {
+            self.authenticate(token)?;
         }
         Ok(request)
     }

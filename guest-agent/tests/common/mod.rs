@@ -17,7 +17,7 @@ pub const STDERR: u8 = 2;
 pub const CREDIT: u8 = 0x80;
 const DATA: u32 = 1 << 31;
 const PATIENCE: Duration = Duration::from_secs(20);
-const NONCE: &str = "00112233445566778899aabbccddeeff";
+pub const NONCE: &str = "00112233445566778899aabbccddeeff";
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -111,7 +111,12 @@ pub struct Collected {
 
 impl Client {
     pub fn hello(&mut self, token: &str) -> Value {
-        let id = self.send("hello", json!({"nonce": NONCE, "token": token, "protocol": 1}));
+        self.hello_with(json!({"nonce": NONCE, "token": token, "protocol": 1}))
+    }
+
+    /// Says `hello` and waits for the reply after the marker. The nonce must be `NONCE`.
+    pub fn hello_with(&mut self, params: Value) -> Value {
+        let id = self.send("hello", params);
         let mut marker = b"QSND".to_vec();
         marker.extend((0..16).map(|n| n * 0x11));
         let mut window = vec![0; marker.len()];
