@@ -66,9 +66,12 @@ class DirectoryNumbers:
             for places in known.values():
                 for at, path in enumerate(places):
                     if path == was or path.startswith(below):
+                        moved = now + path[len(was) :]
+                        if moved in places:  # the host has moved it away from there
+                            self._vacate(places, places.index(moved))
                         self._give(path)
-                        places[at] = now + path[len(was) :]
-                        if not self._take(places[at]):
+                        places[at] = moved
+                        if not self._take(moved):
                             self.end()  # much longer paths by one rename: no client needs that
                             return
 
@@ -77,9 +80,7 @@ class DirectoryNumbers:
         if self._places.get(inode) == [path]:
             self._forget(self._places, inode)
         elif path in (places := self._moved.get(inode, [])):
-            self._give(path)
-            self._take(_NOWHERE)  # no more than what was given
-            places[places.index(path)] = _NOWHERE
+            self._vacate(places, places.index(path))
 
     def end(self) -> None:
         self._places.clear()
@@ -100,6 +101,11 @@ class DirectoryNumbers:
             if len(self._moved) > MOST_MOVED:
                 self._forget(self._moved, next(iter(self._moved)))
         return len(places) - 1
+
+    def _vacate(self, places: list[str], at: int) -> None:
+        self._give(places[at])
+        self._take(_NOWHERE)  # no more than what was given
+        places[at] = _NOWHERE
 
     def _add(self, inode: int, path: str) -> None:
         known = self._places

@@ -152,6 +152,23 @@ def test_of_what_a_client_removes_only_that_path_is_forgotten() -> None:
     assert [known.number(7, name) for name in "bc"] == told[1:]
 
 
+def test_what_the_host_moves_and_a_client_moves_back_keeps_the_number_that_the_client_saw(
+    client: Client, tmp_path: Path
+) -> None:
+    (tmp_path / "b" / "x").mkdir(parents=True)
+    before = [looked(client, name) for name in ("b", "b/x")]
+    (tmp_path / "b").rename(tmp_path / "a")
+    seen = [looked(client, name) for name in ("a", "a/x")]
+    assert not {*before} & {*seen}
+    rename(client, "a", "b")
+    assert [looked(client, name) for name in ("b", "b/x")] == seen
+    assert listed(client, "b") == {"x": seen[1]}
+    remove(client, "b/x")
+    remove(client, "b")
+    (share,) = client.server.shares.values()
+    assert [*share.directory_numbers._moved.values()] == [["/", "/"]] * 2
+
+
 def test_without_posix_extensions_numbers_are_those_of_the_host(tmp_path: Path) -> None:
     client = Client(c.server(tmp_path)).begin(0x311)
     (tmp_path / "a").mkdir()
