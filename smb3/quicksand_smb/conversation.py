@@ -23,7 +23,7 @@ class Negotiated(NamedTuple):
     """The result of a NEGOTIATE ([MS-SMB2] 3.3.5.4)."""
 
     client: NegotiateRequest
-    """The request of the client."""
+    """The request of the client, without its contexts."""
     dialect: int
     capabilities: int
     """SMB2_GLOBAL_CAP_ flags of the server."""
