@@ -111,6 +111,8 @@ class Conversation:
 
     def __init__(self, window: Window) -> None:
         self.window = window
+        self.is_over = False
+        """Nothing of it is sent any more."""
         self.negotiated = NOT_NEGOTIATED
         self.handshake = NO_HANDSHAKE
         """The hash of the NEGOTIATE messages, for dialect 3.1.1."""
