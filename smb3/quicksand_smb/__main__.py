@@ -20,6 +20,8 @@ def main(arguments: list[str]) -> int:
 
     confine.no_core_files()  # the configuration has secrets
     gc.disable()  # loading makes no garbage; collecting would take 1.0 ms
+    # An engine that was started before an upgrade in place calls it by its former name.
+    arguments = ["--supervise" if word == "--attend" else word for word in arguments]
     options = dict(zip(arguments[::2], arguments[1::2], strict=False))
     modes = [name for name in options if name != "--config"]
     is_known = modes in ([], ["--listen"], ["--supervise"])

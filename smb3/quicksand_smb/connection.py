@@ -53,7 +53,9 @@ class Reply:
 class Frame:
     """An outgoing frame: its parts, and then a range of a file."""
 
-    __slots__ = ("cost", "file", "length", "parts")
+    __slots__ = ("conversation", "cost", "file", "length", "parts")
+    conversation: Conversation
+    """The conversation to which it belongs. `Connection.queue` sets it."""
 
     def __init__(self, parts: list[Buffer], length: int, file: FileData | None, cost: int) -> None:
         self.parts = parts
@@ -128,6 +130,9 @@ class Connection:
         """End the conversation and everything in it. A second call does nothing."""
         self.is_closed = True
         ended = self.conversation
+        # Closing its files takes a while, and a sender goes on without the lock.
+        ended.is_over = True
+        self._empty_outbox()
         self.server.ledger.give_back(sum(one.cost for one in ended.pending.values()))
         ended.pending.clear()
         sessions = list(ended.sessions.values())
@@ -136,9 +141,15 @@ class Connection:
             self.server.sessions.pop(session.id, None)
             session.end()
         self.conversation = self._new_conversation()
-        while self.outbox:
-            self.queued_bytes -= self.outbox.popleft().cost
+        self._empty_outbox()
         self.server.with_output.discard(self)
+
+    def _empty_outbox(self) -> None:
+        try:
+            while True:
+                self.queued_bytes -= self.outbox.popleft().cost
+        except IndexError:  # empty: a sender may have taken the last frame
+            return
 
     def forget(self, session: Session) -> None:
         """End a session whose login failed, or which another session replaces."""
@@ -253,6 +264,7 @@ class Connection:
         self.queue(Frame(parts, length, file, len(whole) + len(data) + COST))
 
     def queue(self, frame: Frame) -> None:
+        frame.conversation = self.conversation
         self.queued_bytes += frame.cost
         self.outbox.append(frame)
         self.server.with_output.add(self)

@@ -23,7 +23,7 @@ class Negotiated(NamedTuple):
     """The result of a NEGOTIATE ([MS-SMB2] 3.3.5.4)."""
 
     client: NegotiateRequest
-    """The request of the client."""
+    """The request of the client, without its contexts."""
     dialect: int
     capabilities: int
     """SMB2_GLOBAL_CAP_ flags of the server."""
@@ -111,6 +111,8 @@ class Conversation:
 
     def __init__(self, window: Window) -> None:
         self.window = window
+        self.is_over = False
+        """Nothing of it is sent any more."""
         self.negotiated = NOT_NEGOTIATED
         self.handshake = NO_HANDSHAKE
         """The hash of the NEGOTIATE messages, for dialect 3.1.1."""

@@ -7,7 +7,8 @@ same inode), it ignores the numbers of all files for as long as the share is mou
 fs/smb/client/inode.c, "Autodisabling the use of server inode numbers"). Then the names of one file
 become several files, git takes all files for changed ones, and events find no files. In a listing
 Linux compares only the number. So a directory gets another number at a second path, which no inode
-has, and its own number again at the first one.
+has, and its own number again at the first one. If it has been at more paths than there are numbers
+for, the number of the oldest of the others goes to the newest.
 
 Clients know of the directories that they move and remove themselves.
 """
@@ -22,7 +23,9 @@ MOST: Final = 8192
 MOST_MOVED: Final = 1024
 """The most directories with several known paths, which are forgotten last. A forgotten one gets its
 own number, and Linux takes it for another directory."""
-MOST_PLACES: Final = 64
+MOST_PLACES: Final = 128
+"""The most known paths of one inode. As many numbers again are for paths for which there are no
+bytes."""
 COST: Final = 4 << 20
 """The most bytes that the paths take from the ledger."""
 PLACE_COST: Final = 320
@@ -42,6 +45,8 @@ class DirectoryNumbers:
         """The path of each inode with a single known path."""
         self._moved: dict[int, list[str]] = {}
         """The paths of each inode with several. The first one has the inode's own number."""
+        self._oldest: dict[int, int] = {}
+        """The oldest place but the first of each inode that has given one to another path."""
 
     def number(self, inode: int, path: str) -> int:
         """Return the number of a directory. `path` holds its names, joined by "/"."""
@@ -66,9 +71,12 @@ class DirectoryNumbers:
             for places in known.values():
                 for at, path in enumerate(places):
                     if path == was or path.startswith(below):
+                        moved = now + path[len(was) :]
+                        if moved in places:  # the host has moved it away from there
+                            self._vacate(places, places.index(moved))
                         self._give(path)
-                        places[at] = now + path[len(was) :]
-                        if not self._take(places[at]):
+                        places[at] = moved
+                        if not self._take(moved):
                             self.end()  # much longer paths by one rename: no client needs that
                             return
 
@@ -77,13 +85,12 @@ class DirectoryNumbers:
         if self._places.get(inode) == [path]:
             self._forget(self._places, inode)
         elif path in (places := self._moved.get(inode, [])):
-            self._give(path)
-            self._take(_NOWHERE)  # no more than what was given
-            places[places.index(path)] = _NOWHERE
+            self._vacate(places, places.index(path))
 
     def end(self) -> None:
         self._places.clear()
         self._moved.clear()
+        self._oldest.clear()
         self._ledger.give_back(self._taken)
         self._taken = 0
 
@@ -92,7 +99,7 @@ class DirectoryNumbers:
         if path in places:
             return places.index(path)
         if len(places) >= MOST_PLACES or not self._take(path):
-            return MOST_PLACES + hash(path) % MOST_PLACES
+            return self._recycled(inode, places, path)
         places.append(path)
         if len(places) == 2:
             del self._places[inode]
@@ -100,6 +107,24 @@ class DirectoryNumbers:
             if len(self._moved) > MOST_MOVED:
                 self._forget(self._moved, next(iter(self._moved)))
         return len(places) - 1
+
+    def _recycled(self, inode: int, places: list[str], path: str) -> int:
+        """Give the oldest place but the first to a new path. Returns another place if there are too
+        few bytes for the path, which is not known then."""
+        at = self._oldest.get(inode, 1)
+        if at < len(places):
+            self._give(places[at])
+            if self._take(path):
+                places[at] = path
+                self._oldest[inode] = at % (len(places) - 1) + 1
+                return at
+            self._take(places[at])
+        return MOST_PLACES + hash(path) % MOST_PLACES
+
+    def _vacate(self, places: list[str], at: int) -> None:
+        self._give(places[at])
+        self._take(_NOWHERE)  # no more than what was given
+        places[at] = _NOWHERE
 
     def _add(self, inode: int, path: str) -> None:
         known = self._places
@@ -113,6 +138,7 @@ class DirectoryNumbers:
     def _forget(self, known: dict[int, list[str]], inode: int) -> None:
         for path in known.pop(inode):
             self._give(path)
+        self._oldest.pop(inode, None)
 
     def _take(self, path: str) -> bool:
         """Take the bytes for a path. Returns False if there are too few."""

@@ -5,7 +5,6 @@ import struct
 from _thread import allocate_lock
 
 from quicksand_smb.connection import Connection, Frame
-from quicksand_smb.conversation import Conversation
 from quicksand_smb.minimal_stdlib import Final
 from quicksand_smb.store_errors import StoreError
 from quicksand_smb.traffic import RECEIVED
@@ -75,10 +74,9 @@ class Sender:
                     frame = outbox.popleft()
                 except IndexError:  # removed: another conversation has begun
                     return True
-                self._unsent = UnsentFrame(frame, self._connection.conversation)
+                self._unsent = UnsentFrame(frame)
             rest = self._unsent
-            is_wanted = rest.conversation is self._connection.conversation
-            if is_wanted and not self._send(rest, waits=waits):
+            if not rest.conversation.is_over and not self._send(rest, waits=waits):
                 return False
             self._sent += rest.cost
             self._unsent = None
@@ -96,14 +94,14 @@ class Sender:
                 return False
             self._traffic[RECEIVED] += count
             rest.sent(count)
-            if rest.conversation is not self._connection.conversation:
+            if rest.conversation.is_over:
                 return True
         if not rest.file:
             return True
         if not waits:
             return False
         node, offset, left = rest.file
-        while left and rest.conversation is self._connection.conversation:
+        while left and not rest.conversation.is_over:
             try:
                 count = node.send_to(self._socket.fileno(), offset, left)
             except StoreError:
@@ -120,12 +118,12 @@ class Sender:
 class UnsentFrame:
     """The unsent rest of a frame."""
 
-    def __init__(self, frame: Frame, conversation: Conversation) -> None:
+    def __init__(self, frame: Frame) -> None:
         head: Buffer = frame.length.to_bytes(4, "big")
         self.parts = [memoryview(part) for part in (head, *frame.parts) if len(part)]
         self.file = frame.file
         self.cost = frame.cost
-        self.conversation = conversation
+        self.conversation = frame.conversation
 
     def sent(self, count: int) -> None:
         parts = self.parts

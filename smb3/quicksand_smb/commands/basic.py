@@ -90,7 +90,7 @@ def _agree(connection: Connection, wanted: wire.NegotiateRequest, dialect: int) 
             has_posix = True
             contexts.append((int(ContextType.POSIX), wire.POSIX_TAG))
     negotiated = Negotiated(
-        client=wanted,
+        client=wanted._replace(contexts={}),
         dialect=dialect,
         capabilities=capabilities,
         largest=LARGEST if dialect >= Dialect.SMB210 else SMALLEST_MAXIMUM,

@@ -9,6 +9,8 @@ _REQUEST: Final = struct.Struct("<HHHHI16sQ")
 _RESPONSE: Final = struct.Struct("<HHHH16sIIIIQQHHI")
 _CONTEXT: Final = struct.Struct("<HHI")
 MOST_CONTEXTS: Final = 32
+MOST_DIALECTS: Final = 64
+"""Six exist, with the wildcard ([MS-SMB2] 2.2.3). A connection keeps the list."""
 SHA512: Final = 1
 AES_CMAC: Final = 1
 HMAC_SHA256: Final = 0
@@ -71,6 +73,8 @@ def decode_request(message: Buffer) -> NegotiateRequest:
     client = bytes(cursor.data[76:92])
     if size != 36:
         raise ProtocolError("no NEGOTIATE request")
+    if count > MOST_DIALECTS:
+        raise ProtocolError("too many dialects")
     dialects = struct.unpack(f"<{count}H", cursor.take(2 * count))
     contexts = {}
     if Dialect.SMB311 in dialects:

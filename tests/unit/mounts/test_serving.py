@@ -110,6 +110,19 @@ async def test_a_server_outlives_its_starter_and_ends_with_qemu(
     wait_for(lambda: not share.is_served, what="the server's end")
 
 
+def test_an_engine_from_before_an_upgrade_starts_servers_by_a_former_name(
+    machine: MachineDir, qemu: Qemu, data: Mount, tmp_path: Path
+) -> None:
+    config = {"shares": {"A": {"path": data.host}}, "resynchronise": True}
+    (tmp_path / "config").write_text(json.dumps(config))
+    command = [sys.executable, "-m", "quicksand_smb", "--config", str(tmp_path / "config")]
+    command += ["--attend", str(machine.share_socket(0))]
+    started = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert started.stdout.startswith("ready "), started.stderr
+    with qemu.accept() as stream:
+        assert greets(stream)
+
+
 async def test_a_server_that_is_killed_is_begun_anew_and_the_guest_told(
     machine: MachineDir, qemu: Qemu, data: Mount
 ) -> None:

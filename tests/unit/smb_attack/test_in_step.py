@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import struct
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quicksand_smb.config import Config, ShareConfig
+from quicksand_smb.connection import Connection, Frame
 from quicksand_smb.credits import FEWER as MOST
 from quicksand_smb.credits import SPARE
 from quicksand_smb.frames import LARGEST_FRAME, find_negotiate
+from quicksand_smb.sender import Sender
+from quicksand_smb.server_state import ServerState
+from quicksand_smb.session import Session
 
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest, Server, StreamEnded, serving
@@ -151,6 +158,67 @@ def test_replies_of_a_conversation_are_not_for_the_next(server: Server) -> None:
     assert len(heard) < 6 << 20
     found = find_negotiate_response(bytes(heard))
     assert found == len(heard)
+
+
+def test_while_a_conversation_ends_nothing_of_it_is_sent_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closing its files takes a while, and all the time somebody sends."""
+    state = ServerState(Config((ShareConfig("RW", str(tmp_path), False),), resynchronise=True))
+    connection = Connection(state)
+    ours, theirs = socket.socketpair()
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    ours.settimeout(30)
+    sender = Sender(theirs, connection, memoryview(bytearray(16)).cast("Q"), is_patient=True)
+    size, count = 20_000, 100
+
+    def queue(mark: bytes) -> None:
+        connection.queue(Frame([mark * size], size, None, size))
+
+    is_closing, may_close = threading.Event(), threading.Event()
+
+    def close_files(_: Session) -> None:
+        is_closing.set()
+        queue(b"c")  # an answer of the ended conversation
+        assert may_close.wait(30)
+
+    monkeypatch.setattr(Session, "end", close_files)
+    connection.conversation.sessions[1] = Session(1, connection, state.ledger, b"")
+    for _ in range(count):
+        queue(b"o")
+
+    def send() -> None:
+        sender.drain(waits=True)
+        theirs.send(b"!")
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    heard = bytearray(ours.recv(1))  # it sends, and waits for its client to read
+    ending = threading.Thread(target=connection.end)
+    ending.start()
+    try:
+        assert is_closing.wait(30)
+        while not heard.endswith(b"!"):
+            heard += ours.recv(1 << 20)
+        sending.join()
+    finally:
+        may_close.set()
+        ending.join()
+    assert len(heard) < 3 * size, "what was on its way, and the frame that was being sent"
+    assert b"c" not in heard
+    queue(b"n")
+    sending = threading.Thread(target=send)
+    sending.start()
+    expected = size.to_bytes(4, "big") + b"n" * size + b"!"
+    heard.clear()
+    while len(heard) < len(expected):
+        heard += ours.recv(1 << 20)
+    sending.join()
+    assert heard == expected
+    assert sender.unsent == 0
+    state.end()
+    ours.close()
+    theirs.close()
 
 
 def find_negotiate_response(heard: bytes) -> int:

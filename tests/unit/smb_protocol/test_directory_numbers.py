@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 from pathlib import Path
 
 import pytest
 from quicksand_smb import directory_numbers, dispatch, posix
-from quicksand_smb.directory_numbers import DirectoryNumbers
+from quicksand_smb.directory_numbers import MOST_PLACES, DirectoryNumbers
 from quicksand_smb.ledger import Ledger
 
 from tests.unit.smb_protocol import client as c
@@ -150,6 +151,57 @@ def test_of_what_a_client_removes_only_that_path_is_forgotten() -> None:
     known.removed(7, "a")
     assert known.number(7, "a") not in told
     assert [known.number(7, name) for name in "bc"] == told[1:]
+
+
+def test_temporary_directories_that_reuse_one_inode_have_a_number_each() -> None:
+    ledger = Ledger()
+    whole = ledger.left
+    known = DirectoryNumbers(ledger)
+    names = [f"tmp/{number}" + "x" * (number % 7) for number in range(5 * MOST_PLACES // 2)]
+    told = []
+    for name in names:
+        told.append(known.number(7, name))
+        assert known.number(7, name) == told[-1]
+        assert known.inode(told[-1]) == 7
+    # The first one keeps the inode's own number, and the others are known by their age.
+    remembered = [names[0], *names[1 - MOST_PLACES :]]
+    last = [told[0], *told[1 - MOST_PLACES :]]
+    assert len(set(last)) == MOST_PLACES
+    assert [known.number(7, name) for name in remembered] == last
+    assert {known.inode(number) for number in last} == {7}
+    known.end()
+    assert ledger.left == whole
+
+
+def test_where_bytes_run_out_an_inode_gives_the_oldest_of_its_numbers_to_the_next_path() -> None:
+    ledger = Ledger(4 * (directory_numbers.PLACE_COST + sys.getsizeof("0")))
+    whole = ledger.left
+    known = DirectoryNumbers(ledger)
+    told = [known.number(7, name) for name in "012345678"]
+    assert [told.index(number) for number in told] == [0, 1, 2, 3, 1, 2, 3, 1, 2]
+    assert [known.number(7, name) for name in "0678"] == [told[0], *told[-3:]]
+    long = "x" * 99
+    assert known.number(7, long) == known.number(7, long) not in told
+    assert [known.number(7, name) for name in "0678"] == [told[0], *told[-3:]]
+    known.end()
+    assert ledger.left == whole
+
+
+def test_what_the_host_moves_and_a_client_moves_back_keeps_the_number_that_the_client_saw(
+    client: Client, tmp_path: Path
+) -> None:
+    (tmp_path / "b" / "x").mkdir(parents=True)
+    before = [looked(client, name) for name in ("b", "b/x")]
+    (tmp_path / "b").rename(tmp_path / "a")
+    seen = [looked(client, name) for name in ("a", "a/x")]
+    assert not {*before} & {*seen}
+    rename(client, "a", "b")
+    assert [looked(client, name) for name in ("b", "b/x")] == seen
+    assert listed(client, "b") == {"x": seen[1]}
+    remove(client, "b/x")
+    remove(client, "b")
+    (share,) = client.server.shares.values()
+    assert [*share.directory_numbers._moved.values()] == [["/", "/"]] * 2
 
 
 def test_without_posix_extensions_numbers_are_those_of_the_host(tmp_path: Path) -> None:

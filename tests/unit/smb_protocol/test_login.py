@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,44 @@ def log_in(client: Client, password: str) -> tuple[c.Answer, bytes]:
     client.session = first.session
     token, key = answer_to(first.body, password)
     return client.setup(token), key
+
+
+def negotiation(dialects: int, contexts: int) -> bytes:
+    """A NEGOTIATE for dialect 3.1.1 with so many dialects, and with as many large contexts besides
+    the needed one."""
+    listed = struct.pack(f"<{dialects}H", *range(0x312 - dialects, 0x312))
+    at = 64 + 36 + len(listed)
+    at += -at % 8
+    body = struct.pack("<HHHHI16s", 36, dialects, 1, 0, 0, b"client----------")
+    body += struct.pack("<IHH", at, 1 + contexts, 0) + listed
+    body += bytes(at - 64 - len(body)) + struct.pack("<HHIHHH", 1, 38, 0, 1, 32, 1) + bytes(34)
+    for number in range(contexts):
+        body += struct.pack("<HHI", 0x4000 + number, 65528, 0) + bytes(65528)
+    return body
+
+
+def size_of(value: object) -> int:
+    """The bytes of a value with those of everything in it."""
+    inner: list[object] = []
+    if isinstance(value, dict):
+        inner = [*value.keys(), *value.values()]
+    elif isinstance(value, tuple):
+        inner = [*value]
+    return sys.getsizeof(value) + sum(map(size_of, inner))
+
+
+def test_of_a_negotiation_little_is_kept(tmp_path: Path) -> None:
+    """Nobody has logged in by then, and a stream may carry many connections."""
+    client = Client(c.server(tmp_path))
+    assert client.ask(c.NEGOTIATE, negotiation(64, 31)).status == 0
+    assert len(client.connection.negotiated.client.dialects) == 64
+    assert size_of(client.connection.negotiated) < 4096
+
+
+def test_a_negotiation_with_dialects_beyond_all_that_exist_is_refused(tmp_path: Path) -> None:
+    client = Client(c.server(tmp_path))
+    assert client.ask(c.NEGOTIATE, negotiation(65, 0)).status == 0xC000000D
+    assert client.negotiate(0x311).status == 0
 
 
 def test_the_right_secret_is_let_in_and_the_answer_is_signed(tmp_path: Path) -> None:
