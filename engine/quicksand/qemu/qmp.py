@@ -114,22 +114,24 @@ class Monitor:
     ) -> Any:
         """Run a QMP command that opens a file, of which QEMU gets this descriptor: as the
         ``argument`` that is the file's name. Raises as `execute`."""
-        number = secrets.randbits(30)
+        fdset = {"fdset-id": secrets.randbits(30)}
         try:
             self._client.send_fd_scm(descriptor)
         except (QMPError, OSError) as error:
             raise QemuDiedError("QEMU ended while a file was passed to it") from error
+        # QEMU dies if it reads a further message in the instant in which it takes the descriptor
+        # (chardev/char-socket.c: tcp_get_msgfds in its main thread, tcp_chr_recv in the monitor's).
+        await self.execute("add-fd", **fdset)
+        name = f"/dev/fdset/{fdset['fdset-id']}"
         # QEMU runs them in this order; nobody needs to wait for each.
         replies: tuple[Any, ...] = await asyncio.gather(
-            self.execute("add-fd", **{"fdset-id": number}),
-            self.execute(command, **{argument: f"/dev/fdset/{number}"}, **arguments),
-            self.execute("remove-fd", **{"fdset-id": number}),
+            self.execute(command, **{argument: name}, **arguments),
+            self.execute("remove-fd", **fdset),
             return_exceptions=True,
         )
-        for reply in replies[:2]:
-            if isinstance(reply, BaseException):
-                raise reply
-        return replies[1]
+        if isinstance(replies[0], BaseException):
+            raise replies[0]
+        return replies[0]
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
         """Yield QMP events as they come, until the connection ends."""

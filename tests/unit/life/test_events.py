@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,6 +41,10 @@ class FakeQemu:
         self.commands: list[str] = []
         self.mute = False
         """Accept connections, and say nothing."""
+        self.holds = ""
+        """A command that is answered by `let_go` only."""
+        self.held: list[Callable[[], None]] = []
+        self.holding = asyncio.Event()
         self._servers: list[asyncio.Server] = []
         self._clients: list[asyncio.StreamWriter] = []
         self.connected = asyncio.Event()
@@ -59,7 +64,7 @@ class FakeQemu:
         received = ""
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(4096):
-                received += data.decode()
+                received = (received + data.decode()).lstrip()
                 while message := self._take(received):
                     received = received[message.pop("length") :]
                     self._answer(message, writer)
@@ -76,11 +81,21 @@ class FakeQemu:
     def _answer(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         self.commands.append(message["execute"])
         reply = {"id": message["id"]} if "id" in message else {}
+        if message["execute"] == self.holds:
+            self.held.append(lambda: self._send({"return": {}, **reply}, writer))
+            self.holding.set()
+            return
         self._send({"return": {}, **reply}, writer)
         if message["execute"] == "qmp_capabilities":
             self.connected.set()
         if message["execute"] == "cont":
             self.continued.set()
+
+    def let_go(self) -> None:
+        """Answer what was held."""
+        self.holds = ""
+        for answer in self.held:
+            answer()
 
     @staticmethod
     def _send(message: dict[str, Any], *clients: asyncio.StreamWriter) -> None:
@@ -321,3 +336,23 @@ async def test_a_qemu_that_dies_as_soon_as_it_has_answered_is_named(
         await Monitor.connect(qemu.machine)
     monkeypatch.undo()
     await (await Monitor.connect(qemu.machine)).close()
+
+
+async def test_nothing_is_sent_while_qemu_takes_a_descriptor(
+    qemu: FakeQemu, tmp_path: Path
+) -> None:
+    """Two of its threads look after a monitor's descriptors, and one more message ends it."""
+    monitor = await Monitor.connect(qemu.machine)
+    qemu.holds = "add-fd"
+    descriptor = os.open(tmp_path / "screen", os.O_WRONLY | os.O_CREAT)
+    dump = asyncio.ensure_future(monitor.execute_with_file(descriptor, "filename", "screendump"))
+    while "add-fd" not in qemu.commands:
+        await asyncio.sleep(0)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert qemu.commands[-1] == "add-fd"
+    qemu.let_go()
+    await asyncio.wait_for(dump, 10)
+    assert qemu.commands[-3:] == ["add-fd", "screendump", "remove-fd"]
+    os.close(descriptor)
+    await monitor.close()
