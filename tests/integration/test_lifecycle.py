@@ -465,7 +465,7 @@ async def test_places_with_spaces_commas_and_quotes(
 
 
 async def test_a_truncated_image_is_refused_by_name(places: Paths, prepared: Paths) -> None:
-    images = places.images
+    images = places.data / "images"
     current = (prepared.images / "debian" / "current").read_text().strip()
     images.unlink()
     copy = images / "debian" / current
