@@ -217,7 +217,7 @@ class DisplayError(MachineError):
 
 
 class DisplayTimeoutError(DisplayError, TimeoutError):
-    """What was waited for did not happen on the screen in time."""
+    """The screen did not change in time as a caller waited for."""
 
 
 class AgentError(QuicksandError):

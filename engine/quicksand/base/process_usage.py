@@ -1,4 +1,4 @@
-"""What a process uses, as /proc tells it."""
+"""Reads the processor time and memory of a process from /proc."""
 
 from __future__ import annotations
 

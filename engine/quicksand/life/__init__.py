@@ -1,4 +1,4 @@
-"""What happens to sandboxes from start to removal, and the parts of a `Sandbox`: its life, guest,
+"""The life of sandboxes, from start to removal, and the parts of a `Sandbox`: its life, guest,
 checkpoints, mounts, saves and display. Cloning, removing, cleaning up, usage, and the
 building of images that are missing.
 

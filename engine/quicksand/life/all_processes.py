@@ -22,7 +22,7 @@ SERVER = "mount server"
 MAKERS = {
     templates.MAKER: "template maker",
     next_start.MAKER: "spare maker",
-    # As an earlier version that still runs has called them.
+    # An earlier version, which may still run, calls them by these names.
     "quicksand.template_maker": "template maker",
     "quicksand.spares.maker": "spare maker",
 }

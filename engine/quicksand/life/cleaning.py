@@ -33,7 +33,7 @@ class Waste(StrEnum):
 
     TEMPLATES = "templates"
     SPARES = "spares"
-    """What waits for the next start (quicksand/warm/spares), with its processes."""
+    """Spares, which wait for the next start, with their processes."""
     INITRDS = "initrds"
     VERDICTS = "verdicts"
     """Cached results of probes and checks: which accelerator works, which files are undamaged."""

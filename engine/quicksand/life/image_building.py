@@ -11,7 +11,7 @@ import importlib.util
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
@@ -27,21 +27,25 @@ CLEAR_LINE = "\r\x1b[K"
 
 
 class Builder(Protocol):
-    """The functions of the module ``builder`` of `PACKAGE`."""
+    """The module ``builder`` of `PACKAGE`."""
 
-    @property
-    def recipe_names(self) -> Callable[[], tuple[str, ...]]:
-        """Returns the names of the images that can be built."""
+    def recipe_names(self) -> tuple[str, ...]:
+        """Return the names of the images that can be built."""
         ...
 
-    @property
-    def suggested_options(self) -> Callable[[str], Mapping[str, Any]]:
-        """Returns what the recipe of that name suggests. Raises ImageError."""
+    def suggested_options(self, name: str) -> Mapping[str, Any]:
+        """Return the options that a recipe suggests. Raises ImageNotFound, ImageError."""
         ...
 
-    @property
-    def ensure_image(self) -> Callable[..., Awaitable[object]]:
-        """Builds an image, or waits for another build of it."""
+    async def ensure_image(
+        self,
+        name: str,
+        progress: Progress | None = None,
+        *,
+        store: ImageStore | None = None,
+        any_recipe: bool = False,
+    ) -> object:
+        """Build an image, or wait for another build of it. Raises ImageError, HostError."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a sandbox uses on the host and within the guest."""
+"""Reads the figures of a sandbox: those of its QEMU, and those of its guest."""
 
 from __future__ import annotations
 

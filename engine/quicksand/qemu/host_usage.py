@@ -1,4 +1,4 @@
-"""What a sandbox's QEMU uses on the host."""
+"""Reads what a sandbox's QEMU takes of the host."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Registry:
         """Names of the sandboxes that `reap` has removed from the trash for good."""
 
     def kept(self, kind: Callable[[SandboxDir], T], id_: str) -> T:
-        """What ``kind`` makes of a sandbox's directory: made once, the same object each time."""
+        """Return what ``kind`` makes of a sandbox's directory: the same object each time."""
         if (kind, id_) not in self._kept:
             self._kept[kind, id_] = kind(self.place(id_))
         made: T = self._kept[kind, id_]

@@ -117,6 +117,11 @@ async def test_a_start_that_builds_tells_why_it_could_not(
     assert Sandbox.list() == []
 
 
+def test_the_builder_that_is_found_is_the_one_that_the_engine_knows() -> None:
+    known: image_building.Builder = real  # mypy compares them
+    assert image_building.find_builder() is known
+
+
 def test_our_recipe_can_be_built_by_name() -> None:
     assert "debian" in buildable_images()
 

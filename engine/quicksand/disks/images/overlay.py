@@ -16,7 +16,7 @@ L2_COVERS = CLUSTER * (CLUSTER // 8)
 """Bytes of the disk that one second-level table maps."""
 
 SIZE_MAX = (CLUSTER // 8) * L2_COVERS
-"""What a first-level table of one cluster can map: `DISK_SIZE_MAX` of a machine's configuration."""
+"""Bytes that a first-level table of one cluster can map (`DISK_SIZE_MAX` of records/sizes.py)."""
 
 BACKING_NAME_MAX = 1023
 """Bytes of the backing file's name; QEMU opens no image with a longer one."""
