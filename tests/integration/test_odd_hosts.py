@@ -59,7 +59,10 @@ def open_to_others(root: Path) -> list[str]:
     """What other users may write to below a directory."""
     found = []
     for path in root.rglob("*"):
-        mode = path.lstat().st_mode
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:
+            continue  # a keeper is removing what has ended
         if not stat.S_ISLNK(mode) and mode & 0o022:
             found.append(f"{path.relative_to(root)} {stat.S_IMODE(mode):o}")
     return found
