@@ -36,6 +36,26 @@ asyncio.run(main())
 """
 
 
+SLOW_KEEPER = """
+import asyncio, os, signal, sys
+from quicksand import Sandbox
+from quicksand.base.paths import paths
+from quicksand.base.processes import Kind, processes_of
+from quicksand.records.layout import sandbox_dir
+
+async def main():
+    sandbox = Sandbox(image="debian")
+    await sandbox.start()
+    found = processes_of(sandbox_dir(paths(), sandbox.id).root)
+    (keeper,) = (process.pid for process in found if process.kind is Kind.KEEPER)
+    os.kill(keeper, signal.SIGSTOP)
+    print(sandbox.id, keeper, flush=True)
+    assert sandbox.abandon()
+
+asyncio.run(main())
+"""
+
+
 def await_nothing(places: Paths, id_: str) -> None:
     """Wait until no process, no runtime file and no file of the sandbox is left."""
     place, runtime = sandbox_dir(places, id_).root, runtime_dir(places, id_).root
@@ -64,6 +84,15 @@ def test_kill_9_in_the_same_moment_leaves_nothing_either(places: Paths) -> None:
         owner.communicate("\n")
     assert owner.returncode == -signal.SIGKILL
     await_nothing(places, id_)
+
+
+def test_a_program_that_ends_before_the_keeper_has_closed_what_it_opened(places: Paths) -> None:
+    words = [sys.executable, "-X", "dev", "-W", "error", "-c", SLOW_KEEPER]
+    ended = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
+    id_, keeper = ended.stdout.split()
+    os.kill(int(keeper), signal.SIGCONT)
+    await_nothing(places, id_)
+    assert ended.stderr == ""
 
 
 @pytest.mark.parametrize(

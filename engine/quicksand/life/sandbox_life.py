@@ -469,7 +469,7 @@ class Life:
         self.disconnect()
         self._link = None
         if self._machine is not None:
-            self._machine.process.cut()
+            self._machine.process.let_go()
             self._machine = None
 
 

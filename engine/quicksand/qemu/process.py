@@ -153,16 +153,16 @@ class OwnedProcess:
             let_off(self._leash.theirs)
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._lifeline, b"D")
-            self.cut()
-            self._transport.close()
+            self.let_go()
 
     @property
     def leash_end(self) -> int:
-        """The owner's end of the leash, for the keeper that is to hold it (`give_away`)."""
+        """The owner's end of the leash, for the keeper that is to hold it."""
         return self._leash.ours
 
-    def give_away(self) -> None:
-        """Close all that ties QEMU to this process, after the keeper has taken it (`wait`)."""
+    def let_go(self) -> None:
+        """Close all that ties QEMU to this process, which will not `wait` for it. That ends QEMU
+        unless another process or its keeper has taken it."""
         self.cut()
         self._transport.close()
 

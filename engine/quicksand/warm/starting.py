@@ -286,4 +286,4 @@ async def _kill(process: OwnedProcess) -> None:
     try:
         await to_the_end(process.wait())
     finally:
-        process.cut()
+        process.let_go()

@@ -49,7 +49,7 @@ async def waits(stage: Stage, *, seconds: float | None = None, memory: int = 0) 
     async with await KeeperLink.connect(stage.runtime.keeper_socket) as keeper:
         end = (owned.leash_end,)
         await keeper.ask("wait", seconds=seconds, memory=memory, pass_descriptors=end)
-    owned.give_away()
+    owned.let_go()
     return owned
 
 

@@ -168,6 +168,6 @@ async def let_go(registry: Registry, claimed: Claimed) -> None:
     except TimeoutError:  # its keeper hangs
         pass
     finally:
-        claimed.process.cut()  # this alone ends QEMU
+        claimed.process.let_go()  # this alone ends QEMU
         os.close(claimed.lock)
     remove_quietly(sandbox_dir(registry.paths, claimed.spare.id).root)

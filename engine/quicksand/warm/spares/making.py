@@ -141,7 +141,7 @@ async def _give_away(registry: Registry, machine: LiveMachine, seconds: float | 
         await _end(machine)
         await in_thread_to_the_end(lambda: _remove(registry, id_))
         raise
-    machine.process.give_away()
+    machine.process.let_go()
 
 
 def _remove(registry: Registry, id_: str) -> None:
