@@ -33,7 +33,7 @@ class Guest:
         """Have the guest flush its page cache to its disk. Does nothing if the guest cannot answer
         or takes too long."""
         if (ask := self.asker) is not None:
-            await sync_guest(ask)
+            await sync_guest(ask, self._life.log)
 
     async def ping(self) -> float:
         """See `Sandbox.ping`."""

@@ -4,14 +4,14 @@ writes (QMP ``blockdev-snapshot``)."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.errors import HistoryError, MachineError, QuicksandError, StateError
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import HistoryError, MachineError, StateError
 from quicksand.base.files import map_os_errors
 from quicksand.base.regular import open_regular
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
@@ -171,14 +171,14 @@ class Pivot:
         await in_thread_to_the_end(lambda: self._history.set_head(self.before))
         for name in (f"{OURS}{self.layer}", f"{OURS}{self.layer}-file"):
             # `prepare` may have failed before it added them.
-            with contextlib.suppress(QuicksandError):
+            with best_effort(f"close {name}", self._history.place.engine_log):
                 await self._close(name)
         self._history.place.layer(self.layer).unlink(missing_ok=True)
 
     async def _is_unused(self) -> bool:
         """Whether QEMU says that the guest does not write to the new layer. If it does not answer,
         nobody knows."""
-        with contextlib.suppress(QuicksandError):
+        with best_effort("ask which layer is written to", self._history.place.engine_log):
             disk = await self._monitor.execute("qom-get", path=DISK, property="drive")
             return self._layer_of(str(disk)) != self.layer
         return False
