@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from quicksand.base.errors import StateError
 from quicksand.base.files import map_os_errors, tail
 from quicksand.base.paths import paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import to_the_end
 from quicksand.desktop import Desktop
 from quicksand.guest import execution
@@ -367,7 +368,7 @@ class Sandbox(Desktop):
         if life.run is None:
             raise StateError(
                 f"the sandbox {life.name!r} is not running",
-                hint=f"`quicksand-tui start {life.name}` starts it",
+                hint=Words(Remedy("start", name=life.name), " starts it"),
             )
         return cls._of(life)
 

@@ -14,6 +14,7 @@ from quicksand.base.errors import (
     QuicksandError,
     StateError,
 )
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.space import check_space
 from quicksand.base.threads import both, in_thread_to_the_end, to_the_end
 from quicksand.display.vnc import listen
@@ -71,7 +72,10 @@ async def revert(
         if not node.tier.has_memory:
             raise HistoryError(
                 f"the checkpoint {node.tag!r} has a disk but no memory to revert to",
-                hint=f"stop the sandbox, then `quicksand-tui start --at {node.id} {record.name}`",
+                hint=Words(
+                    "stop the sandbox, then ",
+                    Remedy("start_at", at=node.id, name=record.name),
+                ),
             )
         shape = await find_shape(live)
         restore.check_shape(node, shape)
