@@ -70,7 +70,7 @@ async def _let_go_on(live: Live, capture: Capture) -> None:
     """Resume the guest if it is paused, and remove the unfinished checkpoint."""
     with contextlib.suppress(QuicksandError):
         if not live.run.paused:
-            await live.monitor.execute("cont")
+            await live.hypervisor.resume()
     with contextlib.suppress(QuicksandError):
         await capture.discard()
     with contextlib.suppress(QuicksandError):
