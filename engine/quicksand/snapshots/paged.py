@@ -21,7 +21,7 @@ from quicksand.base.files import map_os_errors
 from quicksand.base.regular import open_regular, read_file
 from quicksand.base.space import check_space
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
-from quicksand.qemu.qmp import Monitor
+from quicksand.qemu.qmp import Monitor, wait_for_event
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import File, Head, Node
 from quicksand.records.sandboxes import RunState
@@ -38,7 +38,6 @@ from quicksand.snapshots.storing import Storage, Stored, find_image, load_index
 from quicksand.snapshots.tracking import ANONYMOUS, find_level
 from quicksand.snapshots.verified import Verified
 
-LOAD_POLL_S = 0.001
 LOAD_TIMEOUT_S = 30.0
 
 
@@ -266,16 +265,24 @@ async def load_devices(place: SandboxDir, node: Node, monitor: Monitor) -> None:
         await monitor.pass_descriptor(descriptor, "state")
     finally:
         os.close(descriptor)
-    await monitor.execute("migrate-incoming", uri="fd:state")
-    async with asyncio.timeout(LOAD_TIMEOUT_S):
-        while (status := await _status(monitor)) == "inmigrate":  # noqa: ASYNC110
-            await asyncio.sleep(LOAD_POLL_S)
-    if status not in ("paused", "prelaunch"):
-        raise MachineError(f"QEMU did not take the state of {node.tag!r}: it is {status}")
-
-
-async def _status(monitor: Monitor) -> str:
-    return str((await monitor.execute("query-status"))["status"])
+    # QEMU announces the steps of a migration only if it is asked to.
+    wanted = [{"capability": "events", "state": True}]
+    with monitor.listen("MIGRATION") as events:
+        await monitor.execute("migrate-set-capabilities", capabilities=wanted)
+        await monitor.execute("migrate-incoming", uri="fd:state")
+        try:
+            async with asyncio.timeout(LOAD_TIMEOUT_S):
+                loaded = await wait_for_event(
+                    events,
+                    lambda step: step["status"] in ("completed", "failed"),
+                    doing="migrate-incoming",
+                )
+        except TimeoutError:
+            raise MachineError(
+                f"QEMU did not load the state of {node.tag!r} within {LOAD_TIMEOUT_S:g} s"
+            ) from None
+    if loaded["status"] != "completed":
+        raise MachineError(f"QEMU did not take the state of {node.tag!r}")
 
 
 def why_not(pid: int | None) -> tuple[str, str]:
