@@ -371,22 +371,21 @@ class Life:
             await self._set_paused(paused)
 
     async def _set_paused(self, paused: bool) -> None:
-        from quicksand.qemu.qmp import Monitor
+        from quicksand.qemu.hypervisor import Qemu
         from quicksand.records.oversized import forget_mark, mark_of
 
         run = self.entry().run
         if run is None:
             raise self._not_running()
         machine = runtime_dir(self.registry.paths, self.id).current()
-        monitor = await Monitor.connect(machine)
+        hypervisor = await Qemu.connect(machine)
         held = mark_of(machine)
         try:
-            await monitor.execute("stop" if paused else "cont")
-            status = await monitor.execute("query-status")
-            if status["running"] is paused:
+            await (hypervisor.pause() if paused else hypervisor.resume())
+            if await hypervisor.is_running() is paused:
                 raise StateError(f"QEMU did not {'pause' if paused else 'resume'} the sandbox")
         finally:
-            await monitor.close()
+            await hypervisor.close()
         if not paused:
             forget_mark(machine, held)
         self.run = replace(run, paused=paused)

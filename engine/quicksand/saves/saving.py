@@ -294,7 +294,7 @@ async def _drop_checkpoints(history: History, options: Options) -> None:
 async def _freeze_live(live: Live, frozen: _Frozen, ask: Ask | None) -> None:
     frozen.was_live = True
     check_space(live.place.root)
-    pivot = Pivot(live.history, live.run, live.monitor)
+    pivot = Pivot(live.history, live.hypervisor)
     try:
         await pivot.find_head()
         await pivot.prepare()

@@ -69,7 +69,7 @@ async def _let_go_on(live: Live, capture: Capture) -> None:
     """Resume the guest if it is paused, and remove the unfinished checkpoint."""
     with best_effort("resume the guest", live.log):
         if not live.run.paused:
-            await live.monitor.execute("cont")
+            await live.hypervisor.resume()
     with best_effort("remove the unfinished checkpoint", live.log):
         await capture.discard()
     with best_effort("end the keeper's guard of the pause", live.log):

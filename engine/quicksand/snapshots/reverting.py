@@ -21,7 +21,6 @@ from quicksand.display.vnc import listen
 from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import forward_rules
 from quicksand.qemu.planning import gather_parts
-from quicksand.qemu.qmp import human
 from quicksand.qemu.stopping import end_strays
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.nodes import TAG_MAX, Node
@@ -149,7 +148,7 @@ async def _nothing() -> None: ...
 async def _stop(live: Live, capture: Capture | None) -> None:
     """Pause the old guest, and capture its state if that is to be kept."""
     if capture is None:
-        await live.monitor.execute("stop")
+        await live.hypervisor.pause()
     else:
         await capture.freeze(resume=False)
 
@@ -223,14 +222,14 @@ async def _stay(live: Live, successor: Successor, capture: Capture | None) -> No
     # The successor's ports are free now. The old QEMU refuses those that it still has.
     for rule in _rules(live):
         with best_effort(f"forward {rule} again", live.log):
-            await human(live.monitor, f"hostfwd_add net0 {rule}")
+            await live.hypervisor.add_forward(rule)
     await asyncio.to_thread(widen_backlogs, live.run.qemu_pid, live.run.forwarded)
     if live.run.vnc_port is not None:
         with best_effort("serve the screen at its port again", live.log):
-            await listen(live.monitor, live.machine, live.run.vnc_port)
+            await listen(live.hypervisor, live.machine, live.run.vnc_port)
     if not live.run.paused:
         with best_effort("resume the guest", live.log):
-            await live.monitor.execute("cont")
+            await live.hypervisor.resume()
     with best_effort("write the head of the old machine", live.log):
         if (current := live.runtime.current()).root.exists():
             live.history.settle(current.name)

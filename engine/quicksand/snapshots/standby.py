@@ -69,7 +69,7 @@ async def make_ready(registry: Registry, record: Record, node_id: str) -> None:
             await _end(live, waiting)
         node = await asyncio.to_thread(live.history.get, node_id)
         parts = await gather_parts(registry, record)
-        if rehearsal.is_worth_it(record, node, live.run):
+        if rehearsal.is_worth_it(record, node, live.run, live.hypervisor.features):
             # If that fails (an old checkpoint's agent, a slow guest), do without a rehearsal.
             with best_effort(
                 "rehearse the revert", live.log, AgentError, MachineError, StateError, TimeoutError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from quicksand.base.errors import MachineError
 from quicksand.base.paths import Paths
+from quicksand.qemu.features import FEATURES
 from quicksand.records.config import Accelerator
 from quicksand.records.registry import Registry
 from quicksand.snapshots import next_revert, rehearsal, standby
@@ -111,7 +113,9 @@ def test_what_could_be_heard_or_need_not_be_translated_is_not_rehearsed() -> Non
     emulated: Any = SimpleNamespace(accel=Accelerator.TCG)
     real: Any = SimpleNamespace(accel=Accelerator.KVM)
     foreign: Any = SimpleNamespace(owner="another")
-    assert rehearsal.is_worth_it(record(), NODE, emulated)
-    assert not rehearsal.is_worth_it(record(), NODE, real)
-    assert not rehearsal.is_worth_it(record(), foreign, emulated)
-    assert not rehearsal.is_worth_it(record("-nic", "user"), NODE, emulated)
+    assert rehearsal.is_worth_it(record(), NODE, emulated, FEATURES)
+    assert not rehearsal.is_worth_it(record(), NODE, real, FEATURES)
+    assert not rehearsal.is_worth_it(record(), foreign, emulated, FEATURES)
+    assert not rehearsal.is_worth_it(record("-nic", "user"), NODE, emulated, FEATURES)
+    silent = replace(FEATURES, holds_packets=False)
+    assert not rehearsal.is_worth_it(record(), NODE, emulated, silent)

@@ -42,15 +42,15 @@ def live(tmp_path: Path) -> Any:
     async def ask(op: str, **_: object) -> None:
         asked.append(op)
 
-    monitor = Failing(MachineError("QEMU does not answer\x1b[2J"))
-    monitor.asked = asked
+    hypervisor = Failing(MachineError("QEMU does not answer\x1b[2J"))
+    hypervisor.asked = asked
     run = SimpleNamespace(
         forwards=((8080, 80),), http_port=None, vnc_port=None, paused=False, qemu_pid=0,
         forwarded=(),
     )  # fmt: skip
     return SimpleNamespace(
         run=run,
-        monitor=monitor,
+        hypervisor=hypervisor,
         keeper=SimpleNamespace(ask=ask),
         history=SimpleNamespace(settle=settle, sweep=sweep),
         runtime=SimpleNamespace(current=lambda: SimpleNamespace(root=tmp_path, name="2")),
@@ -64,7 +64,7 @@ async def test_each_step_is_tried_and_what_was_not_possible_is_noted(live: Any) 
     capture: Any = Failing(DiskSpaceError("no space left for node.json"))
     await reverting._stay(live, successor, capture)
     assert (successor.asked, capture.asked) == (["remove"], ["discard"])
-    assert live.asked == ["execute", "execute", "settle", "sweep", "guard"]
+    assert live.asked == ["add_forward", "resume", "settle", "sweep", "guard"]
     told = [line.partition("could not ")[2] for line in live.log.read_text().splitlines()]
     assert told == [
         "remove the new machine: MachineError: the keeper is gone",
