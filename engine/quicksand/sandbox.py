@@ -16,9 +16,8 @@ from quicksand.base.files import map_os_errors, tail
 from quicksand.base.paths import paths
 from quicksand.base.threads import to_the_end
 from quicksand.desktop import Desktop
-from quicksand.life.basis import find_basis
+from quicksand.life.basis import Basis, find_basis
 from quicksand.life.checkpoints import Checkpoints
-from quicksand.life.display import Display
 from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
 from quicksand.life.saves import Saves
@@ -117,11 +116,7 @@ class Sandbox:
         registry = Registry(paths())
         place = Path(workspace).absolute() if workspace is not None else None
         basis = find_basis(image, options, registry.paths, workspace=place, trust=trust)
-        self._notices = basis.notices
-        if basis.is_surprising:
-            from quicksand.saves.resolving import SaveWarning
-
-            warnings.warn(basis.notices[0], SaveWarning, stacklevel=2)
+        self._take_notice(basis)
         life = Life(
             registry,
             basis.config,
@@ -138,12 +133,19 @@ class Sandbox:
         if save is not None:
             self.save_on_stop(save, self._saves.store())
 
+    def _take_notice(self, basis: Basis) -> None:
+        self._notices = basis.notices
+        if basis.is_surprising:
+            from quicksand.saves.resolving import SaveWarning
+
+            warnings.warn(basis.notices[0], SaveWarning, stacklevel=3)
+
     def _set_parts(self, life: Life, workspace: Path | None = None) -> None:
         self._life = life
         self._workspace = workspace
         self._guest = InGuest(life)
         self._next_revert = NextRevert()
-        self.desktop = Desktop(Display(life))
+        self.desktop = Desktop(life)
 
     # Most commands only run something in a guest, and are over before these are needed.
 
