@@ -9,14 +9,13 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from quicksand.base.errors import (
     MachineError,
-    MemoryBudgetError,
     QuicksandError,
     SandboxNotFoundError,
     StateError,
@@ -202,8 +201,15 @@ class Life:
             await build_if_missing(
                 self.config.image, self.registry.paths, build=self._build, progress=self.progress
             )
-        record = await asyncio.to_thread(self._new_record)
-        machine, lock = await self._with_memory(lambda: self._make_machine(record))
+        from quicksand.life.first_start import make_machine, with_memory
+
+        record = await asyncio.to_thread(self.new_record)
+        machine, lock = await with_memory(
+            self.registry,
+            lambda: make_machine(
+                self.registry, record, warm=self._warm, progress=self.progress, named=self._set_id
+            ),
+        )
         try:
             self._adopt(machine)
             self._commit()
@@ -220,53 +226,11 @@ class Life:
 
             await expect_next(self.registry, self.require_record(), machine.timing)
 
-    async def _make_machine(self, record: Record) -> tuple[LiveMachine, int]:
-        """The machine of a new sandbox, and the descriptor of its lock. It was a spare (then it has
-        the spare's id), or is started now."""
-        from quicksand.qemu.live_machine import remove_quietly
-        from quicksand.qemu.planning import look_for_parts
-        from quicksand.warm.spares.next_start import may_take
-
-        found = None
-        if self._warm and await asyncio.to_thread(may_take, self.registry.paths):
-            from quicksand.warm.spares.handover import take
-
-            found = await look_for_parts(self.registry, record, self.progress)
-            taken = await take(self.registry, record, found.parts, found.watch, named=self._set_id)
-            if taken is not None:
-                return taken.machine, taken.lock
-        # A start that takes a spare over needs none of this.
-        from quicksand.warm import starting
-
-        self.id = record.id
-        lock = self.registry.create(record)
-        try:
-            machine = await starting.boot(
-                self.registry, record, lock, progress=self.progress, warm=self._warm, found=found
-            )
-        except BaseException:
-            with contextlib.suppress(QuicksandError):
-                remove_quietly(sandbox_dir(self.registry.paths, record.id).root)
-            os.close(lock)
-            raise
-        return machine, lock
-
-    async def _with_memory(self, start: Callable[[], Awaitable[T]]) -> T:
-        """Await ``start``. If it lacks memory, end the spares, which take some for a start that may
-        never come, and try once more."""
-        try:
-            return await start()
-        except MemoryBudgetError:
-            from quicksand.warm.spares.ending import end_all
-
-            if not await asyncio.to_thread(end_all, self.registry):
-                raise
-        return await start()
-
     def _set_id(self, id_: str) -> None:
         self.id = id_
 
-    def _new_record(self) -> Record:
+    def new_record(self) -> Record:
+        """The record of a sandbox that was never started. Raises ImageError, SaveError."""
         record = Record(
             id=self.id,
             name=self.name,
@@ -306,15 +270,17 @@ class Life:
             sandbox_dir(self.registry.paths, self.id).spare.unlink()
 
     async def _start_again(self, record: Record, at: str | None) -> None:
+        from quicksand.life.first_start import with_memory
         from quicksand.warm import starting
 
         lock = self.registry.lock(record.id)
         try:
             self._adopt(
-                await self._with_memory(
+                await with_memory(
+                    self.registry,
                     lambda: starting.boot(
                         self.registry, record, lock, progress=self.progress, at=at
-                    )
+                    ),
                 )
             )
         finally:
