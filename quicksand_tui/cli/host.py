@@ -20,7 +20,7 @@ PACKAGES = ("click", "platformdirs", "qemu.qmp", "textual")
 
 @command_of("info")
 def info_command(as_json: bool) -> None:
-    """Show places, versions and programs in use.
+    """Show the directories, versions and programs in use.
 
     `doctor` checks them.
     """
@@ -157,9 +157,9 @@ class Lines:
 
 @command_of("setup")
 def setup_command(image: str) -> int:
-    """Get what a first start needs: QEMU 7.2 or newer, an accelerator, the default image.
+    """Get all that a first start needs: QEMU 7.2 or newer, an accelerator, the default image.
 
-    What is there already is left alone; a second call takes a moment.
+    Parts that are there already are left alone, so a second call takes only a moment.
     """
     return run_async(lambda _: _prepare(image))
 
@@ -186,13 +186,13 @@ async def _prepare(image: str) -> int:
 @command_of("config")
 @click.pass_context
 def config_command(ctx: click.Context) -> None:
-    """Check, find and begin the app's config: colours, keys, read-only.
+    """Check, find or create the app's config: colours, keys, read-only.
 
-    Without a further word this checks it. The app reads the file at its start and again when it
-    changes; QUICKSAND_CONFIG names another one.
+    Without a further word the config is checked. The app reads it at its start, and again when it
+    changes; QUICKSAND_CONFIG names another file.
 
     \b
-    quicksand-tui config example --write   begins one
+    quicksand-tui config example --write   creates one
     """
     if ctx.invoked_subcommand is None:
         ctx.exit(_check())
@@ -200,7 +200,7 @@ def config_command(ctx: click.Context) -> None:
 
 @command_of("config path")
 def path() -> None:
-    """Print where the config is, or would be."""
+    """Print the path of the config, even if there is none yet."""
     from quicksand_tui.home.state import config_file
 
     click.echo(os.fspath(config_file()))
@@ -208,7 +208,7 @@ def path() -> None:
 
 @command_of("config check")
 def check() -> int:
-    """Check the config; with problems, list them by line and exit with 2."""
+    """Check the config; list problems by line and exit with 2 if there are any."""
     return _check()
 
 
@@ -274,7 +274,7 @@ def _begin(text: str) -> int:
 
 @command_of("config keys")
 def keys() -> int:
-    """Show what the config calls each key that you press; q twice ends it."""
+    """Show the config's name of each key that you press; q twice ends this."""
     import sys
 
     from quicksand_tui.cli.output import complain

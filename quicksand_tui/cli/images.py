@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 def warm(
     image: str, machine: dict[str, Any], spares: int | None, build: bool | None, as_json: bool
 ) -> int:
-    """Boot a machine once and keep it, so that first starts go on from there.
+    """Boot a machine once and keep its state, so that even first starts continue from there.
 
-    A template is of one machine: name the memory, CPUs, network and disk size that `run` will be
-    asked for. `run` has it made in the background after a cold start; this waits for it, and tells
-    what goes wrong. The last used ones are kept, about 100 MB each.
+    A template fits one machine: give the same memory, CPUs, network and disk size as `run` will
+    get. After a cold start, `run` has a template made in the background; this command waits for it
+    and reports errors. The last used templates are kept, about 100 MB each.
 
-    With --spares N, so many of these machines wait from now on, started and paused, each for a
-    start that takes it over and answers at once. After that another one is made. One takes some
-    60 MiB of memory; when the host is short of memory they are ended. --spares 0 ends the order for
-    this machine, and `doctor` tells of all orders. With QUICKSAND_SPARES=off there are no spares,
-    with QUICKSAND_SPARES=use none is made in the background.
+    With --spares N, N of these machines wait from now on, started and paused. A start takes one
+    over and answers at once, and then another one is made. Each takes some 60 MiB of memory; they
+    are ended when the host is short of memory. --spares 0 ends the order for this machine, and
+    `doctor` lists all orders. With QUICKSAND_SPARES=off there are no spares; with
+    QUICKSAND_SPARES=use none are made in the background.
     """
     from quicksand.base.footprint import allocated_size
     from quicksand.base.paths import paths
@@ -104,7 +104,7 @@ DIGEST_SHOWN = 12
 def images_command(ctx: click.Context, as_json: bool) -> None:
     """List, build, warm up, inspect, remove and prune images.
 
-    Without a further word this lists them.
+    Without a further word the images are listed.
     """
     if ctx.invoked_subcommand is None:
         _list(as_json)
@@ -149,7 +149,7 @@ def _list(as_json: bool) -> None:
 
 @command_of("images inspect")
 def inspect(name: str, as_json: bool) -> None:
-    """Show an image's files, digests, and the sandboxes on it."""
+    """Show an image's files and digests, and the sandboxes that use it."""
     from quicksand_tui.cli.output import print_json, print_table, show_size
 
     facts = _facts(name)
@@ -250,9 +250,9 @@ def _sandboxes_on(place: Path) -> list[str]:
 
 @command_of("images rm")
 def remove(name: str) -> None:
-    """Remove an image from the store with all its versions and its templates.
+    """Remove an image from the store, with all its versions and templates.
 
-    Not one that a sandbox or a save lies on: that is named.
+    An image that a sandbox or a save needs is refused, and they are named.
     """
     from quicksand.base.errors import StateError
 
@@ -302,9 +302,9 @@ def _end_spares() -> None:
 
 @command_of("images prune")
 def prune(dry_run: bool, as_json: bool) -> None:
-    """Remove old versions of images that no sandbox and no save lies on.
+    """Remove old versions of images that no sandbox and no save needs.
 
-    The versions in use stay, and what a save in the trash lies on.
+    Versions in use stay, and so do those that a save in the trash needs.
     """
     from quicksand.base.paths import paths
     from quicksand.life.image_users import find_unneeded
@@ -355,8 +355,7 @@ def prune(dry_run: bool, as_json: bool) -> None:
 def build(name: str, as_json: bool) -> int:
     """Build an image from a recipe: one of ours, or a .toml file.
 
-    The new version is used by sandboxes that are made from now on; those that are there keep the
-    old one.
+    Sandboxes that are made from now on use the new version; existing ones keep the old one.
     """
     from quicksand_images import build_image
 

@@ -42,7 +42,7 @@ HEADS = ("NAME", "STATUS", "IMAGE", "AGE", "CPUS", "MEMORY", "ACCEL", "PORTS")
 def ps_command(everything: bool, quiet: bool, processes: bool, as_json: bool) -> None:
     """List sandboxes.
 
-    Those that run; with -a also stopped, crashed (and why) and broken ones.
+    Only running ones are listed; -a adds stopped, crashed (with the reason) and broken ones.
 
     With --all-processes this lists processes instead: those of sandboxes, and those that wait for a
     revert (standby) or for a start (spare), which no other list shows.

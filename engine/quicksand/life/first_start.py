@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from quicksand.base.errors import MemoryBudgetError, QuicksandError
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import MemoryBudgetError
 from quicksand.base.progress import Progress
 from quicksand.qemu.live_machine import remove_quietly
 from quicksand.qemu.planning import look_for_parts
@@ -52,8 +52,9 @@ async def make_machine(
             registry, record, lock, progress=progress, warm=warm, found=found
         )
     except BaseException:
-        with contextlib.suppress(QuicksandError):
-            remove_quietly(sandbox_dir(registry.paths, record.id).root)
+        place = sandbox_dir(registry.paths, record.id)
+        with best_effort("remove the sandbox", place.engine_log):
+            remove_quietly(place.root)
         os.close(lock)
         raise
     return machine, lock

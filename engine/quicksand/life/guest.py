@@ -37,7 +37,7 @@ class InGuest:
         """Have the guest flush its page cache to its disk. Does nothing if the guest cannot answer
         or takes too long."""
         if (ask := self.asker) is not None:
-            await sync_guest(ask)
+            await sync_guest(ask, self._life.log)
 
     async def execute(
         self,

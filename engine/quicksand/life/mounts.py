@@ -144,7 +144,7 @@ class Mounts:
             machine_devices.mounted, machine
         )
         if mounts:
-            await mounting.write_back(self._guest.asker)
+            await mounting.write_back(self._guest.asker, self._life.log)
         return mounts
 
     @contextlib.asynccontextmanager

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import secrets
 import time
+from pathlib import Path
 from typing import Any
 
-from quicksand.base.errors import QuicksandError
+from quicksand.base.effort import best_effort
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.guest.agent.link import AgentLink
 from quicksand.guest.agent.session import Session
@@ -74,10 +74,10 @@ async def renew(session: Session, names: dict[str, str], token: dict[str, str]) 
             await session.request("rotate_token", token)
 
 
-async def set_clock_soon(link: AgentLink) -> None:
+async def set_clock_soon(link: AgentLink, log: Path) -> None:
     """Set the clock of a guest that was resumed. One whose agent does not answer within `CLOCK_S`
     notices by itself that it has stood still (guest-agent, host_time.rs), less exactly."""
-    with contextlib.suppress(QuicksandError, TimeoutError):
+    with best_effort("set the guest's clock", log):
         async with asyncio.timeout(CLOCK_S):
             await _set_clock(await link.session())
 

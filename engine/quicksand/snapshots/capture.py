@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from quicksand.base.errors import MachineError, QuicksandError, StateError
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import MachineError, StateError
 from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.hypervisor import Features, Hypervisor
 from quicksand.base.lease import is_leased
@@ -103,7 +104,7 @@ class Capture(ABC):
             await to_the_end(self._freeze(resume))
         except asyncio.CancelledError:
             # The caller is told of the cancellation, even if QEMU has ended meanwhile.
-            with contextlib.suppress(QuicksandError):
+            with best_effort("resume the guest", self._place.engine_log):
                 if not resume and not self._run.paused:
                     await to_the_end(self._hypervisor.resume())
             raise
@@ -223,7 +224,9 @@ class Capture(ABC):
         if node.layers != self._disk.frozen:
             # Without it all goes on with the layers that QEMU has: before 6.1 it cannot, and it
             # refuses a layer above one that it was never told of, because a client died.
-            with contextlib.suppress(MachineError, StateError):
+            with best_effort(
+                "read the merged layers", self._place.engine_log, MachineError, StateError
+            ):
                 await self._disk.follow(node.layers)
 
     async def discard(self) -> None:

@@ -3,11 +3,11 @@ writes."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import replace
 
-from quicksand.base.errors import HistoryError, QuicksandError, StateError
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import HistoryError, StateError
 from quicksand.base.files import map_os_errors
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.regular import open_regular
@@ -108,7 +108,7 @@ class Pivot:
     async def _is_unused(self) -> bool:
         """Whether QEMU says that the guest does not write to the new layer. If it does not answer,
         nobody knows."""
-        with contextlib.suppress(QuicksandError):
+        with best_effort("ask which layer is written to", self._history.place.engine_log):
             return await self._hypervisor.top_layer() != self.layer
         return False
 

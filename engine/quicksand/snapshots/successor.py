@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Self
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import AgentUnreachableError, HostError, MachineError, QemuDiedError
 from quicksand.base.files import PendingJson, map_os_errors
 from quicksand.base.hypervisor import Hypervisor
@@ -217,7 +218,7 @@ class Successor:
     def settle(self) -> None:
         """Write a head that forgets the old QEMU's. If that fails, or a client dies before, the
         next one (`History.settle`) or the next start does it."""
-        with contextlib.suppress(HostError):
+        with best_effort("write the new head", self._live.log, HostError):
             self._live.history.set_head(self.head)
 
     def _hand_over(self, link: AgentLink | None) -> None:
@@ -259,7 +260,7 @@ class Successor:
             self._reserved.drop()
         await self._let_go()
         if self._launched:
-            with contextlib.suppress(MachineError):
+            with best_effort("end the new machine", live.log, MachineError):
                 await live.keeper.ask("kill", name=self.head.machine)
         if await is_keeper_gone(live):
             # Without a keeper nothing else ends it.

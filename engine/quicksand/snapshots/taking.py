@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from quicksand.base.arch import Architecture
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import ConfigError, DisplayError, StateError
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.space import check_space
@@ -42,6 +44,11 @@ class Live:
     hypervisor: Hypervisor
     keeper: KeeperLink
     history: History
+
+    @property
+    def log(self) -> Path:
+        """Where it is noted what was tried and not possible."""
+        return self.place.engine_log
 
 
 @contextlib.asynccontextmanager
@@ -134,7 +141,7 @@ async def checkpoint_live(
     check_space(live.place.root)
     if live.record.config.enable_display:
         # A guest that is paused or takes no input keeps it; then a revert releases it (`lift_all`).
-        with contextlib.suppress(StateError, DisplayError):
+        with best_effort("release keys and buttons", live.log, StateError, DisplayError):
             await let_go_all(live.machine, live.hypervisor)
     capture = start_capture(live, tier)
     await live.keeper.ask("guard", on=not live.run.paused)
