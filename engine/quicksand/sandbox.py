@@ -17,7 +17,6 @@ from quicksand.base.threads import to_the_end
 from quicksand.desktop import Desktop
 from quicksand.guest import execution
 from quicksand.guest.execution import Command, ExecuteResult, StdinSource
-from quicksand.life.display import Display
 from quicksand.life.guest import Guest
 from quicksand.life.sandbox_life import Life
 from quicksand.records.config import SandboxConfig, check_name, refuse_unknown
@@ -110,7 +109,7 @@ class Sandbox(Desktop):
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
         SaveError for a save that cannot be used.
         """
-        from quicksand.saves.places import may_be_save
+        from quicksand.saves.places import may_be_save  # noqa: PLC0415
 
         refuse_unknown(options, {*OPTIONS, *OWN})
         registry = Registry(paths())
@@ -119,7 +118,7 @@ class Sandbox(Desktop):
         config: SandboxConfig | None = None
         self._notices: tuple[str, ...] = ()
         if isinstance(image, str) and may_be_save(image, registry.paths, place):
-            from quicksand.saves.resolving import SaveWarning, explain, find_meaning, inherit
+            from quicksand.saves.resolving import SaveWarning, explain, find_meaning, inherit  # noqa: PLC0415
 
             meaning = find_meaning(image, registry.paths, place)
             left_out: tuple[str, ...] = ()
@@ -131,7 +130,7 @@ class Sandbox(Desktop):
             if left_out or meaning.passed_over is not None:
                 warnings.warn(self._notices[0], SaveWarning, stacklevel=2)
         if config is None:
-            from quicksand.life.image_building import suggested_options
+            from quicksand.life.image_building import suggested_options  # noqa: PLC0415
 
             usual = suggested_options(image, registry.paths) if isinstance(image, str) else {}
             config = SandboxConfig.parse({**usual, "image": image, **options})
@@ -157,26 +156,25 @@ class Sandbox(Desktop):
         self._life = life
         self._workspace = workspace
         self._guest = Guest(life)
-        self._display = Display(life)
         self._next_revert = NextRevert()
 
     # Most commands only run something in a guest, and are over before these are imported.
 
     @cached_property
     def _mounts(self) -> Mounts:
-        from quicksand.life.mounts import Mounts
+        from quicksand.life.mounts import Mounts  # noqa: PLC0415
 
         return Mounts(self._life, self._guest)
 
     @cached_property
     def _checkpoints(self) -> Checkpoints:
-        from quicksand.life.checkpoints import Checkpoints
+        from quicksand.life.checkpoints import Checkpoints  # noqa: PLC0415
 
         return Checkpoints(self._life, self._guest, self._mounts, self._next_revert)
 
     @cached_property
     def _saves(self) -> Saves:
-        from quicksand.life.saves import Saves
+        from quicksand.life.saves import Saves  # noqa: PLC0415
 
         return Saves(self._life, self._guest, self._checkpoints, self._workspace)
 
@@ -274,7 +272,7 @@ class Sandbox(Desktop):
 
         Raises SandboxNotFoundError, NameTakenError, ConfigError for a bad name, HostError.
         """
-        from quicksand.life.sandbox_trash import SandboxTrash
+        from quicksand.life.sandbox_trash import SandboxTrash  # noqa: PLC0415
 
         registry = Registry(paths())
         return cls._of(Life.of_entry(registry, SandboxTrash(registry).restore(id_or_name, name)))
@@ -475,7 +473,7 @@ class Sandbox(Desktop):
         """Open a terminal that runs a login shell, or ``command``. It stays open in the guest until
         its program ends or it is closed; `attach_shell` reconnects to it. `shells` lists it with
         ``name``. Raises ConfigError, AgentRefusedError if it cannot be started."""
-        from quicksand.guest.shell import Shell
+        from quicksand.guest.shell import Shell  # noqa: PLC0415
 
         return await Shell.open(
             await self._life.session(),
@@ -491,20 +489,20 @@ class Sandbox(Desktop):
     async def attach_shell(self, session: str, *, columns: int = 80, rows: int = 24) -> Shell:
         """Reconnect to a terminal; its latest output (at most 256 KiB) is replayed. Raises
         AgentRefusedError (code "not_found")."""
-        from quicksand.guest.shell import Shell
+        from quicksand.guest.shell import Shell  # noqa: PLC0415
 
         return await Shell.attach(await self._life.session(), session, columns=columns, rows=rows)
 
     async def shells(self) -> builtins.list[ShellInfo]:
         """The terminals that are open in the guest."""
-        from quicksand.guest.shell import Shell
+        from quicksand.guest.shell import Shell  # noqa: PLC0415
 
         return await Shell.list(await self._life.session())
 
     @property
     def files(self) -> GuestFiles:
         """The guest's files: reading, writing, listing."""
-        from quicksand.guest.files import GuestFiles
+        from quicksand.guest.files import GuestFiles  # noqa: PLC0415
 
         return GuestFiles(self._life.session)
 
@@ -554,7 +552,7 @@ class Sandbox(Desktop):
         Raises ConfigError for a bad name, SaveError, StateError, HistoryError, ImageError,
         HostError, MachineError; an existing save of that name is then unchanged.
         """
-        from quicksand.saves.saving import Options
+        from quicksand.saves.saving import Options  # noqa: PLC0415
 
         options = Options(
             compress=compress,
@@ -569,8 +567,8 @@ class Sandbox(Desktop):
     def save_on_stop(self, name: str, store: SaveStore) -> None:
         """Save the disk to ``store`` when the sandbox is stopped, like the keyword ``save``. Raises
         ConfigError for a bad name."""
-        from quicksand.saves.autosave import AutoSave
-        from quicksand.saves.manifest import check_save_name
+        from quicksand.saves.autosave import AutoSave  # noqa: PLC0415
+        from quicksand.saves.manifest import check_save_name  # noqa: PLC0415
 
         self._saves.at_stop = AutoSave(check_save_name(name), store)
 
@@ -589,7 +587,7 @@ class Sandbox(Desktop):
 
         Raises as `save`, and ImageError if the image is not in the image store.
         """
-        from quicksand.saves.saving import Options
+        from quicksand.saves.saving import Options  # noqa: PLC0415
 
         target = Path(path).absolute()
         options = Options(
@@ -609,7 +607,7 @@ class Sandbox(Desktop):
 
         Raises SaveNotFoundError (a FileNotFoundError), SaveError (a ValueError).
         """
-        from quicksand.saves.store import check_save
+        from quicksand.saves.store import check_save  # noqa: PLC0415
 
         return check_save(Path(path))
 
@@ -772,7 +770,7 @@ class Sandbox(Desktop):
         """Yield what happens to the VM as it happens: pauses, a full host disk, a panic, its end.
         The iterator ends with the VM. Raises StateError if too many clients watch (`QMP_MONITORS`),
         MachineError."""
-        from quicksand.life.events import watch_events
+        from quicksand.life.events import watch_events  # noqa: PLC0415
 
         return watch_events(self._life.registry, self.id)
 
@@ -871,7 +869,7 @@ class Snapshot:
         Raises SaveNotFoundError if there is no such file, SaveError if it is no snapshot or is
         damaged.
         """
-        from quicksand.saves.portable import check_portable
+        from quicksand.saves.portable import check_portable  # noqa: PLC0415
 
         found = Path(path).absolute()
         return cls(found, check_portable(found), Path(base_dir) if base_dir else None)
@@ -886,7 +884,7 @@ class Snapshot:
     def delete(self) -> None:
         """Remove the file and its metadata beside it (``<file>.json``). Sandboxes that started with
         it are not affected. Raises PathError."""
-        from quicksand.saves.trailer import sidecar
+        from quicksand.saves.trailer import sidecar  # noqa: PLC0415
 
         with map_os_errors(self.path):
             self.path.unlink(missing_ok=True)

@@ -379,7 +379,7 @@ _LOOK = _section(
 _HOST = _section(
     "This host",
     _verb("info", "host", "Show places, versions and programs in use.", _JSON, reads=True),
-    _verb("config", "host", "Check, find and begin the app's config.",
+    _verb("config", "config", "Check, find and begin the app's config.",
         reads=True,
         parts=(
             _part("config check", reads=True),

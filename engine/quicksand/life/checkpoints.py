@@ -38,8 +38,8 @@ class Checkpoints:
     async def take(
         self, tag: str | None, *, note: str, replace: bool, tier: str | None, unmount_9p: bool
     ) -> Checkpoint:
-        from quicksand.snapshots.checkpoint import Checkpoint
-        from quicksand.snapshots.taking import take_checkpoint
+        from quicksand.snapshots.checkpoint import Checkpoint  # noqa: PLC0415
+        from quicksand.snapshots.taking import take_checkpoint  # noqa: PLC0415
 
         check_settings()
         record = self._life.require_record()
@@ -58,9 +58,9 @@ class Checkpoints:
         self, tag: str | None, *, keep_now: bool = True, unmount_9p: bool = False
     ) -> Checkpoint:
         """Revert to ``tag``; None undoes the last revert."""
-        from quicksand.base.errors import HistoryError
-        from quicksand.snapshots.checkpoint import Checkpoint
-        from quicksand.snapshots.reverting import revert
+        from quicksand.base.errors import HistoryError  # noqa: PLC0415
+        from quicksand.snapshots.checkpoint import Checkpoint  # noqa: PLC0415
+        from quicksand.snapshots.reverting import revert  # noqa: PLC0415
 
         check_settings()
         record = self._life.require_record()
@@ -84,18 +84,18 @@ class Checkpoints:
         self._next_revert.expect(life.registry, life.require_record(), node, after=after)
 
     def list(self) -> list[Checkpoint]:
-        from quicksand.snapshots.checkpoint import list_checkpoints
+        from quicksand.snapshots.checkpoint import list_checkpoints  # noqa: PLC0415
 
         return list_checkpoints(self._life.history())
 
     async def screen(self, tag: str) -> bytes | None:
-        from quicksand.snapshots.thumbnails import read_thumbnail
+        from quicksand.snapshots.thumbnails import read_thumbnail  # noqa: PLC0415
 
         history = self._life.history()
         return await asyncio.to_thread(lambda: read_thumbnail(history.place, history.find(tag).id))
 
     async def delete(self, tag: str) -> None:
-        from quicksand.snapshots.standby import forget_removed
+        from quicksand.snapshots.standby import forget_removed  # noqa: PLC0415
 
         history = self._life.history()
         async with history.locked():
@@ -113,7 +113,7 @@ class Checkpoints:
             await in_thread_to_the_end(lambda: history.write_note(history.find(tag), note))
 
     async def diff(self, a: str, b: str | None) -> Sequence[FileChange]:
-        from quicksand.snapshots.changed_files import diff_disks
+        from quicksand.snapshots.changed_files import diff_disks  # noqa: PLC0415
 
         return await diff_disks(self._life.registry, self._life.require_record(), a, b)
 
@@ -127,7 +127,7 @@ class Checkpoints:
         mounts: str | None,
     ) -> Sequence[Life | Exception]:
         """For each clone its `Life`, or the error that kept it from starting."""
-        from quicksand.life.cloning import make_clones
+        from quicksand.life.cloning import make_clones  # noqa: PLC0415
 
         check_settings()
         await self.settle()

@@ -43,19 +43,19 @@ class Guest:
 
     async def stats(self) -> SandboxStats:
         """See `Sandbox.stats`."""
-        from quicksand.life.stats import read_stats
+        from quicksand.life.stats import read_stats  # noqa: PLC0415
 
         return await read_stats(self._life.entry(), self._life.session)
 
     async def traffic(self) -> GuestTraffic | None:
         """See `Sandbox.traffic`."""
-        from quicksand.guest.files import GuestFiles
-        from quicksand.guest.traffic import read_traffic
+        from quicksand.guest.files import GuestFiles  # noqa: PLC0415
+        from quicksand.guest.traffic import read_traffic  # noqa: PLC0415
 
         return await read_traffic(GuestFiles(self._life.session))
 
     async def processes(self) -> list[GuestProcess]:
         """See `Sandbox.processes`."""
-        from quicksand.life.stats import GuestProcess
+        from quicksand.life.stats import GuestProcess  # noqa: PLC0415
 
         return GuestProcess.parse_all(await self.request("processes", {}, 30.0))

@@ -25,7 +25,7 @@ from quicksand.base.files import is_locked
 from quicksand.base.settings import check_settings
 from quicksand.base.threads import to_the_end
 from quicksand.guest.agent.link import AgentLink
-from quicksand.qemu.keeper_successor import KeeperCheck
+from quicksand.qemu.keeper_check import KeeperCheck
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry, publish_state
@@ -165,7 +165,7 @@ class Life:
 
     def history(self) -> History:
         """The sandbox's layers, checkpoints and head."""
-        from quicksand.snapshots.history import history_of
+        from quicksand.snapshots.history import history_of  # noqa: PLC0415
 
         return history_of(self.registry, self.id)
 
@@ -187,8 +187,8 @@ class Life:
 
     async def start(self, at: str | None) -> None:
         """See `Sandbox.start`."""
-        from quicksand.life.image_building import build_if_missing
-        from quicksand.qemu.live_machine import remove_quietly
+        from quicksand.life.image_building import build_if_missing  # noqa: PLC0415
+        from quicksand.qemu.live_machine import remove_quietly  # noqa: PLC0415
 
         check_settings()
         if self._link is not None:
@@ -216,27 +216,27 @@ class Life:
             os.close(lock)
         await self._await_desktop(undo=self.remove)
         if self._warm:
-            from quicksand.warm.spares.next_start import expect_next
+            from quicksand.warm.spares.next_start import expect_next  # noqa: PLC0415
 
             await expect_next(self.registry, self.require_record(), machine.timing)
 
     async def _make_machine(self, record: Record) -> tuple[LiveMachine, int]:
         """The machine of a new sandbox, and the descriptor of its lock. It was a spare (then it has
         the spare's id), or is started now."""
-        from quicksand.qemu.live_machine import remove_quietly
-        from quicksand.qemu.planning import look_for_parts
-        from quicksand.warm.spares.next_start import may_take
+        from quicksand.qemu.live_machine import remove_quietly  # noqa: PLC0415
+        from quicksand.qemu.planning import look_for_parts  # noqa: PLC0415
+        from quicksand.warm.spares.next_start import may_take  # noqa: PLC0415
 
         found = None
         if self._warm and await asyncio.to_thread(may_take, self.registry.paths):
-            from quicksand.warm.spares.handover import take
+            from quicksand.warm.spares.handover import take  # noqa: PLC0415
 
             found = await look_for_parts(self.registry, record, self.progress)
             taken = await take(self.registry, record, found.parts, found.watch, named=self._set_id)
             if taken is not None:
                 return taken.machine, taken.lock
         # A start that takes a spare over needs none of this.
-        from quicksand.warm import starting
+        from quicksand.warm import starting  # noqa: PLC0415
 
         self.id = record.id
         lock = self.registry.create(record)
@@ -257,7 +257,7 @@ class Life:
         try:
             return await start()
         except MemoryBudgetError:
-            from quicksand.warm.spares.ending import end_all
+            from quicksand.warm.spares.ending import end_all  # noqa: PLC0415
 
             if not await asyncio.to_thread(end_all, self.registry):
                 raise
@@ -279,7 +279,7 @@ class Life:
         )
         if self._source is None:
             return record
-        from quicksand.saves.resuming import find_base, source_of
+        from quicksand.saves.resuming import find_base, source_of  # noqa: PLC0415
 
         places = self.registry.paths
         base = find_base(self._source, places, self.base_dir, trusted=self._trusts_source)
@@ -306,7 +306,7 @@ class Life:
             sandbox_dir(self.registry.paths, self.id).spare.unlink()
 
     async def _start_again(self, record: Record, at: str | None) -> None:
-        from quicksand.warm import starting
+        from quicksand.warm import starting  # noqa: PLC0415
 
         lock = self.registry.lock(record.id)
         try:
@@ -328,7 +328,7 @@ class Life:
         """
         if self._machine is None or not self.config.enable_display:
             return
-        from quicksand.warm.desktop_ready import with_desktop
+        from quicksand.warm.desktop_ready import with_desktop  # noqa: PLC0415
 
         try:
             self._adopt(await with_desktop(self._machine, self.progress))
@@ -364,8 +364,8 @@ class Life:
             await self._set_paused(paused)
 
     async def _set_paused(self, paused: bool) -> None:
-        from quicksand.qemu.qmp import Monitor
-        from quicksand.records.oversized import forget_mark, mark_of
+        from quicksand.qemu.qmp import Monitor  # noqa: PLC0415
+        from quicksand.records.oversized import forget_mark, mark_of  # noqa: PLC0415
 
         run = self.entry().run
         if run is None:
@@ -385,7 +385,7 @@ class Life:
         self.run = replace(run, paused=paused)
         publish_state(machine, self.run)
         if not paused and self._link is not None:
-            from quicksand.qemu.guest_resume import set_clock_soon
+            from quicksand.qemu.guest_resume import set_clock_soon  # noqa: PLC0415
 
             await set_clock_soon(self._link)
 
@@ -418,7 +418,7 @@ class Life:
 
     async def stop(self, grace: float) -> None:
         """See `Sandbox.stop`; this makes no save."""
-        from quicksand.qemu.stopping import stop_machine
+        from quicksand.qemu.stopping import stop_machine  # noqa: PLC0415
 
         record = self.require_record()
         link, self._link = self._link, None
@@ -434,7 +434,7 @@ class Life:
 
     async def trash(self) -> None:
         """See `Sandbox.trash`."""
-        from quicksand.life.sandbox_removal import remove_sandbox
+        from quicksand.life.sandbox_removal import remove_sandbox  # noqa: PLC0415
 
         try:
             await remove_sandbox(self.registry, self.require_record().id, stop=True)
@@ -475,7 +475,7 @@ class Life:
 
 def _why_gone(place: SandboxDir) -> QuicksandError | None:
     """The error that says why a machine has ended; None while it lives."""
-    from quicksand.qemu.live_machine import why_gone
+    from quicksand.qemu.live_machine import why_gone  # noqa: PLC0415
 
     return why_gone(place, doing="it was in use")
 

@@ -32,19 +32,19 @@ class Saves:
     def store(self, workspace: str | Path | None = None) -> SaveStore:
         """The store of ``workspace``, by default of the sandbox's own workspace, or else of
         ``.quicksand/sandboxes`` in the current directory."""
-        from quicksand.saves.finding import workspace_store
+        from quicksand.saves.finding import workspace_store  # noqa: PLC0415
 
         return workspace_store(Path(workspace).absolute() if workspace else self._workspace)
 
     async def save_to(self, store: SaveStore, name: str, options: Options) -> Save:
-        from quicksand.saves.saving import save
+        from quicksand.saves.saving import save  # noqa: PLC0415
 
         record = self._life.require_record()
         await self._checkpoints.settle()
         return await save(self._life.registry, record, name, store, options, self._guest.asker)
 
     async def write_snapshot(self, target: Path, options: Options) -> None:
-        from quicksand.saves.saving import write_snapshot
+        from quicksand.saves.saving import write_snapshot  # noqa: PLC0415
 
         await self._checkpoints.settle()
         record = self._life.require_record()
@@ -57,7 +57,7 @@ class Saves:
             await self._life.stop(grace)
             return
         try:
-            from quicksand.saves.saving import Options
+            from quicksand.saves.saving import Options  # noqa: PLC0415
 
             options = Options(progress=self._life.progress)
             await self.save_to(saving.store, saving.name, options)
