@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 def benchmark_command(image: str, runs: int, stream_mb: int, quick: bool, as_json: bool) -> None:
     """Measure this machine: starts, commands, streams, checkpoints, clones.
 
-    Medians, and the range in brackets. Takes some minutes. What a QEMU that waits makes faster has
-    a second median, "none waits", which is what QUICKSAND_STANDBY=off gives; with --json these are
-    two figures, and the first names the second as its "none_waits".
+    This takes some minutes, and prints medians, with the range in brackets. Some starts and reverts
+    are faster because a QEMU waits for them. Those have a second median, "none waits", which
+    QUICKSAND_STANDBY=off gives; with --json these are two figures, and the first names the second
+    as its "none_waits".
     """
     # Nothing is made in the background, except where it is what is measured.
     os.environ[SPARES.variable] = OFF

@@ -13,7 +13,7 @@ from quicksand_tui.cli.output import COMPLETE_VARIABLE, PROGRAM
 def completions_command(shell: str) -> None:
     """Print completions for your shell.
 
-    Put this where your shell starts:
+    Add this to the file that your shell reads at its start:
 
     \b
     bash  eval "$(quicksand-tui completions bash)"          ~/.bashrc

@@ -18,13 +18,13 @@ from quicksand_tui.model.text import clean
 @command_of("config")
 @click.pass_context
 def config_command(ctx: click.Context) -> None:
-    """Check, find and begin the app's config: colours, keys, read-only.
+    """Check, find or create the app's config: colours, keys, read-only.
 
-    Without a further word this checks it. The app reads the file at its start and again when it
-    changes; QUICKSAND_CONFIG names another one.
+    Without a further word the config is checked. The app reads it at its start, and again when it
+    changes; QUICKSAND_CONFIG names another file.
 
     \b
-    quicksand-tui config example --write   begins one
+    quicksand-tui config example --write   creates one
     """
     if ctx.invoked_subcommand is None:
         ctx.exit(_check())
@@ -32,13 +32,13 @@ def config_command(ctx: click.Context) -> None:
 
 @command_of("config path")
 def path() -> None:
-    """Print where the config is, or would be."""
+    """Print the path of the config, even if there is none yet."""
     click.echo(os.fspath(config_file()))
 
 
 @command_of("config check")
 def check() -> int:
-    """Check the config; with problems, list them by line and exit with 2."""
+    """Check the config; list problems by line and exit with 2 if there are any."""
     return _check()
 
 
@@ -90,7 +90,7 @@ def _begin(text: str) -> int:
 
 @command_of("config keys")
 def keys() -> int:
-    """Show what the config calls each key that you press; q twice ends it."""
+    """Show the config's name of each key that you press; q twice ends this."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         complain("there is no terminal to press keys in")
         return Exit.USAGE

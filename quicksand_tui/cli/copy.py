@@ -53,14 +53,14 @@ class Place:
 def cp_command(source: str, target: str, follow: bool, yes: bool) -> int:
     """Copy files into or out of a sandbox.
 
-    One side is NAME:/path, the other a local path or - for stdin or stdout. A directory is copied
-    with all that is in it; into a TARGET that is one, else as TARGET. With /. behind SOURCE only
-    its contents are copied. Modes are kept, except setuid and setgid on the way out, and times;
-    symlinks stay symlinks, and what is linked within SOURCE stays linked; a directory that is there
-    already keeps its mode and time; devices, pipes and sockets are left out.
+    One side is NAME:/path, the other a local path, or - for stdin or stdout. A directory is copied
+    with all its contents: into TARGET if that is a directory, else as TARGET. SOURCE/. copies only
+    the contents. Times and modes are kept, except setuid and setgid on the way out. Symlinks stay
+    symlinks, and hard links within SOURCE stay hard links. A directory that exists keeps its mode
+    and time. Devices, pipes and sockets are left out.
 
-    Holes stay holes. Before a copy that this disk has not the space for you are asked; a file that
-    does not fit is not left here in part.
+    Holes stay holes. If a copy may not fit on this disk, you are asked first; a file that does not
+    fit is not left here in part.
     """
     origin, goal = Place.parse(source), Place.parse(target)
     name = origin.sandbox or goal.sandbox

@@ -231,9 +231,9 @@ async def _run(sandbox: Sandbox, command: str) -> str:
 
 @command_of("demo")
 def demo_command(image: str, as_json: bool) -> None:
-    """Do the main job without a screen: start a sandbox, use it, prove each step, stop.
+    """Run through the main steps without a screen: start a sandbox, use it, check each step, stop.
 
-    Exit status 0 only if every step happened.
+    The exit status is 0 only if every step succeeded.
     """
 
     def say(line: str) -> None:

@@ -50,11 +50,11 @@ def screenshot_command(
     form: str | None,
     at: str | None,
 ) -> int:
-    """Take a picture of a sandbox's screen. FILE is a PNG, or a PPM if it is called so; - is
+    """Take a picture of a sandbox's screen. FILE is a PNG, or a PPM if its name ends so; - is
     stdout.
 
-    A paused sandbox has its last picture. With --at the sandbox need not run; the picture is a PNG
-    of at most 320 pixels a side.
+    A paused sandbox shows its last picture. With --at, the sandbox need not run; the picture is a
+    PNG of at most 320 pixels a side.
     """
     part = _read_region(region)
     if file == STANDARD and sys.stdout.isatty():
@@ -123,10 +123,10 @@ def _read_region(text: str | None) -> tuple[int, int, int, int] | None:
 
 @command_of("type")
 def type_command(name: str, text: str) -> int:
-    """Type a text on a sandbox's keyboard, as a person there would; - is all of stdin.
+    """Type a text on a sandbox's keyboard, as a person there would; - reads all of stdin.
 
-    A text console must have the US layout. For another one on a desktop, and for characters that a
-    US keyboard lacks, the guest needs xdotool, which the image debian-desktop has.
+    A text console must have the US layout. On a desktop, other layouts and characters that a US
+    keyboard lacks need xdotool in the guest; the image debian-desktop has it.
     """
     wanted = _read_stdin() if text == STANDARD else text
 
@@ -150,8 +150,8 @@ def _read_stdin() -> str:
 def key_command(name: str, chords: tuple[str, ...], hold: float | None) -> int:
     """Press keys on a sandbox's keyboard, one after the other: `key NAME ctrl+l ret`.
 
-    Those with a + between them are pressed together. Keys are called as in QEMU: a to z, 0 to 9,
-    ret, spc, tab, esc, backspace, delete, up, pgdn, f1, ctrl, alt, shift, meta_l …
+    Keys joined by + are pressed together. QEMU's names are used: a to z, 0 to 9, ret, spc, tab,
+    esc, backspace, delete, up, pgdn, f1, ctrl, alt, shift, meta_l …
     """
     # First all of them, so that a wrong one is found before the first is pressed.
     wanted = [_read_chord(chord, name) for chord in chords]
@@ -194,12 +194,12 @@ def mouse_command(
 
     \b
     move X,Y           move the pointer to a pixel
-    click [X,Y]        click there, or where the pointer is
+    click [X,Y]        click there, or at the pointer's place
     double [X,Y]       click twice
-    down, up [X,Y]     press a button and leave it so; release it
+    down, up [X,Y]     press a button and hold it; release it
     drag X,Y X,Y...    press, move along, release
     scroll up|down N   turn the wheel by N notches (1)
-    where              print the pixel where the pointer is
+    where              print the pixel under the pointer
     """
     if action == "scroll":
         notches = _read_scroll(places)
@@ -302,11 +302,11 @@ async def _print_place(sandbox: Sandbox, absolute: bool, as_json: bool) -> None:
 
 @command_of("vnc")
 def vnc_command(name: str, as_json: bool) -> int:
-    """Show where a VNC viewer finds a sandbox's screen: a Unix socket that only you can open.
+    """Show the address of a sandbox's screen for VNC viewers: a Unix socket that only you can open.
 
     TigerVNC takes its path: `vncviewer "$(quicksand-tui vnc NAME)"`. A viewer on another host
     reaches it through SSH: `ssh -L 5900:PATH HOST`, and then localhost:5900. With `run --vnc-port`
-    it is a port, and the password for it is shown, too.
+    the address is a port, and its password is shown, too.
     """
     with opened(name, hint=stopped_hint(name), with_display=True) as sandbox:
         path, port, password = sandbox.vnc_socket, sandbox.vnc_port, sandbox.vnc_password

@@ -156,9 +156,9 @@ MEMORY_WANTED = 1024**3
 
 @command_of("doctor")
 def doctor_command(as_json: bool, fresh: bool) -> int:
-    """Check this host. Every line says ok, or what is wrong and what to do about it.
+    """Check this host. Every line says ok, or names a problem and its cure.
 
-    Exit status 1 if something fails without which no sandbox starts.
+    The exit status is 1 if a problem keeps all sandboxes from starting.
     """
     checks = asyncio.run(examine(fresh=fresh))
     if as_json:

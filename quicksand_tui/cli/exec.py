@@ -25,8 +25,9 @@ def exec_command(
 ) -> int:
     """Run a command in a running sandbox.
 
-    It gets its arguments as they are, without a shell. Both streams are passed on byte for byte
-    and its exit code is ours. Ctrl-C reaches the command; a second one within two seconds ends it.
+    The command gets its arguments unchanged, without a shell. Both output streams are passed on
+    byte for byte, and its exit code becomes the exit code here. Ctrl-C reaches the command; a
+    second one within two seconds ends it.
     """
     if not argv:
         raise click.UsageError("there is no command to run: exec NAME -- COMMAND...")

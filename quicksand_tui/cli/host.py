@@ -32,7 +32,7 @@ PACKAGES = ("click", "platformdirs", "qemu.qmp", "textual")
 
 @command_of("info")
 def info_command(as_json: bool) -> None:
-    """Show places, versions and programs in use.
+    """Show the directories, versions and programs in use.
 
     `doctor` checks them.
     """
@@ -142,9 +142,9 @@ class Lines:
 
 @command_of("setup")
 def setup_command(image: str) -> int:
-    """Get what a first start needs: QEMU 7.2 or newer, an accelerator, the default image.
+    """Get all that a first start needs: QEMU 7.2 or newer, an accelerator, the default image.
 
-    What is there already is left alone; a second call takes a moment.
+    Parts that are there already are left alone, so a second call takes only a moment.
     """
     return run_async(lambda _: _prepare(image))
 

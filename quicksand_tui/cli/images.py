@@ -58,17 +58,17 @@ if TYPE_CHECKING:
 def warm(
     image: str, machine: dict[str, Any], spares: int | None, build: bool | None, as_json: bool
 ) -> int:
-    """Boot a machine once and keep it, so that first starts go on from there.
+    """Boot a machine once and keep its state, so that even first starts continue from there.
 
-    A template is of one machine: name the memory, CPUs, network and disk size that `run` will be
-    asked for. `run` has it made in the background after a cold start; this waits for it, and tells
-    what goes wrong. The last used ones are kept, about 100 MB each.
+    A template fits one machine: give the same memory, CPUs, network and disk size as `run` will
+    get. After a cold start, `run` has a template made in the background; this command waits for it
+    and reports errors. The last used templates are kept, about 100 MB each.
 
-    With --spares N, so many of these machines wait from now on, started and paused, each for a
-    start that takes it over and answers at once. After that another one is made. One takes some
-    60 MiB of memory; when the host is short of memory they are ended. --spares 0 ends the order for
-    this machine, and `doctor` tells of all orders. With QUICKSAND_SPARES=off there are no spares,
-    with QUICKSAND_SPARES=use none is made in the background.
+    With --spares N, N of these machines wait from now on, started and paused. A start takes one
+    over and answers at once, and then another one is made. Each takes some 60 MiB of memory; they
+    are ended when the host is short of memory. --spares 0 ends the order for this machine, and
+    `doctor` lists all orders. With QUICKSAND_SPARES=off there are no spares; with
+    QUICKSAND_SPARES=use none are made in the background.
     """
     usual = suggested_options(image, paths())
     config = SandboxConfig.parse({**usual, "image": image, **machine})
@@ -114,7 +114,7 @@ DIGEST_SHOWN = 12
 def images_command(ctx: click.Context, as_json: bool) -> None:
     """List, build, warm up, inspect, remove and prune images.
 
-    Without a further word this lists them.
+    Without a further word the images are listed.
     """
     if ctx.invoked_subcommand is None:
         _list(as_json)
@@ -154,7 +154,7 @@ def _list(as_json: bool) -> None:
 
 @command_of("images inspect")
 def inspect(name: str, as_json: bool) -> None:
-    """Show an image's files, digests, and the sandboxes on it."""
+    """Show an image's files and digests, and the sandboxes that use it."""
     facts = _facts(name)
     if as_json:
         print_json(facts)
@@ -242,9 +242,9 @@ def _sandboxes_on(place: Path) -> list[str]:
 
 @command_of("images rm")
 def remove(name: str) -> None:
-    """Remove an image from the store with all its versions and its templates.
+    """Remove an image from the store, with all its versions and templates.
 
-    Not one that a sandbox or a save lies on: that is named.
+    An image that a sandbox or a save needs is refused, and they are named.
     """
     store = _resolver().store
     versions = store.versions(name)
@@ -285,9 +285,9 @@ def _end_spares() -> None:
 
 @command_of("images prune")
 def prune(dry_run: bool, as_json: bool) -> None:
-    """Remove old versions of images that no sandbox and no save lies on.
+    """Remove old versions of images that no sandbox and no save needs.
 
-    The versions in use stay, and what a save in the trash lies on.
+    Versions in use stay, and so do those that a save in the trash needs.
     """
     store = _resolver().store
     found = [(image, image.size) for image in find_unneeded(paths())]
@@ -333,8 +333,7 @@ def prune(dry_run: bool, as_json: bool) -> None:
 def build(name: str, as_json: bool) -> int:
     """Build an image from a recipe: one of ours, or a .toml file.
 
-    The new version is used by sandboxes that are made from now on; those that are there keep the
-    old one.
+    Sandboxes that are made from now on use the new version; existing ones keep the old one.
     """
     progress = BuildProgress(name)
 

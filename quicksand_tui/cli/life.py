@@ -103,8 +103,8 @@ def _names_or_all(names: tuple[str, ...], chosen: bool, option: str, among: list
 def start_command(names: tuple[str, ...], at: str | None) -> int:
     """Start stopped sandboxes again.
 
-    They run on when this ends, with the disks that they had. With --at the disk is the
-    checkpoint's; what it was is kept in the tree.
+    They get the disks that they had, and keep running when this command ends. With --at, a sandbox
+    gets the disk of that checkpoint, and the tree keeps the old one.
     """
     from quicksand_tui.cli.checkpoints import newest_automatic
     from quicksand_tui.cli.output import say
@@ -131,9 +131,9 @@ def start_command(names: tuple[str, ...], at: str | None) -> int:
 
 @command_of("stop")
 def stop_command(names: tuple[str, ...], grace: float, everything: bool) -> int:
-    """Stop sandboxes: sync, power down.
+    """Stop sandboxes: their guests sync and power down.
 
-    Those without a name are removed with that. No error for one that is stopped already.
+    Sandboxes without a name are removed as well. It is no error if one is stopped already.
     """
     live = _names(lambda entry: entry.is_live) if everything else []
     chosen = _names_or_all(names, everything, "--all", live)
@@ -142,9 +142,9 @@ def stop_command(names: tuple[str, ...], grace: float, everything: bool) -> int:
 
 @command_of("kill")
 def kill_command(names: tuple[str, ...]) -> int:
-    """Stop sandboxes at once, as pulling the plug would.
+    """Stop sandboxes at once, like pulling the plug.
 
-    What the guest has not written to its disk is lost.
+    Data that the guest has not written to its disk are lost.
     """
     return _do(life.KILL, names, opened=_say_written)
 
@@ -157,7 +157,7 @@ def _say_written(sandbox: Sandbox) -> None:
 
 @command_of("pause")
 def pause_command(names: tuple[str, ...]) -> int:
-    """Freeze sandboxes where they are.
+    """Freeze running sandboxes.
 
     They keep their memory and take no CPU time until `resume`.
     """
@@ -166,16 +166,16 @@ def pause_command(names: tuple[str, ...]) -> int:
 
 @command_of("resume")
 def resume_command(names: tuple[str, ...]) -> int:
-    """Let paused sandboxes go on."""
+    """Resume paused sandboxes."""
     return _do(life.RESUME, names)
 
 
 @command_of("rm")
 def rm_command(names: tuple[str, ...], force: bool, now: bool, all_stopped: bool) -> int:
-    """Move sandboxes to the trash, where they are kept for a week with their checkpoints.
+    """Move sandboxes to the trash, which keeps them and their checkpoints for a week.
 
-    The last instant of one that runs is kept as a checkpoint: `restore --start` goes on from there.
-    Those without a name are gone for good. There is no question asked.
+    The last moment of a running one is kept as a checkpoint, and `restore --start` continues from
+    it. Sandboxes without a name are deleted for good. No question is asked.
     """
     from quicksand.records.sandboxes import Status
 
@@ -232,7 +232,7 @@ def _stores() -> tuple[SaveStore, ...]:
 
 @command_of("trash")
 def trash_command(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
-    """List sandboxes and saves that were removed, and can be brought back for a week."""
+    """List removed sandboxes and saves, which can be restored for a week."""
     from quicksand.base.footprint import Footprint
     from quicksand.saves.census import list_trash
 
@@ -307,10 +307,10 @@ def _row(told: dict[str, Any]) -> tuple[object, ...]:
 
 @command_of("restore")
 def restore_command(name: str, new_name: str | None, start: bool) -> int:
-    """Bring a sandbox or a save back from the trash: of that name the one removed last, or the one
-    of that id.
+    """Restore a sandbox or a save from the trash: the one with this id, or the one of this name
+    that was removed last.
 
-    `trash` lists what is there. A sandbox comes back stopped, with its disk and its checkpoints.
+    `trash` lists them. A sandbox comes back stopped, with its disk and its checkpoints.
     """
     from quicksand.base.paths import paths
     from quicksand.saves.census import list_trash

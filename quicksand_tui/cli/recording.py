@@ -23,12 +23,12 @@ def record_command(
 ) -> int:
     """Record a sandbox's screen into an animated GIF, PNG or WebP.
 
-    It ends after --seconds, with Ctrl-C or SIGTERM, and with the sandbox; FILE is complete each
-    time. A revert does not end it. A script that starts it with & ends it by `kill PID`: what a
-    shell starts so does not get Ctrl-C.
+    The recording ends after --seconds, with Ctrl-C or SIGTERM, or with the sandbox, and FILE is
+    complete in each case. A revert does not end it. If a script starts it with &, end it by `kill
+    PID`, because such a process does not get Ctrl-C.
 
-    GIF has 256 colours; PNG and WebP have all. While the screen stays as it is nothing is written.
-    When the guest changes the screen's size, it is fitted into the first one.
+    GIF has 256 colours; PNG and WebP have all. Nothing is written while the screen does not change.
+    If the guest changes the screen's size, the picture is fitted into the first size.
     """
 
     async def main(signals: Signals) -> int:

@@ -42,19 +42,19 @@ def run_command(
 ) -> int:
     """Start a sandbox and run a command or a shell in it.
 
-    IMAGE is an image, a save of yours, or a path to one; ./NAME is also a save in ./.quicksand that
-    was not made here, as a cloned repository may bring it. Such a save gets the usual network and
-    no ports, whatever it asks for, unless you give them or --trust it.
+    IMAGE is an image, one of your saves, or a path to one. ./NAME may also be a save in
+    ./.quicksand that was made elsewhere, such as one from a cloned repository. Such a save gets the
+    usual network and no ports, whatever it asks for, unless you give them or --trust it.
 
-    An image that is not here yet is built first, where somebody sees it: on a terminal.
+    On a terminal, a missing image is built first.
 
-    The first start of a machine boots it and has a template made; later ones go on from that in a
-    fraction of the time (`images warm` makes it beforehand), or take a machine that waits for them
-    (QUICKSAND_SPARES=off does without those).
+    The first start of a machine boots it and has a template made; later starts continue from that
+    in a fraction of the time (`images warm` makes it beforehand), or take over a machine that waits
+    for them (QUICKSAND_SPARES=off does without those).
 
-    With COMMAND its exit code is ours; without, on a terminal, this is a shell in the sandbox.
-    Then the sandbox is stopped, and removed unless it has a name. With --detach it stays, and
-    COMMAND goes on in it.
+    With COMMAND, its exit code becomes the exit code here; without it, on a terminal, you get a
+    shell in the sandbox. Then the sandbox is stopped, and removed unless it has a name. With
+    --detach it stays, and COMMAND keeps running in it.
     """
     from quicksand_tui.cli.options import parse_keys
     from quicksand_tui.cli.relay import Wish
@@ -276,13 +276,13 @@ def clone_command(
     concurrency: int | None,
     as_json: bool,
 ) -> int:
-    """Make sandboxes that go on from this instant of another one.
+    """Copy a sandbox as it is now, with its running processes.
 
-    Memory, processes and disk are the same; names, addresses, host keys and forwarded ports of
-    this host are their own. They run on when this ends; unless --name is given, those of a named
-    sandbox are called NAME-1 and so on, those of one without a name have none either. The source
-    stands still as for a checkpoint; clones of a stopped one boot from its disk. They have no
-    mounts unless --mounts says so. After an error there is none.
+    A clone has the same memory, processes and disk, but its own name, addresses, host keys and
+    forwarded ports. It keeps running when this command ends. Clones of a sandbox NAME are called
+    NAME-1, NAME-2 and so on, unless --name is given; clones of one without a name have none. The
+    source stands still for a moment, as for a checkpoint. Clones of a stopped sandbox boot from its
+    disk. Clones have no mounts unless --mounts adds them. If one of them fails, none is kept.
     """
     if new_name is not None and count > 1:
         raise click.UsageError("--name goes with one clone: several need a name each")

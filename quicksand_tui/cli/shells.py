@@ -134,11 +134,11 @@ def shell_command(
     detach_keys: str,
     as_json: bool,
 ) -> int:
-    """Open a terminal in a sandbox, or come back to one.
+    """Open a terminal in a sandbox, or return to one.
 
-    The exit code is that of the shell. Ctrl-] and then d leave it running: so does a connection
-    that breaks, and `--session` comes back to it. When the sandbox is reverted, this goes on in
-    the same terminal as it was then, or in a new one.
+    The exit code is that of the shell. Ctrl-] and then d leave the shell running, and so does a
+    broken connection; `--session` returns to it. After a revert you are in the same terminal as it
+    was then, or in a new one.
     """
     if as_json and not listing:
         raise click.UsageError("--json goes with --list")

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @command_of("clean")
 def clean_command(dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Remove what can be made again, and what is in the trash.
+    """Empty the trash, and remove files that can be made again.
 
-    Sandboxes, saves, images and checkpoints stay. What is in use is left alone. QEMUs that run on
-    for sandboxes that are gone are ended.
+    Sandboxes, saves, images and checkpoints stay, and so does everything in use. QEMU processes of
+    sandboxes that no longer exist are ended.
     """
     if as_json and not (dry_run or yes):
         raise click.UsageError("--json goes with --dry-run or --yes: it asks nothing")
@@ -97,10 +97,10 @@ def _heap_facts(heaps: list[Heap], orphans: list[Process], freed: int | None) ->
 
 @command_of("du")
 def du_command(each: bool, as_json: bool) -> None:
-    """Show what sandboxes, saves, images and the rest take on the disk.
+    """Show how much disk space sandboxes, saves, images and the rest take.
 
-    OWN bytes are free once they are all gone; SHARED ones belong to others too. In the total every
-    file counts once.
+    Deleting a whole group frees its OWN bytes; SHARED ones belong to others, too. The total counts
+    every file once.
     """
     usage = measure(paths())
     if as_json:

@@ -106,10 +106,10 @@ class Reading:
 
 @command_of("stats")
 def stats_command(names: tuple[str, ...], watch: float | None, as_json: bool) -> int:
-    """Show what sandboxes use, of the host and inside.
+    """Show how much sandboxes use, on the host and inside.
 
-    CPU is in percent of one core; RSS and DISK are what the host gives; the rest is the guest's
-    word. Without names: all that run.
+    CPU is in percent of one core. The host measures CPU, RSS and DISK; the guest reports the rest.
+    Without names, all running sandboxes are shown.
     """
 
     async def main(signals: Signals) -> int:

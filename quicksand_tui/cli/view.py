@@ -64,12 +64,12 @@ MOVES = {"left": (-MOVE, 0.0), "right": (MOVE, 0.0), "up": (0.0, -MOVE), "down":
 
 @command_of("view")
 def view_command(name: str, graphics: str, detach_keys: str) -> int:
-    """Show the screen of a sandbox, with mouse and keyboard.
+    """Show a sandbox's screen in the terminal, with mouse and keyboard.
 
-    The sandbox needs a display (`run --display`). Keys and the mouse go to the guest; Ctrl-] and
-    then d leaves, + - 0 and arrows zoom and move the view, s saves a PNG. The picture follows a
-    revert. It is drawn with kitty's graphics or sixels where the terminal has them, else with
-    half cells, always so in tmux and screen unless --graphics says otherwise.
+    The sandbox needs a display (`run --display`). Keys and the mouse go to the guest. Ctrl-] and
+    then d leaves the view, + - 0 and arrows zoom and move it, s saves a PNG. The view follows a
+    revert. It is drawn with kitty's graphics or sixels if the terminal has them, else with half
+    cells. In tmux and screen it is drawn with half cells unless --graphics says otherwise.
     """
     prefix, leave = _parse_leaving(parse_keys(detach_keys), detach_keys)
     require_terminal()

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     MachineError,
     MemoryBudgetError,
@@ -25,9 +26,11 @@ from quicksand.base.files import is_locked
 from quicksand.base.settings import check_settings
 from quicksand.base.threads import to_the_end
 from quicksand.guest.agent.link import AgentLink
+from quicksand.life import machinery
 from quicksand.qemu.keeper_check import KeeperCheck
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.oversized import forget_mark, mark_of
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Entry, Record, RunState, Status, new_id
 
@@ -163,11 +166,14 @@ class Life:
     def _not_running(self) -> StateError:
         return StateError(f"the sandbox {self.name!r} is not running")
 
+    @property
+    def log(self) -> Path:
+        """Where it is noted what was tried and not possible."""
+        return sandbox_dir(self.registry.paths, self.id).engine_log
+
     def history(self) -> History:
         """The sandbox's layers, checkpoints and head."""
-        from quicksand.snapshots.history import history_of  # noqa: PLC0415
-
-        return history_of(self.registry, self.id)
+        return machinery.history_of(self.registry, self.id)
 
     @property
     def link(self) -> AgentLink | None:
@@ -187,9 +193,6 @@ class Life:
 
     async def start(self, at: str | None) -> None:
         """See `Sandbox.start`."""
-        from quicksand.life.image_building import build_if_missing  # noqa: PLC0415
-        from quicksand.qemu.live_machine import remove_quietly  # noqa: PLC0415
-
         check_settings()
         if self._link is not None:
             raise StateError("the sandbox is already running")
@@ -199,7 +202,7 @@ class Life:
         if at is not None:
             raise StateError("a new sandbox has no checkpoints to start at")
         if self._source is None:
-            await build_if_missing(
+            await machinery.build_if_missing(
                 self.config.image, self.registry.paths, build=self._build, progress=self.progress
             )
         record = await asyncio.to_thread(self._new_record)
@@ -209,44 +212,35 @@ class Life:
             self._commit()
         except BaseException:
             await self.end_owned()
-            with contextlib.suppress(QuicksandError):
-                remove_quietly(sandbox_dir(self.registry.paths, self.id).root)
+            with best_effort("remove the sandbox", self.log):
+                machinery.remove_quietly(sandbox_dir(self.registry.paths, self.id).root)
             raise
         finally:
             os.close(lock)
         await self._await_desktop(undo=self.remove)
         if self._warm:
-            from quicksand.warm.spares.next_start import expect_next  # noqa: PLC0415
-
-            await expect_next(self.registry, self.require_record(), machine.timing)
+            await machinery.expect_next(self.registry, self.require_record(), machine.timing)
 
     async def _make_machine(self, record: Record) -> tuple[LiveMachine, int]:
         """The machine of a new sandbox, and the descriptor of its lock. It was a spare (then it has
         the spare's id), or is started now."""
-        from quicksand.qemu.live_machine import remove_quietly  # noqa: PLC0415
-        from quicksand.qemu.planning import look_for_parts  # noqa: PLC0415
-        from quicksand.warm.spares.next_start import may_take  # noqa: PLC0415
-
         found = None
-        if self._warm and await asyncio.to_thread(may_take, self.registry.paths):
-            from quicksand.warm.spares.handover import take  # noqa: PLC0415
-
-            found = await look_for_parts(self.registry, record, self.progress)
-            taken = await take(self.registry, record, found.parts, found.watch, named=self._set_id)
+        if self._warm and await asyncio.to_thread(machinery.may_take, self.registry.paths):
+            found = await machinery.look_for_parts(self.registry, record, self.progress)
+            taken = await machinery.take(
+                self.registry, record, found.parts, found.watch, named=self._set_id
+            )
             if taken is not None:
                 return taken.machine, taken.lock
-        # A start that takes a spare over needs none of this.
-        from quicksand.warm import starting  # noqa: PLC0415
-
         self.id = record.id
         lock = self.registry.create(record)
         try:
-            machine = await starting.boot(
+            machine = await machinery.boot(
                 self.registry, record, lock, progress=self.progress, warm=self._warm, found=found
             )
         except BaseException:
-            with contextlib.suppress(QuicksandError):
-                remove_quietly(sandbox_dir(self.registry.paths, record.id).root)
+            with best_effort("remove the sandbox", self.log):
+                machinery.remove_quietly(sandbox_dir(self.registry.paths, record.id).root)
             os.close(lock)
             raise
         return machine, lock
@@ -257,9 +251,7 @@ class Life:
         try:
             return await start()
         except MemoryBudgetError:
-            from quicksand.warm.spares.ending import end_all  # noqa: PLC0415
-
-            if not await asyncio.to_thread(end_all, self.registry):
+            if not await asyncio.to_thread(machinery.end_all, self.registry):
                 raise
         return await start()
 
@@ -279,15 +271,14 @@ class Life:
         )
         if self._source is None:
             return record
-        from quicksand.saves.resuming import find_base, source_of  # noqa: PLC0415
 
         places = self.registry.paths
-        base = find_base(self._source, places, self.base_dir, trusted=self._trusts_source)
+        base = machinery.find_base(self._source, places, self.base_dir, trusted=self._trusts_source)
         return replace(
             record,
             image_digest=base.digest,
             chain=tuple(str(path) for path in base.chain),
-            source=source_of(self._source, places),
+            source=machinery.source_of(self._source, places),
         )
 
     def _commit(self) -> None:
@@ -306,13 +297,11 @@ class Life:
             sandbox_dir(self.registry.paths, self.id).spare.unlink()
 
     async def _start_again(self, record: Record, at: str | None) -> None:
-        from quicksand.warm import starting  # noqa: PLC0415
-
         lock = self.registry.lock(record.id)
         try:
             self._adopt(
                 await self._with_memory(
-                    lambda: starting.boot(
+                    lambda: machinery.boot(
                         self.registry, record, lock, progress=self.progress, at=at
                     )
                 )
@@ -328,14 +317,13 @@ class Life:
         """
         if self._machine is None or not self.config.enable_display:
             return
-        from quicksand.warm.desktop_ready import with_desktop  # noqa: PLC0415
 
         try:
-            self._adopt(await with_desktop(self._machine, self.progress))
+            self._adopt(await machinery.with_desktop(self._machine, self.progress))
         except BaseException as error:
             # A machine that has ended leaves what others may have made of the sandbox meanwhile.
             stays = isinstance(error, MachineError) and not self.require_record().discard
-            with contextlib.suppress(QuicksandError):
+            with best_effort("end a start that failed", self.log):
                 await to_the_end(self.end_owned() if stays else undo())
             self.run = None
             raise
@@ -364,30 +352,24 @@ class Life:
             await self._set_paused(paused)
 
     async def _set_paused(self, paused: bool) -> None:
-        from quicksand.qemu.qmp import Monitor  # noqa: PLC0415
-        from quicksand.records.oversized import forget_mark, mark_of  # noqa: PLC0415
-
         run = self.entry().run
         if run is None:
             raise self._not_running()
         machine = runtime_dir(self.registry.paths, self.id).current()
-        monitor = await Monitor.connect(machine)
+        hypervisor = await machinery.Qemu.connect(machine)
         held = mark_of(machine)
         try:
-            await monitor.execute("stop" if paused else "cont")
-            status = await monitor.execute("query-status")
-            if status["running"] is paused:
+            await (hypervisor.pause() if paused else hypervisor.resume())
+            if await hypervisor.is_running() is paused:
                 raise StateError(f"QEMU did not {'pause' if paused else 'resume'} the sandbox")
         finally:
-            await monitor.close()
+            await hypervisor.close()
         if not paused:
             forget_mark(machine, held)
         self.run = replace(run, paused=paused)
         publish_state(machine, self.run)
         if not paused and self._link is not None:
-            from quicksand.qemu.guest_resume import set_clock_soon  # noqa: PLC0415
-
-            await set_clock_soon(self._link)
+            await machinery.set_clock_soon(self._link, self.log)
 
     def look_again(self) -> None:
         """Read the state again after another QEMU has taken over; requests go to the new one's
@@ -418,12 +400,10 @@ class Life:
 
     async def stop(self, grace: float) -> None:
         """See `Sandbox.stop`; this makes no save."""
-        from quicksand.qemu.stopping import stop_machine  # noqa: PLC0415
-
         record = self.require_record()
         link, self._link = self._link, None
         try:
-            await stop_machine(self.registry, record, link, self.run, grace=grace)
+            await machinery.stop_machine(self.registry, record, link, self.run, grace=grace)
         finally:
             if link is not None:
                 link.close()
@@ -451,7 +431,7 @@ class Life:
         self._remove_record()
 
     def _remove_record(self) -> None:
-        with contextlib.suppress(SandboxNotFoundError):
+        with contextlib.suppress(SandboxNotFoundError):  # its keeper has removed it
             self.registry.remove(self.id)
         self.record = None
 
@@ -475,9 +455,7 @@ class Life:
 
 def _why_gone(place: SandboxDir) -> QuicksandError | None:
     """The error that says why a machine has ended; None while it lives."""
-    from quicksand.qemu.live_machine import why_gone  # noqa: PLC0415
-
-    return why_gone(place, doing="it was in use")
+    return machinery.why_gone(place, doing="it was in use")
 
 
 def _refuse_unusable(entry: Entry) -> None:

@@ -75,7 +75,7 @@ class History:
         path = self.place.history_lock
         deadline = time.monotonic() + LOCK_WAIT_S
         with map_os_errors(path):
-            while (lock := try_lock(path)) is None and time.monotonic() < deadline:  # noqa: ASYNC110
+            while (lock := try_lock(path)) is None and time.monotonic() < deadline:  # noqa: ASYNC110 - no event tells
                 await asyncio.sleep(LOCK_POLL_S)
         if lock is None:
             raise HistoryError(
