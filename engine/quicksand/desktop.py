@@ -36,7 +36,7 @@ class Desktop:
 
     @cached_property
     def _display(self) -> Display:
-        from quicksand.life.display import Display
+        from quicksand.life.display import Display  # noqa: PLC0415
 
         return Display(self._life)
 

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import MemoryBudgetError
 from quicksand.base.progress import Progress
-from quicksand.qemu.live_machine import remove_quietly
-from quicksand.qemu.planning import look_for_parts
+from quicksand.life import machinery
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.warm.spares.next_start import may_take
 
 if TYPE_CHECKING:
     from quicksand.qemu.live_machine import LiveMachine
@@ -35,26 +33,21 @@ async def make_machine(
     a spare, and then has the spare's id. ``named`` is called with the id as soon as it is sure.
     Raises as `starting.boot`; nothing is left then."""
     found = None
-    if warm and await asyncio.to_thread(may_take, registry.paths):
-        from quicksand.warm.spares.handover import take
-
-        found = await look_for_parts(registry, record, progress)
-        taken = await take(registry, record, found.parts, found.watch, named=named)
+    if warm and await asyncio.to_thread(machinery.may_take, registry.paths):
+        found = await machinery.look_for_parts(registry, record, progress)
+        taken = await machinery.take(registry, record, found.parts, found.watch, named=named)
         if taken is not None:
             return taken.machine, taken.lock
-    # A start that takes a spare over needs none of this.
-    from quicksand.warm import starting
-
     named(record.id)
     lock = registry.create(record)
     try:
-        machine = await starting.boot(
+        machine = await machinery.boot(
             registry, record, lock, progress=progress, warm=warm, found=found
         )
     except BaseException:
         place = sandbox_dir(registry.paths, record.id)
         with best_effort("remove the sandbox", place.engine_log):
-            remove_quietly(place.root)
+            machinery.remove_quietly(place.root)
         os.close(lock)
         raise
     return machine, lock
@@ -66,8 +59,6 @@ async def with_memory(registry: Registry, start: Callable[[], Awaitable[T]]) -> 
     try:
         return await start()
     except MemoryBudgetError:
-        from quicksand.warm.spares.ending import end_all
-
-        if not await asyncio.to_thread(end_all, registry):
+        if not await asyncio.to_thread(machinery.end_all, registry):
             raise
     return await start()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -154,8 +155,6 @@ class _Line:
         self._began = time.monotonic()
 
     def report(self, stage: str, done: int, total: int) -> None:
-        import shutil
-
         share = f", {100 * done // total} %" if total else ""
         text = f"{stage}{share}, {time.monotonic() - self._began:.0f} s"
         # A line that wraps could not be rewritten.

@@ -12,7 +12,7 @@ from quicksand.base.files import is_locked
 from quicksand.base.processes import Kind, command_of, holders_of, processes_of
 from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent.link import AgentLink
-from quicksand.qemu.keeper_successor import ensure_keeper
+from quicksand.qemu.keeper_check import ensure_keeper
 from quicksand.qemu.live_machine import END_POLL_S, KILL_WAIT_S, until_unlocked
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir

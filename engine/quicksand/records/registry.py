@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import difflib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -29,11 +30,13 @@ from quicksand.base.processes import is_same_place, processes_of
 from quicksand.base.regular import NotAFileError
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
+from quicksand.base.staging import sweep_staging
 from quicksand.records.config import check_name
 from quicksand.records.inspection import inspect
 from quicksand.records.last_run import write_end
 from quicksand.records.layout import MachineDir, SandboxDir, remove_memory, runtime_dir, sandbox_dir
 from quicksand.records.sandboxes import LOCK_WAIT_S, Entry, Record, RunState, is_id
+from quicksand.records.trash import REMOVED, Trash, remove_for_good, remove_tree, trash_dir
 
 T = TypeVar("T")
 
@@ -100,10 +103,6 @@ class Registry:
         return False
 
     def _not_found(self, asked: str, names: builtins.list[str]) -> SandboxNotFoundError:
-        import difflib
-
-        from quicksand.records.trash import Trash
-
         if any(asked in (trashed.id, trashed.name) for trashed in Trash(self.paths).list()):
             return SandboxNotFoundError(
                 f"the sandbox {asked!r} is in the trash",
@@ -265,8 +264,6 @@ class Registry:
             remove(runtime.root)
 
     def _remove_locked(self, id_: str) -> None:
-        from quicksand.records.trash import remove_for_good
-
         with best_effort(f"remove what {id_} had while it ran", self.paths.engine_log, PathError):
             self.clear_runtime(id_)
         remove_for_good(self.paths, sandbox_dir(self.paths, id_).root)
@@ -276,9 +273,6 @@ class Registry:
         have stopped, and runtime directories without a machine. Returns their ids. Live sandboxes
         and directories without quicksand's mark (see `strangers`) are never touched. If one cannot
         be removed, the others still are."""
-        from quicksand.base.staging import sweep_staging
-        from quicksand.records.trash import REMOVED, Trash
-
         reaped = []
         for id_ in {*self._ids(), *self._runtime_ids()}:
             with best_effort(f"remove what {id_} has left", self.paths.engine_log):
@@ -319,8 +313,6 @@ class Registry:
     @staticmethod
     def _reap_orphan(root: Path, of: str) -> bool:
         """Remove the runtime directory of a sandbox that is gone, unless a process of it runs."""
-        from quicksand.records.trash import remove_tree
-
         if of and (Path(of).exists() or processes_of(of)):
             return False
         if time.time() - root.stat().st_mtime < LOCK_WAIT_S:
@@ -331,8 +323,6 @@ class Registry:
     def strangers(self) -> dict[Path, str]:
         """Directories among the sandboxes' that lack quicksand's mark: path -> what is wrong. They
         are never touched."""
-        from quicksand.records.trash import trash_dir
-
         found = {}
         roots = [self.paths.runtime, self.paths.sandboxes, trash_dir(self.paths)]
         roots += [self.paths.memory] if self.paths.memory is not None else []

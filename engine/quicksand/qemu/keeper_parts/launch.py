@@ -1,6 +1,8 @@
 """Forking and executing QEMU."""
 
+import ctypes
 import errno
+import fcntl
 import os
 import signal
 import sys
@@ -94,8 +96,6 @@ def clear_of(descriptor: int, numbers: Collection[int]) -> int:
     meaning, a copy of it behind them all. Raises OSError."""
     if descriptor not in numbers:
         return descriptor
-    import fcntl
-
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1)
 
 
@@ -141,10 +141,8 @@ def control_process(option: int, value: int) -> None:
     setting here is worth failing a start."""
     if sys.platform == "linux":
         try:
-            import ctypes
-
             ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
-        except (ImportError, OSError, AttributeError):
+        except (OSError, AttributeError):
             return
 
 
