@@ -14,10 +14,11 @@ from quicksand.base.delegation import Delegation
 from quicksand.base.errors import StateError
 from quicksand.base.files import map_os_errors, tail
 from quicksand.base.paths import paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import to_the_end
 from quicksand.desktop import Desktop
 from quicksand.life import machinery
-from quicksand.life.basis import find_basis
+from quicksand.life.basis import Basis, find_basis
 from quicksand.life.checkpoints import Checkpoints
 from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
@@ -117,9 +118,7 @@ class Sandbox:
         registry = Registry(paths())
         place = Path(workspace).absolute() if workspace is not None else None
         basis = find_basis(image, options, registry.paths, workspace=place, trust=trust)
-        self._notices = basis.notices
-        if basis.is_surprising:
-            warnings.warn(basis.notices[0], machinery.SaveWarning, stacklevel=2)
+        self._take_notice(basis)
         life = Life(
             registry,
             basis.config,
@@ -135,6 +134,11 @@ class Sandbox:
         self._set_parts(life, place)
         if save is not None:
             self.save_on_stop(save, self._saves.store())
+
+    def _take_notice(self, basis: Basis) -> None:
+        self._notices = basis.notices
+        if basis.is_surprising:
+            warnings.warn(basis.notices[0], machinery.SaveWarning, stacklevel=3)
 
     def _set_parts(self, life: Life, workspace: Path | None = None) -> None:
         self._life = life
@@ -346,7 +350,7 @@ class Sandbox:
         if life.run is None:
             raise StateError(
                 f"the sandbox {life.name!r} is not running",
-                hint=f"`quicksand-tui start {life.name}` starts it",
+                hint=Words(Remedy("start", name=life.name), " starts it"),
             )
         return cls._of(life)
 

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from quicksand.guest.shell import Shell
     from quicksand.guest.traffic import read_traffic
     from quicksand.life.events import watch_events
+    from quicksand.life.first_start import make_machine, with_memory
     from quicksand.life.image_building import build_if_missing, suggested_options
     from quicksand.life.sandbox_trash import SandboxTrash
     from quicksand.life.stats import GuestProcess, read_stats
     from quicksand.qemu.guest_resume import set_clock_soon
     from quicksand.qemu.hypervisor import Qemu
     from quicksand.qemu.live_machine import remove_quietly, why_gone
-    from quicksand.qemu.planning import look_for_parts
     from quicksand.qemu.stopping import stop_machine
     from quicksand.saves.autosave import AutoSave
     from quicksand.saves.finding import workspace_store
@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from quicksand.snapshots.taking import take_checkpoint
     from quicksand.snapshots.thumbnails import read_thumbnail
     from quicksand.warm.desktop_ready import with_desktop
-    from quicksand.warm.spares.ending import end_all
     from quicksand.warm.spares.handover import take
-    from quicksand.warm.spares.next_start import expect_next, may_take
+    from quicksand.warm.spares.next_start import expect_next
     from quicksand.warm.starting import boot
 
 __all__ = [
@@ -59,7 +58,6 @@ __all__ = [
     "check_save",
     "check_save_name",
     "diff_disks",
-    "end_all",
     "expect_next",
     "explain",
     "find_base",
@@ -68,9 +66,8 @@ __all__ = [
     "history_of",
     "inherit",
     "list_checkpoints",
-    "look_for_parts",
+    "make_machine",
     "may_be_save",
-    "may_take",
     "read_stats",
     "read_thumbnail",
     "read_traffic",
@@ -87,6 +84,7 @@ __all__ = [
     "watch_events",
     "why_gone",
     "with_desktop",
+    "with_memory",
     "workspace_store",
     "write_snapshot",
 ]
@@ -96,6 +94,10 @@ _HOMES = {
     "guest.shell": ("Shell",),
     "guest.traffic": ("read_traffic",),
     "life.events": ("watch_events",),
+    "life.first_start": (
+        "make_machine",
+        "with_memory",
+    ),
     "life.image_building": (
         "build_if_missing",
         "suggested_options",
@@ -109,10 +111,8 @@ _HOMES = {
     "qemu.hypervisor": ("Qemu",),
     "qemu.live_machine": (
         "remove_quietly",
-        "watch_events",
         "why_gone",
     ),
-    "qemu.planning": ("look_for_parts",),
     "qemu.stopping": ("stop_machine",),
     "saves.autosave": ("AutoSave",),
     "saves.finding": ("workspace_store",),
@@ -120,7 +120,6 @@ _HOMES = {
     "saves.places": ("may_be_save",),
     "saves.portable": ("check_portable",),
     "saves.resolving": (
-        "SandboxTrash",
         "SaveWarning",
         "explain",
         "find_meaning",
@@ -148,12 +147,8 @@ _HOMES = {
     "snapshots.taking": ("take_checkpoint",),
     "snapshots.thumbnails": ("read_thumbnail",),
     "warm.desktop_ready": ("with_desktop",),
-    "warm.spares.ending": ("end_all",),
     "warm.spares.handover": ("take",),
-    "warm.spares.next_start": (
-        "expect_next",
-        "may_take",
-    ),
+    "warm.spares.next_start": ("expect_next",),
     "warm.starting": ("boot",),
 }
 

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     MachineError,
-    MemoryBudgetError,
     QuicksandError,
     SandboxNotFoundError,
     StateError,
 )
 from quicksand.base.files import is_locked
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.settings import check_settings
 from quicksand.base.threads import to_the_end
 from quicksand.guest.agent.link import AgentLink
@@ -205,8 +205,14 @@ class Life:
             await machinery.build_if_missing(
                 self.config.image, self.registry.paths, build=self._build, progress=self.progress
             )
-        record = await asyncio.to_thread(self._new_record)
-        machine, lock = await self._with_memory(lambda: self._make_machine(record))
+
+        record = await asyncio.to_thread(self.new_record)
+        machine, lock = await machinery.with_memory(
+            self.registry,
+            lambda: machinery.make_machine(
+                self.registry, record, warm=self._warm, progress=self.progress, named=self._set_id
+            ),
+        )
         try:
             self._adopt(machine)
             self._commit()
@@ -221,44 +227,11 @@ class Life:
         if self._warm:
             await machinery.expect_next(self.registry, self.require_record(), machine.timing)
 
-    async def _make_machine(self, record: Record) -> tuple[LiveMachine, int]:
-        """The machine of a new sandbox, and the descriptor of its lock. It was a spare (then it has
-        the spare's id), or is started now."""
-        found = None
-        if self._warm and await asyncio.to_thread(machinery.may_take, self.registry.paths):
-            found = await machinery.look_for_parts(self.registry, record, self.progress)
-            taken = await machinery.take(
-                self.registry, record, found.parts, found.watch, named=self._set_id
-            )
-            if taken is not None:
-                return taken.machine, taken.lock
-        self.id = record.id
-        lock = self.registry.create(record)
-        try:
-            machine = await machinery.boot(
-                self.registry, record, lock, progress=self.progress, warm=self._warm, found=found
-            )
-        except BaseException:
-            with best_effort("remove the sandbox", self.log):
-                machinery.remove_quietly(sandbox_dir(self.registry.paths, record.id).root)
-            os.close(lock)
-            raise
-        return machine, lock
-
-    async def _with_memory(self, start: Callable[[], Awaitable[T]]) -> T:
-        """Await ``start``. If it lacks memory, end the spares, which take some for a start that may
-        never come, and try once more."""
-        try:
-            return await start()
-        except MemoryBudgetError:
-            if not await asyncio.to_thread(machinery.end_all, self.registry):
-                raise
-        return await start()
-
     def _set_id(self, id_: str) -> None:
         self.id = id_
 
-    def _new_record(self) -> Record:
+    def new_record(self) -> Record:
+        """The record of a sandbox that was never started. Raises ImageError, SaveError."""
         record = Record(
             id=self.id,
             name=self.name,
@@ -300,10 +273,11 @@ class Life:
         lock = self.registry.lock(record.id)
         try:
             self._adopt(
-                await self._with_memory(
+                await machinery.with_memory(
+                    self.registry,
                     lambda: machinery.boot(
                         self.registry, record, lock, progress=self.progress, at=at
-                    )
+                    ),
                 )
             )
         finally:
@@ -464,5 +438,5 @@ def _refuse_unusable(entry: Entry) -> None:
     if entry.status is Status.UNREACHABLE:
         raise StateError(
             f"the sandbox {entry.name!r} cannot be reached: its sockets are gone",
-            hint=f"`quicksand-tui kill {entry.name}` ends it, `start` starts it again",
+            hint=Words(Remedy("end", name=entry.name), " ends it, `start` starts it again"),
         )
