@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from quicksand.qemu.guest_resume import set_clock_soon
     from quicksand.qemu.hypervisor import Qemu
     from quicksand.qemu.live_machine import remove_quietly, why_gone
-    from quicksand.qemu.planning import look_for_parts
     from quicksand.qemu.stopping import stop_machine
     from quicksand.saves.autosave import AutoSave
     from quicksand.saves.finding import workspace_store
@@ -38,9 +37,8 @@ if TYPE_CHECKING:
     from quicksand.snapshots.taking import take_checkpoint
     from quicksand.snapshots.thumbnails import read_thumbnail
     from quicksand.warm.desktop_ready import with_desktop
-    from quicksand.warm.spares.ending import end_all
     from quicksand.warm.spares.handover import take
-    from quicksand.warm.spares.next_start import expect_next, may_take
+    from quicksand.warm.spares.next_start import expect_next
     from quicksand.warm.starting import boot
 
 __all__ = [
@@ -59,7 +57,6 @@ __all__ = [
     "check_save",
     "check_save_name",
     "diff_disks",
-    "end_all",
     "expect_next",
     "explain",
     "find_base",
@@ -68,9 +65,7 @@ __all__ = [
     "history_of",
     "inherit",
     "list_checkpoints",
-    "look_for_parts",
     "may_be_save",
-    "may_take",
     "read_stats",
     "read_thumbnail",
     "read_traffic",
@@ -96,6 +91,8 @@ _HOMES = {
     "guest.shell": ("Shell",),
     "guest.traffic": ("read_traffic",),
     "life.events": ("watch_events",),
+    "life.first_start": (
+            ),
     "life.image_building": (
         "build_if_missing",
         "suggested_options",
@@ -111,7 +108,6 @@ _HOMES = {
         "remove_quietly",
         "why_gone",
     ),
-    "qemu.planning": ("look_for_parts",),
     "qemu.stopping": ("stop_machine",),
     "saves.autosave": ("AutoSave",),
     "saves.finding": ("workspace_store",),
@@ -146,12 +142,8 @@ _HOMES = {
     "snapshots.taking": ("take_checkpoint",),
     "snapshots.thumbnails": ("read_thumbnail",),
     "warm.desktop_ready": ("with_desktop",),
-    "warm.spares.ending": ("end_all",),
     "warm.spares.handover": ("take",),
-    "warm.spares.next_start": (
-        "expect_next",
-        "may_take",
-    ),
+    "warm.spares.next_start": ("expect_next",),
     "warm.starting": ("boot",),
 }
 
