@@ -415,10 +415,10 @@ class Sandbox:
 
         Raises as `save`, and ImageError if the image is not in the image store.
         """
-        from quicksand.saves.saving import Options
+        from quicksand.saves.saving import SaveOptions
 
         target = Path(path).absolute()
-        options = Options(
+        options = SaveOptions(
             note=note, compress=compress, freeze=freeze, progress=report or self._life.progress
         )
         await self._saves.write_snapshot(target, options)

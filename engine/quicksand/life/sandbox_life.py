@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming
     from quicksand.base.progress import Progress
     from quicksand.guest.agent.session import Session
-    from quicksand.qemu.live_machine import LiveMachine
+    from quicksand.qemu.started_machine import StartedMachine
     from quicksand.saves.store import Save
     from quicksand.snapshots.history import History
 
@@ -79,7 +79,7 @@ class Life:
         self._warm = warm
         self._build = build
         self._link: AgentLink | None = None
-        self._machine: LiveMachine | None = None
+        self._machine: StartedMachine | None = None
         self._keeper = KeeperCheck()
 
     @classmethod
@@ -90,7 +90,7 @@ class Life:
         return life
 
     @classmethod
-    def of_machine(cls, registry: Registry, machine: LiveMachine) -> Life:
+    def of_machine(cls, registry: Registry, machine: StartedMachine) -> Life:
         """The life of a sandbox that this process has just started."""
         life = cls.of_record(registry, machine.record)
         life._adopt(machine)
@@ -193,7 +193,7 @@ class Life:
     async def start(self, at: str | None) -> None:
         """See `Sandbox.start`."""
         from quicksand.life.image_building import build_if_missing
-        from quicksand.qemu.live_machine import remove_quietly
+        from quicksand.qemu.started_machine import remove_quietly
 
         check_settings()
         if self._link is not None:
@@ -312,7 +312,7 @@ class Life:
             self.run = None
             raise
 
-    def _adopt(self, machine: LiveMachine) -> None:
+    def _adopt(self, machine: StartedMachine) -> None:
         self._machine = machine
         self._link = machine.link
         self.run = machine.run
@@ -446,7 +446,7 @@ class Life:
 
 def _why_gone(place: SandboxDir) -> QuicksandError | None:
     """The error that says why a machine has ended; None while it lives."""
-    from quicksand.qemu.live_machine import why_gone
+    from quicksand.qemu.started_machine import why_gone
 
     return why_gone(place, doing="it was in use")
 

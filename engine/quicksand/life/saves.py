@@ -13,7 +13,7 @@ from quicksand.life.sandbox_life import Life
 if TYPE_CHECKING:
     from quicksand.saves.autosave import AutoSave
     from quicksand.saves.manifest import SaveManifest
-    from quicksand.saves.saving import Options
+    from quicksand.saves.saving import SaveOptions
     from quicksand.saves.store import Save, SaveStore
 
 
@@ -61,9 +61,9 @@ class Saves:
         Raises ConfigError for a bad name, SaveError, StateError, HistoryError, ImageError,
         HostError, MachineError; an existing save of that name is then unchanged.
         """
-        from quicksand.saves.saving import Options
+        from quicksand.saves.saving import SaveOptions
 
-        options = Options(
+        options = SaveOptions(
             compress=compress,
             delete_checkpoints=delete_checkpoints,
             note=note,
@@ -81,7 +81,7 @@ class Saves:
 
         self.at_stop = AutoSave(check_save_name(name), store)
 
-    async def save_to(self, store: SaveStore, name: str, options: Options) -> Save:
+    async def save_to(self, store: SaveStore, name: str, options: SaveOptions) -> Save:
         """Save the disk to ``store``. Parameters and errors are those of `save`."""
         from quicksand.saves.saving import save
 
@@ -89,7 +89,7 @@ class Saves:
         await self._checkpoints.settle()
         return await save(self._life.registry, record, name, store, options, self._guest.asker)
 
-    async def write_snapshot(self, target: Path, options: Options) -> None:
+    async def write_snapshot(self, target: Path, options: SaveOptions) -> None:
         from quicksand.saves.saving import write_snapshot
 
         await self._checkpoints.settle()
@@ -103,9 +103,9 @@ class Saves:
             await self._life.stop(grace)
             return
         try:
-            from quicksand.saves.saving import Options
+            from quicksand.saves.saving import SaveOptions
 
-            options = Options(progress=self._life.progress)
+            options = SaveOptions(progress=self._life.progress)
             await self.save_to(saving.store, saving.name, options)
         except BaseException as error:
             if not self._life.is_owned:  # it belongs to another process and keeps running
