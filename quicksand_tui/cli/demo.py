@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import click
+from quicksand import Sandbox
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.model.amounts import pause_text, seconds_text
@@ -75,8 +76,6 @@ def expect(condition: bool, message: str) -> None:
 async def play(report: Report, image: str, say: Callable[[str], None]) -> None:
     """Runs every step. Raises what the first step that fails raises; removes the sandbox in any
     case."""
-    from quicksand import Sandbox
-
     sandbox = Sandbox(image=image)
     try:
         async with report.step("start a sandbox") as step:

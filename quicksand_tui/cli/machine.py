@@ -13,8 +13,10 @@ from quicksand.base.errors import ConfigError
 from quicksand.records.config import SandboxConfig
 from quicksand.records.machine_options import MachineOption, dashed, options_of
 
-from quicksand_tui.cli.mount_words import complete_mount, read_mount
+from quicksand_tui.cli.completing import completer_of
+from quicksand_tui.cli.mount_words import read_mount
 from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.verb import Kind
 
 if TYPE_CHECKING:
     from quicksand_tui.cli.options import Decorator
@@ -81,6 +83,6 @@ def _click_option(record: MachineOption) -> Decorator:
         default=None,
         callback=read,
         help=record.help,
-        shell_complete=complete_mount if is_mounts else complete,
+        shell_complete=completer_of(Kind.MOUNT) if is_mounts else complete,
         **more,
     )

@@ -20,6 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from PIL import Image as Pillow
+from PIL import features
+
 from quicksand.base.errors import DisplayError, HostError, PathError, QuicksandError
 from quicksand.base.files import map_os_errors
 from quicksand.base.remedies import Words
@@ -177,10 +180,8 @@ class Recorder:
 
 
 def _image(frame: Framebuffer, width: int) -> Image:
-    from PIL import Image
-
     size = frame.width, frame.height
-    whole = Image.frombytes("RGB", size, bytes(frame.pixels), "raw", "RGBX")
+    whole = Pillow.frombytes("RGB", size, bytes(frame.pixels), "raw", "RGBX")
     return whole if width == frame.width else whole.crop((0, 0, width, frame.height))
 
 
@@ -277,11 +278,7 @@ def main() -> None:
 
 
 def _require_pillow(form: AnimationFormat) -> None:
-    """Raises HostError if it is missing, or cannot write that format."""
-    try:
-        from PIL import features
-    except ImportError as error:
-        raise HostError(f"Pillow is needed for a recording: {error}") from error
+    """Raises HostError if it cannot write that format."""
     if form is AnimationFormat.WEBP and not features.check("webp"):
         raise HostError("this Pillow cannot write WebP", hint="record a .png or a .gif")
 

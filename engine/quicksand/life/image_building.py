@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ PACKAGE = "quicksand_images"
 CLEAR_LINE = "\r\x1b[K"
 
 
-class Builder(Protocol):
+class ImageBuilder(Protocol):
     """The module ``builder`` of `PACKAGE`."""
 
     def recipe_names(self) -> tuple[str, ...]:
@@ -50,11 +51,11 @@ class Builder(Protocol):
         ...
 
 
-def find_builder() -> Builder | None:
+def find_builder() -> ImageBuilder | None:
     """The builder; None if it is not installed."""
     if importlib.util.find_spec(PACKAGE) is None:
         return None
-    return cast("Builder", importlib.import_module(f"{PACKAGE}.builder"))
+    return cast("ImageBuilder", importlib.import_module(f"{PACKAGE}.builder"))
 
 
 def buildable_images() -> tuple[str, ...]:
@@ -154,8 +155,6 @@ class _Line:
         self._began = time.monotonic()
 
     def report(self, stage: str, done: int, total: int) -> None:
-        import shutil
-
         share = f", {100 * done // total} %" if total else ""
         text = f"{stage}{share}, {time.monotonic() - self._began:.0f} s"
         # A line that wraps could not be rewritten.

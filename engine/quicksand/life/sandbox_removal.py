@@ -18,6 +18,7 @@ from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry, Status
 from quicksand.records.trash import TrashedSandbox
+from quicksand.snapshots.last_checkpoint import end_with_checkpoint
 
 if TYPE_CHECKING:
     from quicksand.records.nodes import Node
@@ -89,8 +90,6 @@ async def remove_sandbox(
 async def _end_with_checkpoint(registry: Registry, entry: Entry) -> tuple[Node | None, str]:
     """End the sandbox with a last checkpoint and return that; or None and the reason, in which case
     the sandbox still runs."""
-    from quicksand.snapshots.last_checkpoint import end_with_checkpoint
-
     assert entry.record is not None
     if entry.run is None:
         unreachable = entry.status is Status.UNREACHABLE

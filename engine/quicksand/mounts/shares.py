@@ -22,7 +22,7 @@ from quicksand.base.files import is_locked, map_os_errors, read_json, tail, try_
 from quicksand.base.processes import holders_of, is_process, send_signal, start_of
 from quicksand.base.regular import append_to, open_file
 from quicksand.base.text import printable
-from quicksand.mounts.directories import Known
+from quicksand.mounts.directories import KnownDirectory
 from quicksand.mounts.mounter import Mounter
 from quicksand.records.layout import SHARES, MachineDir
 from quicksand.records.mount import Mount, decode_mount
@@ -50,7 +50,7 @@ class Share:
     pid: int
     started: str
     """When the process of that id started, as the system writes it."""
-    known: Known | None = None
+    known: KnownDirectory | None = None
     """The directory itself; None in records of older versions."""
     mounter: Mounter | None = None
     """Who is having the guest mount it; None once a look from the guest has found it mounted."""
@@ -78,7 +78,7 @@ class Share:
                 mount=decode_mount(found.any("mount")),
                 pid=found.whole("pid"),
                 started=found.text("started"),
-                known=Known.from_json(known) if known else None,
+                known=KnownDirectory.from_json(known) if known else None,
                 mounter=Mounter.from_json(found.any("mounter", default=None)),
             )
         except (TypeError, ConfigError) as error:

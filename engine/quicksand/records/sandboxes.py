@@ -6,14 +6,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.base.errors import ConfigError
 from quicksand.base.fields import Fields
 from quicksand.records.config import SandboxConfig, check_name
-
-if TYPE_CHECKING:
-    from quicksand.records.save_source import Source
+from quicksand.records.save_source import SaveSource
 
 SCHEMA = 1
 ID_BYTES = 6
@@ -55,7 +53,7 @@ class Record:
     sandbox is removed."""
     discard: bool
     """Ephemeral: it is removed when it stops."""
-    source: Source | None = None
+    source: SaveSource | None = None
     """The save that it started with."""
 
     @property
@@ -99,13 +97,11 @@ class Record:
             raise ValueError(f"bad record: {error!r}") from error
 
 
-def _read_source(value: object) -> Source | None:
+def _read_source(value: object) -> SaveSource | None:
     """Parse the record of the save that a sandbox started with. Raises ValueError."""
     if value is None:
         return None
-    from quicksand.records.save_source import Source
-
-    return Source.from_json(value)
+    return SaveSource.from_json(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from quicksand.base.fields import Fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SaveSource:
     """A save as it was when the sandbox was created. It is needed only for the first start."""
 
     path: str
@@ -26,7 +26,7 @@ class Source:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: object) -> Source:
+    def from_json(cls, value: object) -> SaveSource:
         """Parse the record. Raises ValueError naming what is wrong."""
         found = Fields(value, "bad record of a save")
         texts = {name: found.text(name) for name in ("path", "name", "id", "digest")}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import difflib
 import math
 import os
 import time
@@ -156,8 +157,6 @@ class Trash:
 
     @staticmethod
     def _not_found(asked: str, names: builtins.list[str]) -> SandboxNotFoundError:
-        import difflib
-
         hint: str | Words = "it is empty"
         if close := difflib.get_close_matches(asked, names, n=1):
             hint = f"did you mean {close[0]!r}?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,8 +133,6 @@ def _in_workspace(path: str, store: SaveStore) -> Save | None:
 
 
 def _near(name: str, stores: tuple[SaveStore, ...]) -> str | Words:
-    import difflib
-
     names = {save.name for store in stores for save in store.list()}
     close = difflib.get_close_matches(Path(name).name, sorted(names), n=NEAR, cutoff=0.5)
     if close:

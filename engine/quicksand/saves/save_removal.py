@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -120,8 +121,6 @@ def restore_save(
 
 
 def _not_in_trash(name: str, trash: Iterable[Trashed]) -> SaveNotFoundError:
-    import difflib
-
     names = sorted({trashed.save.name for trashed in trash})
     hint: str | Words = "it is empty"
     if close := difflib.get_close_matches(name, names, n=1):

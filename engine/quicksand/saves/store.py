@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import difflib
 import math
 import os
 import re
@@ -33,8 +34,8 @@ from pathlib import Path
 
 from quicksand.base.ageing import confirm
 from quicksand.base.errors import ConfigError, HostError, PathError, SaveError, SaveNotFoundError
+from quicksand.base.exchange import exchange
 from quicksand.base.files import (
-    exchange,
     lock_within,
     map_os_errors,
     read_json,
@@ -154,8 +155,6 @@ class SaveStore:
         return save
 
     def _not_found(self, name: str) -> SaveNotFoundError:
-        import difflib
-
         close = difflib.get_close_matches(name, self._names(), n=1)
         lists = Words(Remedy("list_saves"), " lists them")
         hint = f"did you mean {close[0]!r}?" if close else lists

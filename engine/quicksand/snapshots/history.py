@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 import errno
 import os
 import re
@@ -16,7 +17,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
-from quicksand.base.errors import HistoryError
+from quicksand.base.errors import CheckpointNotFoundError, HistoryError
 from quicksand.base.files import (
     PendingJson,
     is_locked,
@@ -164,16 +165,12 @@ class History:
 
     def find(self, tag: str) -> Node:
         """The checkpoint with that tag or id. Raises CheckpointNotFoundError (a ValueError)."""
-        from quicksand.base.errors import CheckpointNotFoundError
-
         nodes = self.nodes()
         # An id is unique, so it comes before a tag that looks like one.
         for name in ("id", "tag"):
             for node in reversed(nodes):
                 if getattr(node, name) == tag:
                     return node
-        import difflib
-
         close = difflib.get_close_matches(tag, [node.tag for node in nodes], n=1, cutoff=0.5)
         lists = Words(Remedy("tree", name=_name_at(self.place)), " lists them")
         hint = f"did you mean {close[0]!r}?" if close else lists

@@ -17,7 +17,7 @@ import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.base.background import run_later, run_to_its_end
 from quicksand.base.cpu import describe_cpu, read_microcode
@@ -40,9 +40,8 @@ from quicksand.records.config import Accelerator
 from quicksand.records.layout import AGENT_PORTS, QMP_MONITORS, SHARES, SandboxDir
 from quicksand.records.nodes import Head
 from quicksand.records.sandboxes import Record
-
-if TYPE_CHECKING:
-    from quicksand.snapshots.origins import Origin
+from quicksand.snapshots.history import History
+from quicksand.snapshots.origins import Origin
 
 KEYS = re.compile(r"[0-9a-f]{32}")
 UNFINISHED = re.compile(r"\.[a-z]+-[0-9a-f]{32}")
@@ -126,9 +125,6 @@ class Templates:
     def find(self) -> Origin | None:
         """The template if it exists, else None. Its files are checked when they are used. Blocks
         for I/O."""
-        from quicksand.snapshots.history import History
-        from quicksand.snapshots.origins import Origin
-
         if self.refusal or not is_checked(self.place.root):
             return None
         nodes = [node for node in History(self.place).all_nodes() if node.tag == TAG]
@@ -166,7 +162,7 @@ class Templates:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class TemplateOrder:
     """What a process that makes a template is told."""
 
     record: Record
@@ -179,7 +175,7 @@ class Order:
         return {"record": self.record.to_json(), "beside": self.beside, "waiting": self.waiting}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Order:
+    def from_json(cls, value: dict[str, Any]) -> TemplateOrder:
         """Raises ValueError."""
         found = Fields(value, "bad order")
         first = None
@@ -205,7 +201,7 @@ async def make_in_background(templates: Templates, *, beside: int) -> None:
     if await asyncio.to_thread(lambda: is_locked(templates.waiting) or templates.is_unfit):
         return
     first = (beside, await asyncio.to_thread(start_of, beside))
-    order = Order(templates.record, beside=first, waiting=str(templates.waiting))
+    order = TemplateOrder(templates.record, beside=first, waiting=str(templates.waiting))
     await run_later(MAKER, order.to_json())
 
 
@@ -215,7 +211,7 @@ async def make_apart(templates: Templates) -> None:
     if templates.refusal or TEMPLATES.read() == USE:
         return
     if not templates.is_being_made:
-        await run_to_its_end(MAKER, Order(templates.record).to_json())
+        await run_to_its_end(MAKER, TemplateOrder(templates.record).to_json())
     while templates.is_being_made:  # noqa: ASYNC110 - no event tells
         await asyncio.sleep(LOCK_POLL_S)
 

@@ -16,7 +16,6 @@ from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.records.layout import runtime_dir
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Record
-from quicksand.snapshots import last_checkpoint
 
 from quicksand_tui.cli import doctor
 from quicksand_tui.model.remedies import hint_of
@@ -80,7 +79,7 @@ async def test_where_the_last_checkpoint_cannot_be_taken_it_says_so(
     async def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(last_checkpoint, "end_with_checkpoint", fail)
+    monkeypatch.setattr(sandbox_removal, "end_with_checkpoint", fail)
     removed = await remove_sandbox(registry, "box", stop=True)
     assert running.ends == ["killed"]
     assert (removed.ran, removed.not_kept) == (True, why)
@@ -93,7 +92,7 @@ async def test_what_goes_for_good_takes_no_checkpoint(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any]
 ) -> None:
     running = Running(registry, monkeypatch, **facts)
-    monkeypatch.delattr(last_checkpoint, "end_with_checkpoint")
+    monkeypatch.delattr(sandbox_removal, "end_with_checkpoint")
     removed = await remove_sandbox(registry, "box", stop=True, now=not facts)
     assert running.ends == ["killed"]
     assert removed.trashed is None and removed.not_kept == ""
