@@ -11,6 +11,7 @@ import pytest
 from quicksand.base.errors import BundleError, ConfigError, QuicksandError
 from quicksand.saves.bundle.manifest import BundleKind
 
+from quicksand_tui.model.remedies import hint_of
 from tests.unit.disks.test_qcow2 import header
 from tests.unit.saves.bundles.disks import backed
 from tests.unit.saves.bundles.making import Home, contents, members, pack, sign
@@ -61,7 +62,7 @@ def test_the_image_in_use_stays_unless_it_is_to_be_replaced(there: Home) -> None
     own = there.add_image("theirs")
     with pytest.raises(BundleError, match="and it is another one") as caught:
         there.import_(pack(image()))
-    assert "--name" in caught.value.hint
+    assert "--name" in hint_of(caught.value)
     assert there.images.get("theirs") == own
     there.import_(pack(image()), replace=True)
     assert there.images.get("theirs") != own

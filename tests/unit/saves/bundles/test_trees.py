@@ -242,7 +242,7 @@ async def test_names_of_sandboxes(there: Home, bundle: bytes, tmp_path: Path) ->
     before = contents(there.paths.data)
     with pytest.raises(NameTakenError, match="'box'") as caught:
         there.import_(bundle)
-    assert "--name" in caught.value.hint
+    assert "--name" in hint_of(caught.value)
     with pytest.raises(ConfigError, match="cannot replace"):
         there.import_(bundle, replace=True)
     for name in ("../x", "a b", ""):
