@@ -14,6 +14,7 @@ from quicksand.base.delegation import Delegation
 from quicksand.base.errors import StateError
 from quicksand.base.files import map_os_errors, tail
 from quicksand.base.paths import paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import to_the_end
 from quicksand.desktop import Desktop
 from quicksand.life.basis import Basis, find_basis
@@ -350,7 +351,7 @@ class Sandbox:
         if life.run is None:
             raise StateError(
                 f"the sandbox {life.name!r} is not running",
-                hint=f"`quicksand-tui start {life.name}` starts it",
+                hint=Words(Remedy("start", name=life.name), " starts it"),
             )
         return cls._of(life)
 

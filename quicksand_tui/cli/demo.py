@@ -17,6 +17,7 @@ import click
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.model.amounts import pause_text, seconds_text
+from quicksand_tui.model.remedies import hint_of
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
@@ -259,6 +260,6 @@ def demo_command(image: str, as_json: bool) -> None:
     elif failure is None:
         say(f"all of it happened, in {seconds_text(seconds)}")
     if failure is not None:
-        hint = getattr(failure, "hint", "")
+        hint = hint_of(failure)
         click.echo(f"demo failed: {failure}" + (f"\nhint: {hint}" if hint else ""), err=True)
         sys.exit(1)

@@ -17,6 +17,7 @@ from quicksand.base.errors import QuicksandError, StateError
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit, print_json, show_size
+from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import clean_lines
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ async def check_spares() -> list[Check]:
     try:
         orders = await look(registry)
     except StateError as error:
-        return [Check("spares", Level.NOTE, f"{text}; no order holds: {error}", error.hint)]
+        return [Check("spares", Level.NOTE, f"{text}; no order holds: {error}", hint_of(error))]
     short = [one for one in orders if one.ready < one.order.count]
     ordered = [_standing(one) for one in orders if one not in short]
     text += f"; ordered: {', '.join(ordered)}" if ordered else ""
@@ -188,7 +189,7 @@ async def examine(*, fresh: bool) -> list[Check]:
         try:
             found += await check()
         except QuicksandError as error:
-            found.append(Check(name, Level.FAIL, str(error), error.hint))
+            found.append(Check(name, Level.FAIL, text_of(error), hint_of(error)))
     return found
 
 

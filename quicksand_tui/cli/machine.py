@@ -14,6 +14,7 @@ from quicksand.records.config import SandboxConfig
 from quicksand.records.machine_options import MachineOption, dashed, options_of
 
 from quicksand_tui.cli.mount_words import complete_mount, read_mount
+from quicksand_tui.model.remedies import hint_of
 
 if TYPE_CHECKING:
     from quicksand_tui.cli.options import Decorator
@@ -55,7 +56,7 @@ def _click_option(record: MachineOption) -> Decorator:
         try:
             return read_one(value) if record.split is None else [*map(read_one, value)]
         except ConfigError as error:
-            hint = f"\n{error.hint}" if is_mounts and error.hint else ""
+            hint = f"\n{hint_of(error)}" if is_mounts and error.hint else ""
             raise click.BadParameter(f"{error}{hint}") from None
 
     def complete(

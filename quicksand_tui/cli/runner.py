@@ -22,6 +22,7 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Status
 
 from quicksand_tui.cli.output import BY_SIGNAL, Exit, complain, explain_os_error
+from quicksand_tui.model.remedies import hint_of, text_of
 
 if TYPE_CHECKING:
     from quicksand.records.sandboxes import Entry
@@ -36,8 +37,8 @@ class CannotStart(Exception):  # noqa: N818 - reads as a fact
     reason."""
 
     def __init__(self, cause: QuicksandError, code: Exit) -> None:
-        super().__init__(str(cause))
-        self.hint = cause.hint
+        super().__init__(text_of(cause))
+        self.hint = hint_of(cause)
         self.code = code
 
 

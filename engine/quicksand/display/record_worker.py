@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from quicksand.base.errors import DisplayError, HostError, PathError, QuicksandError
 from quicksand.base.files import map_os_errors
+from quicksand.base.remedies import Words
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display.animation import Animation, AnimationFormat, fit, scaled_size
 from quicksand.display.framebuffer import Framebuffer
@@ -271,7 +272,8 @@ def main() -> None:
         _require_pillow(AnimationFormat.of(Path(task.path)))
         _say(asyncio.run(record(task)))
     except QuicksandError as error:
-        _say({"failed": type(error).__name__, "message": str(error), "hint": error.hint})
+        hint = Words(error.advice).to_json()
+        _say({"failed": type(error).__name__, "message": str(error), "hint": hint})
 
 
 def _require_pillow(form: AnimationFormat) -> None:

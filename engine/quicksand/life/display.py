@@ -17,6 +17,7 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.regular import read_word
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.life.sandbox_life import Life
 from quicksand.records.layout import MachineDir, runtime_dir
@@ -47,7 +48,11 @@ def no_display(name: str) -> NoDisplayError:
     """The error for a sandbox that has none, whether it runs or not."""
     return NoDisplayError(
         f"the sandbox {name!r} has no display",
-        hint="make one that has: enable_display=True, or `quicksand-tui run --display`",
+        hint=Words(
+            "make one that has: enable_display=True, or ",
+            Remedy("run_with_display"),
+            python="make one that has: enable_display=True",
+        ),
     )
 
 
@@ -70,7 +75,12 @@ class Display:
         if self._life.entry().run is None:
             raise StateError(
                 f"the sandbox {name!r} is not running",
-                hint=f"`start`, or `quicksand-tui start {name}`, starts it",
+                hint=Words(
+                    "`start`, or ",
+                    Remedy("start", name=name),
+                    ", starts it",
+                    python="`start` starts it",
+                ),
             )
         return runtime_dir(self._life.registry.paths, self._life.id).current()
 
@@ -345,8 +355,11 @@ class Display:
             raise StateError(
                 f"it is not known where the pointer of {self._life.name!r} is: no client has moved "
                 "it since this machine started, and the guest cannot tell",
-                hint="a guest tells that has an X server and xdotool; mouse_move moves it, or "
-                f"`quicksand-tui mouse {self._life.name} move X,Y`",
+                hint=Words(
+                    "a guest tells that has an X server and xdotool; mouse_move moves it, or ",
+                    Remedy("mouse_move", name=self._life.name),
+                    python="a guest tells that has an X server and xdotool; mouse_move moves it",
+                ),
             )
         if noted is not None:
             # A viewer has moved it, or the guest is late: then it is there soon.

@@ -22,6 +22,7 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.files import is_locked
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.settings import check_settings
 from quicksand.base.threads import to_the_end
 from quicksand.guest.agent.link import AgentLink
@@ -457,5 +458,5 @@ def _refuse_unusable(entry: Entry) -> None:
     if entry.status is Status.UNREACHABLE:
         raise StateError(
             f"the sandbox {entry.name!r} cannot be reached: its sockets are gone",
-            hint=f"`quicksand-tui kill {entry.name}` ends it, `start` starts it again",
+            hint=Words(Remedy("end", name=entry.name), " ends it, `start` starts it again"),
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import MachineError, QuicksandError, SandboxNotFoundError, StateError
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.guest.agent.link import AgentLink
 from quicksand.guest.agent.session import sync_guest
@@ -55,7 +56,7 @@ async def remove_sandbox(
     if entry.is_live and not stop:
         raise StateError(
             f"the sandbox {entry.name!r} is {entry.status.value}",
-            hint=f"stop it first, or `quicksand-tui rm -f {entry.name}`",
+            hint=Words("stop it first, or ", Remedy("end_and_trash", name=entry.name)),
         )
     record = entry.record
     for_good = now or (record is not None and (record.discard or not record.committed))

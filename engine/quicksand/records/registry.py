@@ -27,6 +27,7 @@ from quicksand.base.files import is_locked, lock_within, map_os_errors, read_jso
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.processes import is_same_place, processes_of
 from quicksand.base.regular import NotAFileError
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
 from quicksand.records.config import check_name
 from quicksand.records.inspection import inspect
@@ -106,10 +107,11 @@ class Registry:
         if any(asked in (trashed.id, trashed.name) for trashed in Trash(self.paths).list()):
             return SandboxNotFoundError(
                 f"the sandbox {asked!r} is in the trash",
-                hint=f"`quicksand-tui restore {asked}` brings it back",
+                hint=Words(Remedy("restore", name=asked), " brings it back"),
             )
         close = difflib.get_close_matches(asked, names, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}?" if close else "`quicksand-tui ps -a` lists them all"
+        lists = Words(Remedy("list"), " lists them all")
+        hint = f"did you mean {close[0]!r}?" if close else lists
         return SandboxNotFoundError(f"no sandbox is called {asked!r}", hint=hint)
 
     def inspect(self, id_: str) -> Entry | None:
@@ -150,14 +152,14 @@ class Registry:
         return lock
 
     @contextlib.contextmanager
-    def giving_name(self, name: str, *, hint: str) -> Iterator[None]:
+    def giving_name(self, name: str, *, hint: Words) -> Iterator[None]:
         """Reserve a name within the block. Raises NameTakenError, with ``hint``, if a sandbox has
         it, StateError if the lock on names is held for too long."""
         with self._names_locked():
             self._require_free(name, hint=hint)
             yield
 
-    def _require_free(self, name: str, *, hint: str) -> None:
+    def _require_free(self, name: str, *, hint: Words) -> None:
         for id_ in self._ids():
             # Only one that has the name is inspected: with hundreds of them that takes a while.
             if name == id_ or self._may_be_called(id_, name):
@@ -198,8 +200,10 @@ class Registry:
                 name = str(read_json(place.record)["name"])
             raise LockUnusableError(
                 f"{place.lock} cannot be locked: {error.strerror}",
-                hint="move it away, and a new one is made; or remove the sandbox: "
-                f"`quicksand-tui rm -f {name}`",
+                hint=Words(
+                    "move it away, and a new one is made; or remove the sandbox: ",
+                    Remedy("end_and_trash", name=name),
+                ),
             ) from error
 
     def save(self, record: Record) -> None:
@@ -373,9 +377,9 @@ class Registry:
             os.close(lock)
 
 
-def taken_hint(name: str) -> str:
+def taken_hint(name: str) -> Words:
     """What to do if a sandbox has the name already."""
-    return f"choose another, or `quicksand-tui rm {name}` first"
+    return Words("choose another, or ", Remedy("trash", name=name), " first")
 
 
 def _entries(path: Path) -> list[str]:

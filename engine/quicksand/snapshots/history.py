@@ -27,6 +27,7 @@ from quicksand.base.files import (
     write_json,
 )
 from quicksand.base.listing import TEMPORARY, own_files
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import remove
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import Head, Node, is_id
@@ -174,7 +175,7 @@ class History:
         import difflib
 
         close = difflib.get_close_matches(tag, [node.tag for node in nodes], n=1, cutoff=0.5)
-        lists = f"`quicksand-tui tree {_name_at(self.place)}` lists them"
+        lists = Words(Remedy("tree", name=_name_at(self.place)), " lists them")
         hint = f"did you mean {close[0]!r}?" if close else lists
         raise CheckpointNotFoundError(f"there is no checkpoint {tag!r}", hint=hint)
 
@@ -353,8 +354,12 @@ def lost_head(place: SandboxDir, why: object) -> HistoryError:
     name = _name_at(place)
     return HistoryError(
         f"{place.head} cannot be read: {why}; so the sandbox's present disk is unknown",
-        hint=f"`quicksand-tui tree {name}` lists its checkpoints, `quicksand-tui start --at TAG "
-        f"{name}` goes on from one",
+        hint=Words(
+            Remedy("tree", name=name),
+            " lists its checkpoints, ",
+            Remedy("start_at", at="TAG", name=name),
+            " goes on from one",
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from quicksand.base.errors import (
     QuicksandError,
     StateError,
 )
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.space import check_space
 from quicksand.base.threads import both, in_thread_to_the_end, to_the_end
 from quicksand.display.vnc import listen
@@ -110,7 +111,7 @@ async def _find_goal(registry: Registry, live: RunningSandbox, tag: str | None) 
     if not node.tier.has_memory:
         raise HistoryError(
             f"the checkpoint {node.tag!r} has a disk but no memory to revert to",
-            hint=f"stop the sandbox, then `quicksand-tui start --at {node.id} {name}`",
+            hint=Words("stop the sandbox, then ", Remedy("start_at", at=node.id, name=name)),
         )
     return node
 

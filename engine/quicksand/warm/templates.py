@@ -193,7 +193,7 @@ async def make_in_background(templates: Templates, *, beside: int) -> None:
     QEMU with the process id ``beside``, which somebody uses, is idle or has ended.
 
     Does nothing if a process is making it already. Its errors are not reported;
-    `quicksand-tui images warm` does the same in the foreground and reports them.
+    The command `images warm` does the same in the foreground and reports them.
     """
     if templates.refusal or templates.is_being_made or TEMPLATES.read() == USE:
         return

@@ -19,6 +19,7 @@ from quicksand.records.sandboxes import Record
 from quicksand.snapshots import last_checkpoint
 
 from quicksand_tui.cli import doctor
+from quicksand_tui.model.remedies import hint_of
 from tests.unit.records.test_registry import RUN, machine_of, make
 
 
@@ -58,7 +59,7 @@ async def test_it_is_refused_unless_it_may_be_stopped(
     running = Running(registry, monkeypatch)
     with pytest.raises(StateError, match="running") as refused:
         await remove_sandbox(registry, "box")
-    assert "`quicksand-tui rm -f box`" in refused.value.hint
+    assert "`quicksand-tui rm -f box`" in hint_of(refused.value)
     assert running.ends == []
     running.end("by the test")
 
@@ -116,7 +117,7 @@ async def test_one_whose_mark_or_lock_is_damaged_is_removed(
         place.lock.mkdir()
         with pytest.raises(PathError, match="lock cannot be locked: it is a directory") as refused:
             await remove_sandbox(registry, "box", now=now)
-        assert "`quicksand-tui rm -f box`" in refused.value.hint
+        assert "`quicksand-tui rm -f box`" in hint_of(refused.value)
     removed = await remove_sandbox(registry, "box", now=now, stop=True)
     assert not place.root.exists()
     assert (removed.trashed is None) is now

@@ -12,6 +12,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.base.home import expand
 from quicksand.base.paths import Paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.store import ImageStore, StoredImage
 
@@ -52,7 +53,7 @@ class ImageProvider(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageInfo:
-    """An image as `quicksand-tui images` lists it."""
+    """An image as it is listed."""
 
     name: str
     source: str
@@ -134,6 +135,7 @@ class ImageResolver:
     def _not_found(self, name: str) -> ImageNotFound:
         import difflib
 
+        hint: str | Words
         names = [info.name for info in self.list()]
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
         if near:
@@ -141,8 +143,9 @@ class ImageResolver:
         elif names:
             hint = "there are " + ", ".join(sorted(names))
         else:
-            hint = "there are none yet: `quicksand-tui images build debian` makes the default one"
-        return ImageNotFound(f"Image not found: {name!r}; {hint}", hint=hint)
+            build = Remedy("build_image", name="debian")
+            hint = Words("there are none yet: ", build, " makes the default one")
+        return ImageNotFound(Words(f"Image not found: {name!r}; ", hint), hint=hint)
 
     def list(self) -> list[ImageInfo]:
         """List all images by name. A broken one carries its error; it never raises."""
@@ -192,7 +195,7 @@ def _from_store(image: StoredImage) -> ResolvedImage:
     if image.errors:
         raise ImageError(
             f"the image {image.name!r} is damaged: {'; '.join(image.errors)}",
-            hint=f"`quicksand-tui images build {image.name}` makes it anew",
+            hint=Words(Remedy("build_image", name=image.name), " makes it anew"),
         )
     return ResolvedImage(
         name=image.name,
