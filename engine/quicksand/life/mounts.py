@@ -100,7 +100,10 @@ class Mounts:
             raise StateError(
                 "a directory can be mounted by 9p at a sandbox's start only: QEMU has the devices "
                 "that it started with",
-                hint="mount it without `9p`, or make a sandbox with it: `run -v HOST:GUEST:9p`",
+                hint=Words(
+                    "mount it without `9p`, or make a sandbox with it",
+                    Words(": `run -v HOST:GUEST:9p`", python=" (mounts=)"),
+                ),
             )
         mounting.check_possible(record.config)
         async with self._life.history().locked():

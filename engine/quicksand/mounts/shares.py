@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.base.errors import ConfigError, StateError
+from quicksand.base.fields import Fields
 from quicksand.base.files import is_locked, map_os_errors, read_json, tail, try_lock, write_json
 from quicksand.base.processes import holders_of, is_process, send_signal, start_of
 from quicksand.base.regular import append_to, open_file
@@ -69,16 +70,18 @@ class Share:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Share:
         """Parse a record. Raises ValueError."""
+        found = Fields(value, "bad record of a share")
+        known = found.any("known", default=None)
         try:
             return cls(
-                number=int(value["number"]),
-                mount=decode_mount(value["mount"]),
-                pid=int(value["pid"]),
-                started=str(value["started"]),
-                known=KnownDirectory.from_json(value["known"]) if value.get("known") else None,
-                mounter=Mounter.from_json(value.get("mounter")),
+                number=found.whole("number"),
+                mount=decode_mount(found.any("mount")),
+                pid=found.whole("pid"),
+                started=found.text("started"),
+                known=KnownDirectory.from_json(known) if known else None,
+                mounter=Mounter.from_json(found.any("mounter", default=None)),
             )
-        except (KeyError, TypeError, ConfigError) as error:
+        except (TypeError, ConfigError) as error:
             raise ValueError(f"bad record of a share: {error!r}") from error
 
 

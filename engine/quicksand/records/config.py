@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, UnknownOptionError
+from quicksand.base.remedies import Words
 from quicksand.records.machine_options import option, options_of
 from quicksand.records.mount import (
     NINEP,
@@ -403,7 +404,10 @@ class SandboxConfig:
         if self.vnc_port is not None and not self.enable_display:
             raise ConfigError(
                 "vnc_port needs a screen to serve",
-                hint="`--display`, or enable_display=True, gives the machine one",
+                hint=Words(
+                    "`--display`, or enable_display=True, gives the machine one",
+                    python="enable_display=True gives the machine one",
+                ),
             )
         needs = {
             "port forwards need": self.port_forwards,

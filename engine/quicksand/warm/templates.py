@@ -23,6 +23,7 @@ from quicksand.base.background import run_later, run_to_its_end
 from quicksand.base.cpu import describe_cpu, read_microcode
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import HostError
+from quicksand.base.fields import Fields
 from quicksand.base.files import is_locked, map_os_errors, read_json
 from quicksand.base.findings import Findings
 from quicksand.base.footprint import allocated_size
@@ -176,12 +177,16 @@ class TemplateOrder:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> TemplateOrder:
         """Raises ValueError."""
-        try:
-            record, beside = Record.from_json(value["record"]), value["beside"]
-            first = None if beside is None else (int(beside[0]), str(beside[1]))
-            return cls(record, first, str(value["waiting"]))
-        except (KeyError, TypeError, IndexError) as error:
-            raise ValueError(f"not an order: {error!r}") from error
+        found = Fields(value, "bad order")
+        first = None
+        match found.any("beside"):
+            case None:
+                pass
+            case [int(pid), str(started)]:
+                first = (pid, started)
+            case other:
+                raise ValueError(f"bad order: beside is {repr(other)[:80]}")
+        return cls(Record.from_json(found.fields("record")), first, found.text("waiting"))
 
 
 async def make_in_background(templates: Templates, *, beside: int) -> None:
