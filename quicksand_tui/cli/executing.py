@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.relay import Wish, collect_command, run_command
 from quicksand_tui.cli.runner import attached, run_in_sandbox
 
@@ -41,8 +42,7 @@ def execute_plainly(argv: Sequence[str]) -> int | None:
 
 
 async def _run_in_terminal(sandbox: Sandbox, wish: Wish, keys: bytes, signals: Signals) -> int:
-    from quicksand_tui.cli.output import Exit
-    from quicksand_tui.cli.shells import Left, run_in_terminal, say_left
+    from quicksand_tui.cli.shells import Left, run_in_terminal, say_left  # noqa: PLC0415
 
     try:
         return await run_in_terminal(sandbox, wish, keys, signals)

@@ -18,6 +18,7 @@ from quicksand_tui.cli.output import COMPLETE_VARIABLE, MEANINGS, PROGRAM, Exit,
 from quicksand_tui.model.text import did_you_mean
 from quicksand_tui.model.verb import Kind
 from quicksand_tui.model.verbs import VERBS
+from quicksand_tui.ui.shots import DEFAULT_SIZE, ShotSpec, parse_screen, parse_size
 
 if TYPE_CHECKING:
     from quicksand_tui.model.verb import VerbRecord
@@ -166,8 +167,6 @@ def _open(options: dict[str, Any]) -> int:
 
 
 def _take_picture(options: dict[str, Any]) -> int:
-    from quicksand_tui.ui.shots import DEFAULT_SIZE, ShotSpec, parse_screen, parse_size
-
     try:
         screen, sandbox = parse_screen(options["screen"] or "main")
         size = parse_size(options["size"]) if options["size"] is not None else DEFAULT_SIZE
@@ -180,7 +179,7 @@ def _take_picture(options: dict[str, Any]) -> int:
         theme=options["theme"] or "",
         ascii_glyphs=options["ascii"],
     )
-    from quicksand_tui.ui.pictures import ScreenshotError, take
+    from quicksand_tui.ui.pictures import ScreenshotError, take  # noqa: PLC0415
 
     try:
         take(options["screenshot"], spec)
