@@ -50,7 +50,7 @@ async def save(sandbox_id: str, spec: SaveSpec, report: Report) -> Told:
     from quicksand.base.paths import paths
     from quicksand.base.threads import Stopped, to_the_end
     from quicksand.sandbox import Sandbox
-    from quicksand.saves.saving import Options
+    from quicksand.saves.saving import SaveOptions
     from quicksand.saves.store import SaveStore
 
     stop = threading.Event()
@@ -62,7 +62,7 @@ async def save(sandbox_id: str, spec: SaveSpec, report: Report) -> Told:
             raise Stopped
         say(stage, done, total)
 
-    options = Options(note=spec.note, compress=spec.compress, replace=False, progress=progress)
+    options = SaveOptions(note=spec.note, compress=spec.compress, replace=False, progress=progress)
     sandbox = Sandbox.open(sandbox_id)
     work = asyncio.create_task(
         sandbox.save_to(SaveStore(paths().saves), spec.name, options), name="quicksand-save"

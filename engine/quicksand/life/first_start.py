@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import MemoryBudgetError
 from quicksand.base.progress import Progress
-from quicksand.qemu.live_machine import remove_quietly
 from quicksand.qemu.planning import look_for_parts
+from quicksand.qemu.started_machine import remove_quietly
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
@@ -20,7 +20,7 @@ from quicksand.warm.spares.handover import take
 from quicksand.warm.spares.next_start import may_take
 
 if TYPE_CHECKING:
-    from quicksand.qemu.live_machine import LiveMachine
+    from quicksand.qemu.started_machine import StartedMachine
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ async def make_machine(
     warm: bool,
     progress: Progress | None,
     named: Callable[[str], None],
-) -> tuple[LiveMachine, int]:
+) -> tuple[StartedMachine, int]:
     """The machine of a new sandbox, and the descriptor of its lock. With ``warm`` it may have been
     a spare, and then has the spare's id. ``named`` is called with the id as soon as it is sure.
     Raises as `starting.boot`; nothing is left then."""

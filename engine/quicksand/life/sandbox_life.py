@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming
     from quicksand.base.progress import Progress
     from quicksand.guest.agent.session import Session
-    from quicksand.qemu.live_machine import LiveMachine
+    from quicksand.qemu.started_machine import StartedMachine
     from quicksand.saves.store import Save
     from quicksand.snapshots.history import History
 
@@ -82,7 +82,7 @@ class Life:
         self._warm = warm
         self._build = build
         self._link: AgentLink | None = None
-        self._machine: LiveMachine | None = None
+        self._machine: StartedMachine | None = None
         self._keeper = KeeperCheck()
 
     @classmethod
@@ -93,7 +93,7 @@ class Life:
         return life
 
     @classmethod
-    def of_machine(cls, registry: Registry, machine: LiveMachine) -> Life:
+    def of_machine(cls, registry: Registry, machine: StartedMachine) -> Life:
         """The life of a sandbox that this process has just started."""
         life = cls.of_record(registry, machine.record)
         life._adopt(machine)
@@ -205,7 +205,6 @@ class Life:
             await machinery.build_if_missing(
                 self.config.image, self.registry.paths, build=self._build, progress=self.progress
             )
-
         record = await asyncio.to_thread(self.new_record)
         machine, lock = await machinery.with_memory(
             self.registry,
@@ -302,7 +301,7 @@ class Life:
             self.run = None
             raise
 
-    def _adopt(self, machine: LiveMachine) -> None:
+    def _adopt(self, machine: StartedMachine) -> None:
         self._machine = machine
         self._link = machine.link
         self.run = machine.run

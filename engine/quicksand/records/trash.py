@@ -157,7 +157,6 @@ class Trash:
 
     @staticmethod
     def _not_found(asked: str, names: builtins.list[str]) -> SandboxNotFoundError:
-
         hint: str | Words = "it is empty"
         if close := difflib.get_close_matches(asked, names, n=1):
             hint = f"did you mean {close[0]!r}?"

@@ -133,7 +133,6 @@ def _in_workspace(path: str, store: SaveStore) -> Save | None:
 
 
 def _near(name: str, stores: tuple[SaveStore, ...]) -> str | Words:
-
     names = {save.name for store in stores for save in store.list()}
     close = difflib.get_close_matches(Path(name).name, sorted(names), n=NEAR, cutoff=0.5)
     if close:

@@ -134,7 +134,6 @@ class ImageResolver:
         return frozenset(entry.name for entry in image_packages())
 
     def _not_found(self, name: str) -> ImageNotFound:
-
         hint: str | Words
         names = [info.name for info in self.list()]
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
