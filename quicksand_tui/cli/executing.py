@@ -34,7 +34,8 @@ def execute(name: str, wish: Wish, *, keys: bytes | None = None, as_json: bool =
 
 def execute_plainly(argv: Sequence[str]) -> int | None:
     """Does what the command line ``exec NAME -- COMMAND...`` says, which has no options to be read;
-    returns the exit code, and None for any other line. Raises as `execute`."""
+    returns the exit code, and None for any other line. Raises as `execute`. Reading the line as any
+    other would take 7 ms of 60."""
     match argv:
         case ["exec", name, "--", _, *_] if not name.startswith("-"):
             return execute(name, Wish(argv=tuple(argv[3:]), env={}))
