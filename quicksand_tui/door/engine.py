@@ -29,6 +29,7 @@ from quicksand_tui.forms.checks import machine_keywords
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
 from quicksand_tui.model.sandboxes import GuestView, ProcessView, RemovedView
 from quicksand_tui.model.text import sanitise, sanitise_lines
+from quicksand_tui.pixels.small import fit, read_png
 
 if TYPE_CHECKING:
     from quicksand_tui.door.saves_look import Found
@@ -274,8 +275,6 @@ class Engine:
     async def look_at_screen(
         self, sandbox_id: str, room: tuple[int, int], *, at: str = ""
     ) -> Cells:
-        from quicksand_tui.pixels.small import fit, read_png
-
         with contextlib.closing(Sandbox.open(sandbox_id)) as sandbox:
             if not at:
                 async with asyncio.timeout(ANSWER_S):
