@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions import reasons
-from quicksand_tui.actions.commands import Value, command_about
 from quicksand_tui.model.verbs import find_verb
+from quicksand_tui.verbs.commands import Value, command_about
 
 if TYPE_CHECKING:
     from quicksand_tui.model.verb import Parameter

@@ -72,12 +72,12 @@ def _each(names: Sequence[str], work: Work, *, doing: str) -> int:
 
 
 def _do(
-    verb: SandboxVerb,
+    verb: SandboxVerb[None],
     names: Sequence[str],
     opened: Callable[[Sandbox], None] = lambda _: None,
 ) -> int:
     """Carries out a verb for every name, as `_each`. ``opened`` gets each sandbox first."""
-    return _each(names, lambda name: verb.carry_out(name, opened), doing=verb.doing)
+    return _each(names, lambda name: verb.carry_out(name, opened=opened), doing=verb.doing)
 
 
 def _registry() -> Registry:

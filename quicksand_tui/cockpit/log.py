@@ -28,9 +28,9 @@ from quicksand_tui.widgets.inputs import LineInput
 from quicksand_tui.widgets.log_view import LogView
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.shown import CommandRecord
     from quicksand_tui.kit.base import Handlers
     from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.model.jobs import CommandRecord
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.views.happenings import Happening
 

@@ -17,6 +17,7 @@ from quicksand_tui.cockpit.base import MountMoved, PartWidget
 from quicksand_tui.kit.base import bindings_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.text import TITLE_CELLS, clip
+from quicksand_tui.verbs.mounts import unmount
 from quicksand_tui.views.mounts import mount_row, no_mounts_text, plan_mount_columns
 from quicksand_tui.widgets.long_table import LongTable
 
@@ -114,7 +115,11 @@ class MountsPanel(PartWidget, Vertical):
         return sandbox, mount
 
     def do_unmount(self) -> None:
-        self._operations.unmount(*self._chosen)
+        self._begin(*self._chosen)
+
+    def _begin(self, sandbox: SandboxView, mount: MountView, *, force: bool = False) -> None:
+        verb = unmount(mount.key, force=force, host=mount.host, shown=mount.guest)
+        self._operations.do(verb, sandbox)
 
     def do_force(self) -> None:
         from quicksand_tui.views.losses import of_unmount
@@ -124,7 +129,7 @@ class MountsPanel(PartWidget, Vertical):
             f"Unmount {clip(mount.guest, TITLE_CELLS)} by force?",
             of_unmount(mount),
             "Unmount",
-            lambda: self._operations.unmount(sandbox, mount, force=True),
+            lambda: self._begin(sandbox, mount, force=True),
             undo=f"The directory itself stays; {self._app_keys.map.hint('mount')} mounts it again.",
         )
 

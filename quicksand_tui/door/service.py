@@ -23,8 +23,6 @@ if TYPE_CHECKING:
         GuestScreen,
         LogKind,
         LogSource,
-        Operation,
-        Report,
         ScreenRecording,
         ScreenSink,
     )
@@ -122,11 +120,6 @@ class EngineService:
         return FileLog(place.console_log if kind is LogKind.CONSOLE else place.qemu_log)
 
     # Operations
-
-    async def run(self, operation: Operation[T], report: Report) -> T:
-        return await self._carry_out(
-            operation.title, lambda: operation.run(self._current_engine(), report)
-        )
 
     async def ask(self, title: str, question: Callable[[protocol.Engine], Awaitable[T]]) -> T:
         return await self._carry_out(title, lambda: question(self._current_engine()))

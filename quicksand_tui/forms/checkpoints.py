@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from quicksand_tui.actions.commands import command_line
-from quicksand_tui.actions.shown import checkpoint_command, clone_command
 from quicksand_tui.forms.checks import find_tag_problem
 from quicksand_tui.forms.form import Field, Form, Option, Values
 from quicksand_tui.model.checkpoints import NOTE_LIMIT, TAG_LIMIT, CheckpointView
 from quicksand_tui.model.specs import CheckpointSpec, CloneSpec
 from quicksand_tui.model.text import TITLE_CELLS, clip
 from quicksand_tui.model.verbs import CLONES_MAX
+from quicksand_tui.verbs import checkpoints, starting
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.world import World
+    from quicksand_tui.verbs.record import SandboxVerb
 
 
 def checkpoint_form(sandbox: SandboxView) -> Form:
@@ -35,13 +35,14 @@ def checkpoint_form(sandbox: SandboxView) -> Form:
             Field(id="tag", label="Tag", hint="without one it is numbered", limit=TAG_LIMIT),
             Field(id="note", label="Note", hint="what it is", limit=NOTE_LIMIT),
         ),
-        command=lambda values: checkpoint_command(sandbox.name, checkpoint_spec(values)),
+        command=lambda values: checkpoint_of(values).command_for(sandbox.name),
         problems=problems,
     )
 
 
-def checkpoint_spec(values: Values) -> CheckpointSpec:
-    return CheckpointSpec(tag=values["tag"], note=values["note"])
+def checkpoint_of(values: Values) -> SandboxVerb[Any]:
+    """Returns what the form asks for."""
+    return checkpoints.take(CheckpointSpec(tag=values["tag"], note=values["note"]))
 
 
 def note_form(sandbox: SandboxView, checkpoint: CheckpointView) -> Form:
@@ -52,11 +53,14 @@ def note_form(sandbox: SandboxView, checkpoint: CheckpointView) -> Form:
         fields=(
             Field(id="note", label="Note", value=checkpoint.note, limit=NOTE_LIMIT, hint="none"),
         ),
-        command=lambda values: command_line(
-            "checkpoint note", name=sandbox.name, tag=checkpoint.name, note=values["note"]
-        ),
+        command=lambda values: note_of(values, checkpoint).command_for(sandbox.name),
         problems=lambda values, now: {},
     )
+
+
+def note_of(values: Values, checkpoint: CheckpointView) -> SandboxVerb[Any]:
+    """Returns what the form asks for."""
+    return checkpoints.write_note(checkpoint.id, values["note"], shown=checkpoint.name)
 
 
 WITH_MOUNTS = (
@@ -77,21 +81,20 @@ def clone_form(sandbox: SandboxView, checkpoint: CheckpointView | None = None) -
         does="makes them",
         button="Clone",
         fields=tuple(fields),
-        command=lambda values: clone_command(
-            sandbox.name, clone_spec(values, checkpoint), checkpoint
-        ),
+        command=lambda values: clones_of(values, checkpoint).command_for(sandbox.name),
         problems=_clone_problems,
     )
 
 
-def clone_spec(values: Values, checkpoint: CheckpointView | None) -> CloneSpec:
-    """Makes a spec of the form's values. If the count is not a number, it is 1."""
+def clones_of(values: Values, checkpoint: CheckpointView | None) -> SandboxVerb[Any]:
+    """Returns what the form asks for. If the count is not a number, it is 1."""
     count = values["count"]
-    return CloneSpec(
+    spec = CloneSpec(
         count=int(count) if count.isascii() and count.isdigit() else 1,
         at="" if checkpoint is None else checkpoint.id,
         mounts=values.get("mounts", ""),
     )
+    return starting.clone(spec, shown_at="" if checkpoint is None else checkpoint.name)
 
 
 def _clone_problems(values: Values, now: World) -> Mapping[str, str]:

@@ -130,6 +130,18 @@ class Failure:
     """The last lines that QEMU or the guest wrote."""
 
 
+@dataclass(frozen=True, slots=True)
+class CommandRecord:
+    """A line of the command log: the command that does the same as an action."""
+
+    command: str
+    outcome: str = "running"
+    """ "running", "done", "failed" or "cancelled"."""
+    seconds: float | None = None
+    about: frozenset[str] = frozenset()
+    """The ids of the sandboxes that it is about; none if it is about saves or images."""
+
+
 class UnsuccessfulError(Exception):
     """Raised by an operation that ran to its end without reaching its goal. The app shows the
     message as an outcome, not as a failure dialog."""

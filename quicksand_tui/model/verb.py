@@ -74,7 +74,7 @@ class Parameter(NamedTuple):
     """An argument or an option."""
 
     name: str
-    """The name of its value for the command's function and for `actions.commands`."""
+    """The name of its value for the command's function and for `verbs.commands`."""
     kind: Kind
     flags: tuple[str, ...] = ()
     """The flags of an option, first the one that the app's commands use. An argument has none."""

@@ -2,7 +2,7 @@
 
 The commands' parameters (`quicksand_tui.cli.commands`), the overview of `--help`, the `:` line and
 its completion (`quicksand_tui.actions.line`), and the commands that the app shows
-(`quicksand_tui.actions.commands`) derive from these records. What a command does is described by
+(`quicksand_tui.verbs.commands`) derive from these records. What a command does is described by
 the docstring of its function.
 """
 

@@ -157,60 +157,66 @@ class Dialogs:
         self.ask(form, take)
 
     def ask_for_checkpoint(self, sandbox: SandboxView) -> None:
-        from quicksand_tui.forms.checkpoints import checkpoint_form, checkpoint_spec
+        from quicksand_tui.forms.checkpoints import checkpoint_form, checkpoint_of
 
         def take(values: Values) -> None:
-            self._operations.checkpoint(sandbox, checkpoint_spec(values))
+            self._operations.do(checkpoint_of(values), sandbox)
 
         self.ask(checkpoint_form(sandbox), take)
 
     def ask_for_clones(self, sandbox: SandboxView, checkpoint: CheckpointView | None) -> None:
         """Asks for clones of the present state, or of a checkpoint."""
-        from quicksand_tui.forms.checkpoints import clone_form, clone_spec
+        from quicksand_tui.forms.checkpoints import clone_form, clones_of
 
         def take(values: Values) -> None:
-            self._operations.clone(sandbox, clone_spec(values, checkpoint))
+            self._operations.do(clones_of(values, checkpoint), sandbox)
 
         self.ask(clone_form(sandbox, checkpoint), take)
 
     def ask_for_mount(self, sandbox: SandboxView) -> None:
-        from quicksand_tui.forms.mounts import mount_form, mount_spec
+        from quicksand_tui.forms.mounts import mount_form, mount_of
 
         def take(values: Values) -> None:
-            self._operations.mount(sandbox, mount_spec(values))
+            self._operations.do(mount_of(values), sandbox)
 
         self.ask(mount_form(sandbox), take)
 
     def ask_for_note(self, sandbox: SandboxView, checkpoint: CheckpointView) -> None:
-        from quicksand_tui.forms.checkpoints import note_form
+        from quicksand_tui.forms.checkpoints import note_form, note_of
 
         def take(values: Values) -> None:
-            self._operations.write_note(sandbox, checkpoint, values["note"])
+            self._operations.do(note_of(values, checkpoint), sandbox)
 
         self.ask(note_form(sandbox, checkpoint), take)
 
     def ask_for_save(self, sandbox: SandboxView) -> None:
-        from quicksand_tui.forms.saves import save_form, save_spec
+        from quicksand_tui.forms.saves import save_form, save_of
 
         def take(values: Values) -> None:
-            self.save_operations.save(sandbox, save_spec(values))
+            self.save_operations.do_to(sandbox, save_of(values))
 
         self.ask(save_form(sandbox), take)
 
     def ask_to_discard(self, saves: tuple[SaveView, ...]) -> None:
         """Asks before deleting saves: to the trash, or for good."""
+        from quicksand_tui.verbs.saves import discard
         from quicksand_tui.views import losses
 
-        begin, world = self.save_operations, self._world()
+        world = self._world()
+        keys, shown = [save.key for save in saves], [save.address for save in saves]
+
+        def begin(*, now: bool) -> None:
+            self.save_operations.do(discard(keys, now=now, shown=shown), saves)
+
         trash = world.keymap.hint("trash", Scope.SAVES.value)
         one = f"the save {clip(saves[0].name, TITLE_CELLS)}"
         self.confirm(
             f"Delete {one if len(saves) == 1 else f'{len(saves)} saves'}?",
             losses.of_saves(saves, world.taken),
             "To the trash",
-            lambda: begin.discard(saves, now=False),
+            lambda: begin(now=False),
             undo=f"In the trash they stay for a week: {trash} shows it.",
-            harder=("For good", lambda: begin.discard(saves, now=True)),
+            harder=("For good", lambda: begin(now=True)),
         )
 
     # Screens

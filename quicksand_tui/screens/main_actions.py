@@ -12,7 +12,7 @@ from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Panel, Selection
-from quicksand_tui.verbs import life
+from quicksand_tui.verbs import checkpoints, life, starting
 from quicksand_tui.views.layout import Part, Tab
 
 if TYPE_CHECKING:
@@ -121,7 +121,13 @@ class MainActions:
         while self._places.lists.sandboxes.query_text and self._places.lists.sandboxes.step_back():
             pass
         self._places.go_to(Part.LISTS)
-        self._begin.create(spec)
+        self._begin.begin(
+            starting.create(spec),
+            sandbox_id=f"new:{spec.name}",
+            name=spec.name,
+            image=spec.image,
+            command=starting.run_command(spec),
+        )
         self._places.lists.want(spec.name)
 
     def do_open(self) -> None:
@@ -139,12 +145,12 @@ class MainActions:
         elif sandbox is not None and sandbox.state is State.PAUSED:
             self._begin.do(life.RESUME, sandbox)
         elif sandbox is not None:
-            self._begin.start(sandbox)
+            self._begin.do(starting.start(), sandbox)
 
     def do_start(self) -> None:
         about = self._selection.sandboxes
         for sandbox in self._able("start"):
-            self._begin.start(sandbox)
+            self._begin.do(starting.start(), sandbox)
         self._unmark(about)
 
     def do_stop(self) -> None:
@@ -233,7 +239,7 @@ class MainActions:
             self._dialogs.ask_for_checkpoint(chosen[0])
             return
         for sandbox in chosen:
-            self._begin.checkpoint(sandbox, CheckpointSpec())
+            self._begin.do(checkpoints.take(CheckpointSpec()), sandbox)
         self._unmark(about)
 
     def do_revert(self) -> None:
@@ -244,7 +250,7 @@ class MainActions:
         if self._begin.removed and not self.is_aimed:
             self._begin.bring_back()
         elif (sandbox := self._selection.sandbox) is not None:
-            self._begin.undo(sandbox)
+            self._begin.do(checkpoints.undo(), sandbox)
 
     def do_clone(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
@@ -405,7 +411,7 @@ class TreeActions:
         there."""
         sandbox, checkpoint = self._chosen
         if sandbox.state in (State.RUNNING, State.PAUSED):
-            self._begin.revert(sandbox, checkpoint)
+            self._begin.do(checkpoints.revert(checkpoint.id, shown=checkpoint.name), sandbox)
             self._places.come_back()
             return
         reason = find_action("start").disabled_reason(
@@ -414,7 +420,7 @@ class TreeActions:
         if reason is not None:
             tell(self._screen, reason, severity="warning")
             return
-        self._begin.start_at(sandbox, checkpoint)
+        self._begin.do(starting.start(checkpoint.id, shown=checkpoint.name), sandbox)
 
     def do_remove(self) -> None:
         from quicksand_tui.views import losses
@@ -424,7 +430,9 @@ class TreeActions:
             f"Delete the checkpoint {clip(checkpoint.tag, TITLE_CELLS)}?",
             losses.of_checkpoint(sandbox, checkpoint, self._screen.world.taken),
             "Delete",
-            lambda: self._begin.delete_checkpoint(sandbox, checkpoint),
+            lambda: self._begin.do(
+                checkpoints.remove(checkpoint.id, shown=checkpoint.name), sandbox
+            ),
         )
 
     def do_compare(self) -> None:
@@ -444,7 +452,10 @@ class TreeActions:
         self._dialogs.ask_for_note(*self._chosen)
 
     def do_pin(self) -> None:
-        self._begin.pin(*self._chosen)
+        sandbox, checkpoint = self._chosen
+        pinned = not checkpoint.pinned
+        verb = checkpoints.pin(checkpoint.id, shown=checkpoint.name, pinned=pinned)
+        self._begin.do(verb, sandbox)
 
     def do_copy(self) -> None:
         _, checkpoint = self._chosen

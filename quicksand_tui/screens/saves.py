@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from textual import events, on
@@ -11,22 +12,24 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import Static
 
+from quicksand_tui.actions.hints import CommandHint, save_hint, trash_hint
 from quicksand_tui.actions.registry import Scope, find_action, in_scope
 from quicksand_tui.actions.saves_reasons import job_to_cancel
-from quicksand_tui.actions.shown import CommandHint, save_hint, trash_hint
 from quicksand_tui.cockpit.lists import SAVES
 from quicksand_tui.forms.saves import (
     export_form,
-    export_spec,
+    export_of,
     import_form,
-    import_spec,
+    import_of,
     restore_form,
+    restore_of,
 )
 from quicksand_tui.kit.base import ActionScreen, Handlers, bindings_of, refuse_paste
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.saves import SaveView, TrashedView
 from quicksand_tui.model.text import TITLE_CELLS, clip, plain
 from quicksand_tui.model.world import Selection
+from quicksand_tui.verbs.saves import bring_back, purge, verify
 from quicksand_tui.views import losses
 from quicksand_tui.views.saves import (
     TRASH_ORDERS,
@@ -306,21 +309,27 @@ class SavesScreen(BrowsingScreen[SaveView]):
         save = saves[0]
 
         def take(values: Values) -> None:
-            self._dialogs.save_operations.export(save, export_spec(values))
+            self._dialogs.save_operations.do(export_of(values, save), [save])
 
         self._dialogs.ask(export_form(save), take)
 
     def do_import(self) -> None:
         def take(values: Values) -> None:
-            self._dialogs.save_operations.import_(import_spec(values))
+            file = values["file"].rpartition("/")[2]
+            self._dialogs.save_operations.do(import_of(values), name=file)
 
         self._dialogs.ask(import_form(), take)
 
     def do_verify(self) -> None:
-        self._dialogs.save_operations.verify(self.selection.saves, deep=False)
+        self._verify(deep=False)
 
     def do_verify_deep(self) -> None:
-        self._dialogs.save_operations.verify(self.selection.saves, deep=True)
+        self._verify(deep=True)
+
+    def _verify(self, *, deep: bool) -> None:
+        saves = self.selection.saves
+        keys, shown = [save.key for save in saves], [save.address for save in saves]
+        self._dialogs.save_operations.do(verify(keys, deep=deep, shown=shown), saves)
 
     def do_copy(self) -> None:
         self.copy([save.address for save in self.selection.saves])
@@ -379,11 +388,13 @@ class TrashScreen(BrowsingScreen[TrashedView]):
         there = self.world.sandboxes if trash[0].kind == "sandbox" else self.world.saves.saves
         names = {view.name for view in there}
         if len(trash) > 1 or trash[0].name not in names:
-            begin.restore(trash)
+            each = [bring_back([], shown=found.id).command_for() for found in trash]
+            places = [Path(found.key) for found in trash]
+            begin.do(bring_back(places), trash, command="; ".join(each))
             return
 
         def take(values: Values) -> None:
-            begin.restore(trash, values["name"])
+            begin.do(restore_of(values, trash[0]), trash)
 
         self._dialogs.ask(restore_form(trash[0]), take)
 
@@ -394,7 +405,10 @@ class TrashScreen(BrowsingScreen[TrashedView]):
             f"Remove {one if len(trash) == 1 else f'{len(trash)} things'} for good?",
             losses.of_trash(trash, self.world.taken),
             "Remove",
-            lambda: self._dialogs.save_operations.purge(trash),
+            lambda: self._dialogs.save_operations.do(
+                purge([Path(found.key) for found in trash], shown=[found.id for found in trash]),
+                trash,
+            ),
         )
 
     def do_copy(self) -> None:

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from quicksand_tui.actions.commands import command_line
 from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.door.protocol import shells_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.text import error_text, plain, sanitise, sanitise_lines
+from quicksand_tui.verbs.commands import command_line
 
 if TYPE_CHECKING:
     from textual.app import App
