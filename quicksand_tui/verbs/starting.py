@@ -11,6 +11,7 @@ from quicksand_tui.model.text import TITLE_CELLS, clip, sanitise
 from quicksand_tui.verbs.commands import COMMAND_MAX
 from quicksand_tui.verbs.record import HostVerb, Progress, Report, SandboxVerb
 from quicksand_tui.verbs.stages import stage_text
+from quicksand_tui.verbs.start_facts import start_facts
 
 if TYPE_CHECKING:
     from quicksand.records.machine_options import MachineOption
@@ -164,23 +165,6 @@ def run_command(spec: NewSpec) -> str:
     # A name that begins with a dash must not be taken for an option.
     words = [*words, "--", image] if image.startswith("-") else [image, *words]
     return sanitise(shlex.join(["quicksand-tui", "run", *words]), limit=COMMAND_MAX)
-
-
-def start_facts(sandbox: Sandbox) -> dict[str, Any]:
-    """Returns the fields of `--json` for a sandbox that this process has started."""
-    timing = sandbox.boot_timing
-    return {
-        "name": sandbox.name,
-        "id": sandbox.id,
-        "accel": sandbox.accelerator,
-        "network": sandbox.config.network_mode.value,
-        "ports": [{"host": h, "guest": g} for g, h in sandbox.port_forwards.items()],
-        "agent_url": sandbox.agent_url,
-        "boot_s": round(timing.total_s, 3) if timing is not None else None,
-        "boot_mode": timing.mode if timing is not None else None,
-        "boot_note": (timing.note or None) if timing is not None else None,
-        "notices": list(sandbox.notices),
-    }
 
 
 # More of a sandbox

@@ -164,7 +164,7 @@ def shown_commands(path: Path) -> Iterator[tuple[str, set[str]]]:
                 yield str(verb.value), {str(name) for name in given}
         elif called in ("SandboxVerb", "HostVerb") and isinstance(given["name"], ast.Constant):
             values, flags = given.get("values"), given.get("flags")
-            found = [*values.keys] if isinstance(values, ast.Dict) else []
+            found: list[ast.AST | None] = [*values.keys] if isinstance(values, ast.Dict) else []
             found += [*ast.walk(flags)] if flags is not None else []
             names = {str(one.value) for one in found if isinstance(one, ast.Constant)}
             yield str(given["name"].value), names
