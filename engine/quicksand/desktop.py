@@ -1,4 +1,4 @@
-"""The part of `Sandbox` that looks at the guest's screen and uses its keyboard and pointer."""
+"""`Desktop`, the part of a sandbox that has a screen, a keyboard and a pointer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Desktop:
-    """The methods of a sandbox with ``enable_display``.
+    """The desktop of a sandbox with ``enable_display``; each method is one of `Sandbox`, too.
 
     All but `vnc_port` and `vnc_password`, which are None then, raise NoDisplayError (a StateError)
     without it and StateError if the sandbox is not running; and MachineError if its VM has ended.
@@ -29,7 +29,8 @@ class Desktop:
     its upper left corner.
     """
 
-    _display: Display
+    def __init__(self, display: Display) -> None:
+        self._display = display
 
     # The screen
 

@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from quicksand import Sandbox
 from quicksand.base.paths import Paths
 
-from tests.conftest import PREFIX, our_processes, wait_for
+from tests.conftest import our_processes, wait_for
 
 pytestmark = [pytest.mark.vm, pytest.mark.soak, pytest.mark.timeout(3600)]
 
@@ -25,12 +26,22 @@ WARM_UP = 10
 """Cycles after which caches are full: what grows from there on is a leak."""
 
 
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of temporary files, for this test alone: others may run beside it."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return place
+
+
 def traces(places: Paths) -> dict[str, int]:
     """How much of each kind of thing there is."""
     return {
         "descriptors": len(os.listdir("/proc/self/fd")),
         "processes": len(our_processes()),
-        "temporary": len([p for p in Path("/tmp").iterdir() if not p.name.startswith(PREFIX)]),
+        "temporary": len(os.listdir(tempfile.gettempdir())),
         "runtime": len(list(places.runtime.iterdir())),
         "sandboxes": len([p for p in places.sandboxes.iterdir() if p.name[0] != "."]),
         "tasks": len(asyncio.all_tasks()),

@@ -45,6 +45,11 @@ class Paths:
         return self.data / "sandboxes"
 
     @property
+    def engine_log(self) -> Path:
+        """The log of what concerns no sandbox (effort.py)."""
+        return self.data / "engine.log"
+
+    @property
     def saves(self) -> Path:
         """The saves that belong to no workspace."""
         return self.data / "saves"

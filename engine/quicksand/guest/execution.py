@@ -111,6 +111,7 @@ class Command:
     async def __aexit__(self, *_: object) -> None:
         """End the command if it still runs, and wait for its end."""
         if self.status is None:
+            # A guest that is gone has ended its commands, and the next request tells.
             with contextlib.suppress(QuicksandError, TimeoutError):
                 await asyncio.shield(self._end())
         self._channel.close()

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     ConfigError,
     HostError,
@@ -211,7 +212,7 @@ def _make_all(
         _forget_all(registry, made)
         if before is not None:
             # No clone shares the frozen layer, so the sandbox can write to it again.
-            with contextlib.suppress(HostError):
+            with best_effort("take the disk back", history.place.engine_log, HostError):
                 history.set_head(before)
                 history.sweep()
         raise

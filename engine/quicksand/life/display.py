@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     AgentError,
     ConfigError,
     NoDisplayError,
-    QuicksandError,
     StateError,
 )
 from quicksand.base.regular import read_word
@@ -182,7 +182,7 @@ class Display:
 
         if self._is_paused:
             return None
-        with contextlib.suppress(QuicksandError, TimeoutError):
+        with best_effort("ask the guest for its screen's driver", self._life.log):
             async with asyncio.timeout(2 * ANSWER_S):
                 return await has_driver(await self._life.session())
         return None

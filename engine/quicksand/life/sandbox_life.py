@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     MachineError,
     MemoryBudgetError,
@@ -163,6 +164,11 @@ class Life:
     def _not_running(self) -> StateError:
         return StateError(f"the sandbox {self.name!r} is not running")
 
+    @property
+    def log(self) -> Path:
+        """Where it is noted what was tried and not possible."""
+        return sandbox_dir(self.registry.paths, self.id).engine_log
+
     def history(self) -> History:
         """The sandbox's layers, checkpoints and head."""
         from quicksand.snapshots.history import history_of
@@ -209,7 +215,7 @@ class Life:
             self._commit()
         except BaseException:
             await self.end_owned()
-            with contextlib.suppress(QuicksandError):
+            with best_effort("remove the sandbox", self.log):
                 remove_quietly(sandbox_dir(self.registry.paths, self.id).root)
             raise
         finally:
@@ -245,7 +251,7 @@ class Life:
                 self.registry, record, lock, progress=self.progress, warm=self._warm, found=found
             )
         except BaseException:
-            with contextlib.suppress(QuicksandError):
+            with best_effort("remove the sandbox", self.log):
                 remove_quietly(sandbox_dir(self.registry.paths, record.id).root)
             os.close(lock)
             raise
@@ -335,7 +341,7 @@ class Life:
         except BaseException as error:
             # A machine that has ended leaves what others may have made of the sandbox meanwhile.
             stays = isinstance(error, MachineError) and not self.require_record().discard
-            with contextlib.suppress(QuicksandError):
+            with best_effort("end a start that failed", self.log):
                 await to_the_end(self.end_owned() if stays else undo())
             self.run = None
             raise
@@ -364,22 +370,21 @@ class Life:
             await self._set_paused(paused)
 
     async def _set_paused(self, paused: bool) -> None:
-        from quicksand.qemu.qmp import Monitor
+        from quicksand.qemu.hypervisor import Qemu
         from quicksand.records.oversized import forget_mark, mark_of
 
         run = self.entry().run
         if run is None:
             raise self._not_running()
         machine = runtime_dir(self.registry.paths, self.id).current()
-        monitor = await Monitor.connect(machine)
+        hypervisor = await Qemu.connect(machine)
         held = mark_of(machine)
         try:
-            await monitor.execute("stop" if paused else "cont")
-            status = await monitor.execute("query-status")
-            if status["running"] is paused:
+            await (hypervisor.pause() if paused else hypervisor.resume())
+            if await hypervisor.is_running() is paused:
                 raise StateError(f"QEMU did not {'pause' if paused else 'resume'} the sandbox")
         finally:
-            await monitor.close()
+            await hypervisor.close()
         if not paused:
             forget_mark(machine, held)
         self.run = replace(run, paused=paused)
@@ -387,7 +392,7 @@ class Life:
         if not paused and self._link is not None:
             from quicksand.qemu.guest_resume import set_clock_soon
 
-            await set_clock_soon(self._link)
+            await set_clock_soon(self._link, self.log)
 
     def look_again(self) -> None:
         """Read the state again after another QEMU has taken over; requests go to the new one's
@@ -451,7 +456,7 @@ class Life:
         self._remove_record()
 
     def _remove_record(self) -> None:
-        with contextlib.suppress(SandboxNotFoundError):
+        with contextlib.suppress(SandboxNotFoundError):  # its keeper has removed it
             self.registry.remove(self.id)
         self.record = None
 

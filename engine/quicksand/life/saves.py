@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING
 
 from quicksand.base.threads import to_the_end
 from quicksand.life.checkpoints import Checkpoints
-from quicksand.life.guest import Guest
+from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
 
 if TYPE_CHECKING:
     from quicksand.saves.autosave import AutoSave
+    from quicksand.saves.manifest import SaveManifest
     from quicksand.saves.saving import Options
     from quicksand.saves.store import Save, SaveStore
 
 
 class Saves:
-    """The saves of one sandbox. Each method raises what its namesake in `Sandbox` raises."""
+    """The saves of one sandbox. `save`, `save_on_stop` and `save_to` are methods of `Sandbox`."""
 
     def __init__(
-        self, life: Life, guest: Guest, checkpoints: Checkpoints, workspace: Path | None = None
+        self, life: Life, guest: InGuest, checkpoints: Checkpoints, workspace: Path | None = None
     ) -> None:
         self._life = life
         self._guest = guest
@@ -36,7 +37,52 @@ class Saves:
 
         return workspace_store(Path(workspace).absolute() if workspace else self._workspace)
 
+    async def save(
+        self,
+        name: str,
+        *,
+        workspace: str | Path | None = None,
+        compress: bool = False,
+        delete_checkpoints: bool = False,
+        note: str = "",
+        replace: bool = True,
+        freeze: bool | None = None,
+    ) -> SaveManifest:
+        """Save the disk, running or not, as ``workspace/name`` (by default the workspace given to
+        `Sandbox`, or ``.quicksand/sandboxes``). A running VM keeps running.
+        ``Sandbox(image=name)`` starts a new sandbox with this disk.
+
+        A save that already has the name goes to the trash for a week, unless ``replace`` is false:
+        then SaveError is raised. ``compress`` merges all layers into one compressed file.
+        ``delete_checkpoints`` deletes the sandbox's checkpoints. ``freeze``: whether the guest
+        freezes its file system (fsfreeze) for the moment of the save; None means only if the guest
+        can sync within 0.1 s.
+
+        Raises ConfigError for a bad name, SaveError, StateError, HistoryError, ImageError,
+        HostError, MachineError; an existing save of that name is then unchanged.
+        """
+        from quicksand.saves.saving import Options
+
+        options = Options(
+            compress=compress,
+            delete_checkpoints=delete_checkpoints,
+            note=note,
+            replace=replace,
+            freeze=freeze,
+            progress=self._life.progress,
+        )
+        return (await self.save_to(self.store(workspace), name, options)).require()
+
+    def save_on_stop(self, name: str, store: SaveStore) -> None:
+        """Save the disk to ``store`` when the sandbox is stopped, like the keyword ``save``. Raises
+        ConfigError for a bad name."""
+        from quicksand.saves.autosave import AutoSave
+        from quicksand.saves.manifest import check_save_name
+
+        self.at_stop = AutoSave(check_save_name(name), store)
+
     async def save_to(self, store: SaveStore, name: str, options: Options) -> Save:
+        """Save the disk to ``store``. Parameters and errors are those of `save`."""
         from quicksand.saves.saving import save
 
         record = self._life.require_record()

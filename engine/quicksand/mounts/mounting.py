@@ -21,6 +21,7 @@ from pathlib import Path
 
 from quicksand_smb import HANG_UP
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     AgentError,
     AgentRefusedError,
@@ -40,7 +41,7 @@ from quicksand.mounts.mounter import Mounter, look
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import Share
 from quicksand.records.config import SHARE_IP, SHARE_PORT, NetworkMode, SandboxConfig
-from quicksand.records.layout import SHARES, MachineDir
+from quicksand.records.layout import SHARES, MachineDir, log_of
 from quicksand.records.mount import Mount
 
 Served = list[tuple[Share, str]]
@@ -170,7 +171,7 @@ async def _mount_on(machine: MachineDir, share: Share, secret: str, ask: Ask) ->
         raise
     except BaseException:
         shares.forget(machine, share)
-        with contextlib.suppress(AgentError):
+        with best_effort("take the mount back", log_of(machine), AgentError):
             await to_the_end(_give_up(machine, share.number, ask))
         raise
 
@@ -250,11 +251,11 @@ async def remove_mount(machine: MachineDir, share: Share, ask: Ask, *, force: bo
         await _hang_up(machine, [share.number])
 
 
-async def write_back(ask: Ask | None) -> None:
+async def write_back(ask: Ask | None, log: Path) -> None:
     """Have the guest write what it still holds of its mounts, before it is left. It must not take
     long, and may fail: the host's side is as good as the guest has made it."""
     if ask is not None:
-        with contextlib.suppress(AgentError, TimeoutError):
+        with best_effort("have the guest write back its mounts", log, AgentError, TimeoutError):
             await ask("sync_shares", {}, SYNC_S)
 
 

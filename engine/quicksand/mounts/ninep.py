@@ -15,12 +15,12 @@ from dataclasses import replace
 
 from quicksand.base.errors import (
     AgentRefusedError,
-    MachineError,
     MountError,
     QuicksandError,
     StateError,
 )
 from quicksand.base.findings import Findings, program_key
+from quicksand.base.hypervisor import Hypervisor
 from quicksand.guest.agent import raw
 from quicksand.guest.agent.session import Ask
 from quicksand.mounts.devices import Device, ninep_of, note, read
@@ -28,7 +28,6 @@ from quicksand.mounts.directories import Known, find, opened
 from quicksand.mounts.mounter import NOBODY, Mounter, look
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import NINEP_DEVICE, SharedDirectory, ninep_tag
-from quicksand.qemu.qmp import Monitor
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import MachineDir
 from quicksand.records.mount import NINEP, Mount
@@ -219,16 +218,13 @@ def _mark(
 # What is not possible with it
 
 
-async def refuse_mounted(config: SandboxConfig, monitor: Monitor, name: str) -> None:
+async def refuse_mounted(config: SandboxConfig, hypervisor: Hypervisor, name: str) -> None:
     """Raise StateError if the guest has a 9p share mounted: a checkpoint would hold names of files
     that only this QEMU knows. QEMU itself is asked, for root in the guest can mount it, too; it
     refuses to migrate then, but to write its devices' state it does not. Raises MachineError."""
     if not ninep_of(config.mounts) and not config.extra_qemu_args:
         return
-    reasons = (await monitor.execute("query-migrate")).get("blocked-reasons", [])
-    if not isinstance(reasons, list):
-        raise MachineError(f"QEMU said {reasons!r} of what keeps it from being saved")
-    if any(_BLOCKED in str(reason) for reason in reasons):
+    if any(_BLOCKED in reason for reason in await hypervisor.why_unsavable()):
         raise StateError(
             f"no checkpoint can be taken of {name!r} while a directory is mounted there by 9p: "
             "QEMU cannot save what it has open",

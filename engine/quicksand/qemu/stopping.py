@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
+from pathlib import Path
 
-from quicksand.base.errors import MachineError, QuicksandError
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import MachineError
 from quicksand.base.files import is_locked
 from quicksand.base.processes import Kind, command_of, holders_of, processes_of
 from quicksand.guest.agent.link import AgentLink
@@ -41,7 +42,7 @@ async def stop_machine(
     if is_locked(place.lock) and grace > 0 and not record.discard and link is not None:
         if run is not None and run.paused:
             await _let_go_on(registry, record)
-        asked = await _ask_guest(link, grace)
+        asked = await _ask_guest(link, grace, place.engine_log)
         if asked and await until_unlocked(place.lock, timeout=grace + AGENT_TIMEOUT_S):
             await asyncio.to_thread(registry.tidy, record.id)
             return
@@ -65,7 +66,7 @@ def _still_held(place: SandboxDir, record: Record) -> MachineError:
 
 async def _let_go_on(registry: Registry, record: Record) -> None:
     """Resume a paused guest, which could not answer otherwise."""
-    with contextlib.suppress(QuicksandError):
+    with best_effort("resume the paused guest", sandbox_dir(registry.paths, record.id).engine_log):
         monitor = await Monitor.connect(
             runtime_dir(registry.paths, record.id).current(), timeout=2.0
         )
@@ -75,13 +76,13 @@ async def _let_go_on(registry: Registry, record: Record) -> None:
             await monitor.close()
 
 
-async def _ask_guest(link: AgentLink, grace: float) -> bool:
+async def _ask_guest(link: AgentLink, grace: float, log: Path) -> bool:
     """Ask the guest to power down; returns whether it agreed. That takes a millisecond. A guest
     that a busy host holds up must not lose what it has not written yet, so it has all of ``grace``.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + max(AGENT_TIMEOUT_S, grace)
-    with contextlib.suppress(QuicksandError):
+    with best_effort("ask the guest to power down", log):
         session = await link.session(timeout=deadline - loop.time())
         params = {"mode": "poweroff", "grace": min(3.0, grace)}
         await session.request("shutdown", params, timeout=deadline - loop.time())

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from quicksand.base.ageing import NOTE
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     NameTakenError,
     PathError,
-    QuicksandError,
     SandboxNotFoundError,
     StateError,
 )
@@ -300,7 +300,7 @@ class Registry:
         place, runtime = sandbox_dir(self.paths, id_), runtime_dir(self.paths, id_)
         if place.exit.exists() and not runtime.root.exists():
             return
-        with contextlib.suppress(QuicksandError):
+        with best_effort("clean up after its end", place.engine_log):
             lock = self.lock(id_)
             try:
                 if not place.exit.exists() and place.qemu_log.exists():
@@ -327,7 +327,7 @@ class Registry:
     def _remove_locked(self, id_: str) -> None:
         from quicksand.records.trash import remove_for_good
 
-        with contextlib.suppress(PathError):  # `doctor` names what is not ours there
+        with best_effort(f"remove what {id_} had while it ran", self.paths.engine_log, PathError):
             self.clear_runtime(id_)
         remove_for_good(self.paths, sandbox_dir(self.paths, id_).root)
 
@@ -341,7 +341,7 @@ class Registry:
 
         reaped = []
         for id_ in {*self._ids(), *self._runtime_ids()}:
-            with contextlib.suppress(QuicksandError, OSError):
+            with best_effort(f"remove what {id_} has left", self.paths.engine_log):
                 if self._reap_one(id_):
                     reaped.append(id_)
         for name in _entries(self.paths.sandboxes):
@@ -350,9 +350,9 @@ class Registry:
                     require_ours(self.paths.sandboxes / name)
                     remove_memory(self.paths.sandboxes / name)
                     remove(self.paths.sandboxes / name)
-        with contextlib.suppress(QuicksandError, OSError):
+        with best_effort("remove unfinished imports", self.paths.engine_log):
             sweep_staging(self.paths.sandboxes)
-        with contextlib.suppress(QuicksandError, OSError):
+        with best_effort("empty the trash of what is due", self.paths.engine_log):
             self.expired += tuple(gone.name for gone in Trash(self.paths).expire())
         return reaped
 

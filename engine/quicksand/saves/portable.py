@@ -47,7 +47,7 @@ def find_portable(path: Path) -> Save | None:
     SaveError if it is damaged."""
     if not path.is_file():
         return None
-    with contextlib.suppress(ImageError):
+    with contextlib.suppress(ImageError):  # a file without metadata is no save
         read_metadata(path)
         return Save(name=path.stem, root=path, manifest=check_portable(path))
     return None
@@ -120,7 +120,7 @@ def find_image(digest: str, paths: Paths, near: Sequence[Path]) -> StoredImage |
 
 
 def _load(directory: Path, digest: str) -> StoredImage | None:
-    with contextlib.suppress(QuicksandError):
+    with contextlib.suppress(QuicksandError):  # it is not there yet
         image = ImageStore.load(directory)
         if image.digest == digest and not image.errors:
             return image

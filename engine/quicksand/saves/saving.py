@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import ConfigError, ImageError, PathError, QuicksandError
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import ConfigError, ImageError, PathError
 from quicksand.base.files import map_os_errors, sync_dir, write_json, write_word
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
@@ -184,7 +185,8 @@ def _all_there(layers: list[Path], frozen: _Frozen, options: Options) -> list[Pa
 async def _frozen(
     registry: Registry, record: Record, made: Path, options: Options, ask: Ask | None
 ) -> AsyncIterator[_Frozen]:
-    frozen = _Frozen(guest=await _settle(ask) if ask is not None else _Guest())
+    log = history_of(registry, record.id).place.engine_log
+    frozen = _Frozen(guest=await _settle(ask, log) if ask is not None else _Guest())
     try:
         await _freeze(registry, record, made, frozen, options, ask)
         yield frozen
@@ -220,10 +222,10 @@ def _check_target(paths: Paths, store: SaveStore, name: str, replace_it: bool) -
     store.check_target(name, replace=replace_it)
 
 
-async def _settle(ask: Ask) -> _Guest:
+async def _settle(ask: Ask, log: Path) -> _Guest:
     """Have the guest flush its page cache and discard deleted blocks (fstrim)."""
     guest = _Guest()
-    with contextlib.suppress(QuicksandError):
+    with best_effort("have the guest write everything to its disk", log):
         await ask("sync", {}, AGENT_S)
         guest = _Guest(synced=True)
         # Deleted data must not be in the save.
@@ -292,33 +294,33 @@ async def _drop_checkpoints(history: History, options: Options) -> None:
 async def _freeze_live(live: Live, frozen: _Frozen, ask: Ask | None) -> None:
     frozen.was_live = True
     check_space(live.place.root)
-    pivot = Pivot(live.history, live.run, live.monitor)
+    pivot = Pivot(live.history, live.hypervisor)
     try:
         await pivot.find_head()
         await pivot.prepare()
-        still = await _stand_still(ask) if ask is not None else False
+        still = await _stand_still(ask, live.log) if ask is not None else False
         try:
             await pivot.turn()
         finally:
             if still and ask is not None:
-                frozen.stood_still = await _thaw(ask)
+                frozen.stood_still = await _thaw(ask, live.log)
     except BaseException:
         await to_the_end(pivot.undo())
         raise
     frozen.layers = pivot.frozen
 
 
-async def _stand_still(ask: Ask) -> bool:
-    with contextlib.suppress(QuicksandError):
+async def _stand_still(ask: Ask, log: Path) -> bool:
+    with best_effort("freeze the guest's file system", log):
         await ask("freeze", {"seconds": FREEZE_S}, FREEZE_S)
         return True
     return False
 
 
-async def _thaw(ask: Ask) -> bool:
+async def _thaw(ask: Ask, log: Path) -> bool:
     """Thaw the file system; returns whether it was frozen until now. If the guest does not answer,
     it thaws by itself after FREEZE_S."""
-    with contextlib.suppress(QuicksandError):
+    with best_effort("thaw the guest's file system", log):
         await ask("thaw", {}, FREEZE_S)
         return True
     return False

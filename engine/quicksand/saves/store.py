@@ -94,7 +94,7 @@ class SaveStore:
 
     def list(self) -> builtins.list[Save]:
         """All saves, sorted by name; the ``error`` of one that cannot be used says why."""
-        with contextlib.suppress(HostError, SaveError):
+        with contextlib.suppress(HostError, SaveError):  # the next change of the store reports it
             self._finish_others()
         found = [load_save(self.root / name) for name in self._names()]
         return [save for save in found if save.identity is not None]

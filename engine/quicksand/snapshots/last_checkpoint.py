@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
-from quicksand.base.errors import QuicksandError
+from quicksand.base.effort import best_effort
 from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.qemu.stopping import stop_machine
@@ -68,10 +67,10 @@ async def _keep(live: Live, capture: Capture, what: str) -> Node:
 
 async def _let_go_on(live: Live, capture: Capture) -> None:
     """Resume the guest if it is paused, and remove the unfinished checkpoint."""
-    with contextlib.suppress(QuicksandError):
+    with best_effort("resume the guest", live.log):
         if not live.run.paused:
-            await live.monitor.execute("cont")
-    with contextlib.suppress(QuicksandError):
+            await live.hypervisor.resume()
+    with best_effort("remove the unfinished checkpoint", live.log):
         await capture.discard()
-    with contextlib.suppress(QuicksandError):
+    with best_effort("end the keeper's guard of the pause", live.log):
         await live.keeper.ask("guard", on=False)

@@ -18,10 +18,10 @@ from typing import Any
 
 from quicksand.base.errors import MachineError
 from quicksand.base.files import map_os_errors
+from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.regular import open_regular, read_file
 from quicksand.base.space import check_space
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
-from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import File, Head, Node
 from quicksand.records.sandboxes import RunState
@@ -37,10 +37,6 @@ from quicksand.snapshots.pages import ZEROS, MappedFile, PageIndex, Run, overlay
 from quicksand.snapshots.storing import Storage, Stored, find_image, load_index
 from quicksand.snapshots.tracking import ANONYMOUS, find_level
 from quicksand.snapshots.verified import Verified
-
-LOAD_POLL_S = 0.001
-LOAD_TIMEOUT_S = 30.0
-
 
 PAGES_AT_ONCE = 4096
 """Pages that are written to a QEMU at once: 16 MiB, whose first touch can take 40 ms. After each
@@ -66,10 +62,10 @@ class PagesCapture(Capture):
     async def _prepare_memory(self) -> None:
         image = find_image(self._place, self._head.memory)
         self._ram = await GuestRam.locate(
-            self._monitor, self._run.qemu_pid, image, self._size, self._arch
+            self._hypervisor, self._run.qemu_pid, image, self._size, self._arch
         )
         self._check = MemoryCheck(self._ram) if comparing.is_on() else None
-        self._rom = await find_firmware(self._monitor, self._run.qemu_pid, self._arch)
+        self._rom = await find_firmware(self._hypervisor, self._run.qemu_pid, self._arch)
         await in_thread_to_the_end(self._prepare_copy)
         await self._copier.copy_before(self._briefly_paused)
 
@@ -101,7 +97,7 @@ class PagesCapture(Capture):
     async def _freeze_rest(self) -> None:
         """Save the devices' state and switch the disk, while the memory is copied."""
         path = self.directory / "devices"
-        await self._monitor.execute("xen-save-devices-state", filename=str(path), live=False)
+        await self._hypervisor.save_devices(path)
         await self._disk.turn()
 
     @property
@@ -161,23 +157,23 @@ class PagesCapture(Capture):
 
 
 async def load_memory(
-    place: SandboxDir, machine: MachineDir, node: Node, monitor: Monitor, pid: int
+    place: SandboxDir, machine: MachineDir, node: Node, hypervisor: Hypervisor, pid: int
 ) -> None:
     """See `Way.load_memory`."""
     image = find_image(place, node.memory)
     index = await asyncio.to_thread(load_index, place, node)
     if node.firmware is not None:
-        await put_firmware(monitor, pid, place.memory, node.firmware)
-    ram = await GuestRam.locate(monitor, pid, image, index.size, node.shape["arch"])
+        await put_firmware(hypervisor, pid, place.memory, node.firmware)
+    ram = await GuestRam.locate(hypervisor, pid, image, index.size, node.shape["arch"])
     await in_stoppable_thread(lambda check: load_pages(place, node, index, ram, check))
 
 
 async def track(
-    place: SandboxDir, machine: MachineDir, node: Node, monitor: Monitor, run: RunState
+    place: SandboxDir, machine: MachineDir, node: Node, hypervisor: Hypervisor, run: RunState
 ) -> None:
     """See `Way.track`."""
     image, size = find_image(place, node.memory), int(node.shape["memory"])
-    ram = await GuestRam.locate(monitor, run.qemu_pid, image, size, node.shape["arch"])
+    ram = await GuestRam.locate(hypervisor, run.qemu_pid, image, size, node.shape["arch"])
     await in_thread_to_the_end(lambda: track_from(node.id, ram, machine.tracked, run.run))
 
 
@@ -255,27 +251,17 @@ def _write_zeros(ram: GuestRam, run: Run, check: Callable[[], None]) -> None:
         ram.write([(first, count)], zeros[: count * PAGE])
 
 
-async def load_devices(place: SandboxDir, node: Node, monitor: Monitor) -> None:
-    """See `Way.load_devices`. The devices' state is loaded with QMP ``migrate-incoming``."""
+async def load_devices(place: SandboxDir, node: Node, hypervisor: Hypervisor) -> None:
+    """See `Way.load_devices`."""
     file = node.devices
     assert file is not None, "a checkpoint of this tier has its devices in a file"
     path = place.checkpoints / node.id / "devices"
     await asyncio.to_thread(lambda: MappedFile(path, file).close())
     descriptor = open_regular(path)
     try:
-        await monitor.pass_descriptor(descriptor, "state")
+        await hypervisor.load_devices(descriptor, name=node.tag)
     finally:
         os.close(descriptor)
-    await monitor.execute("migrate-incoming", uri="fd:state")
-    async with asyncio.timeout(LOAD_TIMEOUT_S):
-        while (status := await _status(monitor)) == "inmigrate":  # noqa: ASYNC110
-            await asyncio.sleep(LOAD_POLL_S)
-    if status not in ("paused", "prelaunch"):
-        raise MachineError(f"QEMU did not take the state of {node.tag!r}: it is {status}")
-
-
-async def _status(monitor: Monitor) -> str:
-    return str((await monitor.execute("query-status"))["status"])
 
 
 def why_not(pid: int | None) -> tuple[str, str]:
@@ -346,6 +332,7 @@ def _how_to_trace() -> str:
 WAY = Way(
     tier=PAGES,
     capture=PagesCapture,
+    fits=lambda features: features.devices_alone,
     refusal=why_not,
     note=_why_slow,
     copied=_copied,

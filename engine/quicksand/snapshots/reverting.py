@@ -4,9 +4,9 @@ already, standby.py); then it takes over."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     CheckpointNotFoundError,
     HistoryError,
@@ -20,7 +20,6 @@ from quicksand.display.vnc import listen
 from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import forward_rules
 from quicksand.qemu.planning import gather_parts
-from quicksand.qemu.qmp import human
 from quicksand.qemu.stopping import end_strays
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.nodes import TAG_MAX, Node
@@ -102,7 +101,7 @@ async def revert(
             await successor.take_over(link)
         except BaseException:
             # Errors of the cleanup must not replace the one that is raised to the caller.
-            with contextlib.suppress(QuicksandError):
+            with best_effort("undo a revert that failed", live.log):
                 await to_the_end(_give_up(live, successor, capture, keeping))
             raise
         kept: Node | HistoryError | None
@@ -145,7 +144,7 @@ async def _nothing() -> None: ...
 async def _stop(live: Live, capture: Capture | None) -> None:
     """Pause the old guest, and capture its state if that is to be kept."""
     if capture is None:
-        await live.monitor.execute("stop")
+        await live.hypervisor.pause()
     else:
         await capture.freeze(resume=False)
 
@@ -214,26 +213,26 @@ def _rules(live: Live) -> list[str]:
 
 async def _stay(live: Live, successor: Successor, capture: Capture | None) -> None:
     """After a failed revert: remove the successor and let the old QEMU continue."""
-    with contextlib.suppress(QuicksandError):
+    with best_effort("remove the new machine", live.log):
         await successor.remove()
     # The successor's ports are free now. The old QEMU refuses those that it still has.
     for rule in _rules(live):
-        with contextlib.suppress(QuicksandError):
-            await human(live.monitor, f"hostfwd_add net0 {rule}")
+        with best_effort(f"forward {rule} again", live.log):
+            await live.hypervisor.add_forward(rule)
     await asyncio.to_thread(widen_backlogs, live.run.qemu_pid, live.run.forwarded)
     if live.run.vnc_port is not None:
-        with contextlib.suppress(QuicksandError):
-            await listen(live.monitor, live.machine, live.run.vnc_port)
+        with best_effort("serve the screen at its port again", live.log):
+            await listen(live.hypervisor, live.machine, live.run.vnc_port)
     if not live.run.paused:
-        with contextlib.suppress(QuicksandError):
-            await live.monitor.execute("cont")
-    with contextlib.suppress(QuicksandError):
+        with best_effort("resume the guest", live.log):
+            await live.hypervisor.resume()
+    with best_effort("write the head of the old machine", live.log):
         if (current := live.runtime.current()).root.exists():
             live.history.settle(current.name)
         # Otherwise the sandbox has ended, and the next start decides which head counts.
-    with contextlib.suppress(QuicksandError):
+    with best_effort("remove the unfinished checkpoint", live.log):
         if capture is not None:
             await capture.discard()
-    with contextlib.suppress(QuicksandError):
+    with best_effort("remove files that nothing needs", live.log):
         await in_thread_to_the_end(live.history.sweep)
     await live.keeper.ask("guard", on=False)

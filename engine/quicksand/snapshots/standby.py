@@ -12,6 +12,7 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import Any
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import AgentError, HistoryError, MachineError, StateError
 from quicksand.base.files import read_json, write_json
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
@@ -68,9 +69,11 @@ async def make_ready(registry: Registry, record: Record, node_id: str) -> None:
             await _end(live, waiting)
         node = await asyncio.to_thread(live.history.get, node_id)
         parts = await gather_parts(registry, record)
-        if rehearsal.is_worth_it(record, node, live.run):
+        if rehearsal.is_worth_it(record, node, live.run, live.hypervisor.features):
             # If that fails (an old checkpoint's agent, a slow guest), do without a rehearsal.
-            with contextlib.suppress(AgentError, MachineError, StateError, TimeoutError):
+            with best_effort(
+                "rehearse the revert", live.log, AgentError, MachineError, StateError, TimeoutError
+            ):
                 await _prepare(live, node, parts, rehearse=True)
                 return
         await _prepare(live, node, parts, rehearse=False)
@@ -112,7 +115,7 @@ async def forget_removed(registry: Registry, record: Record) -> None:
     HostError, MachineError."""
     history = history_of(registry, record.id)
     # If the head cannot be read or the sandbox is not running, no QEMU waits.
-    with contextlib.suppress(StateError, HistoryError):
+    with best_effort("end what waits for it", history.place.engine_log, StateError, HistoryError):
         if not await asyncio.to_thread(lambda: history.head().waiting):
             return
         async with working_on(registry, record) as live:
@@ -150,7 +153,7 @@ async def _adopt(live: Live, node: Node, waiting: Waiting) -> Successor | None:
 
 async def _end(live: Live, waiting: Waiting) -> None:
     machine = waiting.head.machine
-    with contextlib.suppress(MachineError):  # it has ended by itself
+    with best_effort("end the machine that waits", live.log, MachineError):
         await live.keeper.ask("take", name=machine)
         await live.keeper.ask("kill", name=machine)
     await in_thread_to_the_end(lambda: live.runtime.remove_machine(machine))

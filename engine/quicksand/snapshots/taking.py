@@ -6,17 +6,20 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from quicksand.base.arch import Architecture
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import ConfigError, DisplayError, StateError
+from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.display.hands import let_go_all, may_hold
 from quicksand.mounts.ninep import refuse_mounted
+from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.keeper_successor import ensure_keeper
-from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.nodes import Node, check_tag
 from quicksand.records.registry import Registry
@@ -38,9 +41,14 @@ class Live:
     runtime: RuntimeDir
     machine: MachineDir
     """The directory of the running QEMU."""
-    monitor: Monitor
+    hypervisor: Hypervisor
     keeper: KeeperLink
     history: History
+
+    @property
+    def log(self) -> Path:
+        """Where it is noted what was tried and not possible."""
+        return self.place.engine_log
 
 
 @contextlib.asynccontextmanager
@@ -63,7 +71,7 @@ async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
                 raise StateError(f"the sandbox {record.name!r} is not running")
             history.settle(machine.name)
             _remove_unborn(runtime, machine)
-            monitor = await Monitor.connect(machine)
+            hypervisor = await Qemu.connect(machine, entry.run.qemu_command)
             try:
                 yield Live(
                     record=record,
@@ -71,12 +79,12 @@ async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
                     place=place,
                     runtime=runtime,
                     machine=machine,
-                    monitor=monitor,
+                    hypervisor=hypervisor,
                     keeper=keeper,
                     history=history,
                 )
             finally:
-                await monitor.close()
+                await hypervisor.close()
 
 
 def _remove_unborn(runtime: RuntimeDir, machine: MachineDir) -> None:
@@ -133,8 +141,8 @@ async def checkpoint_live(
     check_space(live.place.root)
     if live.record.config.enable_display:
         # A guest that is paused or takes no input keeps it; then a revert releases it (`lift_all`).
-        with contextlib.suppress(StateError, DisplayError):
-            await let_go_all(live.machine, live.monitor)
+        with best_effort("release keys and buttons", live.log, StateError, DisplayError):
+            await let_go_all(live.machine, live.hypervisor)
     capture = start_capture(live, tier)
     await live.keeper.ask("guard", on=not live.run.paused)
     try:
@@ -159,18 +167,18 @@ async def checkpoint_live(
 
 async def refuse_unsavable(live: Live) -> None:
     """Raise StateError if the machine has state that no checkpoint can hold; MachineError."""
-    await refuse_mounted(live.record.config, live.monitor, live.record.name)
+    await refuse_mounted(live.record.config, live.hypervisor, live.record.name)
 
 
 def start_capture(live: Live, tier: str | None = None) -> Capture:
     """Begin a checkpoint, in the best possible tier unless ``tier`` is given. Raises ConfigError,
     HostError."""
     config = live.record.config
-    chosen = choose_tier(live.run.qemu_pid, asked=tier)
+    chosen = choose_tier(live.run.qemu_pid, asked=tier, features=live.hypervisor.features)
     return chosen.way.capture(
         live.history,
         live.run,
-        live.monitor,
+        live.hypervisor,
         live.machine,
         memory_bytes=config.memory_bytes,
         arch=(config.arch or Architecture.host()).value,
@@ -182,9 +190,9 @@ async def find_shape(live: Live) -> dict[str, Any]:
     """The shape of the running machine (restore.py), and whether something may be held down on its
     keyboard or its pointer. Raises MachineError."""
     digest = live.record.image_digest
-    shape = await restore.shape_of(live.run, live.monitor, live.record.config, digest)
+    shape = await restore.shape_of(live.run, live.hypervisor, live.record.config, digest)
     if live.record.config.enable_display:
-        shape[restore.HELD] = await may_hold(live.machine, live.monitor)
+        shape[restore.HELD] = await may_hold(live.machine, live.hypervisor)
     return shape
 
 

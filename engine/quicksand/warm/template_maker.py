@@ -121,7 +121,7 @@ async def make_template(
                 if attempt == ATTEMPTS - 1:
                     await asyncio.to_thread(templates.note_unfit)
                     raise
-        await in_thread_to_the_end(lambda: prune(templates.root))
+        await in_thread_to_the_end(lambda: prune(templates.root, registry.paths.engine_log))
         found = await asyncio.to_thread(templates.find)
     if found is None:
         raise MachineError("the template that was just made cannot be read")

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.base.background import run_later, run_to_its_end
 from quicksand.base.cpu import describe_cpu, read_microcode
-from quicksand.base.errors import HostError, QuicksandError
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import HostError
 from quicksand.base.files import is_locked, map_os_errors, read_json
 from quicksand.base.findings import Findings
 from quicksand.base.footprint import allocated_size
@@ -316,9 +317,10 @@ def discard(root: Path) -> None:
         remove(root)
 
 
-def prune(root: Path, *, kept: int = KEPT) -> None:
+def prune(root: Path, log: Path, *, kept: int = KEPT) -> None:
     """Remove all but the ``kept`` most recently used templates, those that were not checked as
-    they are now, and what processes that died while making one have left."""
+    they are now, and what processes that died while making one have left. What cannot be removed
+    is noted in ``log``."""
     found, useless = [], []
     for path in own_directories(root, UNFINISHED):
         with contextlib.suppress(OSError):
@@ -331,6 +333,6 @@ def prune(root: Path, *, kept: int = KEPT) -> None:
             else:
                 useless.append(path)
     for path in [*useless, *(path for _, path in sorted(found, reverse=True)[kept:])]:
-        with contextlib.suppress(QuicksandError, OSError):
+        with best_effort(f"remove the template {path.name}", log):
             discard(path)
             path.with_name(f"{path.name}.lock").unlink(missing_ok=True)

@@ -159,6 +159,8 @@ def change_notify(request: Request) -> Reply | Pending:
     handle.need(READ_DATA)
     if not request.is_last:
         raise Refusal(Status.INTERNAL_ERROR)
+    if handle.file.to_delete or handle.file.is_removed:
+        raise Refusal(Status.DELETE_PENDING)  # nothing can change in it any more
     if handle.watch is None:
         if len(handle.share.watches) >= notify.MOST_WATCHES:
             raise Refusal(Status.INSUFFICIENT_RESOURCES)

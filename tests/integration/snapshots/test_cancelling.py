@@ -13,12 +13,12 @@ from quicksand import Sandbox
 from quicksand.base.paths import Paths
 from quicksand.base.processes import Kind, processes_of
 from quicksand.base.settings import STANDBY
+from quicksand.qemu.hypervisor import DISK, OURS
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.snapshots.history import History
-from quicksand.snapshots.pivot import DISK, OURS
 from quicksand.snapshots.standby import make_ready
 
 from tests.conftest import our_processes, wait_for

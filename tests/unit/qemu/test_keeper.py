@@ -33,6 +33,7 @@ from quicksand.qemu.keeper_parts.launch import launch as launch_plainly
 from quicksand.qemu.keeper_parts.loop import TERM_GRACE_S
 from quicksand.qemu.keeper_parts.space import LINE_MAX, SPACE_WANTED, SpaceWatch
 from quicksand.qemu.process import KEEPER, Listeners, OwnedProcess, launch
+from quicksand.qemu.second_machine import FIRST_DESCRIPTOR
 from quicksand.records.layout import (
     AGENT_PORTS,
     QMP_MONITORS,
@@ -41,7 +42,6 @@ from quicksand.records.layout import (
     runtime_dir,
     sandbox_dir,
 )
-from quicksand.snapshots.successor import FIRST_DESCRIPTOR
 
 from tests.conftest import in_time, wait_for
 

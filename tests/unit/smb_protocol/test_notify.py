@@ -73,3 +73,15 @@ def test_a_directory_that_is_going_ends_its_watches(pair: tuple[Client, Client])
     other = two.open("d", options=1)
     assert two.ask(c.SET, c.set_info(other, 13, b"\1")).status == 0
     assert [answer.status for answer in one.hear()] == [GONE]
+
+
+def test_a_watch_that_comes_too_late_is_told_that_the_directory_is_going(
+    pair: tuple[Client, Client],
+) -> None:
+    one, two = pair
+    directory = one.open("d", options=1)
+    other = two.open("d", options=1)
+    assert two.ask(c.SET, c.set_info(other, 13, b"\1")).status == 0
+    assert watch(one, directory).status == GONE
+    two.close(other)
+    assert watch(one, directory).status == GONE

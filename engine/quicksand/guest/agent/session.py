@@ -9,14 +9,15 @@ import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     AgentError,
     AgentProtocolError,
     AgentRefusedError,
     AgentUnreachableError,
-    QuicksandError,
 )
 from quicksand.guest.agent import raw, refusals, wire
 from quicksand.guest.agent.budget import Budget
@@ -339,9 +340,9 @@ def _unreadable(method: str, params: dict[str, Any]) -> str:
     return f"{method!r:.80}"
 
 
-async def sync_guest(ask: Ask) -> None:
+async def sync_guest(ask: Ask, log: Path) -> None:
     """Have a guest sync its disk. What it has in memory is in a checkpoint in any case, so that
     this may fail, and must not take long."""
-    with contextlib.suppress(QuicksandError, TimeoutError):
+    with best_effort("have the guest sync its disk", log):
         async with asyncio.timeout(SYNC_S):
             await ask("sync", {}, SYNC_S)

@@ -20,10 +20,10 @@ from quicksand.guest.agent.session import Session
 from quicksand.guest.clock import read_clock
 from quicksand.guest.fitness import require_fit
 from quicksand.qemu.guest_resume import renew, resume
+from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.live_machine import LiveMachine, remove_quietly
 from quicksand.qemu.planning import Parts, gather_parts, hostname
-from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
@@ -153,25 +153,25 @@ async def _rehearse(registry: Registry, machine: LiveMachine) -> int:
     guest is paused afterwards, and its agent without a client. Raises MachineError, AgentError."""
     runtime = runtime_dir(registry.paths, machine.record.id)
     current = runtime.current()
-    monitor = await Monitor.connect(current)
+    hypervisor = await Qemu.connect(current)
     link = machine.link
     port = 0
     try:
         session = await link.session()
         for _ in range(REHEARSALS):
             await _run_first(session)
-            await monitor.execute("stop")
+            await hypervisor.pause()
             link.close()
             session = await link.dial(current, port)
-            await resume(session, machine.run.token, monitor, patience=HELLO_S)
+            await resume(session, machine.run.token, hypervisor, patience=HELLO_S)
             await renew(session, {"hostname": hostname(machine.record.name)}, {})
         clock = await read_clock(session)
         await _run_first(session)
         await require_fit(session, clock, machine.record.config.network_mode, window_s=0.0)
-        await monitor.execute("stop")
+        await hypervisor.pause()
     finally:
         link.close()
-        await monitor.close()
+        await hypervisor.close()
     return port
 
 

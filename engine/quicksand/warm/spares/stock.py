@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import QuicksandError, StateError
 from quicksand.base.files import map_os_errors, try_lock
 from quicksand.base.paths import Paths, make_private_dir
@@ -67,7 +68,7 @@ async def expect(registry: Registry, record: Record) -> None:
 
 async def _try_to_fulfil(registry: Registry, order: Order) -> bool:
     """Fulfil an order; returns whether that was possible."""
-    with contextlib.suppress(QuicksandError):
+    with best_effort(f"make the spares of {order.config.image}", registry.paths.engine_log):
         await _fulfil(registry, order)
         return True
     return False
@@ -77,7 +78,7 @@ async def restock(registry: Registry) -> None:
     """Have ready what is ordered, and the templates that it needs."""
     for order in await asyncio.to_thread(Orders(registry.paths).list):
         # An order whose image is gone, say, must not be in the way of the others.
-        with contextlib.suppress(QuicksandError):
+        with best_effort(f"make the spares of {order.config.image}", registry.paths.engine_log):
             await _have_template(registry, order)
             async with _alone(registry.paths):
                 # It may have been changed or ended in the meantime.
