@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
@@ -24,7 +23,6 @@ from quicksand_tui.widgets.long_table import LongTable
 if TYPE_CHECKING:
     from quicksand_tui.cockpit.base import Confirm
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.base import Handlers
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.model.sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import World
@@ -100,11 +98,6 @@ class MountsPanel(PartWidget, Vertical):
         event.stop()  # there is nothing to open, and one order only
 
     # Actions, by the registry's ids
-
-    @cached_property
-    def handlers(self) -> Handlers:
-        """The method of each action, by its id."""
-        return {"unmount": self.do_unmount, "force": self.do_force, "copy": self.do_copy}
 
     @property
     def _chosen(self) -> tuple[SandboxView, MountView]:

@@ -19,7 +19,7 @@ from quicksand_tui.cockpit.cockpit import Cockpit
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.tree import TreePanel
 from quicksand_tui.home.state import recall_shape
-from quicksand_tui.kit.base import ActionScreen, Handlers, SavesShown, bindings_of, refuse_paste
+from quicksand_tui.kit.base import ActionScreen, SavesShown, bindings_of, refuse_paste
 from quicksand_tui.kit.outline import BRAND
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from quicksand_tui.actions.registry import Action
     from quicksand_tui.cockpit.area import Area
     from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.kit.outer_terminal import OuterTerminal

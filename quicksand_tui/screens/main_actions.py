@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from quicksand_tui.actions.reasons import waits_for
-from quicksand_tui.actions.registry import find_action
+from quicksand_tui.actions.registry import Scope, find_action
+from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip
@@ -17,7 +17,7 @@ from quicksand_tui.views.layout import Part, Tab
 
 if TYPE_CHECKING:
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.base import ActionScreen, Handlers
+    from quicksand_tui.kit.base import ActionScreen
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 TITLE_CELLS = 30
 
 
-class MainActions:
-    """Carries out the actions of `Scope.MAIN`; the caller checks that they are possible."""
+class MainActions(Doer):
+    """Carries out the actions of `Scope.MAIN`, and `back` for the parts of the screen; the caller
+    checks that they are possible."""
 
     def __init__(
         self,
@@ -46,45 +47,6 @@ class MainActions:
         self._full_shell = full_shell
         self.is_aimed = False
         """The present action has a named target."""
-
-    @cached_property
-    def handlers(self) -> Handlers:
-        """The method of each action, by its id."""
-        return {
-            "new": self.do_new,
-            "open": self.do_open,
-            "start": self.do_start,
-            "stop": self.do_stop,
-            "pause": self.do_pause,
-            "kill": self.do_kill,
-            "delete": self.do_delete,
-            "cancel": self.do_cancel,
-            "checkpoint": self.do_checkpoint,
-            "revert": self.do_revert,
-            "undo": self.do_undo,
-            "clone": self.do_clone,
-            "save": self.do_save,
-            "shell": self.do_shell,
-            "full_shell": self.do_full_shell,
-            "desktop": self.do_desktop,
-            "execute": self.do_execute,
-            "mount": self.do_mount,
-            "mounts": self.do_mounts,
-            "log": self.do_log,
-            "details": self.do_details,
-            "next_tab": self.do_next_tab,
-            "previous_tab": self.do_previous_tab,
-            "zoom": self.do_zoom,
-            "wider": self.do_wider,
-            "narrower": self.do_narrower,
-            "copy": self.do_copy,
-            "mark": self.do_mark,
-            "mark_all": self.do_mark_all,
-            "filter": self.do_filter,
-            "order": self.do_order,
-            "escape": self.do_escape,
-            "back": self.do_back,
-        }
 
     @property
     def _selection(self) -> Selection:
@@ -374,8 +336,10 @@ class MainActions:
         self._places.go_to(Part.LISTS)
 
 
-class TreeActions:
+class TreeActions(Doer):
     """Carries out the actions of `Scope.TREE`; the caller checks that they are possible."""
+
+    scope = Scope.TREE
 
     def __init__(
         self, screen: ActionScreen, places: Places, operations: Operations, dialogs: Dialogs
@@ -384,20 +348,6 @@ class TreeActions:
         self._places = places
         self._begin = operations
         self._dialogs = dialogs
-
-    @cached_property
-    def handlers(self) -> Handlers:
-        """The method of each action, by its id."""
-        return {
-            "go": self.do_go,
-            "remove": self.do_remove,
-            "clone": self.do_clone,
-            "note": self.do_note,
-            "pin": self.do_pin,
-            "copy": self.do_copy,
-            "compare": self.do_compare,
-            "look": self.do_look,
-        }
 
     @property
     def _chosen(self) -> tuple[SandboxView, CheckpointView]:

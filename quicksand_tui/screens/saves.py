@@ -24,7 +24,8 @@ from quicksand_tui.forms.saves import (
     restore_form,
     restore_of,
 )
-from quicksand_tui.kit.base import ActionScreen, Handlers, bindings_of, refuse_paste
+from quicksand_tui.kit.base import ActionScreen, bindings_of, refuse_paste
+from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.saves import SaveView, TrashedView
 from quicksand_tui.model.text import TITLE_CELLS, clip, plain
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from quicksand_tui.actions.registry import Action
     from quicksand_tui.forms.form import Values
     from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.model.world import World
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Keyed)
 
 
-class BrowsingScreen(ActionScreen, Generic[T]):
+class BrowsingScreen(ActionScreen, Doer, Generic[T]):
     """A screen with a `Browser`, the facts of the selection, the command line, and the footer."""
 
     CSS_PATH = "saves.tcss"
@@ -191,15 +193,7 @@ class BrowsingScreen(ActionScreen, Generic[T]):
     # Actions of both screens
 
     def handlers_of(self, scope: Scope) -> Handlers:
-        return {
-            **self._everywhere,
-            "cancel": self.do_cancel,
-            "mark": self.do_mark,
-            "mark_all": self.do_mark_all,
-            "filter": self.do_filter,
-            "order": self.do_order,
-            "back": self.do_back,
-        }
+        return {**self._everywhere, **self.handlers}
 
     def do_cancel(self) -> None:
         if (job := job_to_cancel(self.world, self.selection)) is not None:
@@ -284,18 +278,6 @@ class SavesScreen(BrowsingScreen[SaveView]):
 
     # Actions, by the registry's ids
 
-    def handlers_of(self, scope: Scope) -> Handlers:
-        return {
-            **super().handlers_of(scope),
-            "begin": self.do_begin,
-            "discard": self.do_discard,
-            "export": self.do_export,
-            "import": self.do_import,
-            "verify": self.do_verify,
-            "verify_deep": self.do_verify_deep,
-            "copy": self.do_copy,
-        }
-
     def do_begin(self) -> None:
         if saves := self.selection.saves:
             self._dialogs.ask_for_new(None, self._begin, save=saves[0].key)
@@ -374,14 +356,6 @@ class TrashScreen(BrowsingScreen[TrashedView]):
         self.action_do("restore")
 
     # Actions, by the registry's ids
-
-    def handlers_of(self, scope: Scope) -> Handlers:
-        return {
-            **super().handlers_of(scope),
-            "restore": self.do_restore,
-            "purge": self.do_purge,
-            "copy": self.do_copy,
-        }
 
     def do_restore(self) -> None:
         trash, begin = self.selection.trash, self._dialogs.save_operations
