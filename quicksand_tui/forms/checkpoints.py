@@ -10,8 +10,8 @@ from quicksand_tui.forms.form import Field, Form, Option, Values
 from quicksand_tui.model.checkpoints import NOTE_LIMIT, TAG_LIMIT, CheckpointView
 from quicksand_tui.model.specs import CheckpointSpec, CloneSpec
 from quicksand_tui.model.text import TITLE_CELLS, clip
-from quicksand_tui.model.verbs import CLONES_MAX
 from quicksand_tui.verbs import checkpoints, starting
+from quicksand_tui.verbs.rows import clones_max
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView
@@ -73,7 +73,7 @@ WITH_MOUNTS = (
 def clone_form(sandbox: SandboxView, checkpoint: CheckpointView | None = None) -> Form:
     """Makes the form of clones of the present, or of a checkpoint."""
     what = sandbox.name if checkpoint is None else f"{sandbox.name} at {checkpoint.tag}"
-    fields = [Field(id="count", label="How many", value="1", limit=len(str(CLONES_MAX)))]
+    fields = [Field(id="count", label="How many", value="1", limit=len(str(clones_max())))]
     if sandbox.mounts:
         fields.append(Field(id="mounts", label="Mounts", options=lambda world, values: WITH_MOUNTS))
     return Form(
@@ -99,6 +99,7 @@ def clones_of(values: Values, checkpoint: CheckpointView | None) -> SandboxVerb[
 
 def _clone_problems(values: Values, now: World) -> Mapping[str, str]:
     count = values["count"]
-    if count.isascii() and count.isdigit() and 1 <= int(count) <= CLONES_MAX:
+    most = clones_max()
+    if count.isascii() and count.isdigit() and 1 <= int(count) <= most:
         return {}
-    return {"count": f"a number from 1 to {CLONES_MAX}"}
+    return {"count": f"a number from 1 to {most}"}

@@ -53,7 +53,7 @@ class Verb(Generic[T]):
     """A verb with its parameters. `carry_out` calls the engine; its result is ``T``."""
 
     name: str
-    """Its command, such as "checkpoint rm" (`quicksand_tui.verbs.find_verb`)."""
+    """Its command, such as "checkpoint rm" (`quicksand_tui.verbs.rows`)."""
     job: JobVerb
     failed: str
     """The title of its failure, such as "The revert failed"."""

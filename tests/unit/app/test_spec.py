@@ -256,11 +256,8 @@ def test_a_question_names_what_is_lost_with_a_checkpoint() -> None:
 
 
 def test_limits_are_the_engine_s() -> None:
-    from quicksand.life import cloning
     from quicksand.records.nodes import TAG_MAX
 
     from quicksand_tui.model.checkpoints import TAG_LIMIT
-    from quicksand_tui.model.verbs import CLONES_MAX
 
-    assert CLONES_MAX == cloning.CLONES_MAX
     assert TAG_LIMIT == TAG_MAX

@@ -21,9 +21,9 @@ import quicksand_tui
 from quicksand_tui.actions.line import MORE, SANDBOX, verbs_of
 from quicksand_tui.actions.registry import ACTIONS, Scope
 from quicksand_tui.cli.group import cli, load
-from quicksand_tui.model.verb import Kind, Parameter, VerbRecord
-from quicksand_tui.model.verbs import VERBS, find_verb
 from quicksand_tui.verbs.commands import command_line
+from quicksand_tui.verbs.row import Kind, Parameter, VerbRecord
+from quicksand_tui.verbs.rows import VERBS, find_verb
 
 ROOT = Path(quicksand_tui.__file__).parent
 ALL = [found for verb in VERBS for found in verb.walk()]
@@ -103,11 +103,11 @@ def values_of(found: Parameter) -> st.SearchStrategy[Any]:
     match found.kind:
         case Kind.COUNT:
             least = int(found.least or 0)
-            return st.integers(least, found.most or least + 9)
+            return st.integers(least, found.limit or least + 9)
         case Kind.NUMBER:
             return st.floats((found.least or 0) + 0.5, 99).map(lambda number: str(round(number, 2)))
         case Kind.CHOICE:
-            return st.sampled_from(found.choices)
+            return st.sampled_from(found.all_choices)
         case Kind.ENV:
             return st.lists(st.just("K=v"), max_size=2)
     return st.lists(TEXT, min_size=1, max_size=3) if found.repeatable else TEXT

@@ -6,9 +6,9 @@ import pytest
 from quicksand.base.errors import StateError
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.model.verbs import GRACE_S, find_verb
 from quicksand_tui.verbs import life
 from quicksand_tui.verbs.record import SandboxVerb
+from quicksand_tui.verbs.rows import GRACE_S, find_verb
 
 
 class FakeSandbox:

@@ -8,18 +8,7 @@ the docstring of its function.
 
 from __future__ import annotations
 
-from quicksand_tui.model.verb import Kind, Parameter, VerbRecord, argument, flag, option
-
-CLONES_MAX = 1000
-"""The most clones of one call. A test checks that this is the engine's limit, since the model does
-not import the engine."""
-
-SPARES_MAX = 16
-"""The most spares of one machine. A test compares it with the engine's."""
-
-CLONES_AT_ONCE = 4
-"""How many clones start at the same time without --concurrency. A test compares it with the
-engine's."""
+from quicksand_tui.verbs.row import Kind, Parameter, VerbRecord, argument, flag, option
 
 GRACE_S = 10.0
 """Seconds until a guest that does not power down is killed, unless `stop` is told otherwise."""
@@ -32,11 +21,39 @@ STREAM_MB = 500
 """The megabytes that `benchmark` sends through a command."""
 
 MOUSE_ACTIONS = ("move", "click", "double", "down", "up", "drag", "scroll", "where")
-BUTTONS = ("left", "middle", "right", "side", "extra")
-"""The buttons of a mouse. A test compares them with the engine's."""
 
 RECORD_SECONDS, RECORD_FPS = 600, 10
 """How long `record` records, and how often it looks, unless it is told."""
+
+# Limits of the engine, which is not imported before they are needed.
+
+
+def clones_max() -> int:
+    """Returns the most clones of one call."""
+    from quicksand.base.limits import CLONES_MAX
+
+    return CLONES_MAX
+
+
+def spares_max() -> int:
+    """Returns the most spares of one machine."""
+    from quicksand.base.limits import SPARES_MAX
+
+    return SPARES_MAX
+
+
+def buttons() -> tuple[str, ...]:
+    """Returns the buttons of a mouse."""
+    from quicksand.base.limits import BUTTONS
+
+    return BUTTONS
+
+
+def _concurrency_help() -> str:
+    from quicksand.base.limits import CLONES_AT_ONCE
+
+    return f"Start so many at a time.  [default: one a CPU, at most {CLONES_AT_ONCE}]"
+
 
 # Parameters of several verbs. Tables are formatted by hand: a parameter in a row or two.
 # fmt: off
@@ -178,7 +195,7 @@ _SCREEN = _section(
         argument("action", Kind.CHOICE, "ACTION", choices=MOUSE_ACTIONS),
         argument("places", Kind.TEXT, "[X,Y|up|down|N]...", repeatable=True, required=False),
         option("-b --button", Kind.CHOICE, "", "Which button.  [default: left]", default="left",
-               choices=BUTTONS),
+               choices=buttons),
         flag("--absolute", "X and Y are from 0 to 32767, not pixels."),
         _JSON),
     _verb("vnc", "display", "Show where a VNC viewer finds a sandbox's screen.",
@@ -195,16 +212,14 @@ _LIVES = _section(
     _verb("clone", "clone", "Make more sandboxes of one, as it is this instant.",
         _SANDBOX,
         option("-n --count", Kind.COUNT, "N", "How many.  [default: 1]", default=1, least=1,
-               most=CLONES_MAX, on_line=True, by_place=True),
+               most=clones_max, on_line=True, by_place=True),
         option("--at", Kind.CHECKPOINT, "TAG", "As it was at this checkpoint, not as it is now.",
                on_line=True),
         option("--name", Kind.TEXT, "NEW", "Name it; goes with one clone only.", name="new_name"),
         option("--mounts", Kind.CHOICE, "ro|rw",
                "With the directories that NAME has: read-only, or as they are there.  "
                "[default: without them]", choices=("ro", "rw")),
-        option("--concurrency", Kind.COUNT, "C",
-               f"Start so many at a time.  [default: one a CPU, at most {CLONES_AT_ONCE}]",
-               least=1),
+        option("--concurrency", Kind.COUNT, "C", _concurrency_help, least=1),
         _JSON),
     _verb("stop", "life", "Stop sandboxes: sync, power down.",
         _MAYBE_SANDBOXES,
@@ -341,7 +356,7 @@ _LOOK = _section(
             _part("images warm", _IMAGE, _MACHINE,
                   option("--spares", Kind.COUNT, "N",
                          "From now on keep N machines ready for the next starts; 0 ends that.",
-                         least=0, most=SPARES_MAX),
+                         least=0, most=spares_max),
                   _BUILD, _JSON),
             _part("images inspect", argument("name", Kind.IMAGE), _JSON, reads=True),
             _part("images rm", argument("name", Kind.IMAGE)),
