@@ -21,7 +21,8 @@ from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import TITLE_CELLS, clip
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import ScreenRecording, Service
+    from quicksand_tui.door.protocol import ScreenRecording
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config import Settings
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
@@ -51,7 +52,7 @@ class DesktopPanel(PartWidget, Vertical):
 
     def __init__(
         self,
-        service: Service,
+        service: EngineService,
         settings: Settings,
         keys: Keys,
         terminal: OuterTerminal,

@@ -16,7 +16,7 @@ from textual.widgets import Input
 
 from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import PartWidget
-from quicksand_tui.door.protocol import LogKind, LogSource, Service
+from quicksand_tui.door.protocol import LogKind, LogSource
 from quicksand_tui.kit.base import bindings_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.amounts import clock_text, seconds_text
@@ -27,6 +27,7 @@ from quicksand_tui.widgets.inputs import LineInput
 from quicksand_tui.widgets.log_view import LogView
 
 if TYPE_CHECKING:
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.model.jobs import CommandRecord
     from quicksand_tui.model.sandboxes import SandboxView
@@ -56,7 +57,7 @@ class LogPanel(PartWidget, Vertical):
 
     def __init__(
         self,
-        service: Service,
+        service: EngineService,
         events: Callable[[], Sequence[Happening]],
         commands: Callable[[], Sequence[CommandRecord]],
         keys: Keys,

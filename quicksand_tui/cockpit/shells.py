@@ -14,7 +14,7 @@ from textual.widgets import Static
 from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import Asked, PartWidget
-from quicksand_tui.door.protocol import shells_of
+from quicksand_tui.door.service import shells_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.keymap import Keymap, key_text
@@ -28,7 +28,7 @@ from quicksand_tui.views import losses
 
 if TYPE_CHECKING:
     from quicksand_tui.cockpit.base import Confirm
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
@@ -62,7 +62,7 @@ class Shells(PartWidget, Vertical):
 
     def __init__(
         self,
-        service: Service,
+        service: EngineService,
         operations: Operations,
         keys: Keys,
         memory: Memory,

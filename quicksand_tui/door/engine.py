@@ -51,8 +51,8 @@ PATIENCE_S = 15.0
 
 
 class Engine:
-    """Implements `door.protocol.Engine`. Methods raise QuicksandError or OSError as the engine
-    does."""
+    """Carries out verbs, and implements `door.protocol.Questions`. Methods raise QuicksandError or
+    OSError as the engine does."""
 
     def __init__(self, learn: Callable[[Mapping[str, Found]], None]) -> None:
         """Calls ``learn`` with the verdicts of verified saves, by key."""
@@ -67,6 +67,7 @@ class Engine:
         self._kept.clear()
 
     async def carry_out(self, verb: Verb[T], sandbox_id: str, report: Report) -> T:
+        """Carries out a verb, as `Verb.carry_out`."""
         if isinstance(verb, SandboxVerb) and verb.prepares_revert:
             with self._kept_open(sandbox_id) as sandbox:
                 result: T = await verb.act(sandbox, report)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-from quicksand_tui.model.jobs import OperationError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from quicksand_tui.model.jobs import CommandOutput
     from quicksand_tui.model.sandboxes import GuestView
-    from quicksand_tui.model.saves import SavesView
-    from quicksand_tui.model.world import World
-    from quicksand_tui.panes.content import GuestTerminal, Sink
     from quicksand_tui.pixels.cells import Cells
     from quicksand_tui.pixels.keysyms import Chord
     from quicksand_tui.pixels.orders import Drawn
-    from quicksand_tui.verbs.record import Report, Verb
 
 
 T = TypeVar("T")
@@ -59,12 +53,9 @@ class ShellView:
     """It was opened for a pane, by this app or another one."""
 
 
-class Engine(Protocol):
-    """The engine, as it is asked on its own loop. Every call may raise QuicksandError, OSError or
-    OperationError; callers use it through `Service`, which raises OperationError alone."""
-
-    async def carry_out(self, verb: Verb[T], sandbox_id: str, report: Report) -> T:
-        """Carries out a verb, as `Verb.carry_out`."""
+class Questions(Protocol):
+    """What guests are asked, on the engine's loop. Every call may raise QuicksandError, OSError or
+    OperationError; callers ask by `EngineService.ask`, which raises OperationError alone."""
 
     async def shells(self, sandbox_id: str) -> tuple[ShellView, ...]:
         """Returns the terminals in a guest, newest first. Raises TimeoutError."""
@@ -126,65 +117,3 @@ class ScreenRecording(Protocol):
 
     def stop(self) -> None:
         """Ends the recording. Its file is complete when the end is reported."""
-
-
-class Service(Protocol):
-    """The app's interface to the engine."""
-
-    def read(
-        self,
-        *,
-        visible: Collection[str] = (),
-        network: Collection[str] = (),
-        fresh: bool = False,
-    ) -> World:
-        """Reads sandboxes, images and the host. Blocks for milliseconds; called in a thread, never
-        by two at once.
-
-        CPU and memory are read only for running sandboxes in ``visible``; the guests of those in
-        ``network`` are asked for their traffic every few seconds. ``fresh`` discards what is
-        remembered. Broken items carry their error. Raises OSError and OperationError if the host
-        lets it read nothing now.
-        """
-
-    def read_saves(self, *, fresh: bool = False) -> SavesView:
-        """Reads all saves and the trash. Blocks, for seconds if there are thousands; called in a
-        thread, never by two at once. Returns the same object as before if no directory has changed,
-        unless ``fresh``. Broken items carry their error. Raises as `read` does."""
-
-    async def ask(self, title: str, question: Callable[[Engine], Awaitable[T]]) -> T:
-        """Puts a question to the engine on its loop, or has it carry out a verb; ``title`` is that
-        of a failure. When cancelled, it returns after the engine has undone what it began. Raises
-        OperationError."""
-
-    def open_terminal(
-        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
-    ) -> GuestTerminal:
-        """Opens a terminal of ``size`` (columns, rows) in a guest, or the existing ``session``.
-        Never raises: ``sink`` is told of failures."""
-
-    def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
-        """Opens the screen of a sandbox. Never raises: ``sink`` is told of failures."""
-
-    def record_screen(
-        self, sandbox_id: str, path: Path, ended: Callable[[str], None]
-    ) -> ScreenRecording:
-        """Records the screen of a sandbox into a new animated file. Never raises: ``ended`` is
-        called once, on another thread, with what was written or why nothing was."""
-
-    def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource:
-        """Opens a log, which may not exist yet."""
-
-    def close(self) -> None:
-        """Closes everything; sandboxes keep running. Blocks, for seconds at most, until running
-        operations have undone what they began."""
-
-
-async def shells_of(service: Service, sandbox_id: str) -> tuple[ShellView, ...]:
-    """Returns the terminals in a guest, newest first; none if it cannot be asked."""
-    try:
-        return await service.ask(
-            "The terminals are not known", lambda engine: engine.shells(sandbox_id)
-        )
-    except OperationError:
-        return ()

@@ -26,7 +26,7 @@ from quicksand_tui.model.text import clip
 from quicksand_tui.verbs import removal
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.jobs import Failure
     from quicksand_tui.model.sandboxes import RemovedView, SandboxView
     from quicksand_tui.verbs.record import Progress, Report, Verb
@@ -103,7 +103,7 @@ class Operations:
     """The jobs of this app, one per sandbox at a time. Lives on the UI's event loop."""
 
     def __init__(
-        self, service: Service, host: Host, *, clock: Callable[[], float] = time.time
+        self, service: EngineService, host: Host, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._service = service
         self._host = host
@@ -193,9 +193,7 @@ class Operations:
 
         async def work(report: Report) -> str | None:
             try:
-                result = await self._service.ask(
-                    verb.failed, lambda engine: engine.carry_out(verb, sandbox_id, report)
-                )
+                result = await self._service.carry_out(verb, sandbox_id, report)
             finally:
                 ended()
             got(result)

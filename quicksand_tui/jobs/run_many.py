@@ -16,7 +16,7 @@ from quicksand_tui.verbs.commands import COMMAND_MAX, command_line
 from quicksand_tui.verbs.record import Progress
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.verbs.record import Report
@@ -36,7 +36,7 @@ class RunMany:
 
     def __init__(
         self,
-        service: Service,
+        service: EngineService,
         operations: Operations,
         *,
         clock: Callable[[], float] = time.time,

@@ -148,7 +148,7 @@ class UnsuccessfulError(Exception):
 
 
 class OperationError(Exception):
-    """Raised by a `Service`; carries the failure to show."""
+    """Raised by `door.service`; carries the failure to show."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)

@@ -16,7 +16,7 @@ from quicksand_tui.model.text import TITLE_CELLS, clip
 if TYPE_CHECKING:
     from textual.app import App
 
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.forms.form import Form, Values
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.jobs.run_many import RunMany
@@ -37,7 +37,7 @@ class Dialogs:
     def __init__(
         self,
         app: App[int],
-        service: Service,
+        service: EngineService,
         operations: Operations,
         keys: Keys,
         memory: Memory,

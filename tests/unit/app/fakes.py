@@ -19,11 +19,12 @@ from textual.pilot import Pilot
 
 from quicksand_tui.actions.registry import default_keymap
 from quicksand_tui.door.protocol import (
-    Engine,
     LogKind,
+    Questions,
     ScreenSink,
     ShellView,
 )
+from quicksand_tui.door.service import EngineService
 from quicksand_tui.home.config import Settings
 from quicksand_tui.kit.hands import Hands
 from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
@@ -295,7 +296,7 @@ class FakeRecording:
         threading.Thread(target=self._ended, args=(text,)).start()
 
 
-class FakeService(FakeSaves):
+class FakeService(FakeSaves, EngineService):
     """A service and its engine in one. Shows ``world``; operations change it when the test lets
     them (or at once)."""
 
@@ -344,7 +345,7 @@ class FakeService(FakeSaves):
             self.calls.append("read fresh")
         return self.world
 
-    async def ask(self, title: str, question: Callable[[Engine], Awaitable[T]]) -> T:
+    async def ask(self, title: str, question: Callable[[Questions], Awaitable[T]]) -> T:
         return await question(self)
 
     def open_terminal(
