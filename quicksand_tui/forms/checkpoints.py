@@ -86,7 +86,7 @@ def clone_form(sandbox: SandboxView, checkpoint: CheckpointView | None = None) -
     )
 
 
-def clones_of(values: Values, checkpoint: CheckpointView | None) -> SandboxVerb[Any]:
+def clones_of(values: Values, checkpoint: CheckpointView | None = None) -> SandboxVerb[Any]:
     """Returns what the form asks for. If the count is not a number, it is 1."""
     count = values["count"]
     spec = CloneSpec(

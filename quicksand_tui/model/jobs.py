@@ -35,6 +35,8 @@ class JobVerb(StrEnum):
     """Moves saves to the trash, or removes them for good."""
     RESTORE = "way back from the trash"
     RUN = "command"
+    CHANGE = "change"
+    """Anything else that is done to a sandbox, within a moment."""
 
 
 SAVE_VERBS = frozenset(

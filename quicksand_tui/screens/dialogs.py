@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.model.text import TITLE_CELLS, clip
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.saves import SaveView
     from quicksand_tui.model.specs import NewSpec, Told
     from quicksand_tui.model.world import World
+    from quicksand_tui.verbs.record import Verb
 
 
 class Dialogs:
@@ -156,46 +157,11 @@ class Dialogs:
 
         self.ask(form, take)
 
-    def ask_for_checkpoint(self, sandbox: SandboxView) -> None:
-        from quicksand_tui.forms.checkpoints import checkpoint_form, checkpoint_of
-
-        def take(values: Values) -> None:
-            self._operations.do(checkpoint_of(values), sandbox)
-
-        self.ask(checkpoint_form(sandbox), take)
-
-    def ask_for_clones(self, sandbox: SandboxView, checkpoint: CheckpointView | None) -> None:
-        """Asks for clones of the present state, or of a checkpoint."""
-        from quicksand_tui.forms.checkpoints import clone_form, clones_of
-
-        def take(values: Values) -> None:
-            self._operations.do(clones_of(values, checkpoint), sandbox)
-
-        self.ask(clone_form(sandbox, checkpoint), take)
-
-    def ask_for_mount(self, sandbox: SandboxView) -> None:
-        from quicksand_tui.forms.mounts import mount_form, mount_of
-
-        def take(values: Values) -> None:
-            self._operations.do(mount_of(values), sandbox)
-
-        self.ask(mount_form(sandbox), take)
-
-    def ask_for_note(self, sandbox: SandboxView, checkpoint: CheckpointView) -> None:
-        from quicksand_tui.forms.checkpoints import note_form, note_of
-
-        def take(values: Values) -> None:
-            self._operations.do(note_of(values, checkpoint), sandbox)
-
-        self.ask(note_form(sandbox, checkpoint), take)
-
-    def ask_for_save(self, sandbox: SandboxView) -> None:
-        from quicksand_tui.forms.saves import save_form, save_of
-
-        def take(values: Values) -> None:
-            self.save_operations.do_to(sandbox, save_of(values))
-
-        self.ask(save_form(sandbox), take)
+    def ask_to_do(
+        self, form: Form, verb_of: Callable[[Values], Verb[Any]], sandbox: SandboxView
+    ) -> None:
+        """Shows a form for a verb; if the user submits it, the verb is done to the sandbox."""
+        self.ask(form, lambda values: self._operations.do(verb_of(values), sandbox))
 
     def ask_to_discard(self, saves: tuple[SaveView, ...]) -> None:
         """Asks before deleting saves: to the trash, or for good."""

@@ -10,6 +10,7 @@ from quicksand_tui.actions.registry import Scope, find_action
 from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.specs import CheckpointSpec
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.verbs import checkpoints, life, starting
@@ -194,11 +195,12 @@ class MainActions(Doer):
     # Checkpoints
 
     def do_checkpoint(self) -> None:
-        from quicksand_tui.model.specs import CheckpointSpec
+        from quicksand_tui.forms.checkpoints import checkpoint_form, checkpoint_of
 
         about, chosen = self._selection.sandboxes, self._able("checkpoint")
         if len(chosen) == 1:
-            self._dialogs.ask_for_checkpoint(chosen[0])
+            sandbox = chosen[0]
+            self._dialogs.ask_to_do(checkpoint_form(sandbox), checkpoint_of, sandbox)
             return
         for sandbox in chosen:
             self._begin.do(checkpoints.take(CheckpointSpec()), sandbox)
@@ -215,12 +217,19 @@ class MainActions(Doer):
             self._begin.do(checkpoints.undo(), sandbox)
 
     def do_clone(self) -> None:
+        from quicksand_tui.forms.checkpoints import clone_form, clones_of
+
         if (sandbox := self._selection.sandbox) is not None:
-            self._dialogs.ask_for_clones(sandbox, None)
+            self._dialogs.ask_to_do(clone_form(sandbox), clones_of, sandbox)
 
     def do_save(self) -> None:
+        from quicksand_tui.forms.saves import save_form, save_of
+
         if (sandbox := self._selection.sandbox) is not None:
-            self._dialogs.ask_for_save(sandbox)
+            begin = self._dialogs.save_operations
+            self._dialogs.ask(
+                save_form(sandbox), lambda values: begin.do_to(sandbox, save_of(values))
+            )
 
     # Views
 
@@ -257,8 +266,10 @@ class MainActions(Doer):
         self._places.go_to(Part.AREA)
 
     def do_mount(self) -> None:
+        from quicksand_tui.forms.mounts import mount_form, mount_of
+
         if (sandbox := self._selection.sandbox) is not None:
-            self._dialogs.ask_for_mount(sandbox)
+            self._dialogs.ask_to_do(mount_form(sandbox), mount_of, sandbox)
 
     def do_mounts(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
@@ -396,10 +407,18 @@ class TreeActions(Doer):
         self._dialogs.show_screens(sandbox, checkpoint, compared)
 
     def do_clone(self) -> None:
-        self._dialogs.ask_for_clones(*self._chosen)
+        from quicksand_tui.forms.checkpoints import clone_form, clones_of
+
+        sandbox, checkpoint = self._chosen
+        form = clone_form(sandbox, checkpoint)
+        self._dialogs.ask_to_do(form, lambda values: clones_of(values, checkpoint), sandbox)
 
     def do_note(self) -> None:
-        self._dialogs.ask_for_note(*self._chosen)
+        from quicksand_tui.forms.checkpoints import note_form, note_of
+
+        sandbox, checkpoint = self._chosen
+        form = note_form(sandbox, checkpoint)
+        self._dialogs.ask_to_do(form, lambda values: note_of(values, checkpoint), sandbox)
 
     def do_pin(self) -> None:
         sandbox, checkpoint = self._chosen

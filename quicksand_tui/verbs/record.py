@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.verbs.commands import Value, command_about
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
-    from quicksand_tui.model.jobs import JobVerb
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.specs import Told
 
@@ -54,9 +54,10 @@ class Verb(Generic[T]):
 
     name: str
     """Its command, such as "checkpoint rm" (`quicksand_tui.verbs.rows`)."""
-    job: JobVerb
     failed: str
     """The title of its failure, such as "The revert failed"."""
+    job: JobVerb = JobVerb.CHANGE
+    """What its job is called, and how it is shown and can be cancelled, if that is special."""
     doing: str = ""
     """What is under way, as in "stopping web"."""
     stage: str = ""
