@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
-from quicksand.life.display import Display, Region
+from quicksand.life.sandbox_life import Life
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from quicksand.display.recording import Recording
     from quicksand.display.rfb import RfbClient
+    from quicksand.life.display import Display, Region
 
 
 class Desktop:
@@ -29,8 +31,14 @@ class Desktop:
     its upper left corner.
     """
 
-    def __init__(self, display: Display) -> None:
-        self._display = display
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    @cached_property
+    def _display(self) -> Display:
+        from quicksand.life.display import Display  # noqa: PLC0415
+
+        return Display(self._life)
 
     # The screen
 

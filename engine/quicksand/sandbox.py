@@ -14,11 +14,12 @@ from quicksand.base.delegation import Delegation
 from quicksand.base.errors import StateError
 from quicksand.base.files import map_os_errors, tail
 from quicksand.base.paths import paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import to_the_end
 from quicksand.desktop import Desktop
-from quicksand.life.basis import find_basis
+from quicksand.life import machinery
+from quicksand.life.basis import Basis, find_basis
 from quicksand.life.checkpoints import Checkpoints
-from quicksand.life.display import Display
 from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
 from quicksand.life.saves import Saves
@@ -117,11 +118,7 @@ class Sandbox:
         registry = Registry(paths())
         place = Path(workspace).absolute() if workspace is not None else None
         basis = find_basis(image, options, registry.paths, workspace=place, trust=trust)
-        self._notices = basis.notices
-        if basis.is_surprising:
-            from quicksand.saves.resolving import SaveWarning
-
-            warnings.warn(basis.notices[0], SaveWarning, stacklevel=2)
+        self._take_notice(basis)
         life = Life(
             registry,
             basis.config,
@@ -138,18 +135,23 @@ class Sandbox:
         if save is not None:
             self.save_on_stop(save, self._saves.store())
 
+    def _take_notice(self, basis: Basis) -> None:
+        self._notices = basis.notices
+        if basis.is_surprising:
+            warnings.warn(basis.notices[0], machinery.SaveWarning, stacklevel=3)
+
     def _set_parts(self, life: Life, workspace: Path | None = None) -> None:
         self._life = life
         self._workspace = workspace
         self._guest = InGuest(life)
         self._next_revert = NextRevert()
-        self.desktop = Desktop(Display(life))
+        self.desktop = Desktop(life)
 
     # Most commands only run something in a guest, and are over before these are needed.
 
     @cached_property
     def _mounts(self) -> Mounts:
-        from quicksand.life.mounts import Mounts
+        from quicksand.life.mounts import Mounts  # noqa: PLC0415
 
         return Mounts(self._life, self._guest)
 
@@ -255,10 +257,10 @@ class Sandbox:
 
         Raises SandboxNotFoundError, NameTakenError, ConfigError for a bad name, HostError.
         """
-        from quicksand.life.sandbox_trash import SandboxTrash
-
         registry = Registry(paths())
-        return cls._of(Life.of_entry(registry, SandboxTrash(registry).restore(id_or_name, name)))
+        return cls._of(
+            Life.of_entry(registry, machinery.SandboxTrash(registry).restore(id_or_name, name))
+        )
 
     async def pause(self) -> None:
         """Pause the VM (QMP ``stop``). Until `resume` the guest runs no instruction, so its agent
@@ -348,7 +350,7 @@ class Sandbox:
         if life.run is None:
             raise StateError(
                 f"the sandbox {life.name!r} is not running",
-                hint=f"`quicksand-tui start {life.name}` starts it",
+                hint=Words(Remedy("start", name=life.name), " starts it"),
             )
         return cls._of(life)
 
@@ -388,9 +390,7 @@ class Sandbox:
     @property
     def files(self) -> GuestFiles:
         """The guest's files: reading, writing, listing."""
-        from quicksand.guest.files import GuestFiles
-
-        return GuestFiles(self._life.session)
+        return machinery.GuestFiles(self._life.session)
 
     # Saves
 
@@ -413,10 +413,8 @@ class Sandbox:
 
         Raises as `save`, and ImageError if the image is not in the image store.
         """
-        from quicksand.saves.saving import Options
-
         target = Path(path).absolute()
-        options = Options(
+        options = machinery.Options(
             note=note, compress=compress, freeze=freeze, progress=report or self._life.progress
         )
         await self._saves.write_snapshot(target, options)
@@ -429,9 +427,7 @@ class Sandbox:
 
         Raises SaveNotFoundError (a FileNotFoundError), SaveError (a ValueError).
         """
-        from quicksand.saves.store import check_save
-
-        return check_save(Path(path))
+        return machinery.check_save(Path(path))
 
     # Checkpoints
 
@@ -544,9 +540,7 @@ class Sandbox:
         """Yield what happens to the VM as it happens: pauses, a full host disk, a panic, its end.
         The iterator ends with the VM. Raises StateError if too many clients watch (`QMP_MONITORS`),
         MachineError."""
-        from quicksand.life.events import watch_events
-
-        return watch_events(self._life.registry, self.id)
+        return machinery.watch_events(self._life.registry, self.id)
 
     def logs(self, *, limit: int = 64 * 1024) -> str:
         """The last ``limit`` bytes of the guest's console, "" if there are none. Raises
@@ -643,10 +637,8 @@ class Snapshot:
         Raises SaveNotFoundError if there is no such file, SaveError if it is no snapshot or is
         damaged.
         """
-        from quicksand.saves.portable import check_portable
-
         found = Path(path).absolute()
-        return cls(found, check_portable(found), Path(base_dir) if base_dir else None)
+        return cls(found, machinery.check_portable(found), Path(base_dir) if base_dir else None)
 
     async def resume(self, **options: Any) -> Sandbox:
         """Start a new sandbox with this disk; ``options`` are those of `Sandbox`. The caller stops
@@ -658,8 +650,6 @@ class Snapshot:
     def delete(self) -> None:
         """Remove the file and its metadata beside it (``<file>.json``). Sandboxes that started with
         it are not affected. Raises PathError."""
-        from quicksand.saves.trailer import sidecar
-
         with map_os_errors(self.path):
             self.path.unlink(missing_ok=True)
-            sidecar(self.path).unlink(missing_ok=True)
+            machinery.sidecar(self.path).unlink(missing_ok=True)

@@ -13,8 +13,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from quicksand.base.errors import HostError, ImageError
-from quicksand.base.zstd import Zstd
+from quicksand.base import zstd
+from quicksand.base.errors import ImageError
 from quicksand.disks.images.cpio import CpioEntry
 
 VMLINUX_MAX = 512 * 1024 * 1024
@@ -74,9 +74,7 @@ def _decompress(payload: bytes) -> bytes:
 
 def _unzstd(data: bytes, size: int) -> bytes:
     try:
-        return Zstd("the kernel").decompress(data, size)
-    except HostError as error:
-        raise LookupError("libzstd is not here") from error
+        return zstd.decompress(data, size)
     except ValueError as error:
         raise ImageError("the kernel of that package cannot be decompressed") from error
 

@@ -41,9 +41,9 @@ def save_command(
 ) -> int:
     """Save the disk of the sandbox NAME, running or stopped, as SAVE.
 
-    A running one goes on. `quicksand-tui run SAVE` starts sandboxes that begin with that disk, any
-    number of them; the save itself never changes. Memory and processes are not in it: those are
-    what `checkpoint` keeps.
+    A running sandbox keeps running. `quicksand-tui run SAVE` starts any number of sandboxes from
+    that disk; the save itself never changes. It holds no memory and no processes: `checkpoint`
+    keeps those.
     """
     rate = Rate(f"{name}: saving")
     verb = saves.save(
@@ -99,11 +99,11 @@ STREAM = "-"
 def export_command(
     name: str, file: str, full: bool, tree: bool, compress: bool | None, as_json: bool
 ) -> int:
-    """Write a save to one file, which `import` takes on another host.
+    """Write a save to one file, which `import` reads on another host.
 
-    Without --full the other host must have the image that the save lies on. With --tree NAME is a
-    sandbox, running or stopped, and FILE gets its checkpoints; the guest's memory is in them, and
-    with it every secret there. FILE is readable for you only, and - is stdout.
+    Without --full, the other host must have the image that the save is based on. With --tree, NAME
+    is a sandbox, running or stopped, and FILE gets its checkpoints with the guest's memory and
+    every secret in it. Only you can read FILE; - is stdout.
     """
     if as_json and file == STREAM:
         raise click.UsageError("--json and - as FILE do not go together: both are for stdout")
@@ -128,12 +128,12 @@ def export_command(
 
 @command_of("import")
 def import_command(file: str, name: str | None, replace: bool, trust: bool, as_json: bool) -> int:
-    """Take what a file of `export` holds: a save, a sandbox with its checkpoints, or an image.
+    """Import a file that `export` wrote: a save, a sandbox with its checkpoints, or an image.
 
-    Nothing of it can be seen before all of it has been checked, and nothing else is touched. A
-    sandbox arrives stopped; `start --at TAG` goes on from one of its checkpoints. Do that only with
-    files of people whom you trust: QEMU itself does not defend against a forged machine state.
-    FILE may be -, which is stdin.
+    All of it is checked before any of it becomes visible, and nothing else is touched. A sandbox
+    arrives stopped; `start --at TAG` continues from one of its checkpoints. Do that only with files
+    of people whom you trust: QEMU does not defend itself against a forged machine state. FILE may
+    be -, which is stdin.
     """
     if file == STREAM and sys.stdin.isatty():
         raise click.UsageError("stdin is a terminal: give a FILE, or pipe one in")
@@ -172,7 +172,8 @@ def snapshot_command(
 ) -> int:
     """Write the disk of the sandbox NAME, running or stopped, to FILE, a qcow2 image.
 
-    `quicksand-tui run ./FILE` starts sandboxes that begin with it, here or where the same image is.
+    `quicksand-tui run ./FILE` starts sandboxes from it, here or on any host that has the same
+    image.
     """
     if file.exists() and not replace:
         raise PathError(f"{file} is there already", hint="choose another name, or --replace it")

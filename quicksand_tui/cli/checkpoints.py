@@ -57,16 +57,16 @@ def checkpoint_command(
     unmount_9p: bool,
     as_json: bool,
 ) -> int:
-    """Keep an instant of a running sandbox: memory, processes and disk.
+    """Keep the present state of a running sandbox: memory, processes and disk.
 
-    It stands still for a moment and goes on; `revert` comes back to the instant. Without TAG the
-    checkpoint gets a number.
+    The sandbox stands still for a moment and continues; `revert` returns to that moment. Without
+    TAG the checkpoint gets a number.
 
     \b
-    quicksand-tui checkpoint rm NAME TAG...    removes checkpoints
-    quicksand-tui checkpoint pin NAME TAG...   keeps them from that; `unpin` no longer
-    quicksand-tui checkpoint note NAME TAG NOTE  says something else of it
-    quicksand-tui checkpoint -- rm             takes one of a sandbox that is called rm
+    quicksand-tui checkpoint rm NAME TAG...      removes checkpoints
+    quicksand-tui checkpoint pin NAME TAG...     protects them from removal; `unpin` ends that
+    quicksand-tui checkpoint note NAME TAG NOTE  changes the note of one
+    quicksand-tui checkpoint -- rm               takes one of a sandbox called rm
     """
     if replace and tag is None:
         raise click.UsageError("--replace needs the TAG that is to be replaced")
@@ -97,14 +97,14 @@ def checkpoint_command(
 def remove(name: str, tags: tuple[str, ...]) -> int:
     """Remove checkpoints of a sandbox, running or not.
 
-    What other checkpoints need of them stays. Tags of those that are gone are printed.
+    Data that other checkpoints need are kept. The tags of the removed ones are printed.
     """
     return _each(name, tags, checkpoints.remove)
 
 
 @command_of("checkpoint pin")
 def pin(name: str, tags: tuple[str, ...]) -> int:
-    """Keep checkpoints from being removed, by a slip or as the oldest automatic ones."""
+    """Protect checkpoints from removal, by mistake or as the oldest automatic ones."""
     return _each(name, tags, checkpoints.pin)
 
 
@@ -116,7 +116,7 @@ def unpin(name: str, tags: tuple[str, ...]) -> int:
 
 @command_of("checkpoint note")
 def write_note(name: str, tag: str, note: str) -> int:
-    """Write another note to a checkpoint; an empty one takes it away."""
+    """Change the note of a checkpoint; an empty one deletes it."""
     return _each(name, (tag,), lambda tag: checkpoints.write_note(tag, note))
 
 
@@ -145,13 +145,13 @@ def _each(name: str, tags: tuple[str, ...], verb_of: Callable[[str], SandboxVerb
 
 @command_of("revert")
 def revert_command(name: str, tag: str, discard: bool, unmount_9p: bool, as_json: bool) -> int:
-    """Go back to a checkpoint: memory, processes and disk are as they were.
+    """Return to a checkpoint: to its memory, its processes and its disk.
 
-    The present is kept as an automatic checkpoint, and `undo` comes back to it. Commands that run
-    end with an error, for what they did has never been.
+    The present state is kept as an automatic checkpoint, and `undo` returns to it. Running commands
+    end with an error, because the sandbox goes back to a time before them.
 
-    TAG is a checkpoint of NAME, or OTHER:TAG one of another sandbox of the same image and shape. It
-    becomes one of NAME as well; names, addresses and secrets stay NAME's own.
+    TAG is a checkpoint of NAME, or OTHER:TAG is one of another sandbox of the same image and shape.
+    NAME gets a copy of it then, and keeps its own name, addresses and secrets.
     """
     hint = f"`quicksand-tui start {name} --at TAG` goes on from a checkpoint"
     verb = checkpoints.revert(tag, keep_now=not discard, unmount_9p=unmount_9p)
@@ -160,9 +160,9 @@ def revert_command(name: str, tag: str, discard: bool, unmount_9p: bool, as_json
 
 @command_of("undo")
 def undo_command(name: str, unmount_9p: bool, as_json: bool) -> int:
-    """Take the last revert back.
+    """Undo the last revert.
 
-    A second undo takes the first one back.
+    A second undo undoes the first one.
     """
     hint = f"`quicksand-tui tree {name}` lists what `start {name} --at TAG` can go on from"
     return _go(name, checkpoints.undo(unmount_9p=unmount_9p), hint=hint, as_json=as_json)
@@ -224,10 +224,10 @@ class Past:
 
 @command_of("tree")
 def tree_command(name: str, as_json: bool) -> None:
-    """Show a sandbox's checkpoints as a tree, and where it stands.
+    """Show a sandbox's checkpoints as a tree, and its place among them.
 
-    Of the running and of the stopped. Automatic checkpoints, taken by `revert`, are dim; a
-    checkpoint that cannot be read is shown with the reason.
+    The sandbox may run or not. Automatic checkpoints, which `revert` takes, are dim. A checkpoint
+    that cannot be read is shown with the reason.
     """
     past = read_past(name)
     if as_json:
@@ -323,12 +323,12 @@ LETTERS = {"added": "A", "removed": "D", "changed": "M", "type-changed": "T"}
 def diff_command(name: str, a: str, b: str | None, as_json: bool) -> int:
     """List the files that differ between checkpoint A and checkpoint B.
 
-    Without B, between A and the disk as it is now. A is an added path, D a removed one, M one that
-    changed (in brackets what, if not the content alone), T one that became something else. A file
-    that was moved is removed in one place and added in another.
+    Without B, A is compared with the disk as it is now. A marks an added path, D a removed one, M a
+    changed one (in brackets, if more than its content changed), T one whose type changed. A moved
+    file is listed as removed in one place and added in another.
 
-    Read from the sandbox's disk: it may run or not, nothing is booted. What a guest had not
-    written to its disk yet is not seen.
+    The files are read from the sandbox's disk; it may run or not, and nothing is booted. Data that
+    the guest has not written to its disk yet are not seen.
     """
 
     async def main(signals: Signals) -> int:

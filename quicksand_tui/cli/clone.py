@@ -25,13 +25,13 @@ def clone_command(
     concurrency: int | None,
     as_json: bool,
 ) -> int:
-    """Make sandboxes that go on from this instant of another one.
+    """Copy a sandbox as it is now, with its running processes.
 
-    Memory, processes and disk are the same; names, addresses, host keys and forwarded ports of
-    this host are their own. They run on when this ends; unless --name is given, those of a named
-    sandbox are called NAME-1 and so on, those of one without a name have none either. The source
-    stands still as for a checkpoint; clones of a stopped one boot from its disk. They have no
-    mounts unless --mounts says so. After an error there is none.
+    A clone has the same memory, processes and disk, but its own name, addresses, host keys and
+    forwarded ports. It keeps running when this command ends. Clones of a sandbox NAME are called
+    NAME-1, NAME-2 and so on, unless --name is given; clones of one without a name have none. The
+    source stands still for a moment, as for a checkpoint. Clones of a stopped sandbox boot from its
+    disk. Clones have no mounts unless --mounts adds them. If one of them fails, none is kept.
     """
     if new_name is not None and count > 1:
         raise click.UsageError("--name goes with one clone: several need a name each")

@@ -8,6 +8,7 @@ from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.executing import execute
 from quicksand_tui.cli.options import parse_keys
 from quicksand_tui.cli.relay import Wish
+from quicksand_tui.cli.terminal import require_terminal
 
 
 @command_of("exec")
@@ -25,8 +26,9 @@ def exec_command(
 ) -> int:
     """Run a command in a running sandbox.
 
-    It gets its arguments as they are, without a shell. Both streams are passed on byte for byte
-    and its exit code is ours. Ctrl-C reaches the command; a second one within two seconds ends it.
+    The command gets its arguments unchanged, without a shell. Both output streams are passed on
+    byte for byte, and its exit code becomes the exit code here. Ctrl-C reaches the command; a
+    second one within two seconds ends it.
     """
     if not argv:
         raise click.UsageError("there is no command to run: exec NAME -- COMMAND...")
@@ -34,8 +36,6 @@ def exec_command(
         raise click.UsageError("--tty and --json do not go together")
     keys = parse_keys(detach_keys)
     if tty:
-        from quicksand_tui.cli.terminal import require_terminal
-
         require_terminal()
     wish = Wish(
         argv=argv, env=env, user=user, cwd=cwd, timeout=timeout, stdin=interactive and not tty

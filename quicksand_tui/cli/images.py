@@ -11,14 +11,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import QuicksandError, StateError
+from quicksand.base.footprint import allocated_size
+from quicksand.base.paths import paths
+from quicksand.disks.images.resolve import ImageResolver
+from quicksand.life.image_building import build_if_missing, suggested_options
+from quicksand.life.image_users import ImageUsers, find_unneeded
+from quicksand.records.config import SandboxConfig
+from quicksand.records.registry import Registry
+from quicksand.warm.spares.ending import end_useless
+from quicksand.warm.spares.stock import check_order, set_order
+from quicksand.warm.template_maker import warm as warm_up
+from quicksand.warm.templates import discard, list_templates
+from quicksand_images import build_image
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.machine import machine_options
-from quicksand_tui.cli.output import Exit, is_terminal
-from quicksand_tui.cli.standing import Standing
+from quicksand_tui.cli.output import (
+    Exit,
+    is_terminal,
+    print_json,
+    print_table,
+    say,
+    show_age,
+    show_size,
+)
+from quicksand_tui.cli.progress import shown
+from quicksand_tui.cli.runner import run_async
+from quicksand_tui.cli.spares import end_order, order_told, require_image
+from quicksand_tui.cli.standing import Standing, StartProgress
+from quicksand_tui.model.amounts import seconds_text
+from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from quicksand.disks.images.resolve import ImageResolver
     from quicksand.disks.images.store import StoredImage
     from quicksand.life.image_users import Users
     from quicksand.warm.templates import TemplateInfo
@@ -32,34 +58,18 @@ if TYPE_CHECKING:
 def warm(
     image: str, machine: dict[str, Any], spares: int | None, build: bool | None, as_json: bool
 ) -> int:
-    """Boot a machine once and keep it, so that first starts go on from there.
+    """Boot a machine once and keep its state, so that even first starts continue from there.
 
-    A template is of one machine: name the memory, CPUs, network and disk size that `run` will be
-    asked for. `run` has it made in the background after a cold start; this waits for it, and tells
-    what goes wrong. The last used ones are kept, about 100 MB each.
+    A template fits one machine: give the same memory, CPUs, network and disk size as `run` will
+    get. After a cold start, `run` has a template made in the background; this command waits for it
+    and reports errors. The last used templates are kept, about 100 MB each.
 
-    With --spares N, so many of these machines wait from now on, started and paused, each for a
-    start that takes it over and answers at once. After that another one is made. One takes some
-    60 MiB of memory; when the host is short of memory they are ended. --spares 0 ends the order for
-    this machine, and `doctor` tells of all orders. With QUICKSAND_SPARES=off there are no spares,
-    with QUICKSAND_SPARES=use none is made in the background.
+    With --spares N, N of these machines wait from now on, started and paused. A start takes one
+    over and answers at once, and then another one is made. Each takes some 60 MiB of memory; they
+    are ended when the host is short of memory. --spares 0 ends the order for this machine, and
+    `doctor` lists all orders. With QUICKSAND_SPARES=off there are no spares; with
+    QUICKSAND_SPARES=use none are made in the background.
     """
-    from quicksand.base.footprint import allocated_size
-    from quicksand.base.paths import paths
-    from quicksand.life.image_building import build_if_missing, suggested_options
-    from quicksand.records.config import SandboxConfig
-    from quicksand.records.registry import Registry
-    from quicksand.warm.spares.stock import check_order, set_order
-    from quicksand.warm.template_maker import warm as warm_up
-
-    from quicksand_tui.cli.output import Exit, print_json, show_size
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import run_async
-    from quicksand_tui.cli.spares import end_order, order_told, require_image
-    from quicksand_tui.cli.standing import StartProgress
-    from quicksand_tui.model.amounts import seconds_text
-    from quicksand_tui.model.text import clean
-
     usual = suggested_options(image, paths())
     config = SandboxConfig.parse({**usual, "image": image, **machine})
     progress, registry = StartProgress(image), Registry(paths())
@@ -104,7 +114,7 @@ DIGEST_SHOWN = 12
 def images_command(ctx: click.Context, as_json: bool) -> None:
     """List, build, warm up, inspect, remove and prune images.
 
-    Without a further word this lists them.
+    Without a further word the images are listed.
     """
     if ctx.invoked_subcommand is None:
         _list(as_json)
@@ -119,15 +129,10 @@ def list_images(as_json: bool) -> None:
 
 
 def _resolver() -> ImageResolver:
-    from quicksand.base.paths import paths
-    from quicksand.disks.images.resolve import ImageResolver
-
     return ImageResolver(paths())
 
 
 def _list(as_json: bool) -> None:
-    from quicksand_tui.cli.output import print_json, print_table, say, show_age, show_size
-
     found = _resolver().list()
     if as_json:
         print_json([{**asdict(image), "error": image.error or None} for image in found])
@@ -149,9 +154,7 @@ def _list(as_json: bool) -> None:
 
 @command_of("images inspect")
 def inspect(name: str, as_json: bool) -> None:
-    """Show an image's files, digests, and the sandboxes on it."""
-    from quicksand_tui.cli.output import print_json, print_table, show_size
-
+    """Show an image's files and digests, and the sandboxes that use it."""
     facts = _facts(name)
     if as_json:
         print_json(facts)
@@ -172,8 +175,6 @@ def inspect(name: str, as_json: bool) -> None:
 
 def _facts(name: str) -> dict[str, Any]:
     """Returns what is known of an image. Raises ImageNotFound, ImageError."""
-    from quicksand.base.arch import Architecture
-
     resolver = _resolver()
     stored = resolver.store.get(name)
     if stored is not None:
@@ -220,25 +221,16 @@ def _template_facts(digests: list[str]) -> list[dict[str, Any]]:
 
 def _templates_of(digests: list[str]) -> list[TemplateInfo]:
     """Returns the templates of images by their digests, or by the first digits of these."""
-    from quicksand.base.paths import paths
-    from quicksand.warm.templates import list_templates
-
     wanted = tuple(filter(None, digests))
     return [t for t in list_templates(paths()) if wanted and t.image_digest.startswith(wanted)]
 
 
 def _users(versions: list[StoredImage]) -> Users:
-    from quicksand.base.paths import paths
-    from quicksand.life.image_users import ImageUsers
-
     return ImageUsers(paths()).of_all(versions)
 
 
 def _sandboxes_on(place: Path) -> list[str]:
     """Returns the names of the sandboxes whose disks are overlays of files under ``place``."""
-    from quicksand.base.paths import paths
-    from quicksand.records.registry import Registry
-
     place = place.resolve()
     return [
         entry.name
@@ -250,12 +242,10 @@ def _sandboxes_on(place: Path) -> list[str]:
 
 @command_of("images rm")
 def remove(name: str) -> None:
-    """Remove an image from the store with all its versions and its templates.
+    """Remove an image from the store, with all its versions and templates.
 
-    Not one that a sandbox or a save lies on: that is named.
+    An image that a sandbox or a save needs is refused, and they are named.
     """
-    from quicksand.base.errors import StateError
-
     store = _resolver().store
     versions = store.versions(name)
     users = _users(versions)
@@ -282,9 +272,6 @@ def remove(name: str) -> None:
 
 
 def _discard_templates(versions: list[StoredImage]) -> None:
-    from quicksand.base.errors import QuicksandError
-    from quicksand.warm.templates import discard
-
     for template in _templates_of([image.root.name for image in versions]):
         # Only the templates used last are kept: one that cannot be removed now goes later.
         with contextlib.suppress(QuicksandError):
@@ -293,24 +280,15 @@ def _discard_templates(versions: list[StoredImage]) -> None:
 
 def _end_spares() -> None:
     """Ends the spares of images that are gone: they would hold the space."""
-    from quicksand.base.paths import paths
-    from quicksand.records.registry import Registry
-    from quicksand.warm.spares.ending import end_useless
-
     end_useless(Registry(paths()))
 
 
 @command_of("images prune")
 def prune(dry_run: bool, as_json: bool) -> None:
-    """Remove old versions of images that no sandbox and no save lies on.
+    """Remove old versions of images that no sandbox and no save needs.
 
-    The versions in use stay, and what a save in the trash lies on.
+    Versions in use stay, and so do those that a save in the trash needs.
     """
-    from quicksand.base.paths import paths
-    from quicksand.life.image_users import find_unneeded
-
-    from quicksand_tui.cli.output import print_json, print_table, say, show_age, show_size
-
     store = _resolver().store
     found = [(image, image.size) for image in find_unneeded(paths())]
     if not dry_run:
@@ -355,15 +333,8 @@ def prune(dry_run: bool, as_json: bool) -> None:
 def build(name: str, as_json: bool) -> int:
     """Build an image from a recipe: one of ours, or a .toml file.
 
-    The new version is used by sandboxes that are made from now on; those that are there keep the
-    old one.
+    Sandboxes that are made from now on use the new version; existing ones keep the old one.
     """
-    from quicksand_images import build_image
-
-    from quicksand_tui.cli.output import print_json
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import run_async
-
     progress = BuildProgress(name)
 
     async def main(signals: Signals) -> int:
@@ -392,9 +363,6 @@ class BuildProgress:
 
     def stage(self, name: str, done: int, total: int) -> None:
         if name != self._stage and not self._live:
-            from quicksand_tui.cli.output import say
-            from quicksand_tui.model.text import clean
-
             say(clean(name))
         self._stage, self._done, self._total = name, done, total
 

@@ -37,8 +37,8 @@ def _do(
 def start_command(names: tuple[str, ...], at: str | None) -> int:
     """Start stopped sandboxes again.
 
-    They run on when this ends, with the disks that they had. With --at the disk is the
-    checkpoint's; what it was is kept in the tree.
+    They get the disks that they had, and keep running when this command ends. With --at, a sandbox
+    gets the disk of that checkpoint, and the tree keeps the old one.
     """
     if at is not None and len(names) > 1:
         raise click.UsageError("--at goes with one sandbox: each has checkpoints of its own")
@@ -55,9 +55,9 @@ def start_command(names: tuple[str, ...], at: str | None) -> int:
 
 @command_of("stop")
 def stop_command(names: tuple[str, ...], grace: float, everything: bool) -> int:
-    """Stop sandboxes: sync, power down.
+    """Stop sandboxes: their guests sync and power down.
 
-    Those without a name are removed with that. No error for one that is stopped already.
+    Sandboxes without a name are removed as well. It is no error if one is stopped already.
     """
     live = names_of(lambda entry: entry.is_live) if everything else []
     chosen = names_or_all(names, everything, "--all", live)
@@ -66,16 +66,16 @@ def stop_command(names: tuple[str, ...], grace: float, everything: bool) -> int:
 
 @command_of("kill")
 def kill_command(names: tuple[str, ...]) -> int:
-    """Stop sandboxes at once, as pulling the plug would.
+    """Stop sandboxes at once, like pulling the plug.
 
-    What the guest has not written to its disk is lost.
+    Data that the guest has not written to its disk are lost.
     """
     return _do(life.KILL, names, opened=say_written)
 
 
 @command_of("pause")
 def pause_command(names: tuple[str, ...]) -> int:
-    """Freeze sandboxes where they are.
+    """Freeze running sandboxes.
 
     They keep their memory and take no CPU time until `resume`.
     """
@@ -84,5 +84,5 @@ def pause_command(names: tuple[str, ...]) -> int:
 
 @command_of("resume")
 def resume_command(names: tuple[str, ...]) -> int:
-    """Let paused sandboxes go on."""
+    """Resume paused sandboxes."""
     return _do(life.RESUME, names)

@@ -26,9 +26,9 @@ CHUNK = 64 * 1024
 def logs_command(name: str, follow: bool, qemu: bool, lines: int | None, plain: bool) -> int:
     """Show a sandbox's console.
 
-    The last megabyte is kept, also after the sandbox ended. On a terminal only text, line breaks
-    and tabs are shown. Into a pipe or a file go the bytes as the guest wrote them, escape
-    sequences too, which a terminal would act on later; --plain leaves them out there as well.
+    The last megabyte is kept, even after the sandbox has ended. A terminal gets only text, line
+    breaks and tabs. Pipes and files get the bytes as the guest wrote them, with escape sequences
+    that a terminal would obey later; --plain leaves those out there as well.
     """
     registry = Registry(paths())
     sandbox = registry.find(name).id

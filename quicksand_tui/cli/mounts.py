@@ -34,12 +34,12 @@ HEADS = ("SANDBOX", "HOST", "GUEST", "MODE", "STATE")
 
 @command_of("mount")
 def mount_command(name: str, mount: str) -> int:
-    """Have a directory of this host in a running sandbox, until `unmount` or until it stops.
+    """Mount a directory of this host in a running sandbox, until `unmount` or until it stops.
 
     HOST is a directory here, GUEST an absolute path there, which is made if it is missing. With :ro
-    nothing in it can be changed, not even by root of the sandbox; with :protect, nothing that
-    programs here run by themselves, such as git's hooks and tasks of editors. A revert leaves the
-    directory as it is. `run -v HOST:GUEST` has it there at each start.
+    nobody in the sandbox can change anything in the directory, not even root. With :protect nobody
+    there can change files that programs here run by themselves, such as git's hooks and the tasks
+    of editors. A revert leaves the directory as it is. `run -v HOST:GUEST` mounts it at each start.
     """
     wanted = read_mount(mount)
     spec = MountSpec(
@@ -75,10 +75,10 @@ def _explained(mount: Mount) -> Iterator[None]:
 
 @command_of("unmount")
 def unmount_command(name: str, guest: str, force: bool) -> int:
-    """Take a directory of this host away from a running sandbox. The directory itself stays.
+    """Unmount a directory of this host from a running sandbox. The directory itself stays.
 
-    Refused while a program in the sandbox uses it. With --force it is gone in any case: such
-    programs get errors, and what they had not yet written is lost.
+    This is refused while a program in the sandbox uses it. With --force it is unmounted in any
+    case: such programs get errors, and data that they have not written yet are lost.
     """
 
     async def main(signals: Signals) -> int:
@@ -120,10 +120,10 @@ def _find(guest: str, there: list[str], *, name: str) -> str:
 def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
     """List the directories of this host that are in sandboxes.
 
-    Without names: those of all that run. What a sandbox mounts at its next start only is listed,
-    too; one that is `not served` gives errors in the guest until it is unmounted, and one that is
-    `not mounted` could not be mounted when the sandbox started or was reverted. Files that a
-    sandbox wrote and that programs here run by themselves are named below.
+    Without names, all running sandboxes are listed. Mounts for a sandbox's next start are listed,
+    too. One that is `not served` gives errors in the guest until it is unmounted. One that is `not
+    mounted` could not be mounted when the sandbox started or was reverted. Below, files are named
+    that a sandbox wrote and that programs here run by themselves.
     """
     registry = Registry(paths())
     if names:

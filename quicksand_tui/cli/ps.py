@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -42,7 +43,7 @@ HEADS = ("NAME", "STATUS", "IMAGE", "AGE", "CPUS", "MEMORY", "ACCEL", "PORTS")
 def ps_command(everything: bool, quiet: bool, processes: bool, as_json: bool) -> None:
     """List sandboxes.
 
-    Those that run; with -a also stopped, crashed (and why) and broken ones.
+    Only running ones are listed; -a adds stopped, crashed (with the reason) and broken ones.
 
     With --all-processes this lists processes instead: those of sandboxes, and those that wait for a
     revert (standby) or for a start (spare), which no other list shows.
@@ -66,8 +67,6 @@ def ps_command(everything: bool, quiet: bool, processes: bool, as_json: bool) ->
 
 
 def _list_processes(as_json: bool) -> None:
-    from dataclasses import asdict
-
     from quicksand.life.all_processes import list_all
 
     found = list_all(Registry(paths()))

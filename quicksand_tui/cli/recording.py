@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.display import stopped_hint
+from quicksand_tui.cli.output import Exit, say
+from quicksand_tui.cli.runner import opened, run_async
+from quicksand_tui.door.recordings import recorded_text
+from quicksand_tui.model.amounts import age_text
+from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
     from quicksand_tui.cli.runner import Signals
@@ -16,21 +23,13 @@ def record_command(
 ) -> int:
     """Record a sandbox's screen into an animated GIF, PNG or WebP.
 
-    It ends after --seconds, with Ctrl-C or SIGTERM, and with the sandbox; FILE is complete each
-    time. A revert does not end it. A script that starts it with & ends it by `kill PID`: what a
-    shell starts so does not get Ctrl-C.
+    The recording ends after --seconds, with Ctrl-C or SIGTERM, or with the sandbox, and FILE is
+    complete in each case. A revert does not end it. If a script starts it with &, end it by `kill
+    PID`, because such a process does not get Ctrl-C.
 
-    GIF has 256 colours; PNG and WebP have all. While the screen stays as it is nothing is written.
-    When the guest changes the screen's size, it is fitted into the first one.
+    GIF has 256 colours; PNG and WebP have all. Nothing is written while the screen does not change.
+    If the guest changes the screen's size, the picture is fitted into the first size.
     """
-    from pathlib import Path
-
-    from quicksand_tui.cli.display import stopped_hint
-    from quicksand_tui.cli.output import Exit, say
-    from quicksand_tui.cli.runner import opened, run_async
-    from quicksand_tui.door.recordings import recorded_text
-    from quicksand_tui.model.amounts import age_text
-    from quicksand_tui.model.text import clean
 
     async def main(signals: Signals) -> int:
         with opened(name, hint=stopped_hint(name), with_display=True) as sandbox:

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 @command_of("rm")
 def rm_command(names: tuple[str, ...], force: bool, now: bool, all_stopped: bool) -> int:
-    """Move sandboxes to the trash, where they are kept for a week with their checkpoints.
+    """Move sandboxes to the trash, which keeps them and their checkpoints for a week.
 
-    The last instant of one that runs is kept as a checkpoint: `restore --start` goes on from there.
-    Those without a name are gone for good. There is no question asked.
+    The last moment of a running one is kept as a checkpoint, and `restore --start` continues from
+    it. Sandboxes without a name are deleted for good. No question is asked.
     """
     ended = (Status.STOPPED, Status.CRASHED)
     stopped = names_of(lambda entry: entry.status in ended) if all_stopped else []
@@ -76,7 +76,7 @@ def _stores() -> tuple[SaveStore, ...]:
 
 @command_of("trash")
 def trash_command(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
-    """List sandboxes and saves that were removed, and can be brought back for a week."""
+    """List removed sandboxes and saves, which can be restored for a week."""
     sandboxes, stores = _sandbox_trash(), _stores()
     removed = [found for found in sandboxes.list() if not ids or found.id in ids]
     saves = [found for found in list_trash(stores) if not ids or found.id in ids]
@@ -137,10 +137,10 @@ def _row(told: dict[str, Any]) -> tuple[object, ...]:
 
 @command_of("restore")
 def restore_command(name: str, new_name: str | None, start: bool) -> int:
-    """Bring a sandbox or a save back from the trash: of that name the one removed last, or the one
-    of that id.
+    """Restore a sandbox or a save from the trash: the one with this id, or the one of this name
+    that was removed last.
 
-    `trash` lists what is there. A sandbox comes back stopped, with its disk and its checkpoints.
+    `trash` lists them. A sandbox comes back stopped, with its disk and its checkpoints.
     """
     sandboxes = [found for found in _sandbox_trash().list() if name in (found.id, found.name)]
     saves_ = [t.id for t in list_trash(_stores()) if name in (t.id, t.save.name)]

@@ -49,19 +49,19 @@ def run_command(
 ) -> int:
     """Start a sandbox and run a command or a shell in it.
 
-    IMAGE is an image, a save of yours, or a path to one; ./NAME is also a save in ./.quicksand that
-    was not made here, as a cloned repository may bring it. Such a save gets the usual network and
-    no ports, whatever it asks for, unless you give them or --trust it.
+    IMAGE is an image, one of your saves, or a path to one. ./NAME may also be a save in
+    ./.quicksand that was made elsewhere, such as one from a cloned repository. Such a save gets the
+    usual network and no ports, whatever it asks for, unless you give them or --trust it.
 
-    An image that is not here yet is built first, where somebody sees it: on a terminal.
+    On a terminal, a missing image is built first.
 
-    The first start of a machine boots it and has a template made; later ones go on from that in a
-    fraction of the time (`images warm` makes it beforehand), or take a machine that waits for them
-    (QUICKSAND_SPARES=off does without those).
+    The first start of a machine boots it and has a template made; later starts continue from that
+    in a fraction of the time (`images warm` makes it beforehand), or take over a machine that waits
+    for them (QUICKSAND_SPARES=off does without those).
 
-    With COMMAND its exit code is ours; without, on a terminal, this is a shell in the sandbox.
-    Then the sandbox is stopped, and removed unless it has a name. With --detach it stays, and
-    COMMAND goes on in it.
+    With COMMAND, its exit code becomes the exit code here; without it, on a terminal, you get a
+    shell in the sandbox. Then the sandbox is stopped, and removed unless it has a name. With
+    --detach it stays, and COMMAND keeps running in it.
     """
     if save is not None and detach:
         raise click.UsageError("--save and --detach do not go together: `quicksand-tui save` later")

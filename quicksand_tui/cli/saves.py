@@ -50,9 +50,9 @@ DAY_S = 86400
 
 @command_of("saves rm")
 def remove(names: tuple[str, ...], now: bool) -> int:
-    """Move saves to the trash, where they are kept for a week.
+    """Move saves to the trash, which keeps them for a week.
 
-    Sandboxes and saves that came from them keep what they share with them; they are named.
+    Sandboxes and saves that share data with them keep those data, and are named.
     """
     chosen = list(dict.fromkeys(names))
     verb = saves.discard(chosen, now=now)
@@ -92,9 +92,10 @@ def _explain(removed: Removed) -> None:
 
 @command_of("saves restore")
 def restore(name: str, new_name: str | None) -> int:
-    """Bring a save back from the trash: of that name the one removed last, or the one of that id.
+    """Restore a save from the trash: the one with this id, or the one of this name that was removed
+    last.
 
-    `saves trash` lists what is there.
+    `saves trash` lists them.
     """
     return restore_save(name, new_name)
 
@@ -167,10 +168,10 @@ def _say_swept(swept: Swept) -> None:
 
 @command_of("saves rebase")
 def rebase(name: str, onto: str | None, as_json: bool) -> int:
-    """Bring a save to another image, or to another version of its own: its disk is copied whole.
+    """Move a save to another image, or to another version of its own, by copying its whole disk.
 
-    The disk stays as it is; guests boot with the kernel of that image then. The old save goes to
-    the trash, and `images prune` may remove the old image.
+    The disk's contents stay as they are; guests boot it with the new image's kernel. The old save
+    goes to the trash, and `images prune` may remove the old image.
     """
     save = find_save(name, paths())
     manifest = save.require()
@@ -195,9 +196,10 @@ def rebase(name: str, onto: str | None, as_json: bool) -> int:
 
 @command_of("saves verify")
 def verify(names: tuple[str, ...], deep: bool, as_json: bool) -> int:
-    """Check saves, all of them unless some are named: files, sizes, headers, the image they lie on.
+    """Check saves, all of them unless you name some: their files, sizes, headers and images.
 
-    NAME can be the file of a snapshot, too. Exit status 1 if one is damaged or lacks its image.
+    NAME can also be the file of a snapshot. The exit status is 1 if a save is damaged or its image
+    is missing.
     """
     rate = Rate("verifying")
 
@@ -246,8 +248,8 @@ NOTE_MAX = 60
 def saves_command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
     """List, remove, restore, verify, prune and rebase saves.
 
-    Without a further word this lists them: those in ./.quicksand, your own, and those that lie in
-    this directory. Deleting one frees its OWN bytes; SHARED ones belong to other saves or sandboxes
+    Without a further word the saves are listed: those in ./.quicksand, your own, and those in this
+    directory. Deleting one frees its OWN bytes; SHARED ones belong to other saves or sandboxes,
     too.
     """
     if ctx.invoked_subcommand is None:
@@ -351,7 +353,7 @@ def facts(info: SaveInfo) -> dict[str, Any]:
 
 @command_of("saves trash")
 def trash(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
-    """List saves that were removed or replaced, and can be brought back for a week."""
+    """List removed and replaced saves, which can be restored for a week."""
     stores = known_stores(paths())
     found = _chosen(list_trash(stores), ids)
     total = freed_by(trashed.root for trashed in found)

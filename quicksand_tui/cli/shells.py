@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 from quicksand.base.errors import RevertedError
 
 from quicksand_tui.cli.commands import command_of
-from quicksand_tui.cli.output import Exit, complain, say
+from quicksand_tui.cli.options import parse_keys
+from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say, show_age
 from quicksand_tui.cli.relay import Wish, starting
-from quicksand_tui.cli.terminal import Relay, leave, terminal_env, terminal_size
+from quicksand_tui.cli.runner import attached, run_in_sandbox
+from quicksand_tui.cli.terminal import Relay, leave, require_terminal, terminal_env, terminal_size
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
@@ -131,22 +134,16 @@ def shell_command(
     detach_keys: str,
     as_json: bool,
 ) -> int:
-    """Open a terminal in a sandbox, or come back to one.
+    """Open a terminal in a sandbox, or return to one.
 
-    The exit code is that of the shell. Ctrl-] and then d leave it running: so does a connection
-    that breaks, and `--session` comes back to it. When the sandbox is reverted, this goes on in
-    the same terminal as it was then, or in a new one.
+    The exit code is that of the shell. Ctrl-] and then d leave the shell running, and so does a
+    broken connection; `--session` returns to it. After a revert you are in the same terminal as it
+    was then, or in a new one.
     """
     if as_json and not listing:
         raise click.UsageError("--json goes with --list")
     if session is not None and user is not None:
         raise click.UsageError("--user is for a new terminal, --session for one that is there")
-
-    from quicksand_tui.cli.options import parse_keys
-    from quicksand_tui.cli.output import Exit
-    from quicksand_tui.cli.relay import Wish
-    from quicksand_tui.cli.runner import attached, run_in_sandbox
-    from quicksand_tui.cli.terminal import require_terminal, terminal_size
 
     keys = parse_keys(detach_keys)
 
@@ -172,10 +169,6 @@ def shell_command(
 
 
 def _list(shells: list[ShellInfo], as_json: bool) -> int:
-    from dataclasses import asdict
-
-    from quicksand_tui.cli.output import Exit, print_json, print_table, show_age
-
     if as_json:
         print_json([asdict(shell) for shell in shells])
         return Exit.OK

@@ -13,8 +13,11 @@ from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.specs import CheckpointSpec
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Panel, Selection
+from quicksand_tui.screens import on_demand
 from quicksand_tui.verbs import checkpoints, life, starting
+from quicksand_tui.views import losses
 from quicksand_tui.views.layout import Part, Tab
+from quicksand_tui.views.losses import losses_of_stop
 
 if TYPE_CHECKING:
     from quicksand_tui.jobs.operations import Operations
@@ -117,8 +120,6 @@ class MainActions(Doer):
         self._unmark(about)
 
     def do_stop(self) -> None:
-        from quicksand_tui.views.losses import losses_of_stop
-
         about, chosen = self._selection.sandboxes, self._able("stop")
 
         def stop() -> None:
@@ -150,8 +151,6 @@ class MainActions(Doer):
         self._unmark(about)
 
     def do_kill(self) -> None:
-        from quicksand_tui.views import losses
-
         about, chosen = self._selection.sandboxes, self._able("kill")
 
         def kill() -> None:
@@ -173,8 +172,6 @@ class MainActions(Doer):
         if self._selection.panel is Panel.SAVES:
             self._dialogs.ask_to_discard(self._selection.saves)
             return
-        from quicksand_tui.views import losses
-
         about, chosen = self._selection.sandboxes, self._able("delete")
         now = self._screen.world.taken
 
@@ -195,12 +192,12 @@ class MainActions(Doer):
     # Checkpoints
 
     def do_checkpoint(self) -> None:
-        from quicksand_tui.forms.checkpoints import checkpoint_form, checkpoint_of
-
         about, chosen = self._selection.sandboxes, self._able("checkpoint")
         if len(chosen) == 1:
             sandbox = chosen[0]
-            self._dialogs.ask_to_do(checkpoint_form(sandbox), checkpoint_of, sandbox)
+            self._dialogs.ask_to_do(
+                on_demand.checkpoint_form(sandbox), on_demand.checkpoint_of, sandbox
+            )
             return
         for sandbox in chosen:
             self._begin.do(checkpoints.take(CheckpointSpec()), sandbox)
@@ -217,18 +214,15 @@ class MainActions(Doer):
             self._begin.do(checkpoints.undo(), sandbox)
 
     def do_clone(self) -> None:
-        from quicksand_tui.forms.checkpoints import clone_form, clones_of
-
         if (sandbox := self._selection.sandbox) is not None:
-            self._dialogs.ask_to_do(clone_form(sandbox), clones_of, sandbox)
+            self._dialogs.ask_to_do(on_demand.clone_form(sandbox), on_demand.clones_of, sandbox)
 
     def do_save(self) -> None:
-        from quicksand_tui.forms.saves import save_form, save_of
-
         if (sandbox := self._selection.sandbox) is not None:
             begin = self._dialogs.save_operations
             self._dialogs.ask(
-                save_form(sandbox), lambda values: begin.do_to(sandbox, save_of(values))
+                on_demand.save_form(sandbox),
+                lambda values: begin.do_to(sandbox, on_demand.save_of(values)),
             )
 
     # Views
@@ -266,10 +260,8 @@ class MainActions(Doer):
         self._places.go_to(Part.AREA)
 
     def do_mount(self) -> None:
-        from quicksand_tui.forms.mounts import mount_form, mount_of
-
         if (sandbox := self._selection.sandbox) is not None:
-            self._dialogs.ask_to_do(mount_form(sandbox), mount_of, sandbox)
+            self._dialogs.ask_to_do(on_demand.mount_form(sandbox), on_demand.mount_of, sandbox)
 
     def do_mounts(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
@@ -384,8 +376,6 @@ class TreeActions(Doer):
         self._begin.do(starting.start(checkpoint.id, shown=checkpoint.name), sandbox)
 
     def do_remove(self) -> None:
-        from quicksand_tui.views import losses
-
         sandbox, checkpoint = self._chosen
         self._dialogs.confirm(
             f"Delete the checkpoint {clip(checkpoint.tag, TITLE_CELLS)}?",
@@ -407,18 +397,16 @@ class TreeActions(Doer):
         self._dialogs.show_screens(sandbox, checkpoint, compared)
 
     def do_clone(self) -> None:
-        from quicksand_tui.forms.checkpoints import clone_form, clones_of
-
         sandbox, checkpoint = self._chosen
-        form = clone_form(sandbox, checkpoint)
-        self._dialogs.ask_to_do(form, lambda values: clones_of(values, checkpoint), sandbox)
+        form = on_demand.clone_form(sandbox, checkpoint)
+        self._dialogs.ask_to_do(
+            form, lambda values: on_demand.clones_of(values, checkpoint), sandbox
+        )
 
     def do_note(self) -> None:
-        from quicksand_tui.forms.checkpoints import note_form, note_of
-
         sandbox, checkpoint = self._chosen
-        form = note_form(sandbox, checkpoint)
-        self._dialogs.ask_to_do(form, lambda values: note_of(values, checkpoint), sandbox)
+        form = on_demand.note_form(sandbox, checkpoint)
+        self._dialogs.ask_to_do(form, lambda values: on_demand.note_of(values, checkpoint), sandbox)
 
     def do_pin(self) -> None:
         sandbox, checkpoint = self._chosen

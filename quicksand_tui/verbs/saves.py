@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand_tui.model.amounts import pause_text, seconds_text, size_text
 from quicksand_tui.model.jobs import Failure, JobVerb, OperationError
+from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.saves import VerdictView
 from quicksand_tui.model.specs import SaveSpec, Told
 from quicksand_tui.model.text import sanitise
@@ -341,14 +342,14 @@ def _require_all(failed: Sequence[QuicksandError], count: int, done: str) -> Non
         Failure(
             title=title,
             message=sanitise(_message(first)),
-            hint=sanitise(first.hint),
+            hint=sanitise(hint_of(first)),
             log=tuple(sanitise(_message(error)) for error in others[:SHOWN_MAX]),
         )
     )
 
 
 def _message(error: Exception) -> str:
-    return str(error.args[0]) if error.args else type(error).__name__
+    return text_of(error) or type(error).__name__
 
 
 # Verifying

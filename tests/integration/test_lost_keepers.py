@@ -24,6 +24,7 @@ from quicksand.qemu.orphans import end_orphans, find_orphans, find_unkept
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 
+from quicksand_tui.model.remedies import hint_of
 from tests.conftest import wait_for
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template")]
@@ -216,7 +217,7 @@ async def test_a_sandbox_without_its_runtime_files_can_be_ended(
     assert "`kill` ends it" in entry.error
     with pytest.raises(StateError, match="cannot be reached") as caught:
         Sandbox.attach("box")
-    assert "kill box" in caught.value.hint
+    assert "kill box" in hint_of(caught.value)
     await Sandbox.open("box", to_end_it=True).kill()
     assert Sandbox.list()[0].status is Status.STOPPED
     assert not processes_of(root)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quicksand.base.paths import Paths
+from quicksand.life import machinery
 from quicksand.records.config import SandboxConfig
 
 if TYPE_CHECKING:
@@ -35,33 +36,27 @@ def find_basis(
     """What ``image`` stands for; ``options`` go before those of a save, and ``workspace`` is
     searched for it. Blocks for I/O. Raises ConfigError for a bad value, SaveError for a save that
     cannot be used."""
-    from quicksand.saves.places import may_be_save
-
-    if not isinstance(image, str) or not may_be_save(image, paths, workspace):
+    if not isinstance(image, str) or not machinery.may_be_save(image, paths, workspace):
         return Basis(config=_plain(image, options, paths), trusted=trust)
 
-    from quicksand.saves.resolving import explain, find_meaning, inherit
-
-    meaning = find_meaning(image, paths, workspace)
+    meaning = machinery.find_meaning(image, paths, workspace)
     trusted = trust or meaning.is_own
     left_out: tuple[str, ...] = ()
     if meaning.save is None:
         config = _plain(image, options, paths)
     else:
-        inherited = inherit(meaning.save, options, trusted=trusted)
+        inherited = machinery.inherit(meaning.save, options, trusted=trusted)
         config, left_out = inherited.config, inherited.left_out
     return Basis(
         config=config,
         source=meaning.save,
         trusted=trusted,
-        notices=explain(meaning, left_out),
+        notices=machinery.explain(meaning, left_out),
         is_surprising=bool(left_out) or meaning.passed_over is not None,
     )
 
 
 def _plain(image: str, options: Mapping[str, Any], paths: Paths) -> SandboxConfig:
-    from quicksand.life.image_building import suggested_options
-
     # What is no name at all is refused by the config.
-    usual = suggested_options(image, paths) if isinstance(image, str) else {}
+    usual = machinery.suggested_options(image, paths) if isinstance(image, str) else {}
     return SandboxConfig.parse({**usual, "image": image, **options})

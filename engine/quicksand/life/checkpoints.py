@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from quicksand.base.errors import HistoryError
 from quicksand.base.settings import check_settings
 from quicksand.base.threads import in_thread_to_the_end
+from quicksand.life import machinery
 from quicksand.life.sandbox_life import Life
 from quicksand.snapshots.next_revert import AFTER_CHECKPOINT_S, AFTER_REVERT_S, NextRevert
 
@@ -58,21 +60,18 @@ class Checkpoints:
         StateError if the sandbox is not running, HistoryError, HostError, MachineError. There is
         then no checkpoint, and the VM keeps running.
         """
-        from quicksand.snapshots.checkpoint import Checkpoint
-        from quicksand.snapshots.taking import take_checkpoint
-
         check_settings()
         record = self._life.require_record()
         await self.settle()
         # `diff` reads the disk, so what the guest still has in memory must be on it.
         await self._guest.sync()
         async with self._mounts.without_ninep(unmount_9p):
-            node = await take_checkpoint(
+            node = await machinery.take_checkpoint(
                 self._life.registry, record, tag, note=note, replace_tag=replace, tier=tier
             )
         if node.tier.has_pages:  # in other tiers a waiting QEMU would not share the memory
             self._expect(node, after=AFTER_CHECKPOINT_S)
-        return Checkpoint.from_node(node)
+        return machinery.Checkpoint.from_node(node)
 
     async def revert(
         self, tag: str, *, keep_now: bool = True, unmount_9p: bool = False
@@ -97,16 +96,12 @@ class Checkpoints:
     async def _revert(
         self, tag: str | None, *, keep_now: bool = True, unmount_9p: bool = False
     ) -> Checkpoint:
-        from quicksand.base.errors import HistoryError
-        from quicksand.snapshots.checkpoint import Checkpoint
-        from quicksand.snapshots.reverting import revert
-
         check_settings()
         record = self._life.require_record()
         await self.settle(tag)
         mounts = await self._mounts.write_back()
         async with self._mounts.without_ninep(unmount_9p):
-            node, kept = await revert(
+            node, kept = await machinery.revert(
                 self._life.registry, record, tag, keep_now=keep_now, link=self._life.link
             )
             self._life.look_again()
@@ -116,7 +111,7 @@ class Checkpoints:
             self._expect(node, after=AFTER_REVERT_S)
         if isinstance(kept, HistoryError):  # the guest has been reverted, and has its mounts again
             raise kept
-        return Checkpoint.from_node(node)
+        return machinery.Checkpoint.from_node(node)
 
     def _expect(self, node: Node, *, after: float) -> None:
         life = self._life
@@ -124,18 +119,16 @@ class Checkpoints:
 
     def checkpoints(self) -> list[Checkpoint]:
         """All checkpoints, the oldest first. Raises OSError."""
-        from quicksand.snapshots.checkpoint import list_checkpoints
-
-        return list_checkpoints(self._life.history())
+        return machinery.list_checkpoints(self._life.history())
 
     async def checkpoint_screen(self, tag: str) -> bytes | None:
         """The guest's screen just before the checkpoint with that tag or id was taken: a PNG of at
         most 320 pixels a side; None if there is none, as for a sandbox without a display. The
         sandbox may be in any state. Raises CheckpointNotFoundError, HistoryError."""
-        from quicksand.snapshots.thumbnails import read_thumbnail
-
         history = self._life.history()
-        return await asyncio.to_thread(lambda: read_thumbnail(history.place, history.find(tag).id))
+        return await asyncio.to_thread(
+            lambda: machinery.read_thumbnail(history.place, history.find(tag).id)
+        )
 
     async def delete_checkpoint(self, tag: str) -> None:
         """Delete the checkpoint with that tag or id; what other checkpoints need of it stays. The
@@ -144,12 +137,10 @@ class Checkpoints:
         Raises CheckpointNotFoundError, HistoryError if it is pinned or while another client works
         on the sandbox's checkpoints, HostError.
         """
-        from quicksand.snapshots.standby import forget_removed
-
         history = self._life.history()
         async with history.locked():
             await in_thread_to_the_end(lambda: history.delete(tag))
-        await forget_removed(self._life.registry, self._life.require_record())
+        await machinery.forget_removed(self._life.registry, self._life.require_record())
 
     async def pin_checkpoint(self, tag: str, pinned: bool = True) -> None:
         """Pin a checkpoint, so that it cannot be deleted, or unpin it. Raises as
@@ -172,9 +163,7 @@ class Checkpoints:
         Raises StateError if the sandbox was never started, CheckpointNotFoundError, ImageError or
         HistoryError for a disk that cannot be read.
         """
-        from quicksand.snapshots.changed_files import diff_disks
-
-        return [*await diff_disks(self._life.registry, self._life.require_record(), a, b)]
+        return [*await machinery.diff_disks(self._life.registry, self._life.require_record(), a, b)]
 
     async def clone(
         self,
@@ -186,7 +175,7 @@ class Checkpoints:
         mounts: str | None,
     ) -> Sequence[Life | Exception]:
         """For each clone its `Life`, or the error that kept it from starting."""
-        from quicksand.life.cloning import make_clones
+        from quicksand.life.cloning import make_clones  # noqa: PLC0415
 
         check_settings()
         await self.settle()

@@ -15,6 +15,7 @@ from quicksand.base.footprint import Footprint
 from quicksand.base.listing import ANY_ID, own_directories, own_files
 from quicksand.base.paths import Paths
 from quicksand.base.removal import id_of, remove, why_not_ours
+from quicksand.base.staging import sweep_staging
 from quicksand.disks.images.initrd import list_initrds, set_aside
 from quicksand.disks.images.store import REMOVED
 from quicksand.life.sandbox_trash import SandboxTrash
@@ -155,8 +156,6 @@ class Cleaner:
 
     def _tidy(self) -> None:
         """Remove what processes that died have left."""
-        from quicksand.base.staging import sweep_staging
-
         for store in self._stores:
             with best_effort(f"recover the saves in {store.root}", self._paths.engine_log):
                 if store.root.exists():

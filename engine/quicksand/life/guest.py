@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Ask, sync_guest
 from quicksand.guest.execution import Command, ExecuteResult, StdinSource
+from quicksand.life import machinery
 from quicksand.life.sandbox_life import Life
 
 if TYPE_CHECKING:
@@ -123,9 +124,7 @@ class InGuest:
         """Open a terminal that runs a login shell, or ``command``. It stays open in the guest until
         its program ends or it is closed; `attach_shell` reconnects to it. `shells` lists it with
         ``name``. Raises ConfigError, AgentRefusedError if it cannot be started."""
-        from quicksand.guest.shell import Shell
-
-        return await Shell.open(
+        return await machinery.Shell.open(
             await self._life.session(),
             command,
             columns=columns,
@@ -139,15 +138,13 @@ class InGuest:
     async def attach_shell(self, session: str, *, columns: int = 80, rows: int = 24) -> Shell:
         """Reconnect to a terminal; its latest output (at most 256 KiB) is replayed. Raises
         AgentRefusedError (code "not_found")."""
-        from quicksand.guest.shell import Shell
-
-        return await Shell.attach(await self._life.session(), session, columns=columns, rows=rows)
+        return await machinery.Shell.attach(
+            await self._life.session(), session, columns=columns, rows=rows
+        )
 
     async def shells(self) -> list[ShellInfo]:
         """The terminals that are open in the guest."""
-        from quicksand.guest.shell import Shell
-
-        return await Shell.list(await self._life.session())
+        return await machinery.Shell.list(await self._life.session())
 
     async def create_user(self, name: str, *, sudo: bool = False) -> None:
         """Create a user with a home directory; ``sudo`` allows sudo without a password. Raises
@@ -173,20 +170,13 @@ class InGuest:
 
     async def stats(self) -> SandboxStats:
         """CPU, memory and disk that the sandbox uses on the host and within the guest."""
-        from quicksand.life.stats import read_stats
-
-        return await read_stats(self._life.entry(), self._life.session)
+        return await machinery.read_stats(self._life.entry(), self._life.session)
 
     async def traffic(self) -> GuestTraffic | None:
         """The bytes that the guest reports to have received and sent since it booted; None if it
         does not report any."""
-        from quicksand.guest.files import GuestFiles
-        from quicksand.guest.traffic import read_traffic
-
-        return await read_traffic(GuestFiles(self._life.session))
+        return await machinery.read_traffic(machinery.GuestFiles(self._life.session))
 
     async def processes(self) -> list[GuestProcess]:
         """The guest's processes, as the guest reports them."""
-        from quicksand.life.stats import GuestProcess
-
-        return GuestProcess.parse_all(await self.request("processes"))
+        return machinery.GuestProcess.parse_all(await self.request("processes"))

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from quicksand.base.errors import ConfigError, MountError, QuicksandError, StateError
+from quicksand.base.remedies import Remedy, Words
 from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
 from quicksand.mounts import devices as machine_devices
@@ -133,7 +134,7 @@ class Mounts:
         if run.paused:
             raise StateError(
                 f"the sandbox {self._life.name!r} is paused, and its guest cannot take part",
-                hint=f"`quicksand-tui resume {self._life.name}` first",
+                hint=Words(Remedy("resume", name=self._life.name), " first"),
             )
 
     async def write_back(self) -> Sequence[Mount]:
@@ -197,7 +198,7 @@ class Mounts:
         if failed:
             raise MountError(
                 f"{what}, but not every mount is there again: {'; '.join(failed.values())}",
-                hint="`quicksand-tui mount` mounts it again",
+                hint=Words(Remedy("mount"), " mounts it again"),
             )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import MachineError, QuicksandError, SandboxNotFoundError, StateError
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.guest.agent.link import AgentLink
 from quicksand.guest.agent.session import sync_guest
@@ -17,6 +18,7 @@ from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry, Status
 from quicksand.records.trash import TrashedSandbox
+from quicksand.snapshots.last_checkpoint import end_with_checkpoint
 
 if TYPE_CHECKING:
     from quicksand.records.nodes import Node
@@ -55,7 +57,7 @@ async def remove_sandbox(
     if entry.is_live and not stop:
         raise StateError(
             f"the sandbox {entry.name!r} is {entry.status.value}",
-            hint=f"stop it first, or `quicksand-tui rm -f {entry.name}`",
+            hint=Words("stop it first, or ", Remedy("end_and_trash", name=entry.name)),
         )
     record = entry.record
     for_good = now or (record is not None and (record.discard or not record.committed))
@@ -88,8 +90,6 @@ async def remove_sandbox(
 async def _end_with_checkpoint(registry: Registry, entry: Entry) -> tuple[Node | None, str]:
     """End the sandbox with a last checkpoint and return that; or None and the reason, in which case
     the sandbox still runs."""
-    from quicksand.snapshots.last_checkpoint import end_with_checkpoint
-
     assert entry.record is not None
     if entry.run is None:
         unreachable = entry.status is Status.UNREACHABLE

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand.base.threads import to_the_end
+from quicksand.life import machinery
 from quicksand.life.checkpoints import Checkpoints
 from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
@@ -33,9 +34,9 @@ class Saves:
     def store(self, workspace: str | Path | None = None) -> SaveStore:
         """The store of ``workspace``, by default of the sandbox's own workspace, or else of
         ``.quicksand/sandboxes`` in the current directory."""
-        from quicksand.saves.finding import workspace_store
-
-        return workspace_store(Path(workspace).absolute() if workspace else self._workspace)
+        return machinery.workspace_store(
+            Path(workspace).absolute() if workspace else self._workspace
+        )
 
     async def save(
         self,
@@ -61,9 +62,7 @@ class Saves:
         Raises ConfigError for a bad name, SaveError, StateError, HistoryError, ImageError,
         HostError, MachineError; an existing save of that name is then unchanged.
         """
-        from quicksand.saves.saving import Options
-
-        options = Options(
+        options = machinery.Options(
             compress=compress,
             delete_checkpoints=delete_checkpoints,
             note=note,
@@ -76,25 +75,22 @@ class Saves:
     def save_on_stop(self, name: str, store: SaveStore) -> None:
         """Save the disk to ``store`` when the sandbox is stopped, like the keyword ``save``. Raises
         ConfigError for a bad name."""
-        from quicksand.saves.autosave import AutoSave
-        from quicksand.saves.manifest import check_save_name
-
-        self.at_stop = AutoSave(check_save_name(name), store)
+        self.at_stop = machinery.AutoSave(machinery.check_save_name(name), store)
 
     async def save_to(self, store: SaveStore, name: str, options: Options) -> Save:
         """Save the disk to ``store``. Parameters and errors are those of `save`."""
-        from quicksand.saves.saving import save
-
         record = self._life.require_record()
         await self._checkpoints.settle()
-        return await save(self._life.registry, record, name, store, options, self._guest.asker)
+        return await machinery.save(
+            self._life.registry, record, name, store, options, self._guest.asker
+        )
 
     async def write_snapshot(self, target: Path, options: Options) -> None:
-        from quicksand.saves.saving import write_snapshot
-
         await self._checkpoints.settle()
         record = self._life.require_record()
-        await write_snapshot(self._life.registry, record, target, options, self._guest.asker)
+        await machinery.write_snapshot(
+            self._life.registry, record, target, options, self._guest.asker
+        )
 
     async def stop(self, grace: float) -> None:
         """Stop the sandbox; first make the save `at_stop`, if there is one."""
@@ -103,9 +99,7 @@ class Saves:
             await self._life.stop(grace)
             return
         try:
-            from quicksand.saves.saving import Options
-
-            options = Options(progress=self._life.progress)
+            options = machinery.Options(progress=self._life.progress)
             await self.save_to(saving.store, saving.name, options)
         except BaseException as error:
             if not self._life.is_owned:  # it belongs to another process and keeps running

@@ -20,6 +20,7 @@ from quicksand.base.boot import boot_id
 from quicksand.base.errors import MountError
 from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.records.mount import Mount
 
 LINKS_MAX = 40
@@ -135,14 +136,16 @@ def opened(mount: Mount, known: Known) -> Iterator[int]:
             raise MountError(
                 f"{mount.host} is not what was mounted: {link} is a link now, which a guest may "
                 "have made, and is not followed",
-                hint="look where it leads; if that is meant, `quicksand-tui mount` mounts that one",
+                hint=Words(
+                    "look where it leads; if that is meant, ", Remedy("mount"), " mounts that one"
+                ),
             ) from error
         raise _not_possible(mount, error) from error
     try:
         if not known.is_of(os.fstat(descriptor)):
             raise MountError(
                 f"{mount.host} is another directory than the one that was mounted",
-                hint="if it is meant, `quicksand-tui mount` mounts it",
+                hint=Words("if it is meant, ", Remedy("mount"), " mounts it"),
             )
         yield descriptor
     finally:

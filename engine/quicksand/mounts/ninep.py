@@ -21,6 +21,7 @@ from quicksand.base.errors import (
 )
 from quicksand.base.findings import Findings, program_key
 from quicksand.base.hypervisor import Hypervisor
+from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent import raw
 from quicksand.guest.agent.session import Ask
 from quicksand.mounts.devices import Device, ninep_of, note, read
@@ -228,5 +229,5 @@ async def refuse_mounted(config: SandboxConfig, hypervisor: Hypervisor, name: st
         raise StateError(
             f"no checkpoint can be taken of {name!r} while a directory is mounted there by 9p: "
             "QEMU cannot save what it has open",
-            hint=f"`quicksand-tui checkpoint --unmount-9p {name}` unmounts it for that moment",
+            hint=Words(Remedy("checkpoint_without_9p", name=name), " unmounts it for that moment"),
         )

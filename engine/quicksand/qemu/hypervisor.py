@@ -18,7 +18,7 @@ from typing import Any
 from quicksand.base.errors import MachineError, QuicksandError
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.qemu.features import FEATURES
-from quicksand.qemu.qmp import CONNECT_TIMEOUT_S, Monitor, human, run_job
+from quicksand.qemu.qmp import CONNECT_TIMEOUT_S, Monitor, human, run_job, wait_for_event
 from quicksand.records.layout import MachineDir, layer_name
 
 DISK = "/machine/peripheral/vda"
@@ -33,7 +33,6 @@ OURS = "disk-"
 PARTS_OF_STATE = ("", "-inner", "-saved", "-file")
 """Suffixes of the nodes for a file with a state, the upper ones first."""
 
-LOAD_POLL_S = 0.001
 LOAD_TIMEOUT_S = 30.0
 
 FILTER = "hold"
@@ -115,15 +114,24 @@ class Qemu(Hypervisor):
 
     async def load_devices(self, descriptor: int, *, name: str) -> None:
         await self.monitor.pass_descriptor(descriptor, "state")
-        await self._execute("migrate-incoming", uri="fd:state")
-        async with asyncio.timeout(LOAD_TIMEOUT_S):
-            while (status := await self._status()) == "inmigrate":  # noqa: ASYNC110
-                await asyncio.sleep(LOAD_POLL_S)
-        if status not in ("paused", "prelaunch"):
-            raise MachineError(f"QEMU did not take the state of {name!r}: it is {status}")
-
-    async def _status(self) -> str:
-        return str((await self._execute("query-status"))["status"])
+        # QEMU announces the steps of a migration only if it is asked to.
+        wanted = [{"capability": "events", "state": True}]
+        with self.monitor.listen("MIGRATION") as events:
+            await self._execute("migrate-set-capabilities", capabilities=wanted)
+            await self._execute("migrate-incoming", uri="fd:state")
+            try:
+                async with asyncio.timeout(LOAD_TIMEOUT_S):
+                    loaded = await wait_for_event(
+                        events,
+                        lambda step: step["status"] in ("completed", "failed"),
+                        doing="migrate-incoming",
+                    )
+            except TimeoutError:
+                raise MachineError(
+                    f"QEMU did not load the state of {name!r} within {LOAD_TIMEOUT_S:g} s"
+                ) from None
+        if loaded["status"] != "completed":
+            raise MachineError(f"QEMU did not take the state of {name!r}")
 
     async def open_state(self, name: str, path: Path, *, over: Path | None = None) -> None:
         inner = f"{name}-file"

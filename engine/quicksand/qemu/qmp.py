@@ -8,19 +8,16 @@ import contextlib
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
-from qemu.qmp import EventListener, Message, QMPClient, QMPError, Runstate
+from qemu.qmp import EventListener, ExecuteError, Message, QMPClient, QMPError, Runstate
 
 from quicksand.base.errors import MachineError, QemuDiedError, StateError
 from quicksand.base.lease import Lease, take_lease
 from quicksand.records.layout import QMP_MONITORS, MachineDir
 
 CONNECT_TIMEOUT_S = 20.0
-JOB_POLL_S = 0.005
-"""While QEMU saves or loads a snapshot it answers nobody, so most jobs have ended at the first
-look."""
 
 EVENTS_MAX = 1000
 """Events that are kept for a slow reader; the guest can cause any number of them."""
@@ -29,14 +26,16 @@ EVENTS_MAX = 1000
 class _BoundedListener(EventListener):
     """Keeps only the latest events, where the library's own listener keeps all of them."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *names: str) -> None:
+        """Hear the events ``names``, or all."""
+        super().__init__(names)
         self._latest: deque[Message] = deque(maxlen=EVENTS_MAX)
         self._arrived = asyncio.Event()
 
     async def put(self, event: Message) -> None:
-        self._latest.append(event)
-        self._arrived.set()
+        if self.accept(event):
+            self._latest.append(event)
+            self._arrived.set()
 
     async def get(self) -> Message:
         while not self._latest:
@@ -91,8 +90,6 @@ class Monitor:
 
         Raises StateError with QEMU's words if it refuses, QemuDiedError if it is gone.
         """
-        from qemu.qmp import ExecuteError
-
         message = {"execute": command}
         try:
             return await self._client.execute(command, arguments or None)
@@ -133,13 +130,24 @@ class Monitor:
             raise replies[0]
         return replies[0]
 
-    async def events(self) -> AsyncIterator[dict[str, Any]]:
+    def events(self) -> AsyncGenerator[dict[str, Any], None]:
         """Yield QMP events as they come, until the connection ends."""
+        return self._hear(self._listener)
+
+    @contextlib.contextmanager
+    def listen(self, *names: str) -> Iterator[AsyncGenerator[dict[str, Any], None]]:
+        """Yield the QMP events ``names`` that come from now on, until the connection ends. To miss
+        none, begin before the command that causes them."""
+        listener = _BoundedListener(*names)
+        with self._client.listen(listener):
+            yield self._hear(listener)
+
+    async def _hear(self, listener: _BoundedListener) -> AsyncGenerator[dict[str, Any], None]:
         ended = asyncio.ensure_future(self._until_ended())
         arrived: asyncio.Future[Message] | None = None
         try:
             while True:
-                arrived = asyncio.ensure_future(self._listener.get())
+                arrived = asyncio.ensure_future(listener.get())
                 done, _ = await asyncio.wait((arrived, ended), return_when=asyncio.FIRST_COMPLETED)
                 if arrived not in done:
                     return
@@ -163,6 +171,22 @@ class Monitor:
             self._lease.release()
 
 
+async def wait_for_event(
+    events: AsyncGenerator[dict[str, Any], None],
+    is_it: Callable[[dict[str, Any]], bool],
+    *,
+    doing: str,
+) -> dict[str, Any]:
+    """Return the data of the first of ``events`` (see `Monitor.listen`) whose data ``is_it``
+    accepts. Raises QemuDiedError if QEMU ends before, while ``doing`` something."""
+    async with contextlib.aclosing(events) as heard:
+        async for event in heard:
+            data = dict(event.get("data") or {})
+            if is_it(data):
+                return data
+    raise QemuDiedError(f"QEMU ended during {doing}")
+
+
 async def run_job(monitor: Monitor, command: str, **arguments: Any) -> None:
     """Run a QMP command that starts a background job (QMP query-jobs) and wait for its end.
 
@@ -170,9 +194,13 @@ async def run_job(monitor: Monitor, command: str, **arguments: Any) -> None:
     QemuDiedError. After a cancellation the job still ends, but it is not dismissed.
     """
     name = f"quicksand-{secrets.token_hex(4)}"
-    await monitor.execute(command, **{"job-id": name}, **arguments)
-    while (job := await _find_job(monitor, name))["status"] != "concluded":  # noqa: ASYNC110
-        await asyncio.sleep(JOB_POLL_S)
+    # QEMU reports each step of a job. The event has no room for an error, the list of jobs has.
+    with monitor.listen("JOB_STATUS_CHANGE") as events:
+        await monitor.execute(command, **{"job-id": name}, **arguments)
+        await wait_for_event(
+            events, lambda job: job == {"id": name, "status": "concluded"}, doing=command
+        )
+    job = await _find_job(monitor, name)
     await monitor.execute("job-dismiss", id=name)
     if job.get("error") is not None:
         raise MachineError(f"QEMU failed at {command}: {job['error']}")

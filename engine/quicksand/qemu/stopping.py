@@ -10,8 +10,9 @@ from quicksand.base.effort import best_effort
 from quicksand.base.errors import MachineError
 from quicksand.base.files import is_locked
 from quicksand.base.processes import Kind, command_of, holders_of, processes_of
+from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent.link import AgentLink
-from quicksand.qemu.keeper_successor import ensure_keeper
+from quicksand.qemu.keeper_check import ensure_keeper
 from quicksand.qemu.live_machine import END_POLL_S, KILL_WAIT_S, until_unlocked
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
@@ -60,7 +61,7 @@ def _still_held(place: SandboxDir, record: Record) -> MachineError:
     return MachineError(
         f"no process of the sandbox {record.name!r} is left, but process {pid} ({command_of(pid)}) "
         "is still starting it",
-        hint=f"end that process, or `quicksand-tui rm -f {record.name}`",
+        hint=Words("end that process, or ", Remedy("end_and_trash", name=record.name)),
     )
 
 

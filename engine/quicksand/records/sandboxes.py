@@ -7,13 +7,11 @@ import math
 import os
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.base.errors import ConfigError
 from quicksand.records.config import SandboxConfig, check_name
-
-if TYPE_CHECKING:
-    from quicksand.records.save_source import Source
+from quicksand.records.save_source import Source
 
 SCHEMA = 1
 ID_BYTES = 6
@@ -105,8 +103,6 @@ def _read_source(value: dict[str, Any] | None) -> Source | None:
     """Parse the record of the save that a sandbox started with. Raises KeyError, TypeError."""
     if value is None:
         return None
-    from quicksand.records.save_source import Source
-
     return Source.from_json(value)
 
 

@@ -9,6 +9,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, SaveError
 from quicksand.base.files import map_os_errors, sync_dir, write_word
 from quicksand.base.paths import Paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.sharing import copy_sparse, share_file
 from quicksand.disks.images.overlay import create_overlay
 from quicksand.disks.images.qcow2 import check_qcow2
@@ -103,8 +104,13 @@ def find_base(
         has = f"; the one here has the digest {there.digest[:12]}" if there is not None else ""
         raise SaveError(
             f"the save {save.name!r} lies on the image {base}, which is not here{has}",
-            hint=f"bring that version of {base.name!r}, or `quicksand-tui export --full` the save "
-            "where it was made",
+            hint=Words(
+                f"bring that version of {base.name!r}, or ",
+                Remedy("export_full"),
+                " the save where it was made",
+                python=f"bring that version of {base.name!r}, or export the save in full where it "
+                "was made",
+            ),
         )
     name = base.name if base is not None else manifest.config.image
     if not trusted and is_file(name):
@@ -118,11 +124,11 @@ def find_base(
     except ImageNotFound as error:
         raise SaveError(
             f"the save {save.name!r} lies on the image {name!r}, which is not here",
-            hint=error.hint,
+            hint=error.advice,
         ) from error
     except ImageError as error:
-        message = f"the save {save.name!r} cannot be used: {error}"
-        raise SaveError(message, hint=error.hint) from error
+        message = Words(f"the save {save.name!r} cannot be used: ", error.words)
+        raise SaveError(message, hint=error.advice) from error
 
 
 def adopt(source: Source, place: SandboxDir, image: ResolvedImage, size: int) -> Head:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from quicksand.base.regular import open_regular, read_word
 from quicksand.base.sharing import copy_open_file, link_file
 from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
+from quicksand.disks.images.merge import write_merged
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
 from quicksand.disks.images.store import sha256_file
 from quicksand.guest.agent.session import Ask
@@ -381,8 +383,6 @@ def _report(report: Progress, before: int, total: int, done: int) -> None:
 
 def _compress(layers: list[Path], image: ResolvedImage, options: Options) -> Path:
     """Merge all layers into one compressed layer in their place."""
-    from quicksand.disks.images.merge import write_merged
-
     target = layers[0]
     whole = target.with_name("whole.qcow2")
     report = options.progress
@@ -440,8 +440,6 @@ def _parent(record: Record) -> Parent | None:
 
 
 def _engine_name() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return f"quicksand-tui {version('quicksand-tui')}"
     except PackageNotFoundError:

@@ -30,6 +30,7 @@ from quicksand.records.sandboxes import RunState
 from quicksand.records.tier import Tier
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import seal_layers
+from quicksand.snapshots.merging import merge_layers
 from quicksand.snapshots.pivot import Pivot
 from quicksand.snapshots.stepwise import THREAD
 from quicksand.snapshots.storing import memory_files
@@ -190,8 +191,6 @@ class Capture(ABC):
     def _seal_disk(self, *, merge: bool) -> tuple[str, ...]:
         """Seal the layers of the frozen disk, and return them. With ``merge`` they may be fewer
         than those of the running machine, with the same content."""
-        from quicksand.snapshots.merging import merge_layers
-
         layers = self._disk.frozen
         if merge:
             layers = merge_layers(self._place, layers)

@@ -50,7 +50,7 @@ class NextRevert:
     ) -> None:
         await asyncio.sleep(after)
         self._goal = (node.id, node.tag)
-        from quicksand.snapshots.standby import make_ready
+        from quicksand.snapshots.standby import make_ready  # noqa: PLC0415
 
         # After a failure the next revert works without, and reports what is wrong.
         log = sandbox_dir(registry.paths, record.id).engine_log

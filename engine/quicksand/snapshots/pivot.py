@@ -11,6 +11,7 @@ from quicksand.base.errors import HistoryError, StateError
 from quicksand.base.files import map_os_errors
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.regular import open_regular
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.records.nodes import Head, new_id
 from quicksand.snapshots.history import History
@@ -121,7 +122,7 @@ def freeze_stopped(history: History, name: str) -> tuple[str, ...]:
     if head.previous is not None:
         raise StateError(
             f"the last start of {name!r} was not finished",
-            hint=f"`quicksand-tui start {name}`, then stop it and try again",
+            hint=Words(Remedy("start", name=name), ", then stop it and try again"),
         )
     top = new_id()
     add_layer(history.place, top, below=head.top)

@@ -15,6 +15,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.cpu import describe_cpu
 from quicksand.base.errors import AgentUnreachableError, HistoryError
 from quicksand.base.hypervisor import Hypervisor
+from quicksand.display.hands import lift_all
 from quicksand.guest.agent.link import AgentLink
 from quicksand.guest.agent.session import Session
 from quicksand.qemu.command import count_directories
@@ -182,8 +183,6 @@ async def wake(
         session.close()
         session = await again()
     if node.shape.get("display") and node.shape.get(HELD, True):
-        from quicksand.display.hands import lift_all
-
         await lift_all(hypervisor)
     return session
 

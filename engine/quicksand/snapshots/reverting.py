@@ -14,6 +14,7 @@ from quicksand.base.errors import (
     QuicksandError,
     StateError,
 )
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.space import check_space
 from quicksand.base.threads import both, in_thread_to_the_end, to_the_end
 from quicksand.display.vnc import listen
@@ -63,15 +64,7 @@ async def revert(
     running after any failure.
     """
     async with working_on(registry, record) as live:
-        if tag is None:
-            node = last_automatic(live.history, record.name)
-        else:
-            node = await find_or_import(registry, live, tag)
-        if not node.tier.has_memory:
-            raise HistoryError(
-                f"the checkpoint {node.tag!r} has a disk but no memory to revert to",
-                hint=f"stop the sandbox, then `quicksand-tui start --at {node.id} {record.name}`",
-            )
+        node = await _find_goal(registry, live, tag)
         shape = await find_shape(live)
         restore.check_shape(node, shape)
         if keep_now:
@@ -104,16 +97,23 @@ async def revert(
             with best_effort("undo a revert that failed", live.log):
                 await to_the_end(_give_up(live, successor, capture, keeping))
             raise
-        kept: Node | HistoryError | None
-        try:
-            kept = await keeping if keeping is not None else None
-        except HistoryError as error:
-            kept = error
-        except BaseException:
-            await to_the_end(both(_end_old(live), in_thread_to_the_end(successor.settle)))
-            raise
-        await to_the_end(both(_end_old(live), _tidy(live, successor)))
-        return node, kept
+        return node, await _finish(live, successor, keeping)
+
+
+async def _find_goal(registry: Registry, live: Live, tag: str | None) -> Node:
+    """The checkpoint ``tag``, or the last automatic one, which has memory to revert to. Raises
+    StateError, CheckpointNotFoundError, SandboxNotFoundError, HistoryError, HostError."""
+    name = live.record.name
+    if tag is None:
+        node = last_automatic(live.history, name)
+    else:
+        node = await find_or_import(registry, live, tag)
+    if not node.tier.has_memory:
+        raise HistoryError(
+            f"the checkpoint {node.tag!r} has a disk but no memory to revert to",
+            hint=Words("stop the sandbox, then ", Remedy("start_at", at=node.id, name=name)),
+        )
+    return node
 
 
 def last_automatic(history: History, name: str) -> Node:
@@ -147,6 +147,23 @@ async def _stop(live: Live, capture: Capture | None) -> None:
         await live.hypervisor.pause()
     else:
         await capture.freeze(resume=False)
+
+
+async def _finish(
+    live: Live, successor: Successor, keeping: asyncio.Task[Node] | None
+) -> Node | HistoryError | None:
+    """Wait until the present is kept, and end the old QEMU; returns the automatic checkpoint, or
+    why there is none."""
+    kept: Node | HistoryError | None
+    try:
+        kept = await keeping if keeping is not None else None
+    except HistoryError as error:
+        kept = error
+    except BaseException:
+        await to_the_end(both(_end_old(live), in_thread_to_the_end(successor.settle)))
+        raise
+    await to_the_end(both(_end_old(live), _tidy(live, successor)))
+    return kept
 
 
 async def _tidy(live: Live, successor: Successor) -> None:

@@ -17,7 +17,7 @@ import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.base.background import run_later, run_to_its_end
 from quicksand.base.cpu import describe_cpu, read_microcode
@@ -39,9 +39,8 @@ from quicksand.records.config import Accelerator
 from quicksand.records.layout import AGENT_PORTS, QMP_MONITORS, SHARES, SandboxDir
 from quicksand.records.nodes import Head
 from quicksand.records.sandboxes import Record
-
-if TYPE_CHECKING:
-    from quicksand.snapshots.origins import Origin
+from quicksand.snapshots.history import History
+from quicksand.snapshots.origins import Origin
 
 KEYS = re.compile(r"[0-9a-f]{32}")
 UNFINISHED = re.compile(r"\.[a-z]+-[0-9a-f]{32}")
@@ -125,9 +124,6 @@ class Templates:
     def find(self) -> Origin | None:
         """The template if it exists, else None. Its files are checked when they are used. Blocks
         for I/O."""
-        from quicksand.snapshots.history import History
-        from quicksand.snapshots.origins import Origin
-
         if self.refusal or not is_checked(self.place.root):
             return None
         nodes = [node for node in History(self.place).all_nodes() if node.tag == TAG]
@@ -193,7 +189,7 @@ async def make_in_background(templates: Templates, *, beside: int) -> None:
     QEMU with the process id ``beside``, which somebody uses, is idle or has ended.
 
     Does nothing if a process is making it already. Its errors are not reported;
-    `quicksand-tui images warm` does the same in the foreground and reports them.
+    The command `images warm` does the same in the foreground and reports them.
     """
     if templates.refusal or templates.is_being_made or TEMPLATES.read() == USE:
         return

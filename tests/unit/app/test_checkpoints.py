@@ -299,7 +299,7 @@ async def test_the_keys_of_the_tree_open_its_help_and_leave() -> None:
     async with shown(FakeService(KEPT)) as (app, pilot):
         await open_tree(pilot)
         await pilot.press("question_mark")
-        await until(lambda: "Delete it, after a question" in screen_text(app))
+        await until(lambda: "Delete it; asks first" in screen_text(app))
         await pilot.press("escape", "escape")
         await until(lambda: app.main.sandboxes.table.has_focus)
 

@@ -260,7 +260,7 @@ async def test_a_revert_is_told_at_once_and_with_what_it_means() -> None:
 
 
 def test_the_verbs_are_in_the_help() -> None:
-    found = {verb.name: verb for verb in VERBS if verb.section == "Go back"}
+    found = {verb.name: verb for verb in VERBS if verb.section == "Keep and go back"}
     assert set(found) == {
         "checkpoint",
         "revert",

@@ -17,7 +17,7 @@ from quicksand.base.errors import MachineError, QemuDiedError, StateError
 from quicksand.base.files import try_lock, write_json
 from quicksand.base.paths import Paths
 from quicksand.life.events import Event, EventKind, watch_events
-from quicksand.qemu.qmp import EVENTS_MAX, Monitor
+from quicksand.qemu.qmp import EVENTS_MAX, Monitor, wait_for_event
 from quicksand.records.layout import QMP_MONITORS, MachineDir, RuntimeDir, runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import new_id
@@ -254,6 +254,43 @@ async def test_events_that_came_before_the_end_are_told_also_after_it(qemu: Fake
         found = [event["data"]["number"] async for event in monitor.events()]
     assert found == list(range(5))
     await monitor.close()
+    await monitor.close()
+
+
+async def test_an_event_that_is_listened_for_is_not_missed_and_others_are_not_kept(
+    qemu: FakeQemu,
+) -> None:
+    monitor = await Monitor.connect(qemu.machine)
+    with monitor.listen("JOB_STATUS_CHANGE", "MIGRATION") as events:
+        for number in range(2 * EVENTS_MAX):
+            qemu.emit("X", number=number)
+            if number == 0:
+                qemu.emit("MIGRATION", status="completed")
+        # Answered after the events: all of them have been received by then.
+        await monitor.execute("query-status")
+        found = await wait_for_event(events, lambda step: "status" in step, doing="a test")
+    assert found == {"status": "completed"}
+    await monitor.close()
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+async def test_an_event_that_qemu_does_not_live_to_send_is_an_error(
+    qemu: FakeQemu, when: str
+) -> None:
+    monitor = await Monitor.connect(qemu.machine)
+    with monitor.listen("MIGRATION") as events:
+        qemu.emit("MIGRATION", status="active")
+        if when == "before":
+            qemu.hang_up()
+            with pytest.raises(QemuDiedError):
+                await asyncio.wait_for(monitor.execute("query-status"), 10)
+        waiting = asyncio.ensure_future(
+            wait_for_event(events, lambda step: step["status"] == "completed", doing="a load")
+        )
+        await asyncio.sleep(0)
+        qemu.hang_up()
+        with pytest.raises(QemuDiedError, match="during a load"):
+            await asyncio.wait_for(waiting, 10)
     await monitor.close()
 
 

@@ -32,6 +32,7 @@ from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir
 from quicksand.records.mount import NINEP, parse_mount
 
+from quicksand_tui.model.remedies import hint_of
 from tests.unit.qemu.test_command import INHERITED, PLAIN
 
 BLOCKED = (
@@ -264,7 +265,7 @@ async def _refuse(qemu: FakeQemu, *mounts: str, **options: Any) -> None:
 async def test_qemu_itself_says_whether_a_checkpoint_is_possible() -> None:
     with pytest.raises(StateError, match="9p") as raised:
         await _refuse(FakeQemu("something else", BLOCKED), "/d:/mnt:9p")
-    assert "--unmount-9p" in raised.value.hint
+    assert "--unmount-9p" in hint_of(raised.value)
     await _refuse(FakeQemu("something else"), "/d:/mnt:9p")
     await _refuse(FakeQemu(), "/d:/mnt:9p")
     with pytest.raises(StateError, match="9p"):

@@ -280,7 +280,7 @@ async def test_help_shows_the_keys_behind_the_prefix() -> None:
         await until(lambda: isinstance(pilot.app.screen, HelpScreen))
         text = screen_text(app_of(pilot))
         assert "ctrl-] and then" in text
-        assert "Another shell beside this one" in text
+        assert "Open another shell beside this one" in text
 
 
 HOSTILE = [

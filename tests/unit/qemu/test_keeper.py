@@ -234,8 +234,11 @@ async def test_an_emulator_that_goes_on_takes_no_huge_pages(
     assert stage.console().split() == ["THP_enabled:", told]
 
 
-def test_without_its_library_a_process_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ctypes", None)
+def test_without_the_library_of_c_a_process_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: object) -> None:
+        raise OSError("cannot open shared object file")
+
+    monkeypatch.setattr("ctypes.CDLL", missing)
     control_process(41, 1)
     assert "THP_enabled:\t1" in Path("/proc/self/status").read_text()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -54,6 +56,14 @@ class FakeQemu:
     @property
     def hypervisor(self) -> Qemu:
         return Qemu(cast(Monitor, self))
+
+    @contextlib.contextmanager
+    def listen(self, *_: str) -> Iterator[AsyncGenerator[dict[str, Any], None]]:
+        yield self._hear()
+
+    async def _hear(self) -> AsyncGenerator[dict[str, Any], None]:
+        for job in self.jobs:
+            yield {"data": {"id": job["id"], "status": job["status"]}}
 
     async def execute(self, command: str, **arguments: Any) -> Any:
         self.said.append(command)

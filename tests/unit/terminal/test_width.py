@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import locale
 import re
+import unicodedata
 
 import pytest
 from rich.cells import cell_len
@@ -40,6 +43,41 @@ def test_the_ranges_hold_what_they_say(ranges: str, width: int) -> None:
 )
 def test_characters(char: str, width: int) -> None:
     assert char_width(char) == width
+
+
+WIDE_SINCE_16 = re.compile("[\u2630-\u2637\u268a-\u268f\U0001d300-\U0001d356\U0001d360-\U0001d376]")
+"""What a glibc before 2.41 counts as narrow still."""
+
+NOT_AS_GLIBC = re.compile("[\ufff9-\ufffb\U0001171e\U00013430-\U0001343f]")
+"""Invisible signs, which glibc gives a column, and a mark whose category was changed."""
+
+
+def test_characters_take_the_columns_that_the_c_library_gives_them() -> None:
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "gnu_get_libc_version"):
+        pytest.skip("this C library is not glibc")
+    before = locale.setlocale(locale.LC_CTYPE)
+    locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
+    try:
+        libc.wcwidth.argtypes = [ctypes.c_wchar]
+        theirs = {char: libc.wcwidth(char) for char in EVERY}
+    finally:
+        locale.setlocale(locale.LC_CTYPE, before)
+    known = [
+        char
+        for char, width in theirs.items()
+        if width >= 0 and unicodedata.category(char) not in ("Cc", "Cn")
+    ]
+    assert len(known) > 100_000
+    wrong = {char for char in known if max(char_width(char), 0) != theirs[char]}
+    assert {char for char in wrong if not NOT_AS_GLIBC.match(char)} <= set(
+        WIDE_SINCE_16.findall("".join(wrong))
+    ) | set("\u3164\uffa0")
+
+
+@pytest.mark.parametrize("char", [*"☰⚏㉈䷀ो", "\U0001d300", "\U0001d376", "\u31e4"])
+def test_characters_that_libraries_count_differently_are_as_in_debian_13(char: str) -> None:
+    assert char_width(char) == (1 if char == "ो" else 2)
 
 
 @pytest.mark.parametrize(

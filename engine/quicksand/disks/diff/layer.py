@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from quicksand.base import zstd
 from quicksand.base.errors import ImageError
 from quicksand.base.regular import open_regular
-from quicksand.base.zstd import Zstd
 from quicksand.disks.diff.bounds import Cache, Malformed, require
 from quicksand.disks.images.qcow2 import INCOMPATIBLE_EXTENDED_L2, check_qcow2
 
@@ -45,7 +45,6 @@ class Layer:
         self._table_entries = self.cluster // 8
         self._tables: Cache[int] = Cache(TABLES_KEPT)
         self._unpacked: Cache[int] = Cache(CLUSTERS_KEPT)
-        self._zstd: Zstd | None = None
         try:
             self._file = open_regular(path)
         except OSError as error:
@@ -143,8 +142,7 @@ class Layer:
         data = self._read(place, (sectors + 1) * SECTOR - place % SECTOR)
         try:
             if self._is_zstd:
-                self._zstd = self._zstd or Zstd()
-                content = self._zstd.decompress(data, self.cluster)
+                content = zstd.decompress(data, self.cluster)
             else:
                 content = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, self.cluster)
         except (ValueError, zlib.error) as error:

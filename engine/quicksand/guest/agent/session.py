@@ -19,6 +19,7 @@ from quicksand.base.errors import (
     AgentRefusedError,
     AgentUnreachableError,
 )
+from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent import raw, refusals, wire
 from quicksand.guest.agent.budget import Budget
 from quicksand.guest.agent.channel import ALL_OUTPUT, Channel
@@ -120,7 +121,9 @@ class Session(asyncio.Protocol):
         except TimeoutError:
             raise AgentUnreachableError(
                 f"the guest's agent did not answer {method!r} within {timeout:g} s",
-                hint="the guest may be overloaded or hung; `quicksand-tui logs` shows its console",
+                hint=Words(
+                    "the guest may be overloaded or hung; ", Remedy("logs"), " shows its console"
+                ),
             ) from None
         finally:
             self._replies.pop(number, None)

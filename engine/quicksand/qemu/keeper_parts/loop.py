@@ -101,12 +101,6 @@ class Keeper:
             self.owned = False  # the owner is dead already, as the lifeline will show too
 
     def serve_until_the_end(self, listener: socket.socket) -> None:
-        # The start is done, so importing delays nothing. It must not be later: the Python
-        # installation may be replaced while the keeper runs.
-        import json  # noqa: F401
-
-        import removal  # type: ignore[import-not-found] # noqa: F401
-
         self.watch(self.wake_read, lambda: self.wake(self.wake_read))
         self.watch(listener.fileno(), lambda: self.accept(listener))
         self.wait()

@@ -10,6 +10,7 @@ from typing import Any
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError, ImageError, SaveError
 from quicksand.base.files import read_json
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.text import mib_text
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
 from quicksand.disks.images.store import MANIFEST as IMAGE_MANIFEST
@@ -91,10 +92,15 @@ def require_base(store: ImageStore, base: Base) -> StoredImage:
         return image
     there = store.get(base.name)
     has = f"; the {base.name!r} here has the digest {there.digest[:12]}" if there else ""
+    build = Remedy("build_image", name=base.name)
     raise BundleError(
         f"the bundle needs the image {base}, which is not here{has}",
-        hint="have it exported with --full, which brings the image; "
-        f"`quicksand-tui images build {base.name}` may make the same one",
+        hint=Words(
+            Words("have it exported with --full", python="have it exported in full"),
+            ", which brings the image; ",
+            build,
+            " may make the same one",
+        ),
     )
 
 
@@ -192,7 +198,11 @@ def publish_image(store: ImageStore, made: Path, base: Base, *, current: bool) -
     if image.errors or image.digest != base.digest:
         raise ImageError(
             f"the image {base.name!r} has a damaged version at {image.root}",
-            hint=f"`quicksand-tui images rm {base.name}` removes it; then import again",
+            hint=Words(
+                Remedy("remove_image", name=base.name),
+                " removes it; then import again",
+                python="remove it, then import again",
+            ),
         )
     return image
 

@@ -12,6 +12,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import QuicksandError, SaveError
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
+from quicksand.base.remedies import Words
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.saves.bundle import manifest as bundles
 from quicksand.saves.bundle.bases import FoundBase, find_base
@@ -111,7 +112,8 @@ def _find_base(lowest: Save, paths: Paths) -> FoundBase:
         found = find_base(ImageResolver(paths), known.name, known.digest, arch)
     except QuicksandError as error:
         raise SaveError(
-            f"the image {known} below the save cannot be determined: {error}", hint=error.hint
+            Words(f"the image {known} below the save cannot be determined: ", error.words),
+            hint=error.advice,
         ) from error
     if not found.files:
         return FoundBase(base=replace(found.base, version=known.version))

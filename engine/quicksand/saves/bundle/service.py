@@ -13,6 +13,8 @@ from quicksand.base.paths import Paths, paths
 from quicksand.base.progress import Progress
 from quicksand.base.threads import in_stoppable_thread
 from quicksand.disks.images.store import ImageStore
+from quicksand.qemu.accelerator import choose_accelerator
+from quicksand.qemu.binaries import find_binaries
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.exporting import Exported, export_save
@@ -23,6 +25,7 @@ from quicksand.saves.bundle.trees import export_tree
 from quicksand.saves.finding import find_save
 from quicksand.saves.store import Save, SaveStore
 from quicksand.snapshots.history import history_of
+from quicksand.snapshots.restore import differences, make_shape
 
 
 async def export_any(
@@ -114,10 +117,6 @@ async def _with_reasons(registry: Registry, imported: Imported) -> Imported:
 async def find_reasons(registry: Registry, record: Record) -> Sequence[str]:
     """List why checkpoints of a stopped sandbox cannot be started on this host; empty if all
     can."""
-    from quicksand.qemu.accelerator import choose_accelerator
-    from quicksand.qemu.binaries import find_binaries
-    from quicksand.snapshots.restore import differences, make_shape
-
     config = record.config
     arch = config.arch or Architecture.host()
     try:

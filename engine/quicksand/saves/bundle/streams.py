@@ -198,8 +198,7 @@ def open_target(path: Path | BinaryIO, *, compress: bool) -> Iterator[Write]:
     """Yield a function that writes a new bundle. When the block ends, the complete bundle replaces
     ``path``, synced and readable only by its owner.
 
-    Raises DiskSpaceError, PathError, or HostError if libzstd is missing; ``path`` is then
-    unchanged.
+    Raises DiskSpaceError or PathError; ``path`` is then unchanged.
     """
     with ExitStack() as stack:
         if isinstance(path, Path):
@@ -207,9 +206,9 @@ def open_target(path: Path | BinaryIO, *, compress: bool) -> Iterator[Write]:
         else:
             write = _stream_writer(path)
         if compress:
-            packer = stack.enter_context(zstd.Packer(write))
+            packer = zstd.Packer(write)
             yield packer.feed
-            packer.feed(b"", final=True)
+            packer.finish()
         else:
             yield write
         if not isinstance(path, Path):

@@ -17,6 +17,7 @@ from typing import Any
 from quicksand.base.errors import ConfigError, NameTakenError
 from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.regular import create, read_file
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.staging import staging
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.records.config import NetworkMode, check_name
@@ -66,9 +67,12 @@ def import_tree(
     """Make a sandbox from the bundle that ``receiver`` reads. Raises ValueError, BundleError,
     ConfigError, NameTakenError, ImageError, HostError; then there is no new sandbox."""
     if options.replace:
+        name = options.name or bundle.name
         raise ConfigError(
             "an imported sandbox cannot replace another one",
-            hint=f"`quicksand-tui rm {options.name or bundle.name}` first, or --name",
+            hint=Words(
+                Remedy("trash", name=name), " first, or ", Words("--name", python="another name")
+            ),
         )
     sandbox = bundle.content
     assert isinstance(sandbox, Sandbox)

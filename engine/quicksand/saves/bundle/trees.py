@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HistoryError, StateError
 from quicksand.base.progress import Progress
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.records.config import SandboxConfig
@@ -118,15 +119,17 @@ def _look(history: History, record: Record, *, present: bool) -> Tree:
         id_, why = next(iter(broken.items()))
         raise HistoryError(
             f"the checkpoint {id_} is damaged: {why}",
-            hint=f"`quicksand-tui checkpoint rm {record.name} {id_}` gives it up",
+            hint=Words(Remedy("remove_checkpoint", name=record.name, id=id_), " gives it up"),
         )
     nodes = tuple(_for_export(history, node, record) for node in history.nodes())
     head = history.head() if history.place.head.exists() else None
     if not nodes and (head is None or not present):
         raise StateError(
             f"the sandbox {record.name!r} has no checkpoints",
-            hint=f"`quicksand-tui checkpoint {record.name}` takes one; stopped, its disk can be "
-            "exported without any",
+            hint=Words(
+                Remedy("checkpoint", name=record.name),
+                " takes one; stopped, its disk can be exported without any",
+            ),
         )
     stands_on = None if head is None else history.find_visible(head.node)
     if stands_on not in [node.id for node in nodes]:
@@ -136,7 +139,7 @@ def _look(history: History, record: Record, *, present: bool) -> Tree:
         if head.previous is not None:
             raise StateError(
                 f"the last start of {record.name!r} did not end well",
-                hint=f"`quicksand-tui start {record.name}` and stop it, then export it",
+                hint=Words(Remedy("start", name=record.name), " and stop it, then export it"),
             )
         sandbox = replace(sandbox, layers=head.layers, top=head.top)
     return Tree(sandbox=sandbox, nodes=nodes)

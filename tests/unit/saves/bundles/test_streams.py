@@ -7,6 +7,7 @@ import io
 import os
 import subprocess
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base import zstd
-from quicksand.base.errors import HostError, PathError
+from quicksand.base.errors import PathError
 from quicksand.saves.bundle import streams
 from quicksand.saves.bundle.streams import PIECE, Source, open_source, open_target
 
@@ -23,10 +24,10 @@ TEXT = b"the same again and again, and yet " * 50_000
 
 def pack(data: bytes, step: int = PIECE) -> bytes:
     out: list[bytes] = []
-    with zstd.Packer(out.append) as packer:
-        for at in range(0, len(data), step):
-            packer.feed(data[at : at + step])
-        packer.feed(b"", final=True)
+    packer = zstd.Packer(out.append)
+    for at in range(0, len(data), step):
+        packer.feed(data[at : at + step])
+    packer.finish()
     return b"".join(out)
 
 
@@ -84,12 +85,46 @@ def test_a_stream_that_wants_much_memory_is_refused() -> None:
         read_all(huge)
 
 
-def test_without_libzstd_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+SKIPPABLE = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"note"
+"""A frame that readers skip (RFC 8878, 3.1.2)."""
+
+
+def test_a_frame_to_skip_is_neither_skipped_nor_taken_for_a_bundle() -> None:
     packed = pack(TEXT)
-    monkeypatch.setattr(zstd, "NAMES", ("libnowhere.so.1",))
-    with pytest.raises(HostError, match="libzstd") as caught:
-        read_all(packed)
-    assert "libzstd1" in caught.value.hint
+    with pytest.raises(ValueError, match="something follows"):
+        read_all(packed + SKIPPABLE)
+    assert not Source(io.BytesIO(SKIPPABLE + packed)).is_packed
+    with pytest.raises(ValueError, match="something follows"):
+        list(zstd.unpack(iter([SKIPPABLE, packed])))
+
+
+def test_a_bomb_comes_in_small_pieces() -> None:
+    packed = pack(bytes(1 << 28), 1 << 22)
+    assert len(packed) < 1 << 15
+    tracemalloc.start()
+    try:
+        sizes = [len(piece) for piece in zstd.unpack(iter([packed]))]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(sizes) == 1 << 28
+    assert max(sizes) <= zstd.PIECE
+    assert most < 1 << 22
+
+
+@pytest.mark.parametrize("size", [0, 1, len(TEXT) - 1, len(TEXT) + 1, 1 << 40])
+def test_a_frame_of_another_size_than_it_must_have_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match="damaged"):
+        zstd.decompress(pack(TEXT), size)
+
+
+def test_one_frame_is_read_and_what_follows_it_is_not() -> None:
+    packed = pack(TEXT)
+    for more in (b"", b"x", packed, SKIPPABLE, bytes(500)):
+        assert zstd.decompress(packed + more, len(TEXT)) == TEXT
+    for cut in range(0, len(packed), 97):
+        with pytest.raises(ValueError, match="damaged"):
+            zstd.decompress(packed[:cut], len(TEXT))
 
 
 def test_a_pipe_is_waited_for_and_the_wait_can_be_ended() -> None:

@@ -24,6 +24,7 @@ from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.left_behind import keep_left_behind
 
+from quicksand_tui.model.remedies import hint_of
 from tests.conftest import share_findings
 from tests.faults import fault
 from tests.unit.disks.diff.disks import write_clusters
@@ -230,7 +231,7 @@ async def test_damage_is_found_before_it_moves(here: Home, record: Record, tmp_p
     mark.write_text("{")
     with pytest.raises(HistoryError, match="damaged") as caught:
         await export(here, record, tmp_path / "b")
-    assert f"checkpoint rm box {mark.parent.name}" in caught.value.hint
+    assert f"checkpoint rm box {mark.parent.name}" in hint_of(caught.value)
 
 
 # Names
