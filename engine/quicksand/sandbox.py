@@ -414,7 +414,7 @@ class Sandbox:
         Raises as `save`, and ImageError if the image is not in the image store.
         """
         target = Path(path).absolute()
-        options = machinery.Options(
+        options = machinery.SaveOptions(
             note=note, compress=compress, freeze=freeze, progress=report or self._life.progress
         )
         await self._saves.write_snapshot(target, options)

@@ -69,12 +69,12 @@ def save(
     async def act(sandbox: Sandbox, report: Report) -> Saved:
         from quicksand.base.footprint import Footprint
         from quicksand.base.paths import paths
-        from quicksand.saves.saving import Options
+        from quicksand.saves.saving import SaveOptions
         from quicksand.saves.store import SaveStore
 
         started = time.perf_counter()
         stop = threading.Event()
-        options = Options(
+        options = SaveOptions(
             note=spec.note,
             compress=spec.compress,
             replace=replace,

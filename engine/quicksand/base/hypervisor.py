@@ -115,8 +115,8 @@ class Hypervisor(ABC):
 
     @abstractmethod
     async def put_below(self, top: str, below: str) -> None:
-        """Let the guest's top layer lie above the open layer ``below``, whose content must be what
-        lay below it before."""
+        """Let the guest's top layer lie above the open layer ``below``. That has the content of
+        what lay below it before, unless the machine is paused and is about to get another state."""
 
     @abstractmethod
     async def close_layers(self, layers: Sequence[str]) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand.base.paths import Paths
 from quicksand.life import machinery
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from quicksand.saves.store import Save
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
+class Basis(NamedTuple):
     """What the name of an image or a save stands for."""
 
     config: SandboxConfig

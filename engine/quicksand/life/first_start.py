@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, TypeVar
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import MemoryBudgetError
 from quicksand.base.progress import Progress
-from quicksand.life import machinery
+from quicksand.qemu.planning import look_for_parts
+from quicksand.qemu.started_machine import remove_quietly
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
+from quicksand.warm.spares.ending import end_all
+from quicksand.warm.spares.handover import take
+from quicksand.warm.spares.next_start import may_take
 
 if TYPE_CHECKING:
-    from quicksand.qemu.live_machine import LiveMachine
+    from quicksand.qemu.started_machine import StartedMachine
 
 T = TypeVar("T")
 
@@ -28,26 +32,29 @@ async def make_machine(
     warm: bool,
     progress: Progress | None,
     named: Callable[[str], None],
-) -> tuple[LiveMachine, int]:
+) -> tuple[StartedMachine, int]:
     """The machine of a new sandbox, and the descriptor of its lock. With ``warm`` it may have been
     a spare, and then has the spare's id. ``named`` is called with the id as soon as it is sure.
     Raises as `starting.boot`; nothing is left then."""
     found = None
-    if warm and await asyncio.to_thread(machinery.may_take, registry.paths):
-        found = await machinery.look_for_parts(registry, record, progress)
-        taken = await machinery.take(registry, record, found.parts, found.watch, named=named)
+    if warm and await asyncio.to_thread(may_take, registry.paths):
+        found = await look_for_parts(registry, record, progress)
+        taken = await take(registry, record, found.parts, found.watch, named=named)
         if taken is not None:
             return taken.machine, taken.lock
+    # A start that takes a spare over needs none of this.
+    from quicksand.warm import starting  # noqa: PLC0415
+
     named(record.id)
     lock = registry.create(record)
     try:
-        machine = await machinery.boot(
+        machine = await starting.boot(
             registry, record, lock, progress=progress, warm=warm, found=found
         )
     except BaseException:
         place = sandbox_dir(registry.paths, record.id)
         with best_effort("remove the sandbox", place.engine_log):
-            machinery.remove_quietly(place.root)
+            remove_quietly(place.root)
         os.close(lock)
         raise
     return machine, lock
@@ -59,6 +66,6 @@ async def with_memory(registry: Registry, start: Callable[[], Awaitable[T]]) -> 
     try:
         return await start()
     except MemoryBudgetError:
-        if not await asyncio.to_thread(machinery.end_all, registry):
+        if not await asyncio.to_thread(end_all, registry):
             raise
     return await start()

@@ -28,7 +28,7 @@ PACKAGE = "quicksand_images"
 CLEAR_LINE = "\r\x1b[K"
 
 
-class Builder(Protocol):
+class ImageBuilder(Protocol):
     """The module ``builder`` of `PACKAGE`."""
 
     def recipe_names(self) -> tuple[str, ...]:
@@ -51,11 +51,11 @@ class Builder(Protocol):
         ...
 
 
-def find_builder() -> Builder | None:
+def find_builder() -> ImageBuilder | None:
     """The builder; None if it is not installed."""
     if importlib.util.find_spec(PACKAGE) is None:
         return None
-    return cast("Builder", importlib.import_module(f"{PACKAGE}.builder"))
+    return cast("ImageBuilder", importlib.import_module(f"{PACKAGE}.builder"))
 
 
 def buildable_images() -> tuple[str, ...]:

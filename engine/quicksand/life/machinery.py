@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from quicksand.guest.shell import Shell
     from quicksand.guest.traffic import read_traffic
     from quicksand.life.events import watch_events
+    from quicksand.life.first_start import make_machine, with_memory
     from quicksand.life.image_building import build_if_missing, suggested_options
     from quicksand.life.sandbox_trash import SandboxTrash
     from quicksand.life.stats import GuestProcess, read_stats
     from quicksand.qemu.guest_resume import set_clock_soon
     from quicksand.qemu.hypervisor import Qemu
-    from quicksand.qemu.live_machine import remove_quietly, why_gone
+    from quicksand.qemu.started_machine import remove_quietly, why_gone
     from quicksand.qemu.stopping import stop_machine
     from quicksand.saves.autosave import AutoSave
     from quicksand.saves.finding import workspace_store
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from quicksand.saves.portable import check_portable
     from quicksand.saves.resolving import SaveWarning, explain, find_meaning, inherit
     from quicksand.saves.resuming import find_base, source_of
-    from quicksand.saves.saving import Options, save, write_snapshot
+    from quicksand.saves.saving import SaveOptions, save, write_snapshot
     from quicksand.saves.store import check_save
     from quicksand.saves.trailer import sidecar
     from quicksand.snapshots.changed_files import diff_disks
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from quicksand.snapshots.taking import take_checkpoint
     from quicksand.snapshots.thumbnails import read_thumbnail
     from quicksand.warm.desktop_ready import with_desktop
-    from quicksand.warm.spares.handover import take
     from quicksand.warm.spares.next_start import expect_next
     from quicksand.warm.starting import boot
 
@@ -46,9 +46,9 @@ __all__ = [
     "Checkpoint",
     "GuestFiles",
     "GuestProcess",
-    "Options",
     "Qemu",
     "SandboxTrash",
+    "SaveOptions",
     "SaveWarning",
     "Shell",
     "boot",
@@ -65,6 +65,7 @@ __all__ = [
     "history_of",
     "inherit",
     "list_checkpoints",
+    "make_machine",
     "may_be_save",
     "read_stats",
     "read_thumbnail",
@@ -77,11 +78,11 @@ __all__ = [
     "source_of",
     "stop_machine",
     "suggested_options",
-    "take",
     "take_checkpoint",
     "watch_events",
     "why_gone",
     "with_desktop",
+    "with_memory",
     "workspace_store",
     "write_snapshot",
 ]
@@ -92,7 +93,9 @@ _HOMES = {
     "guest.traffic": ("read_traffic",),
     "life.events": ("watch_events",),
     "life.first_start": (
-            ),
+        "make_machine",
+        "with_memory",
+    ),
     "life.image_building": (
         "build_if_missing",
         "suggested_options",
@@ -104,7 +107,7 @@ _HOMES = {
     ),
     "qemu.guest_resume": ("set_clock_soon",),
     "qemu.hypervisor": ("Qemu",),
-    "qemu.live_machine": (
+    "qemu.started_machine": (
         "remove_quietly",
         "why_gone",
     ),
@@ -125,7 +128,7 @@ _HOMES = {
         "source_of",
     ),
     "saves.saving": (
-        "Options",
+        "SaveOptions",
         "save",
         "write_snapshot",
     ),
@@ -142,7 +145,6 @@ _HOMES = {
     "snapshots.taking": ("take_checkpoint",),
     "snapshots.thumbnails": ("read_thumbnail",),
     "warm.desktop_ready": ("with_desktop",),
-    "warm.spares.handover": ("take",),
     "warm.spares.next_start": ("expect_next",),
     "warm.starting": ("boot",),
 }

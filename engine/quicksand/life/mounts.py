@@ -13,7 +13,7 @@ from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import mounting, ninep
-from quicksand.mounts.directories import Directories, Known
+from quicksand.mounts.directories import Directories, KnownDirectory
 from quicksand.mounts.left_out import forget_left_out, note_left_out, read_left_out
 from quicksand.mounts.mounter import Mounter
 from quicksand.mounts.shares import (
@@ -68,7 +68,7 @@ class Mounts:
     def _directories(self) -> Directories:
         return Directories(self._place().mounted, self._life.registry.paths)
 
-    def _choose(self, mount: Mount) -> Known:
+    def _choose(self, mount: Mount) -> KnownDirectory:
         """Blocks for I/O. Raises MountError, HostError."""
         shares = read_shares(self._machine())
         written = [one.known.path for one in shares if one.known and not one.mount.readonly]

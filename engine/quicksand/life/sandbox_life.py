@@ -27,7 +27,6 @@ from quicksand.base.settings import check_settings
 from quicksand.base.threads import to_the_end
 from quicksand.guest.agent.link import AgentLink
 from quicksand.life import machinery
-from quicksand.life.first_start import make_machine, with_memory
 from quicksand.qemu.keeper_check import KeeperCheck
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming
     from quicksand.base.progress import Progress
     from quicksand.guest.agent.session import Session
-    from quicksand.qemu.live_machine import LiveMachine
+    from quicksand.qemu.started_machine import StartedMachine
     from quicksand.saves.store import Save
     from quicksand.snapshots.history import History
 
@@ -83,7 +82,7 @@ class Life:
         self._warm = warm
         self._build = build
         self._link: AgentLink | None = None
-        self._machine: LiveMachine | None = None
+        self._machine: StartedMachine | None = None
         self._keeper = KeeperCheck()
 
     @classmethod
@@ -94,7 +93,7 @@ class Life:
         return life
 
     @classmethod
-    def of_machine(cls, registry: Registry, machine: LiveMachine) -> Life:
+    def of_machine(cls, registry: Registry, machine: StartedMachine) -> Life:
         """The life of a sandbox that this process has just started."""
         life = cls.of_record(registry, machine.record)
         life._adopt(machine)
@@ -207,9 +206,9 @@ class Life:
                 self.config.image, self.registry.paths, build=self._build, progress=self.progress
             )
         record = await asyncio.to_thread(self.new_record)
-        machine, lock = await with_memory(
+        machine, lock = await machinery.with_memory(
             self.registry,
-            lambda: make_machine(
+            lambda: machinery.make_machine(
                 self.registry, record, warm=self._warm, progress=self.progress, named=self._set_id
             ),
         )
@@ -273,7 +272,7 @@ class Life:
         lock = self.registry.lock(record.id)
         try:
             self._adopt(
-                await with_memory(
+                await machinery.with_memory(
                     self.registry,
                     lambda: machinery.boot(
                         self.registry, record, lock, progress=self.progress, at=at
@@ -302,7 +301,7 @@ class Life:
             self.run = None
             raise
 
-    def _adopt(self, machine: LiveMachine) -> None:
+    def _adopt(self, machine: StartedMachine) -> None:
         self._machine = machine
         self._link = machine.link
         self.run = machine.run

@@ -14,7 +14,7 @@ from quicksand.life.sandbox_life import Life
 if TYPE_CHECKING:
     from quicksand.saves.autosave import AutoSave
     from quicksand.saves.manifest import SaveManifest
-    from quicksand.saves.saving import Options
+    from quicksand.saves.saving import SaveOptions
     from quicksand.saves.store import Save, SaveStore
 
 
@@ -62,7 +62,7 @@ class Saves:
         Raises ConfigError for a bad name, SaveError, StateError, HistoryError, ImageError,
         HostError, MachineError; an existing save of that name is then unchanged.
         """
-        options = machinery.Options(
+        options = machinery.SaveOptions(
             compress=compress,
             delete_checkpoints=delete_checkpoints,
             note=note,
@@ -77,7 +77,7 @@ class Saves:
         ConfigError for a bad name."""
         self.at_stop = machinery.AutoSave(machinery.check_save_name(name), store)
 
-    async def save_to(self, store: SaveStore, name: str, options: Options) -> Save:
+    async def save_to(self, store: SaveStore, name: str, options: SaveOptions) -> Save:
         """Save the disk to ``store``. Parameters and errors are those of `save`."""
         record = self._life.require_record()
         await self._checkpoints.settle()
@@ -85,7 +85,7 @@ class Saves:
             self._life.registry, record, name, store, options, self._guest.asker
         )
 
-    async def write_snapshot(self, target: Path, options: Options) -> None:
+    async def write_snapshot(self, target: Path, options: SaveOptions) -> None:
         await self._checkpoints.settle()
         record = self._life.require_record()
         await machinery.write_snapshot(
@@ -99,7 +99,7 @@ class Saves:
             await self._life.stop(grace)
             return
         try:
-            options = machinery.Options(progress=self._life.progress)
+            options = machinery.SaveOptions(progress=self._life.progress)
             await self.save_to(saving.store, saving.name, options)
         except BaseException as error:
             if not self._life.is_owned:  # it belongs to another process and keeps running

@@ -8,7 +8,7 @@ from typing import Any
 
 from quicksand.base.errors import ConfigError
 from quicksand.base.files import read_json, write_json
-from quicksand.mounts.directories import Known
+from quicksand.mounts.directories import KnownDirectory
 from quicksand.mounts.mounter import Mounter
 from quicksand.records.layout import MachineDir
 from quicksand.records.mount import NINEP, Mount, decode_mount
@@ -23,7 +23,7 @@ class Device:
     """Whether we have had the guest mount it, or are at it."""
     mounter: Mounter | None = None
     """Who is having the guest mount it; None once a look from the guest has found it mounted."""
-    known: Known | None = None
+    known: KnownDirectory | None = None
     """The directory itself; None in records of older versions."""
 
 
@@ -45,7 +45,7 @@ def read(machine: MachineDir) -> list[Device]:
             Device(
                 mount=decode_mount(value["mount"]),
                 mounted=value["mounted"] is True,
-                known=Known.from_json(value["known"]) if value.get("known") else None,
+                known=KnownDirectory.from_json(value["known"]) if value.get("known") else None,
                 mounter=Mounter.from_json(value.get("mounter")),
             )
             for value in values

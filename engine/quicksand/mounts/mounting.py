@@ -36,7 +36,7 @@ from quicksand.guest.agent import raw
 from quicksand.guest.agent.refusals import LinuxErrno
 from quicksand.guest.agent.session import Ask
 from quicksand.mounts import shares
-from quicksand.mounts.directories import Known
+from quicksand.mounts.directories import KnownDirectory
 from quicksand.mounts.mounter import Mounter, look
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import Share
@@ -116,7 +116,7 @@ def check_possible(config: SandboxConfig) -> None:
 
 async def serve_all(
     machine: MachineDir,
-    mounts: Sequence[tuple[Mount, Known]],
+    mounts: Sequence[tuple[Mount, KnownDirectory]],
     *,
     avoid: Collection[int] = (),
 ) -> Served:
@@ -124,7 +124,7 @@ async def serve_all(
     end with the machine. Raises MountError, StateError; then none is left."""
     started: list[Share] = []
 
-    async def start(mount: Mount, known: Known) -> tuple[Share, str]:
+    async def start(mount: Mount, known: KnownDirectory) -> tuple[Share, str]:
         secret = secrets.token_hex(16)
         share = await start_server(machine, mount, secret, known=known, avoid=avoid)
         started.append(share)
@@ -209,7 +209,12 @@ def _explain(mount: Mount, error: AgentRefusedError) -> QuicksandError:
 
 
 async def add_mount(
-    machine: MachineDir, mount: Mount, known: Known, ask: Ask, *, avoid: Collection[int] = ()
+    machine: MachineDir,
+    mount: Mount,
+    known: KnownDirectory,
+    ask: Ask,
+    *,
+    avoid: Collection[int] = (),
 ) -> Share:
     """Serve a directory and have a running guest mount it; to be called with the history's lock.
     The streams ``avoid`` are taken last. Raises ConfigError if something is mounted there,

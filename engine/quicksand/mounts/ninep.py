@@ -25,7 +25,7 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent import raw
 from quicksand.guest.agent.session import Ask
 from quicksand.mounts.devices import Device, ninep_of, note, read
-from quicksand.mounts.directories import Known, find, opened
+from quicksand.mounts.directories import KnownDirectory, find, opened
 from quicksand.mounts.mounter import NOBODY, Mounter, look
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import NINEP_DEVICE, SharedDirectory, ninep_tag
@@ -56,7 +56,7 @@ v9fs_attach)."""
 
 def choose(
     mounts: Sequence[Mount],
-    check: Callable[[Mount], Known],
+    check: Callable[[Mount], KnownDirectory],
     binaries: QemuBinaries,
     *,
     may_leave_out: bool,

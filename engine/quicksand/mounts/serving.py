@@ -17,7 +17,7 @@ from quicksand.base.errors import MountError, StateError
 from quicksand.base.processes import send_signal, start_of
 from quicksand.base.text import printable
 from quicksand.base.threads import to_the_end
-from quicksand.mounts.directories import Known, find, opened
+from quicksand.mounts.directories import KnownDirectory, find, opened
 from quicksand.mounts.shares import Share, a_stream, count_start
 from quicksand.records.layout import MachineDir, log_of
 from quicksand.records.mount import Mount
@@ -48,7 +48,7 @@ async def start_server(
     mount: Mount,
     secret: str,
     *,
-    known: Known | None = None,
+    known: KnownDirectory | None = None,
     avoid: Collection[int] = (),
 ) -> Share:
     """Serve a directory to whoever knows ``secret`` on a stream of a machine that is not in use, on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from quicksand.base.files import map_os_errors
 from quicksand.base.threads import in_thread_to_the_end
-from quicksand.qemu.command import Machine, plan
+from quicksand.qemu.command import MachinePlan, plan
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.planning import Parts, make_run_state
 from quicksand.qemu.process import Listeners
@@ -19,7 +19,7 @@ process of macOS may have open (`ulimit -n`)."""
 
 async def launch_second(
     keeper: KeeperLink,
-    machine: Machine,
+    machine: MachinePlan,
     parts: Parts,
     directory: MachineDir,
     *,

@@ -9,12 +9,12 @@ from pathlib import Path
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import MachineError
 from quicksand.base.files import is_locked
-from quicksand.base.processes import Kind, command_of, holders_of, processes_of
+from quicksand.base.processes import ProcessKind, command_of, holders_of, processes_of
 from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent.link import AgentLink
 from quicksand.qemu.keeper_check import ensure_keeper
-from quicksand.qemu.live_machine import END_POLL_S, KILL_WAIT_S, until_unlocked
 from quicksand.qemu.qmp import Monitor
+from quicksand.qemu.started_machine import END_POLL_S, KILL_WAIT_S, until_unlocked
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, RunState
@@ -94,7 +94,7 @@ async def _ask_guest(link: AgentLink, grace: float, log: Path) -> bool:
 async def end_processes(place: SandboxDir) -> None:
     """Have the keeper end QEMU, then kill the sandbox's processes that are left."""
     found = await asyncio.to_thread(processes_of, place.root)
-    keepers = [process for process in found if process.kind is Kind.KEEPER]
+    keepers = [process for process in found if process.kind is ProcessKind.KEEPER]
     for keeper in keepers:
         keeper.send(signal.SIGTERM)
     deadline = asyncio.get_running_loop().time() + (KEEPER_GRACE_S if keepers else 0)
@@ -111,6 +111,6 @@ def end_strays(place: SandboxDir, *, only: int | None = None, but: int | None = 
     """Kill QEMUs of a sandbox whose keeper is gone: the one with the process id ``only``, or all
     except ``but``. There are two if the keeper ended during a revert."""
     for process in processes_of(place.root):
-        ours = process.kind is Kind.QEMU
+        ours = process.kind is ProcessKind.QEMU
         if ours and only in (None, process.pid) and process.pid != but:
             process.send(signal.SIGKILL)

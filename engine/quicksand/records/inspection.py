@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
-from quicksand.base.processes import PROC, Kind, holders_of, processes_of
+from quicksand.base.processes import PROC, ProcessKind, holders_of, processes_of
 from quicksand.records.last_run import crash_reason
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.oversized import why_oversized
@@ -76,7 +76,7 @@ def _without_state(paths: Paths, record: Record) -> tuple[Status, str]:
         if time.time() - runtime.root.stat().st_mtime < YOUNG_S:
             return Status.STARTING, ""
     processes = processes_of(place.root)
-    if not PROC.is_dir() or not any(process.kind is Kind.QEMU for process in processes):
+    if not PROC.is_dir() or not any(process.kind is ProcessKind.QEMU for process in processes):
         return Status.STARTING, ""
     others = set(holders_of(place.lock)) - {process.pid for process in processes}
     if others or runtime.current().state.exists():

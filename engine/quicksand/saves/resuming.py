@@ -17,7 +17,7 @@ from quicksand.disks.images.resolve import ImageResolver, ResolvedImage, is_file
 from quicksand.qemu.keeper_parts import FIRST
 from quicksand.records.layout import SandboxDir, layer_name
 from quicksand.records.nodes import Head, new_id
-from quicksand.records.save_source import Source
+from quicksand.records.save_source import SaveSource
 from quicksand.records.sizes import check_disk_size
 from quicksand.saves.finding import is_path, store_at
 from quicksand.saves.looking import identity_of
@@ -32,11 +32,11 @@ NAME_SHOWN = 200
 """Characters of a save's text in a message."""
 
 
-def source_of(save: Save, paths: Paths) -> Source:
-    """The `Source` for the record of a sandbox that starts with ``save``. Raises SaveError."""
+def source_of(save: Save, paths: Paths) -> SaveSource:
+    """The `SaveSource` for the record of a sandbox that starts with ``save``. Raises SaveError."""
     manifest = save.require()
     *below, _ = stack_of(save, paths)
-    return Source(
+    return SaveSource(
         path=str(save.root),
         below=tuple(str(lower.root) for lower in below),
         name=save.name,
@@ -131,7 +131,7 @@ def find_base(
         raise SaveError(message, hint=error.advice) from error
 
 
-def adopt(source: Source, place: SandboxDir, image: ResolvedImage, size: int) -> Head:
+def adopt(source: SaveSource, place: SandboxDir, image: ResolvedImage, size: int) -> Head:
     """Give a new sandbox the layers of a save and an empty one above them; returns its head.
     ``size``: the least size of the disk in bytes.
 

@@ -51,7 +51,7 @@ from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import remember
 from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.pivot import Pivot, freeze_stopped
-from quicksand.snapshots.taking import Live, working_on
+from quicksand.snapshots.taking import RunningSandbox, working_on
 
 AGENT_S = 30.0
 """Seconds that the guest may take to flush its page cache."""
@@ -71,7 +71,7 @@ HASHERS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class SaveOptions:
     """How to save."""
 
     compress: bool = False
@@ -122,7 +122,7 @@ async def save(
     record: Record,
     name: str,
     store: SaveStore,
-    options: Options,
+    options: SaveOptions,
     ask: Ask | None,
 ) -> Save:
     """Save the disk of a sandbox as ``name`` in ``store``. ``ask``: its guest's agent, or None if
@@ -148,7 +148,7 @@ async def save(
 
 
 async def write_snapshot(
-    registry: Registry, record: Record, target: Path, options: Options, ask: Ask | None
+    registry: Registry, record: Record, target: Path, options: SaveOptions, ask: Ask | None
 ) -> SaveManifest:
     """Write the disk of a sandbox to one portable file (portable.py). Raises as `save`, and
     ImageError if the image is not in the store."""
@@ -178,14 +178,14 @@ async def write_snapshot(
         return made_manifest
 
 
-def _all_there(layers: list[Path], frozen: _Frozen, options: Options) -> list[Path]:
+def _all_there(layers: list[Path], frozen: _Frozen, options: SaveOptions) -> list[Path]:
     _copy(frozen.descriptors, dict(zip(frozen.layers, layers, strict=True)), options)
     return layers
 
 
 @contextlib.asynccontextmanager
 async def _frozen(
-    registry: Registry, record: Record, made: Path, options: Options, ask: Ask | None
+    registry: Registry, record: Record, made: Path, options: SaveOptions, ask: Ask | None
 ) -> AsyncIterator[_Frozen]:
     log = history_of(registry, record.id).place.engine_log
     frozen = _Frozen(guest=await _settle(ask, log) if ask is not None else _Guest())
@@ -197,7 +197,7 @@ async def _frozen(
 
 
 def _describe(
-    record: Record, image: ResolvedImage, frozen: _Frozen, options: Options
+    record: Record, image: ResolvedImage, frozen: _Frozen, options: SaveOptions
 ) -> SaveManifest:
     return SaveManifest(
         config=replace(record.config, image=image.name),
@@ -264,7 +264,7 @@ async def _freeze(
     record: Record,
     made: Path,
     frozen: _Frozen,
-    options: Options,
+    options: SaveOptions,
     ask: Ask | None,
 ) -> None:
     """Freeze the layers of the disk, then link or open them."""
@@ -287,13 +287,13 @@ async def _freeze(
         os.close(lock)
 
 
-async def _drop_checkpoints(history: History, options: Options) -> None:
+async def _drop_checkpoints(history: History, options: SaveOptions) -> None:
     if options.delete_checkpoints:
         for node in await asyncio.to_thread(history.nodes):
             await in_thread_to_the_end(lambda node=node: history.remove(node))  # type: ignore[misc]
 
 
-async def _freeze_live(live: Live, frozen: _Frozen, ask: Ask | None) -> None:
+async def _freeze_live(live: RunningSandbox, frozen: _Frozen, ask: Ask | None) -> None:
     frozen.was_live = True
     check_space(live.place.root)
     pivot = Pivot(live.history, live.hypervisor)
@@ -343,7 +343,7 @@ def _take_hold(history: History, frozen: _Frozen, made: Path) -> None:
 
 
 def _bring(
-    history: History, frozen: _Frozen, made: Path, options: Options, image: ResolvedImage
+    history: History, frozen: _Frozen, made: Path, options: SaveOptions, image: ResolvedImage
 ) -> tuple[SavedLayer, ...]:
     """Copy what could not be linked, compress if asked to, sync all layers and return their
     records."""
@@ -365,7 +365,7 @@ def _bring(
     )
 
 
-def _copy(descriptors: dict[str, int], paths: dict[str, Path], options: Options) -> None:
+def _copy(descriptors: dict[str, int], paths: dict[str, Path], options: SaveOptions) -> None:
     """Copy the layers that could not be linked. Raises HostError."""
     sizes = {layer: os.fstat(fd).st_blocks * 512 for layer, fd in descriptors.items()}
     total, before, report = sum(sizes.values()), 0, options.progress
@@ -381,7 +381,7 @@ def _report(report: Progress, before: int, total: int, done: int) -> None:
     report("copy", before + done, total)
 
 
-def _compress(layers: list[Path], image: ResolvedImage, options: Options) -> Path:
+def _compress(layers: list[Path], image: ResolvedImage, options: SaveOptions) -> Path:
     """Merge all layers into one compressed layer in their place."""
     target = layers[0]
     whole = target.with_name("whole.qcow2")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from quicksand.snapshots.guest_ram import PAGE
-from quicksand.snapshots.pages import ZEROS, Run
+from quicksand.snapshots.pages import ZEROS, PageRun
 
 BLOCK = 512
 """Pages of which the first words are looked at together."""
@@ -73,13 +73,13 @@ _STRETCH = re.compile(rb"\x00+|\x01+")
 
 
 def sort_pages(
-    written: Sequence[Run],
+    written: Sequence[PageRun],
     copied: Sequence[int],
-    known: Sequence[Run],
+    known: Sequence[PageRun],
     addresses: Sequence[int],
     new_file: int,
     new_at: int = 0,
-) -> tuple[list[Run], list[Run]]:
+) -> tuple[list[PageRun], list[PageRun]]:
     """Find for each copied page where its contents are stored.
 
     ``written``: the guest's pages, in the pieces of memory at the addresses ``copied``.
@@ -114,15 +114,15 @@ class _Sorted:
     def __init__(
         self, copied: Sequence[int], addresses: Sequence[int], new_file: int, new_at: int
     ) -> None:
-        self.runs: list[Run] = []
-        self.new: list[Run] = []
+        self.runs: list[PageRun] = []
+        self.new: list[PageRun] = []
         self._compare = Comparer()
         self._copied = copied
         self._addresses = addresses
         self._file = new_file
         self._next = new_at
 
-    def add_known(self, run: Run, copy: Run) -> None:
+    def add_known(self, run: PageRun, copy: PageRun) -> None:
         """Add pages that the last checkpoint has at ``run`` and the guest now at ``copy``."""
         here = self._copied[copy.file] + copy.at * PAGE
         if run.file == ZEROS:
@@ -137,17 +137,17 @@ class _Sorted:
             else:
                 self.add_unknown(copy.part(first, end))
 
-    def add_unknown(self, copy: Run) -> None:
+    def add_unknown(self, copy: PageRun) -> None:
         """Add pages that the last checkpoint does not have; those of zeros need not be stored."""
         zeros = self._compare.find_zeros(self._copied[copy.file] + copy.at * PAGE, copy.count)
         for start, pages, is_zero in stretches(zeros):
             part = copy.part(copy.first + start, copy.first + start + pages)
             if is_zero:
-                self.runs.append(Run(part.first, pages, ZEROS, 0))
+                self.runs.append(PageRun(part.first, pages, ZEROS, 0))
             else:
                 self._add_new(part)
 
-    def _add_new(self, part: Run) -> None:
-        self.runs.append(Run(part.first, part.count, self._file, self._next))
+    def _add_new(self, part: PageRun) -> None:
+        self.runs.append(PageRun(part.first, part.count, self._file, self._next))
         self.new.append(part)
         self._next += part.count

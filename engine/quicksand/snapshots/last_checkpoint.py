@@ -15,7 +15,7 @@ from quicksand.snapshots.capture import Capture
 from quicksand.snapshots.history import prune_automatic
 from quicksand.snapshots.tags import automatic_tag
 from quicksand.snapshots.taking import (
-    Live,
+    RunningSandbox,
     find_shape,
     refuse_unsavable,
     start_capture,
@@ -52,7 +52,7 @@ async def end_with_checkpoint(
         return node
 
 
-async def _keep(live: Live, capture: Capture, what: str) -> Node:
+async def _keep(live: RunningSandbox, capture: Capture, what: str) -> Node:
     await capture.prepare(stays_paused=True)
     has_display = live.record.config.enable_display
     screen = await look_at_screen(live.machine, has_display=has_display)
@@ -65,7 +65,7 @@ async def _keep(live: Live, capture: Capture, what: str) -> Node:
     return node
 
 
-async def _let_go_on(live: Live, capture: Capture) -> None:
+async def _let_go_on(live: RunningSandbox, capture: Capture) -> None:
     """Resume the guest if it is paused, and remove the unfinished checkpoint."""
     with best_effort("resume the guest", live.log):
         if not live.run.paused:

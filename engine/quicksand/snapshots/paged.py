@@ -33,7 +33,14 @@ from quicksand.snapshots.copying import Copier, track_from
 from quicksand.snapshots.firmware import find_firmware, keep_firmware, put_firmware
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.image import not_of_image, own_pages
-from quicksand.snapshots.pages import ZEROS, MappedFile, PageIndex, Run, overlay_runs, write_file
+from quicksand.snapshots.pages import (
+    ZEROS,
+    MappedFile,
+    PageIndex,
+    PageRun,
+    overlay_runs,
+    write_file,
+)
 from quicksand.snapshots.storing import Storage, Stored, find_image, load_index
 from quicksand.snapshots.tracking import ANONYMOUS, find_level
 from quicksand.snapshots.verified import Verified
@@ -190,7 +197,7 @@ def load_pages(
     if path is not None:
         assert node.image is not None, "check_disk_and_image comes first"
         files.append(node.image)
-    by_file: dict[int, list[Run]] = {}
+    by_file: dict[int, list[PageRun]] = {}
     for run in _runs_to_write(index, image, ram, blank=path is None):
         by_file.setdefault(run.file, []).append(run)
     for run in by_file.pop(ZEROS, []):
@@ -206,7 +213,7 @@ def load_pages(
                 del data
 
 
-def _runs_to_write(index: PageIndex, image: int, ram: GuestRam, *, blank: bool) -> list[Run]:
+def _runs_to_write(index: PageIndex, image: int, ram: GuestRam, *, blank: bool) -> list[PageRun]:
     """The pages to write to the memory of a fresh QEMU, which maps the file number ``image``
     privately or, if ``blank``, nothing.
 
@@ -221,10 +228,10 @@ def _runs_to_write(index: PageIndex, image: int, ram: GuestRam, *, blank: bool) 
     return overlay_runs(over, [replace(run, file=ZEROS, at=0) for run in own] if blank else own)
 
 
-def _neighbours(runs: list[Run]) -> Iterator[list[Run]]:
+def _neighbours(runs: list[PageRun]) -> Iterator[list[PageRun]]:
     """Group runs whose pages are consecutive in the file, at most PAGES_AT_ONCE of them; one call
     can write each group."""
-    group: list[Run] = []
+    group: list[PageRun] = []
     size = 0
     for run in runs:
         for part in (run,) if run.count <= PAGES_AT_ONCE else _cut(run):
@@ -238,12 +245,12 @@ def _neighbours(runs: list[Run]) -> Iterator[list[Run]]:
         yield group
 
 
-def _cut(run: Run) -> list[Run]:
+def _cut(run: PageRun) -> list[PageRun]:
     starts = range(run.first, run.end, PAGES_AT_ONCE)
     return [run.part(first, min(first + PAGES_AT_ONCE, run.end)) for first in starts]
 
 
-def _write_zeros(ram: GuestRam, run: Run, check: Callable[[], None]) -> None:
+def _write_zeros(ram: GuestRam, run: PageRun, check: Callable[[], None]) -> None:
     zeros = memoryview(bytearray(min(run.count, ZEROS_AT_ONCE) * PAGE))
     for first in range(run.first, run.end, ZEROS_AT_ONCE):
         check()

@@ -33,7 +33,7 @@ from quicksand.snapshots.origins import Origin, import_node
 from quicksand.snapshots.successor import Successor, is_keeper_gone
 from quicksand.snapshots.tags import automatic_tag
 from quicksand.snapshots.taking import (
-    Live,
+    RunningSandbox,
     find_shape,
     refuse_unsavable,
     start_capture,
@@ -100,7 +100,7 @@ async def revert(
         return node, await _finish(live, successor, keeping)
 
 
-async def _find_goal(registry: Registry, live: Live, tag: str | None) -> Node:
+async def _find_goal(registry: Registry, live: RunningSandbox, tag: str | None) -> Node:
     """The checkpoint ``tag``, or the last automatic one, which has memory to revert to. Raises
     StateError, CheckpointNotFoundError, SandboxNotFoundError, HistoryError, HostError."""
     name = live.record.name
@@ -125,7 +125,10 @@ def last_automatic(history: History, name: str) -> Node:
 
 
 async def _give_up(
-    live: Live, successor: Successor, capture: Capture | None, keeping: asyncio.Task[Node] | None
+    live: RunningSandbox,
+    successor: Successor,
+    capture: Capture | None,
+    keeping: asyncio.Task[Node] | None,
 ) -> None:
     if keeping is not None:
         await asyncio.wait((keeping,))
@@ -141,7 +144,7 @@ async def _launch(registry: Registry, record: Record, successor: Successor) -> N
 async def _nothing() -> None: ...
 
 
-async def _stop(live: Live, capture: Capture | None) -> None:
+async def _stop(live: RunningSandbox, capture: Capture | None) -> None:
     """Pause the old guest, and capture its state if that is to be kept."""
     if capture is None:
         await live.hypervisor.pause()
@@ -150,7 +153,7 @@ async def _stop(live: Live, capture: Capture | None) -> None:
 
 
 async def _finish(
-    live: Live, successor: Successor, keeping: asyncio.Task[Node] | None
+    live: RunningSandbox, successor: Successor, keeping: asyncio.Task[Node] | None
 ) -> Node | HistoryError | None:
     """Wait until the present is kept, and end the old QEMU; returns the automatic checkpoint, or
     why there is none."""
@@ -166,13 +169,13 @@ async def _finish(
     return kept
 
 
-async def _tidy(live: Live, successor: Successor) -> None:
+async def _tidy(live: RunningSandbox, successor: Successor) -> None:
     """Write the new head, then remove the automatic checkpoints that are too many."""
     await in_thread_to_the_end(successor.settle)
     await in_thread_to_the_end(lambda: prune_automatic(live.history))
 
 
-async def find_or_import(registry: Registry, live: Live, tag: str) -> Node:
+async def find_or_import(registry: Registry, live: RunningSandbox, tag: str) -> Node:
     """The sandbox's checkpoint ``tag``; OTHER:TAG imports the checkpoint TAG of the sandbox OTHER.
     Raises CheckpointNotFoundError, SandboxNotFoundError, HistoryError, HostError."""
     try:
@@ -193,7 +196,11 @@ async def find_or_import(registry: Registry, live: Live, tag: str) -> Node:
 
 
 async def _keep_present(
-    live: Live, node: Node, capture: Capture, shape: dict[str, Any], screen: Picture | None
+    live: RunningSandbox,
+    node: Node,
+    capture: Capture,
+    shape: dict[str, Any],
+    screen: Picture | None,
 ) -> Node:
     """Store the state before the revert as an automatic checkpoint. The old QEMU is still there,
     paused. Raises HistoryError if that fails."""
@@ -212,7 +219,7 @@ async def _keep_present(
         raise
 
 
-async def _end_old(live: Live) -> None:
+async def _end_old(live: RunningSandbox) -> None:
     """End the old QEMU after the successor has taken over, without waiting for it: to free much
     memory takes long. Raises MachineError if the whole sandbox or its keeper has ended."""
     try:
@@ -224,11 +231,11 @@ async def _end_old(live: Live) -> None:
         # Otherwise the old QEMU has just ended by itself.
 
 
-def _rules(live: Live) -> list[str]:
+def _rules(live: RunningSandbox) -> list[str]:
     return forward_rules(live.run.forwards, live.run.http_port)
 
 
-async def _stay(live: Live, successor: Successor, capture: Capture | None) -> None:
+async def _stay(live: RunningSandbox, successor: Successor, capture: Capture | None) -> None:
     """After a failed revert: remove the successor and let the old QEMU continue."""
     with best_effort("remove the new machine", live.log):
         await successor.remove()

@@ -31,14 +31,14 @@ from quicksand.records.registry import publish_state
 from quicksand.records.sandboxes import RunState
 from quicksand.snapshots import rehearsal, restore
 from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.taking import Live
+from quicksand.snapshots.taking import RunningSandbox
 from quicksand.snapshots.tier_choice import way_of
 
 
 class Successor:
     """A QEMU that is about to replace the running one, to continue from a checkpoint."""
 
-    def __init__(self, live: Live, node: Node, head: Head) -> None:
+    def __init__(self, live: RunningSandbox, node: Node, head: Head) -> None:
         self._live = live
         self._node = node
         self.head = head
@@ -53,7 +53,7 @@ class Successor:
         """Whether its guest has run its first steps and its programs are stopped."""
 
     @classmethod
-    def new(cls, live: Live, node: Node) -> Self:
+    def new(cls, live: RunningSandbox, node: Node) -> Self:
         """A successor that is not launched yet. Raises QemuDiedError if the sandbox has ended."""
         if not live.runtime.names():
             raise QemuDiedError("QEMU ended before another one could take over")
@@ -272,7 +272,7 @@ class Successor:
         return self._live.runtime.current().name == self.head.machine
 
 
-async def is_keeper_gone(live: Live) -> bool:
+async def is_keeper_gone(live: RunningSandbox) -> bool:
     """Whether the sandbox's keeper has ended."""
     try:
         await live.keeper.ask("guard", on=not live.run.paused)

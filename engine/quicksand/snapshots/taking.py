@@ -32,7 +32,7 @@ from quicksand.snapshots.tier_choice import choose_tier
 
 
 @dataclass(slots=True, kw_only=True)
-class Live:
+class RunningSandbox:
     """A running sandbox with the connections to work on it, from `working_on`."""
 
     record: Record
@@ -52,7 +52,7 @@ class Live:
 
 
 @contextlib.asynccontextmanager
-async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
+async def working_on(registry: Registry, record: Record) -> AsyncIterator[RunningSandbox]:
     """Lock the history of a running sandbox and connect to its QEMU and its keeper.
 
     Raises StateError if it is not running, HistoryError if another client works on it,
@@ -73,7 +73,7 @@ async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
             _remove_unborn(runtime, machine)
             hypervisor = await Qemu.connect(machine, entry.run.qemu_command)
             try:
-                yield Live(
+                yield RunningSandbox(
                     record=record,
                     run=entry.run,
                     place=place,
@@ -133,7 +133,7 @@ async def take_checkpoint(
 
 
 async def checkpoint_live(
-    live: Live, tag: str, *, note: str = "", hidden: bool = False, tier: str | None = None
+    live: RunningSandbox, tag: str, *, note: str = "", hidden: bool = False, tier: str | None = None
 ) -> Node:
     """Take a checkpoint of a sandbox that the caller works on. Raises as `take_checkpoint`."""
     await refuse_unsavable(live)
@@ -165,12 +165,12 @@ async def checkpoint_live(
     return node
 
 
-async def refuse_unsavable(live: Live) -> None:
+async def refuse_unsavable(live: RunningSandbox) -> None:
     """Raise StateError if the machine has state that no checkpoint can hold; MachineError."""
     await refuse_mounted(live.record.config, live.hypervisor, live.record.name)
 
 
-def start_capture(live: Live, tier: str | None = None) -> Capture:
+def start_capture(live: RunningSandbox, tier: str | None = None) -> Capture:
     """Begin a checkpoint, in the best possible tier unless ``tier`` is given. Raises ConfigError,
     HostError."""
     config = live.record.config
@@ -186,7 +186,7 @@ def start_capture(live: Live, tier: str | None = None) -> Capture:
     )
 
 
-async def find_shape(live: Live) -> dict[str, Any]:
+async def find_shape(live: RunningSandbox) -> dict[str, Any]:
     """The shape of the running machine (restore.py), and whether something may be held down on its
     keyboard or its pointer. Raises MachineError."""
     digest = live.record.image_digest

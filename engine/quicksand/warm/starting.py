@@ -29,10 +29,9 @@ from quicksand.guest.clock import Reading, put_right, read_clock
 from quicksand.guest.network import network_notices
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.qemu.backlog import widen_backlogs
-from quicksand.qemu.command import Machine, plan
+from quicksand.qemu.command import MachinePlan, plan
 from quicksand.qemu.guest_resume import IDENTITY_S
 from quicksand.qemu.keeper_parts import FIRST
-from quicksand.qemu.live_machine import LiveMachine, remove_quietly, why_gone
 from quicksand.qemu.planning import (
     Found,
     Parts,
@@ -44,6 +43,7 @@ from quicksand.qemu.planning import (
     plan_machine,
 )
 from quicksand.qemu.process import Listeners, OwnedProcess, launch
+from quicksand.qemu.started_machine import StartedMachine, remove_quietly, why_gone
 from quicksand.records.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.nodes import Head, Node, new_id
 from quicksand.records.registry import Registry, publish_state
@@ -66,7 +66,7 @@ async def boot(
     at: str | None = None,
     warm: bool = False,
     found: Found | None = None,
-) -> LiveMachine:
+) -> StartedMachine:
     """Start the sandbox of ``record``, whose lock the caller holds as the descriptor ``lock``. It
     boots, or continues from its checkpoint ``at`` or, if ``warm``, from a template of its machine.
     If there is no template, it boots and one is made in the background. ``found`` is what
@@ -111,7 +111,7 @@ async def _start(
     *,
     at: str | None = None,
     origin: Origin | None = None,
-) -> LiveMachine:
+) -> StartedMachine:
     place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
     async with History(place).locked(), contextlib.AsyncExitStack() as undo:
         start = await _plan(registry, record, parts, at, origin)
@@ -149,7 +149,7 @@ async def _start(
         watch.lap("post_boot_s")
         undo.pop_all()
     notices = (*mounts.notices, *network_notices(record.config.network_mode))
-    return LiveMachine(
+    return StartedMachine(
         record=record,
         run=run,
         timing=_timing(watch, link),
@@ -172,7 +172,7 @@ class _Planned:
     head: Head
     ports: Ports
     mounts: MountsAtStart
-    machine: Machine
+    machine: MachinePlan
 
     def run_state(self, parts: Parts, listeners: Listeners, process: OwnedProcess) -> RunState:
         """The state of the machine as it is launched."""

@@ -161,7 +161,7 @@ class Templates:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class TemplateOrder:
     """What a process that makes a template is told."""
 
     record: Record
@@ -174,7 +174,7 @@ class Order:
         return {"record": self.record.to_json(), "beside": self.beside, "waiting": self.waiting}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Order:
+    def from_json(cls, value: dict[str, Any]) -> TemplateOrder:
         """Raises ValueError."""
         try:
             record, beside = Record.from_json(value["record"]), value["beside"]
@@ -196,7 +196,7 @@ async def make_in_background(templates: Templates, *, beside: int) -> None:
     if await asyncio.to_thread(lambda: is_locked(templates.waiting) or templates.is_unfit):
         return
     first = (beside, await asyncio.to_thread(start_of, beside))
-    order = Order(templates.record, beside=first, waiting=str(templates.waiting))
+    order = TemplateOrder(templates.record, beside=first, waiting=str(templates.waiting))
     await run_later(MAKER, order.to_json())
 
 
@@ -206,7 +206,7 @@ async def make_apart(templates: Templates) -> None:
     if templates.refusal or TEMPLATES.read() == USE:
         return
     if not templates.is_being_made:
-        await run_to_its_end(MAKER, Order(templates.record).to_json())
+        await run_to_its_end(MAKER, TemplateOrder(templates.record).to_json())
     while templates.is_being_made:  # noqa: ASYNC110 - no event tells
         await asyncio.sleep(LOCK_POLL_S)
 

@@ -119,7 +119,7 @@ async def test_a_start_that_builds_tells_why_it_could_not(
 
 
 def test_the_builder_that_is_found_is_the_one_that_the_engine_knows() -> None:
-    known: image_building.Builder = real  # mypy compares them
+    known: image_building.ImageBuilder = real  # mypy compares them
     assert image_building.find_builder() is known
 
 

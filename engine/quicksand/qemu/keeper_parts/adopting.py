@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from quicksand.base.processes import Kind, processes_of
+from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.base.regular import open_file
 
 from .files import remove_file, remove_tree, try_lock
@@ -70,7 +70,7 @@ def adopt(keeper: Keeper, pid: int, forwards: list[str]) -> None:
 def _other_machines(pid: int, sandbox_dir: str) -> list[Any]:
     """The sandbox's other QEMUs, besides ``pid``. Raises OSError if ``pid`` is none of the
     sandbox's."""
-    found = [process for process in processes_of(sandbox_dir) if process.kind is Kind.QEMU]
+    found = [process for process in processes_of(sandbox_dir) if process.kind is ProcessKind.QEMU]
     if pid not in [process.pid for process in found]:
         raise OSError(errno.ESRCH, "that process is no QEMU of this sandbox")
     return [process for process in found if process.pid != pid]

@@ -16,7 +16,7 @@ from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
 from quicksand.disks.images.store import MANIFEST as IMAGE_MANIFEST
 from quicksand.disks.images.store import ImageStore, StoredImage, image_digest, sha256_file
 from quicksand.saves.bundle.checks import DiskWatch, check_disk
-from quicksand.saves.bundle.manifest import IMAGE_FILES, Base, Bundle, Member
+from quicksand.saves.bundle.manifest import IMAGE_FILES, Bundle, BundleBase, Member
 from quicksand.saves.bundle.receiving import Receiver
 
 NAMES = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
@@ -32,7 +32,7 @@ _OURS = {"schema_version", "name", "version", "digest", "arch", "recipe", "cmdli
 class FoundBase:
     """An image that a bundle names or contains."""
 
-    base: Base
+    base: BundleBase
     files: Mapping[str, tuple[Path, Member]] = field(default_factory=dict)
     """Path and description by the name in a bundle; empty if the image itself is not here."""
 
@@ -40,7 +40,7 @@ class FoundBase:
 def describe(image: StoredImage) -> FoundBase:
     """Describe an image of the store. Raises OSError, ValueError."""
     about = read_json(image.root / IMAGE_MANIFEST)
-    base = Base(
+    base = BundleBase(
         name=image.name,
         version=image.version,
         digest=image.digest,
@@ -75,7 +75,7 @@ def describe_outside(image: ResolvedImage) -> FoundBase:
         member = Member(name=name, size=path.stat().st_size, sha256=sha256_file(path))
         files[name] = (path, member)
     parts = {part: {"sha256": files[name][1].sha256} for name, part in IMAGE_FILES.items()}
-    base = Base(
+    base = BundleBase(
         name=image.name,
         version="",
         digest=image_digest(parts, image.cmdline),
@@ -85,7 +85,7 @@ def describe_outside(image: ResolvedImage) -> FoundBase:
     return FoundBase(base=base, files=files)
 
 
-def require_base(store: ImageStore, base: Base) -> StoredImage:
+def require_base(store: ImageStore, base: BundleBase) -> StoredImage:
     """Return the base of a thin bundle. Raises BundleError saying how to get it."""
     image = store.find_version(base.name, base.digest)
     if image is not None:
@@ -180,7 +180,7 @@ class IncomingBase:
         return self.image
 
 
-def publish_image(store: ImageStore, made: Path, base: Base, *, current: bool) -> StoredImage:
+def publish_image(store: ImageStore, made: Path, base: BundleBase, *, current: bool) -> StoredImage:
     """Publish the files in ``made`` in the image store. Raises ImageError, HostError."""
     created = base.about.get("created")
     known = isinstance(created, int | float) and not isinstance(created, bool)
@@ -214,5 +214,5 @@ def find_base(resolver: ImageResolver, name: str, digest: str, arch: Architectur
         if image is not None:
             return describe(image)
         # A thin bundle can name an image that is not here.
-        return FoundBase(base=Base(name=name, version="", digest=digest, arch=arch.value))
+        return FoundBase(base=BundleBase(name=name, version="", digest=digest, arch=arch.value))
     return describe_outside(resolver.resolve(name, arch))

@@ -19,8 +19,8 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.exporting import Exported, export_save
 from quicksand.saves.bundle.importing import import_bundle
-from quicksand.saves.bundle.manifest import Kind
-from quicksand.saves.bundle.receiving import Imported, Options, stopping
+from quicksand.saves.bundle.manifest import BundleKind
+from quicksand.saves.bundle.receiving import Imported, ImportOptions, stopping
 from quicksand.saves.bundle.trees import export_tree
 from quicksand.saves.finding import find_save
 from quicksand.saves.store import Save, SaveStore
@@ -75,7 +75,7 @@ async def import_any(
     registry = Registry(places)
 
     def work(stop: Callable[[], None]) -> Imported:
-        options = Options(
+        options = ImportOptions(
             name=name,
             replace=replace,
             trusted=trusted,
@@ -107,7 +107,7 @@ def _find_save(name: str | Path, places: Paths) -> Save:
 
 async def _with_reasons(registry: Registry, imported: Imported) -> Imported:
     """Add notes about checkpoints of an imported sandbox that cannot be started here."""
-    if imported.kind is not Kind.TREE or not imported.checkpoints:
+    if imported.kind is not BundleKind.TREE or not imported.checkpoints:
         return imported
     record = _require_record(registry, imported.id)
     reasons = await find_reasons(registry, record)

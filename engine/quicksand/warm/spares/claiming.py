@@ -24,8 +24,8 @@ from quicksand.base.errors import MachineError
 from quicksand.base.files import is_locked, write_json
 from quicksand.base.processes import processes_of
 from quicksand.base.threads import in_thread_to_the_end
-from quicksand.qemu.live_machine import END_POLL_S, KILL_WAIT_S, remove_quietly
 from quicksand.qemu.process import Leash, Offer, OwnedProcess
+from quicksand.qemu.started_machine import END_POLL_S, KILL_WAIT_S, remove_quietly
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry, taken_hint
 from quicksand.records.sandboxes import Record

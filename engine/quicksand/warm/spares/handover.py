@@ -19,8 +19,8 @@ from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import forward_rules
 from quicksand.qemu.guest_resume import renew, resume
 from quicksand.qemu.hypervisor import Qemu
-from quicksand.qemu.live_machine import LiveMachine, why_gone
 from quicksand.qemu.planning import Parts, hostname, pick_ports
+from quicksand.qemu.started_machine import StartedMachine, why_gone
 from quicksand.records.config import PortForward
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry, publish_state
@@ -43,7 +43,7 @@ LIMIT_S = 10.0
 class Taken:
     """A sandbox that was a spare."""
 
-    machine: LiveMachine
+    machine: StartedMachine
     lock: int
     """The descriptor of its lock, to be closed once it is committed."""
 
@@ -87,7 +87,7 @@ async def _hand_over(
     parts: Parts,
     forwards: tuple[PortForward, ...],
     watch: Stopwatch,
-) -> LiveMachine:
+) -> StartedMachine:
     spare, record = claimed.spare, claimed.record
     place, runtime = sandbox_dir(registry.paths, spare.id), runtime_dir(registry.paths, spare.id)
     machine = runtime.current()
@@ -129,7 +129,7 @@ async def _hand_over(
         undo.pop_all()
     watch.mode = MODE
     watch.lap("post_boot_s")
-    return LiveMachine(
+    return StartedMachine(
         record=record,
         run=run,
         timing=watch.timing(),

@@ -13,7 +13,7 @@ from quicksand.base.paths import Paths
 from quicksand.life import spare_names
 from quicksand.life.spare_names import machine_name, name_of, order_command
 from quicksand.records.config import NetworkMode, SandboxConfig
-from quicksand.records.save_source import Source
+from quicksand.records.save_source import SaveSource
 from quicksand.warm.spares.orders import plain
 
 from quicksand_tui.cli.main import run
@@ -41,7 +41,7 @@ def test_a_machine_is_named_by_what_is_unusual(options: dict[str, Any], name: st
 def test_a_save_is_named_instead_of_its_image() -> None:
     record = blank_record(SandboxConfig(image="debian", cpus=2))
     assert name_of(record) == "debian --cpus 2"
-    source = Source(path="/saves/my save", below=(), name="my save", id="i", digest="d")
+    source = SaveSource(path="/saves/my save", below=(), name="my save", id="i", digest="d")
     assert name_of(replace(record, source=source)) == "save 'my save' --cpus 2"
 
 
