@@ -63,7 +63,7 @@ def _busy(world: World, sandbox: SandboxView) -> str | None:
     job = world.job(sandbox.id)
     if job is None:
         return None
-    return f"{sandbox.name} is just being {_DOING[job.verb]}"
+    return f"{sandbox.name} is just being {_DOING.get(job.verb, 'changed')}"
 
 
 _DOING = {
@@ -78,8 +78,6 @@ _DOING = {
     JobVerb.UNDO: "reverted",
     JobVerb.REMOVE: "changed: a checkpoint is deleted",
     JobVerb.CLONE: "cloned",
-    JobVerb.PIN: "changed",
-    JobVerb.NOTE: "changed",
     JobVerb.MOUNT: "changed: a directory is mounted",
     JobVerb.UNMOUNT: "changed: a directory is unmounted",
     JobVerb.SAVE: "saved",

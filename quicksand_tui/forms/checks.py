@@ -1,23 +1,21 @@
-"""Suggestions for forms, checks of what is typed, and the command that does the same as a form."""
+"""Suggestions for forms, and checks of what is typed."""
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quicksand_tui.actions.commands import COMMAND_MAX
 from quicksand_tui.actions.reasons import NO_IMAGE
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import sanitise
+from quicksand_tui.verbs.starting import machine_records
 from quicksand_tui.views.saves import trouble_of
 
 if TYPE_CHECKING:
     from quicksand.records.config import PortForward
-    from quicksand.records.machine_options import MachineOption
 
     from quicksand_tui.model.checkpoints import CheckpointTree
     from quicksand_tui.model.saves import SaveView
@@ -134,28 +132,10 @@ def find_name_problem(name: str, world: World) -> str:
     return f"{name} is taken" if name in _taken(world) else ""
 
 
-def machine_records() -> Mapping[str, MachineOption]:
-    """Returns the records of a machine's options by keyword."""
-    from quicksand.records.config import SandboxConfig
-    from quicksand.records.machine_options import options_of
-
-    return {record.keyword: record for record in options_of(SandboxConfig)}
-
-
 def parse_ports(text: str) -> Sequence[PortForward]:
     """Reads port forwards as typed. Raises ConfigError, which is a ValueError."""
     forwards: Sequence[PortForward] = machine_records()[PORTS].parse_text(text)
     return forwards
-
-
-def machine_keywords(spec: NewSpec) -> dict[str, Any]:
-    """Returns the form's values as keyword arguments of the engine. For a start from a save, the
-    engine takes values that are missing from the save. Raises ConfigError."""
-    return {
-        keyword: record.parse_text(text)
-        for keyword, record in machine_records().items()
-        if (text := spec.machine.get(keyword))
-    }
 
 
 def find_problems(spec: NewSpec, world: World) -> dict[str, str]:
@@ -243,22 +223,6 @@ def look_at_ports(text: str) -> str:
             except OSError:
                 return f"another program has port {port} of this host"
     return ""
-
-
-def run_command(spec: NewSpec) -> str:
-    """Returns the command that starts the same sandbox, quoted for a shell."""
-    image = spec.image or "IMAGE"
-    words = ["--name", spec.name or "NAME"]
-    for keyword, record in machine_records().items():
-        text = spec.machine.get(keyword, "")
-        # From a save, an option that is not given has the save's value, so defaults are given too.
-        usual = spec.suggested.get(keyword, record.default_text)
-        if text and (spec.save or text != usual):
-            words += record.words(text)
-    words.append("--detach")
-    # A name that begins with a dash must not be taken for an option.
-    words = [*words, "--", image] if image.startswith("-") else [image, *words]
-    return sanitise(shlex.join(["quicksand-tui", "run", *words]), limit=COMMAND_MAX)
 
 
 def find_tag_problem(tag: str, tree: CheckpointTree) -> str:

@@ -14,8 +14,6 @@ from quicksand_tui.forms.checks import (
     PORTS,
     find_problems,
     look_at_ports,
-    machine_records,
-    run_command,
     suggest_name,
 )
 from quicksand_tui.forms.form import Field, Form, Option, Values
@@ -24,6 +22,7 @@ from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.saves import SaveView
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.text import clip, sanitise
+from quicksand_tui.verbs.starting import machine_records, run_command
 from quicksand_tui.views.saves import trouble_of
 
 if TYPE_CHECKING:

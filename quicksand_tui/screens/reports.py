@@ -16,8 +16,7 @@ from quicksand_tui.model.text import plain
 from quicksand_tui.widgets.bars import command_content
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.shown import CommandRecord
-    from quicksand_tui.model.jobs import Failure
+    from quicksand_tui.model.jobs import CommandRecord, Failure
     from quicksand_tui.model.specs import Told
 
 

@@ -9,12 +9,10 @@ from typing import Any
 
 from quicksand.base.errors import ConfigError, QuicksandError
 from quicksand.base.files import read_json, write_json
+from quicksand.base.limits import BUTTONS
 from quicksand.display.checks import is_whole
 from quicksand.display.keys import parse_key
 from quicksand.records.layout import MachineDir
-
-BUTTONS = ("left", "middle", "right", "side", "extra")
-"""The pointer's buttons (QEMU, InputButton), without those that are its wheel."""
 
 ABS_MAX = 0x7FFF
 """The right and lower edge of the screen (QEMU, INPUT_EVENT_ABS_MAX)."""

@@ -32,6 +32,7 @@ from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.reports import FailureScreen
 from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.verbs.starting import start
 from quicksand_tui.views.mounts import mount_row, plan_mount_columns
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
@@ -384,6 +385,6 @@ async def test_what_a_start_could_not_mount_is_told() -> None:
     service = FakeService()
     service.notices = ("not mounted at /mnt/data: /data cannot be mounted: No such file",)
     async with shown(service) as (app, _):
-        app.operations.start(DB)
+        app.operations.do(start(), DB)
         await until(lambda: toasts(app))
         assert toasts(app) == [f"db runs, but: {service.notices[0]}"]

@@ -11,13 +11,13 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from quicksand_tui.forms import sandbox
-from quicksand_tui.forms.checks import run_command
 from quicksand_tui.forms.sandbox import NAME, Last, recall_last
 from quicksand_tui.model.sandboxes import ImageView
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import World
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.verbs.starting import run_command
 from quicksand_tui.widgets.inputs import Choice
 from tests.unit.app.fake_saves import DEV, saved, view_of
 from tests.unit.app.fakes import (
