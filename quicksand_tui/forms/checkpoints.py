@@ -32,8 +32,8 @@ def checkpoint_form(sandbox: SandboxView) -> Form:
         does="takes it",
         button="Take it",
         fields=(
-            Field(id="tag", label="Tag", hint="without one it is numbered", limit=TAG_LIMIT),
-            Field(id="note", label="Note", hint="what it is", limit=NOTE_LIMIT),
+            Field(id="tag", label="Tag", hint="a number if empty", limit=TAG_LIMIT),
+            Field(id="note", label="Note", hint="optional", limit=NOTE_LIMIT),
         ),
         command=lambda values: checkpoint_command(sandbox.name, checkpoint_spec(values)),
         problems=problems,
@@ -60,9 +60,9 @@ def note_form(sandbox: SandboxView, checkpoint: CheckpointView) -> Form:
 
 
 WITH_MOUNTS = (
-    Option(value="", label="without them"),
+    Option(value="", label="none"),
     Option(value="ro", label="read-only"),
-    Option(value="rw", label="as they are here", note="all write to the same files"),
+    Option(value="rw", label="as mounted here", note="all clones write to the same files"),
 )
 
 
