@@ -43,7 +43,7 @@ DISK_FULL = "the host's disk is full; the sandbox resumes when there is space"
 
 
 class LockUnusableError(PathError):
-    """What has the name of a sandbox's lock is no file, so nobody holds it."""
+    """The thing with the name of a sandbox's lock is no file, so nobody holds it."""
 
 
 class Registry:
@@ -150,7 +150,7 @@ class Registry:
         if run is None:
             status, reason = self._without_state(record)
         elif why := why_oversized(machine):
-            # Whoever works on it leaves it paused, as if the user had paused it.
+            # A client that works on it leaves it paused, as if the user had paused it.
             status, reason, run = Status.PAUSED, why, replace(run, paused=True)
         elif machine.disk_full.exists():
             status, reason = Status.PAUSED, DISK_FULL
@@ -446,7 +446,7 @@ def _look_at_lock(place: SandboxDir) -> bool | OSError:
 
 
 def taken_hint(name: str) -> str:
-    """What to do if a sandbox has the name already."""
+    """A hint for the case that a sandbox has the name already."""
     return f"choose another, or `quicksand-tui rm {name}` first"
 
 

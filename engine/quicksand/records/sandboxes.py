@@ -112,7 +112,7 @@ def _read_source(value: dict[str, Any] | None) -> Source | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """What a client needs to use a running sandbox."""
+    """Everything that a client needs to use a running sandbox."""
 
     keeper_pid: int
     qemu_pid: int

@@ -69,7 +69,7 @@ async def verify(
     it and of the image below. ``progress`` is called with bytes done and bytes in all, from another
     thread.
 
-    Raises SaveNotFoundError; what is wrong with the save is in the result.
+    Raises SaveNotFoundError; the result names the save's faults.
     """
     from quicksand.base.paths import paths
     from quicksand.saves.verifying import find_any, verify_saves

@@ -36,7 +36,7 @@ class BaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveInfo:
-    """What is known about one save."""
+    """A save in the census."""
 
     save: Save
     store: SaveStore

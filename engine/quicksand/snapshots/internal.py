@@ -134,8 +134,8 @@ async def load_snapshot(monitor: Monitor, path: Path, node: Node, scratch: Path)
 
 
 async def _add(monitor: Monitor, name: str, path: Path, *, over: Path | None = None) -> None:
-    """Open the qcow2 file ``path`` in QEMU (QMP ``blockdev-add``). With ``over`` QEMU sees that
-    file, and what it writes goes to ``path``."""
+    """Open the qcow2 file ``path`` in QEMU (QMP ``blockdev-add``). With ``over`` QEMU reads that
+    file, and writes to ``path``."""
     await _add_file(monitor, f"{name}-file", path, read_only=False)
     inner = f"{name}-file"
     if over is not None:

@@ -165,7 +165,7 @@ class Templates:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a process that makes a template is told."""
+    """The order for a process that makes a template."""
 
     record: Record
     beside: tuple[int, str] | None = None

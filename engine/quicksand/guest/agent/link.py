@@ -89,7 +89,7 @@ class AgentLink:
         return True
 
     def move_on(self) -> None:
-        """End the session with a machine from which another one has taken over: what waits gets
+        """End the session with a machine from which another one has taken over; calls that wait get
         RevertedError. The next request connects to the new one."""
         if self._machine != self._runtime.current():
             if self._session is not None:

@@ -20,7 +20,7 @@ from quicksand.warm.spares.orders import Orders, digest_of
 from quicksand.warm.spares.spare import has_spares, is_off
 
 AFTER_S = 3
-"""Seconds after a start: what its user does first comes first."""
+"""Seconds to wait after a start, so that the user's first actions come first."""
 
 MAKER = "quicksand.warm.spares.maker"
 MODES = ("template", "spare")
