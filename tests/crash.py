@@ -24,7 +24,7 @@ from quicksand import PortForward, Sandbox
 from quicksand.base.errors import QuicksandError
 from quicksand.base.files import is_locked
 from quicksand.base.paths import Paths, paths
-from quicksand.base.processes import Kind, Process, processes_of
+from quicksand.base.processes import Process, ProcessKind, processes_of
 from quicksand.base.removal import MARK
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.nodes import Node
@@ -235,7 +235,7 @@ class Box:
         await self.change()
         cloned = self.now
         before = {node.id: node for node in self.history.nodes()}
-        self.keepers = [p for p in processes_of(self.place.root) if p.kind is Kind.KEEPER]
+        self.keepers = [p for p in processes_of(self.place.root) if p.kind is ProcessKind.KEEPER]
         order = Order(point.what, NAME, point.tag, point.when, point.at, point.targets)
         answer = await asyncio.wait_for(asyncio.to_thread(self.client.order, order), 90)
         if answer is None:

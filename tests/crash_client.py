@@ -24,7 +24,7 @@ from typing import Any
 from quicksand import Sandbox
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
-from quicksand.base.processes import Kind, list_processes
+from quicksand.base.processes import ProcessKind, list_processes
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import sandbox_dir
@@ -121,7 +121,7 @@ class Accident:
     def _kill_keepers(self) -> None:
         """Those of clones, too, whose owner this client is."""
         for process in list_processes():
-            if process.kind is Kind.KEEPER and process.of.startswith(self._places[0]):
+            if process.kind is ProcessKind.KEEPER and process.of.startswith(self._places[0]):
                 process.send(signal.SIGKILL)
 
     def _find_successor(self) -> int | None:

@@ -1,22 +1,24 @@
-"""The part of `Sandbox` that looks at the guest's screen and uses its keyboard and pointer."""
+"""`Desktop`, the part of a sandbox that has a screen, a keyboard and a pointer."""
 
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
-from quicksand.life.display import Display, Region
+from quicksand.life.sandbox_life import Life
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from quicksand.display.recording import Recording
     from quicksand.display.rfb import RfbClient
+    from quicksand.life.display import Display, Region
 
 
 class Desktop:
-    """The methods of a sandbox with ``enable_display``.
+    """The desktop of a sandbox with ``enable_display``; each method is one of `Sandbox`, too.
 
     All but `vnc_port` and `vnc_password`, which are None then, raise NoDisplayError (a StateError)
     without it and StateError if the sandbox is not running; and MachineError if its VM has ended.
@@ -29,7 +31,14 @@ class Desktop:
     its upper left corner.
     """
 
-    _display: Display
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    @cached_property
+    def _display(self) -> Display:
+        from quicksand.life.display import Display  # noqa: PLC0415
+
+        return Display(self._life)
 
     # The screen
 

@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import builtins
 import warnings
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from quicksand.base.delegation import Delegation
 from quicksand.base.errors import StateError
 from quicksand.base.files import map_os_errors, tail
 from quicksand.base.paths import paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import to_the_end
 from quicksand.desktop import Desktop
-from quicksand.guest import execution
-from quicksand.guest.execution import Command, ExecuteResult, StdinSource
-from quicksand.life.display import Display
-from quicksand.life.guest import Guest
+from quicksand.life import machinery
+from quicksand.life.basis import Basis, find_basis
+from quicksand.life.checkpoints import Checkpoints
+from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
+from quicksand.life.saves import Saves
 from quicksand.records.config import SandboxConfig, check_name, refuse_unknown
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.mount import CIFS, Mount
@@ -29,20 +32,11 @@ from quicksand.snapshots.next_revert import NextRevert
 if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming
     from quicksand.base.progress import Progress
-    from quicksand.disks.diff.changes import FileChange
     from quicksand.guest.files import GuestFiles
-    from quicksand.guest.shell import Shell, ShellInfo
-    from quicksand.guest.traffic import GuestTraffic
-    from quicksand.life.checkpoints import Checkpoints
     from quicksand.life.events import Event
     from quicksand.life.mounts import MountHandle, Mounts
-    from quicksand.life.saves import Saves
-    from quicksand.life.stats import GuestProcess, SandboxStats
     from quicksand.records.sandboxes import Entry
     from quicksand.saves.manifest import SaveManifest
-    from quicksand.saves.saving import Options
-    from quicksand.saves.store import Save, SaveStore
-    from quicksand.snapshots.checkpoint import Checkpoint
 
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
 OWN = (
@@ -51,7 +45,13 @@ OWN = (
 )
 
 
-class Sandbox(Desktop):
+_in_guest: Delegation[Sandbox, InGuest] = Delegation(lambda sandbox: sandbox._guest)
+_to_checkpoints: Delegation[Sandbox, Checkpoints] = Delegation(lambda sandbox: sandbox._checkpoints)
+_to_saves: Delegation[Sandbox, Saves] = Delegation(lambda sandbox: sandbox._saves)
+_to_desktop: Delegation[Sandbox, Desktop] = Delegation(lambda sandbox: sandbox.desktop)
+
+
+class Sandbox:
     """A Linux VM in which untrusted code runs.
 
     ::
@@ -69,6 +69,10 @@ class Sandbox(Desktop):
     StateError if the sandbox is not running, MachineError if its VM has ended, and AgentError if
     the guest's agent does not answer or answers nonsense. Sizes are in bytes, times in seconds.
     """
+
+    desktop: Desktop
+    """The screen, the keyboard and the pointer; its methods are the sandbox's, too."""
+    _guest: InGuest
 
     def __init__(
         self,
@@ -110,74 +114,53 @@ class Sandbox(Desktop):
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
         SaveError for a save that cannot be used.
         """
-        from quicksand.saves.places import may_be_save
-
         refuse_unknown(options, {*OPTIONS, *OWN})
         registry = Registry(paths())
         place = Path(workspace).absolute() if workspace is not None else None
-        source: Save | None = None
-        config: SandboxConfig | None = None
-        self._notices: tuple[str, ...] = ()
-        if isinstance(image, str) and may_be_save(image, registry.paths, place):
-            from quicksand.saves.resolving import SaveWarning, explain, find_meaning, inherit
-
-            meaning = find_meaning(image, registry.paths, place)
-            left_out: tuple[str, ...] = ()
-            source, trust = meaning.save, trust or meaning.is_own
-            if source is not None:
-                inherited = inherit(source, options, trusted=trust)
-                config, left_out = inherited.config, inherited.left_out
-            self._notices = explain(meaning, left_out)
-            if left_out or meaning.passed_over is not None:
-                warnings.warn(self._notices[0], SaveWarning, stacklevel=2)
-        if config is None:
-            from quicksand.life.image_building import suggested_options
-
-            usual = suggested_options(image, registry.paths) if isinstance(image, str) else {}
-            config = SandboxConfig.parse({**usual, "image": image, **options})
-        self._set_parts(
-            Life(
-                registry,
-                config,
-                name=check_name(name) if name is not None else None,
-                discard=name is None if ephemeral is None else ephemeral,
-                source=source,
-                trusts_source=trust,
-                base_dir=Path(base_dir).absolute() if base_dir is not None else None,
-                warm=warm,
-                build=build,
-                progress=progress_callback,
-            ),
-            place,
+        basis = find_basis(image, options, registry.paths, workspace=place, trust=trust)
+        self._take_notice(basis)
+        life = Life(
+            registry,
+            basis.config,
+            name=check_name(name) if name is not None else None,
+            discard=name is None if ephemeral is None else ephemeral,
+            source=basis.source,
+            trusts_source=basis.trusted,
+            base_dir=Path(base_dir).absolute() if base_dir is not None else None,
+            warm=warm,
+            build=build,
+            progress=progress_callback,
         )
+        self._set_parts(life, place)
         if save is not None:
             self.save_on_stop(save, self._saves.store())
+
+    def _take_notice(self, basis: Basis) -> None:
+        self._notices = basis.notices
+        if basis.is_surprising:
+            warnings.warn(basis.notices[0], machinery.SaveWarning, stacklevel=3)
 
     def _set_parts(self, life: Life, workspace: Path | None = None) -> None:
         self._life = life
         self._workspace = workspace
-        self._guest = Guest(life)
-        self._display = Display(life)
+        self._guest = InGuest(life)
         self._next_revert = NextRevert()
+        self.desktop = Desktop(life)
 
-    # Most commands only run something in a guest, and are over before these are imported.
+    # Most commands only run something in a guest, and are over before these are needed.
 
     @cached_property
     def _mounts(self) -> Mounts:
-        from quicksand.life.mounts import Mounts
+        from quicksand.life.mounts import Mounts  # noqa: PLC0415
 
         return Mounts(self._life, self._guest)
 
     @cached_property
     def _checkpoints(self) -> Checkpoints:
-        from quicksand.life.checkpoints import Checkpoints
-
         return Checkpoints(self._life, self._guest, self._mounts, self._next_revert)
 
     @cached_property
     def _saves(self) -> Saves:
-        from quicksand.life.saves import Saves
-
         return Saves(self._life, self._guest, self._checkpoints, self._workspace)
 
     @classmethod
@@ -274,10 +257,10 @@ class Sandbox(Desktop):
 
         Raises SandboxNotFoundError, NameTakenError, ConfigError for a bad name, HostError.
         """
-        from quicksand.life.sandbox_trash import SandboxTrash
-
         registry = Registry(paths())
-        return cls._of(Life.of_entry(registry, SandboxTrash(registry).restore(id_or_name, name)))
+        return cls._of(
+            Life.of_entry(registry, machinery.SandboxTrash(registry).restore(id_or_name, name))
+        )
 
     async def pause(self) -> None:
         """Pause the VM (QMP ``stop``). Until `resume` the guest runs no instruction, so its agent
@@ -367,7 +350,7 @@ class Sandbox(Desktop):
         if life.run is None:
             raise StateError(
                 f"the sandbox {life.name!r} is not running",
-                hint=f"`quicksand-tui start {life.name}` starts it",
+                hint=Words(Remedy("start", name=life.name), " starts it"),
             )
         return cls._of(life)
 
@@ -389,190 +372,31 @@ class Sandbox(Desktop):
         life.progress = progress_callback
         return cls._of(life)
 
-    # Commands
+    # Commands, and what else is done in the guest
 
-    async def execute(
-        self,
-        command: str | Sequence[str],
-        timeout: float | None = 30.0,
-        cwd: str | None = None,
-        shell: str = "/bin/sh",
-        on_stdout: Callable[[str], Any] | None = None,
-        on_stderr: Callable[[str], Any] | None = None,
-        exclusive: bool = False,
-        user: str | None = None,
-        *,
-        stdin: StdinSource | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> ExecuteResult:
-        """Run a command and wait for its end.
-
-        ``shell`` runs a string; a list is executed directly. The command runs as root in ``/``, or
-        as ``user`` in that user's home; no state is kept between calls. After ``timeout`` seconds
-        its processes are killed and the result has ``timed_out`` set and the output so far. The
-        callbacks receive decoded text as it arrives and may be coroutine functions. An
-        ``exclusive`` command is refused while another command runs. At most `KEEP_MAX` bytes of
-        each stream are kept in the result (guest/execution.py). Bytes that are not UTF-8, in
-        the command, ``cwd``, ``shell``, ``env`` and a text for ``stdin``, are written as
-        `os.fsdecode` makes them.
-
-        Raises ConfigError for a bad command or timeout, AgentRefusedError if the command cannot be
-        started (no such user or directory), StateError, MachineError, AgentUnreachableError if the
-        guest is gone (whether the command ran is then unknown), RevertedError if the sandbox was
-        reverted meanwhile. Cancelling ends the command.
-        """
-        source = None if stdin is None else execution.checked(stdin)
-        running = await self.spawn(
-            command,
-            timeout=timeout,
-            cwd=cwd,
-            shell=shell,
-            exclusive=exclusive,
-            user=user,
-            env=env,
-            stdin=stdin is not None,
-        )
-        return await execution.run(running, stdin=source, on_stdout=on_stdout, on_stderr=on_stderr)
-
-    async def spawn(
-        self,
-        command: str | Sequence[str],
-        *,
-        timeout: float | None = None,
-        cwd: str | None = None,
-        shell: str = "/bin/sh",
-        exclusive: bool = False,
-        user: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bool = False,
-        detach: bool = False,
-    ) -> Command:
-        """Start a command and return at once; see `Command`. Parameters and errors are those of
-        `execute`. With ``detach`` the command keeps running after this process disconnects.
-        """
-        params = execution.command_params(
-            command,
-            timeout=timeout,
-            cwd=cwd,
-            shell=shell,
-            user=user,
-            env=env,
-            exclusive=exclusive,
-        )
-        return await execution.spawn(await self._life.session(), params, stdin=stdin, detach=detach)
-
-    async def shell(
-        self,
-        command: str | Sequence[str] | None = None,
-        *,
-        columns: int = 80,
-        rows: int = 24,
-        cwd: str | None = None,
-        user: str | None = None,
-        env: Mapping[str, str] | None = None,
-        name: str = "",
-    ) -> Shell:
-        """Open a terminal that runs a login shell, or ``command``. It stays open in the guest until
-        its program ends or it is closed; `attach_shell` reconnects to it. `shells` lists it with
-        ``name``. Raises ConfigError, AgentRefusedError if it cannot be started."""
-        from quicksand.guest.shell import Shell
-
-        return await Shell.open(
-            await self._life.session(),
-            command,
-            columns=columns,
-            rows=rows,
-            cwd=cwd,
-            user=user,
-            env=env,
-            name=name,
-        )
-
-    async def attach_shell(self, session: str, *, columns: int = 80, rows: int = 24) -> Shell:
-        """Reconnect to a terminal; its latest output (at most 256 KiB) is replayed. Raises
-        AgentRefusedError (code "not_found")."""
-        from quicksand.guest.shell import Shell
-
-        return await Shell.attach(await self._life.session(), session, columns=columns, rows=rows)
-
-    async def shells(self) -> builtins.list[ShellInfo]:
-        """The terminals that are open in the guest."""
-        from quicksand.guest.shell import Shell
-
-        return await Shell.list(await self._life.session())
+    execute = _in_guest(InGuest.execute)
+    spawn = _in_guest(InGuest.spawn)
+    shell = _in_guest(InGuest.shell)
+    attach_shell = _in_guest(InGuest.attach_shell)
+    shells = _in_guest(InGuest.shells)
+    create_user = _in_guest(InGuest.create_user)
+    delete_user = _in_guest(InGuest.delete_user)
+    request = _in_guest(InGuest.request)
+    ping = _in_guest(InGuest.ping)
+    stats = _in_guest(InGuest.stats)
+    traffic = _in_guest(InGuest.traffic)
+    processes = _in_guest(InGuest.processes)
 
     @property
     def files(self) -> GuestFiles:
         """The guest's files: reading, writing, listing."""
-        from quicksand.guest.files import GuestFiles
-
-        return GuestFiles(self._life.session)
-
-    async def create_user(self, name: str, *, sudo: bool = False) -> None:
-        """Create a user with a home directory; ``sudo`` allows sudo without a password. Raises
-        AgentRefusedError (code "exists") if the user exists."""
-        await self.request("create_user", {"name": name, "sudo": sudo})
-
-    async def delete_user(self, name: str, *, remove_home: bool = True) -> None:
-        """Delete a user. Raises AgentRefusedError (code "not_found") if there is none."""
-        await self.request("delete_user", {"name": name, "remove_home": remove_home})
-
-    async def request(
-        self, method: str, params: dict[str, Any] | None = None, *, timeout: float = 30.0
-    ) -> dict[str, Any]:
-        """Call a method of the guest's agent directly (docs/internals/agent-protocol.md) and return
-        its reply. ``timeout`` is in seconds. Raises AgentRefusedError with the protocol's code."""
-        return await self._guest.request(method, params or {}, timeout)
-
-    async def ping(self) -> float:
-        """The time of one round trip to the guest's agent, in seconds."""
-        return await self._guest.ping()
+        return machinery.GuestFiles(self._life.session)
 
     # Saves
 
-    async def save(
-        self,
-        name: str,
-        *,
-        workspace: str | Path | None = None,
-        compress: bool = False,
-        delete_checkpoints: bool = False,
-        note: str = "",
-        replace: bool = True,
-        freeze: bool | None = None,
-    ) -> SaveManifest:
-        """Save the disk, running or not, as ``workspace/name`` (by default the workspace given to
-        `Sandbox`, or ``.quicksand/sandboxes``). A running VM keeps running.
-        ``Sandbox(image=name)`` starts a new sandbox with this disk.
-
-        A save that already has the name goes to the trash for a week, unless ``replace`` is false:
-        then SaveError is raised. ``compress`` merges all layers into one compressed file.
-        ``delete_checkpoints`` deletes the sandbox's checkpoints. ``freeze``: whether the guest
-        freezes its file system (fsfreeze) for the moment of the save; None means only if the guest
-        can sync within 0.1 s.
-
-        Raises ConfigError for a bad name, SaveError, StateError, HistoryError, ImageError,
-        HostError, MachineError; an existing save of that name is then unchanged.
-        """
-        from quicksand.saves.saving import Options
-
-        options = Options(
-            compress=compress,
-            delete_checkpoints=delete_checkpoints,
-            note=note,
-            replace=replace,
-            freeze=freeze,
-            progress=self._life.progress,
-        )
-        return (await self.save_to(self._saves.store(workspace), name, options)).require()
-
-    def save_on_stop(self, name: str, store: SaveStore) -> None:
-        """Save the disk to ``store`` when the sandbox is stopped, like the keyword ``save``. Raises
-        ConfigError for a bad name."""
-        from quicksand.saves.autosave import AutoSave
-        from quicksand.saves.manifest import check_save_name
-
-        self._saves.at_stop = AutoSave(check_save_name(name), store)
+    save = _to_saves(Saves.save)
+    save_on_stop = _to_saves(Saves.save_on_stop)
+    save_to = _to_saves(Saves.save_to)
 
     async def snapshot(
         self,
@@ -589,18 +413,12 @@ class Sandbox(Desktop):
 
         Raises as `save`, and ImageError if the image is not in the image store.
         """
-        from quicksand.saves.saving import Options
-
         target = Path(path).absolute()
-        options = Options(
+        options = machinery.SaveOptions(
             note=note, compress=compress, freeze=freeze, progress=report or self._life.progress
         )
         await self._saves.write_snapshot(target, options)
         return await asyncio.to_thread(Snapshot.load, target, base_dir=self._life.base_dir)
-
-    async def save_to(self, store: SaveStore, name: str, options: Options) -> Save:
-        """Save the disk to ``store``. Parameters and errors are those of `save`."""
-        return await self._saves.save_to(store, name, options)
 
     @staticmethod
     def validate_save(path: str | Path) -> SaveManifest:
@@ -609,95 +427,19 @@ class Sandbox(Desktop):
 
         Raises SaveNotFoundError (a FileNotFoundError), SaveError (a ValueError).
         """
-        from quicksand.saves.store import check_save
-
-        return check_save(Path(path))
+        return machinery.check_save(Path(path))
 
     # Checkpoints
 
-    async def checkpoint(
-        self,
-        tag: str | None = None,
-        *,
-        note: str = "",
-        replace: bool = False,
-        tier: str | None = None,
-        unmount_9p: bool = False,
-    ) -> Checkpoint:
-        """Take a checkpoint of the running sandbox: memory, processes and disk. Without ``tag`` it
-        is numbered.
-
-        ``tier`` is how the memory is kept. "pages", the default where it is possible, pauses the VM
-        for milliseconds; "internal" pauses it until QEMU has written all of its memory.
-
-        While a directory is mounted by 9p there can be no checkpoint. With ``unmount_9p`` the guest
-        unmounts it for that moment, which fails if a program uses it.
-
-        Raises ConfigError for a bad tag or tier, or a tag that is taken (unless ``replace``),
-        StateError if the sandbox is not running, HistoryError, HostError, MachineError. There is
-        then no checkpoint, and the VM keeps running.
-        """
-        return await self._checkpoints.take(
-            tag, note=note, replace=replace, tier=tier, unmount_9p=unmount_9p
-        )
-
-    async def revert(
-        self, tag: str, *, keep_now: bool = True, unmount_9p: bool = False
-    ) -> Checkpoint:
-        """Revert the running sandbox to the checkpoint with that tag or id: memory, processes and
-        disk are as they were. OTHER:TAG names a checkpoint of another sandbox.
-
-        Unless ``keep_now`` is false, the present state is first kept as an automatic checkpoint,
-        to which `undo` returns; ``unmount_9p`` is that of `checkpoint`. Commands in flight, of all
-        clients, raise RevertedError.
-
-        Raises CheckpointNotFoundError (a ValueError), StateError, HistoryError, HostError,
-        MachineError, AgentError. If the new VM could not take over, the old one keeps running.
-        """
-        return await self._checkpoints.revert(tag, keep_now=keep_now, unmount_9p=unmount_9p)
-
-    async def undo(self, *, unmount_9p: bool = False) -> Checkpoint:
-        """Undo the last revert, whoever made it: revert to the automatic checkpoint that it took.
-        A second `undo` redoes it. Raises as `revert`, and StateError if there was no revert."""
-        return await self._checkpoints.revert(None, unmount_9p=unmount_9p)
-
-    async def delete_checkpoint(self, tag: str) -> None:
-        """Delete the checkpoint with that tag or id; what other checkpoints need of it stays. The
-        sandbox may be in any state. A checkpoint that cannot be read is deleted by its id.
-
-        Raises CheckpointNotFoundError, HistoryError if it is pinned or while another client works
-        on the sandbox's checkpoints, HostError.
-        """
-        await self._checkpoints.delete(tag)
-
-    def checkpoints(self) -> builtins.list[Checkpoint]:
-        """All checkpoints, the oldest first. Raises OSError."""
-        return self._checkpoints.list()
-
-    async def checkpoint_screen(self, tag: str) -> bytes | None:
-        """The guest's screen just before the checkpoint with that tag or id was taken: a PNG of at
-        most 320 pixels a side; None if there is none, as for a sandbox without a display. The
-        sandbox may be in any state. Raises CheckpointNotFoundError, HistoryError."""
-        return await self._checkpoints.screen(tag)
-
-    async def pin_checkpoint(self, tag: str, pinned: bool = True) -> None:
-        """Pin a checkpoint, so that it cannot be deleted, or unpin it. Raises as
-        `delete_checkpoint`."""
-        await self._checkpoints.pin(tag, pinned)
-
-    async def note_checkpoint(self, tag: str, note: str) -> None:
-        """Replace a checkpoint's note; "" removes it. Raises as `delete_checkpoint`."""
-        await self._checkpoints.write_note(tag, note)
-
-    async def diff(self, a: str, b: str | None = None) -> builtins.list[FileChange]:
-        """The files that differ between the disks of the checkpoints ``a`` and ``b``, sorted by
-        path. Without ``b``, ``a`` is compared with the present disk; of a running sandbox that is
-        what the guest has written to it so far. Nothing is booted.
-
-        Raises StateError if the sandbox was never started, CheckpointNotFoundError, ImageError or
-        HistoryError for a disk that cannot be read.
-        """
-        return [*await self._checkpoints.diff(a, b)]
+    checkpoint = _to_checkpoints(Checkpoints.checkpoint)
+    revert = _to_checkpoints(Checkpoints.revert)
+    undo = _to_checkpoints(Checkpoints.undo)
+    delete_checkpoint = _to_checkpoints(Checkpoints.delete_checkpoint)
+    checkpoints = _to_checkpoints(Checkpoints.checkpoints)
+    checkpoint_screen = _to_checkpoints(Checkpoints.checkpoint_screen)
+    pin_checkpoint = _to_checkpoints(Checkpoints.pin_checkpoint)
+    note_checkpoint = _to_checkpoints(Checkpoints.note_checkpoint)
+    diff = _to_checkpoints(Checkpoints.diff)
 
     # Clones
 
@@ -753,28 +495,52 @@ class Sandbox(Desktop):
         )
         return [Sandbox._of(life) if isinstance(life, Life) else life for life in lives]
 
+    # The desktop
+
+    display = _to_desktop(Desktop.display)
+    screenshot = _to_desktop(Desktop.screenshot)
+    record = _to_desktop(Desktop.record)
+    query_display_size = _to_desktop(Desktop.query_display_size)
+    set_display_size = _to_desktop(Desktop.set_display_size)
+    wait_for_screen = _to_desktop(Desktop.wait_for_screen)
+    type_text = _to_desktop(Desktop.type_text)
+    press_key = _to_desktop(Desktop.press_key)
+    key_down = _to_desktop(Desktop.key_down)
+    key_up = _to_desktop(Desktop.key_up)
+    mouse_move = _to_desktop(Desktop.mouse_move)
+    mouse_move_px = _to_desktop(Desktop.mouse_move_px)
+    mouse_click = _to_desktop(Desktop.mouse_click)
+    mouse_down = _to_desktop(Desktop.mouse_down)
+    mouse_up = _to_desktop(Desktop.mouse_up)
+    mouse_drag = _to_desktop(Desktop.mouse_drag)
+    mouse_scroll = _to_desktop(Desktop.mouse_scroll)
+    query_mouse_position = _to_desktop(Desktop.query_mouse_position)
+
+    @property
+    def vnc_socket(self) -> Path:
+        """The Unix socket of QEMU's VNC server, which needs no password and which only this user
+        can open. After a revert it is another one."""
+        return self.desktop.vnc_socket
+
+    @property
+    def vnc_port(self) -> int | None:
+        """The port of 127.0.0.1 at which VNC viewers find the screen; None without the option
+        ``vnc_port`` or while the sandbox is stopped."""
+        return self.desktop.vnc_port
+
+    @property
+    def vnc_password(self) -> str | None:
+        """The password of viewers at `vnc_port`, a secret that changes with every start; None
+        without that port."""
+        return self.desktop.vnc_password
+
     # Looking
-
-    async def stats(self) -> SandboxStats:
-        """CPU, memory and disk that the sandbox uses on the host and within the guest."""
-        return await self._guest.stats()
-
-    async def traffic(self) -> GuestTraffic | None:
-        """The bytes that the guest reports to have received and sent since it booted; None if it
-        does not report any."""
-        return await self._guest.traffic()
-
-    async def processes(self) -> builtins.list[GuestProcess]:
-        """The guest's processes, as the guest reports them."""
-        return await self._guest.processes()
 
     def events(self) -> AsyncIterator[Event]:
         """Yield what happens to the VM as it happens: pauses, a full host disk, a panic, its end.
         The iterator ends with the VM. Raises StateError if too many clients watch (`QMP_MONITORS`),
         MachineError."""
-        from quicksand.life.events import watch_events
-
-        return watch_events(self._life.registry, self.id)
+        return machinery.watch_events(self._life.registry, self.id)
 
     def logs(self, *, limit: int = 64 * 1024) -> str:
         """The last ``limit`` bytes of the guest's console, "" if there are none. Raises
@@ -871,10 +637,8 @@ class Snapshot:
         Raises SaveNotFoundError if there is no such file, SaveError if it is no snapshot or is
         damaged.
         """
-        from quicksand.saves.portable import check_portable
-
         found = Path(path).absolute()
-        return cls(found, check_portable(found), Path(base_dir) if base_dir else None)
+        return cls(found, machinery.check_portable(found), Path(base_dir) if base_dir else None)
 
     async def resume(self, **options: Any) -> Sandbox:
         """Start a new sandbox with this disk; ``options`` are those of `Sandbox`. The caller stops
@@ -886,8 +650,6 @@ class Snapshot:
     def delete(self) -> None:
         """Remove the file and its metadata beside it (``<file>.json``). Sandboxes that started with
         it are not affected. Raises PathError."""
-        from quicksand.saves.trailer import sidecar
-
         with map_os_errors(self.path):
             self.path.unlink(missing_ok=True)
-            sidecar(self.path).unlink(missing_ok=True)
+            machinery.sidecar(self.path).unlink(missing_ok=True)

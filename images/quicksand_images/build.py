@@ -17,6 +17,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from quicksand.base.errors import DiskSpaceError, HostError
 from quicksand.base.files import map_os_errors, try_lock
 from quicksand.base.paths import make_private_dir, paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import make_marked, remove
 from quicksand.base.text import mib_text
 from quicksand.base.threads import in_thread_to_the_end
@@ -186,7 +187,9 @@ async def _make_tree(
     if not debs.is_apt_host():
         raise HostError(
             "images can be built on Debian and Ubuntu only",
-            hint="on such a machine `quicksand-tui images build`, then copy the image's directory",
+            hint=Words(
+                "on such a machine ", Remedy("build_any_image"), ", then copy the image's directory"
+            ),
         )
     keyring = await find_keyring(recipe, place)
     mirrors = await asyncio.to_thread(find_mirrors, recipe)

@@ -1,4 +1,4 @@
-"""The builder as the engine knows it (`Builder` in quicksand.life.image_building)."""
+"""The builder as the engine knows it (`ImageBuilder` in quicksand.life.image_building)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -10,7 +10,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from quicksand.base.errors import HostError
+from quicksand.base.settings import OFF, SPARES
+
 from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.measuring.checkpoints import large_guest, small_checkpoints
+from quicksand_tui.cli.measuring.clones import clones
+from quicksand_tui.cli.measuring.figure import WIDTH, figure_lines
+from quicksand_tui.cli.measuring.saves import measure_saves
+from quicksand_tui.cli.measuring.starts import measure_cold, warm_starts
+from quicksand_tui.cli.measuring.trees import trees
 from quicksand_tui.cli.output import say
 
 if TYPE_CHECKING:
@@ -26,8 +35,6 @@ def benchmark_command(image: str, runs: int, stream_mb: int, quick: bool, as_jso
     QUICKSAND_STANDBY=off gives; with --json these are two figures, and the first names the second
     as its "none_waits".
     """
-    from quicksand.base.settings import OFF, SPARES
-
     # Nothing is made in the background, except where it is what is measured.
     os.environ[SPARES.variable] = OFF
     load = os.getloadavg()[0]
@@ -45,9 +52,6 @@ def benchmark_command(image: str, runs: int, stream_mb: int, quick: bool, as_jso
 async def _measure(
     image: str, runs: int, stream_mb: int, *, quick: bool
 ) -> tuple[list[Figure], dict[str, Any]]:
-    from quicksand_tui.cli.measuring.saves import measure_saves
-    from quicksand_tui.cli.measuring.starts import measure_cold
-
     figures, facts = await measure_cold(image, runs, stream_mb, say)
     figures += await _measure_snapshots(image, runs, quick=quick)
     return figures + await measure_saves(image, runs, say), facts
@@ -56,13 +60,6 @@ async def _measure(
 async def _measure_snapshots(image: str, runs: int, *, quick: bool) -> list[Figure]:
     """Measures what needs a snapshot. Machines start from templates, which are made first if there
     are none."""
-    from quicksand.base.errors import HostError
-
-    from quicksand_tui.cli.measuring.checkpoints import large_guest, small_checkpoints
-    from quicksand_tui.cli.measuring.clones import clones
-    from quicksand_tui.cli.measuring.starts import warm_starts
-    from quicksand_tui.cli.measuring.trees import trees
-
     parts: list[tuple[str, Callable[[], Awaitable[list[Figure]]]]] = [
         ("warm starts", lambda: warm_starts(image, runs)),
         ("checkpoints", lambda: small_checkpoints(image, runs)),
@@ -82,8 +79,6 @@ async def _measure_snapshots(image: str, runs: int, *, quick: bool) -> list[Figu
 
 
 def _report(figures: list[Figure], facts: dict[str, Any]) -> None:
-    from quicksand_tui.cli.measuring.figure import WIDTH, figure_lines
-
     where = f"{facts['image']} on {facts['accelerator']}, {facts['host']}"
     print(f"{where}, load {facts['load_before']:.2f} before")
     for line in figure_lines(figures):

@@ -42,7 +42,7 @@ def save_command(
     keeps those.
     """
     from quicksand.sandbox import Sandbox
-    from quicksand.saves.saving import Options
+    from quicksand.saves.saving import SaveOptions
 
     from quicksand_tui.cli.output import Exit, print_json
     from quicksand_tui.cli.progress import shown
@@ -50,7 +50,7 @@ def save_command(
     from quicksand_tui.cli.standing import Rate
 
     rate = Rate(f"{name}: saving")
-    options = Options(
+    options = SaveOptions(
         compress=compress,
         delete_checkpoints=delete_checkpoints,
         note=note,

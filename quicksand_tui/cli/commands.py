@@ -7,28 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
-from quicksand_tui.cli import mount_words, options
+from quicksand_tui.cli.completing import completer_of
+from quicksand_tui.cli.options import parse_env
 from quicksand_tui.model.verb import Kind, Parameter, VerbRecord
 from quicksand_tui.model.verbs import find_verb
 
-Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-
-COMPLETERS: Mapping[Kind, Completer] = {
-    Kind.SANDBOX: options.complete_sandboxes,
-    Kind.CHECKPOINT: options.complete_tags,
-    Kind.TARGET: options.complete_targets,
-    Kind.IMAGE: options.complete_images,
-    Kind.SOURCE: options.complete_images,
-    Kind.SAVE: options.complete_saves,
-    Kind.EXPORTED: options.complete_exported,
-    Kind.TRASHED: options.complete_all_trash,
-    Kind.TRASHED_SAVE: options.complete_trash,
-    Kind.COPIED: options.complete_copied,
-    Kind.MOUNT: mount_words.complete_mount,
-    Kind.MOUNTED: mount_words.complete_mounted,
-}
 TYPES: Mapping[Kind, Callable[[Parameter], click.ParamType[Any]]] = {
     Kind.FILE: lambda _: click.Path(dir_okay=False, path_type=Path),
     Kind.STREAM: lambda _: click.Path(allow_dash=True),
@@ -40,7 +24,7 @@ TYPES: Mapping[Kind, Callable[[Parameter], click.ParamType[Any]]] = {
     Kind.CHOICE: lambda found: click.Choice(found.choices),
     Kind.ARGV: lambda _: click.UNPROCESSED,
 }
-CALLBACKS = {Kind.ENV: options.parse_env}
+CALLBACKS = {Kind.ENV: parse_env}
 
 _made: dict[str, click.Command] = {}
 """Commands by the names of their records, as far as their modules are imported. A verb and its
@@ -89,7 +73,7 @@ def _to_click(found: Parameter) -> click.Parameter:
     if (callback := CALLBACKS.get(found.kind)) is not None:
         given["callback"] = callback
     given["metavar"] = found.metavar or None
-    given["shell_complete"] = COMPLETERS.get(found.kind)
+    given["shell_complete"] = completer_of(found.kind)
     if not found.flags:
         nargs = -1 if found.repeatable else 1
         return click.Argument([found.name], required=found.required, nargs=nargs, **given)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from click.shell_completion import get_completion_class
+
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.group import cli
 from quicksand_tui.cli.output import COMPLETE_VARIABLE, PROGRAM
@@ -18,8 +20,6 @@ def completions_command(shell: str) -> None:
     zsh   eval "$(quicksand-tui completions zsh)"           ~/.zshrc
     fish  quicksand-tui completions fish | source           ~/.config/fish/config.fish
     """
-    from click.shell_completion import get_completion_class
-
     found = get_completion_class(shell)
     assert found is not None
     print(found(cli, {}, PROGRAM, COMPLETE_VARIABLE).source())

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from quicksand_tui.cli import incoming, transfer
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit
+from quicksand_tui.cli.progress import shown
+from quicksand_tui.cli.runner import attached, run_async
+from quicksand_tui.cli.transfer import NotEnoughSpaceError, Tally
+from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.cli.runner import Signals
-    from quicksand_tui.cli.transfer import Tally
 
 
 _IN_GUEST = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,62}):(.*)", re.DOTALL)
@@ -58,8 +62,6 @@ def cp_command(source: str, target: str, follow: bool, yes: bool) -> int:
     Holes stay holes. If a copy may not fit on this disk, you are asked first; a file that does not
     fit is not left here in part.
     """
-    from quicksand_tui.cli.transfer import NotEnoughSpaceError
-
     origin, goal = Place.parse(source), Place.parse(target)
     name = origin.sandbox or goal.sandbox
     if name is None or (origin.sandbox is not None and goal.sandbox is not None):
@@ -73,8 +75,6 @@ def cp_command(source: str, target: str, follow: bool, yes: bool) -> int:
 
 
 def _agreed(error: Exception) -> bool:
-    from quicksand_tui.model.text import clean
-
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     question = f"{clean(error)}. Copy until the disk is full?"
@@ -82,10 +82,6 @@ def _agreed(error: Exception) -> bool:
 
 
 def _copy(origin: Place, goal: Place, name: str, *, follow: bool, to_the_full: bool) -> int:
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import attached, run_async
-    from quicksand_tui.cli.transfer import Tally
-
     tally = Tally()
 
     async def main(signals: Signals) -> int:
@@ -117,8 +113,6 @@ async def _fetch(
     follow: bool,
     to_the_full: bool,
 ) -> None:
-    from quicksand_tui.cli import incoming
-
     if target == STANDARD:
         await incoming.to_stdout(sandbox.files, source, tally)
     else:
@@ -128,8 +122,6 @@ async def _fetch(
 
 
 async def _send(sandbox: Sandbox, source: str, target: str, tally: Tally, *, follow: bool) -> None:
-    from quicksand_tui.cli import transfer
-
     if source == STANDARD:
         await transfer.from_stdin(sandbox.files, target, tally)
     else:

@@ -14,9 +14,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import click
+from quicksand import Sandbox
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.model.amounts import pause_text, seconds_text
+from quicksand_tui.model.remedies import hint_of
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
@@ -74,8 +76,6 @@ def expect(condition: bool, message: str) -> None:
 async def play(report: Report, image: str, say: Callable[[str], None]) -> None:
     """Runs every step. Raises what the first step that fails raises; removes the sandbox in any
     case."""
-    from quicksand import Sandbox
-
     sandbox = Sandbox(image=image)
     try:
         async with report.step("start a sandbox") as step:
@@ -259,6 +259,6 @@ def demo_command(image: str, as_json: bool) -> None:
     elif failure is None:
         say(f"all of it happened, in {seconds_text(seconds)}")
     if failure is not None:
-        hint = getattr(failure, "hint", "")
+        hint = hint_of(failure)
         click.echo(f"demo failed: {failure}" + (f"\nhint: {hint}" if hint else ""), err=True)
         sys.exit(1)

@@ -3,18 +3,28 @@ mouse."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import difflib
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 from quicksand.base.errors import ConfigError
+from quicksand.display.held import pixel_on
+from quicksand.display.keys import parse_keys, together_of
+from quicksand.display.picture import Format, write_picture
+from quicksand.life.display import SCROLL_MAX, TEXT_MAX
+from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.output import Exit, print_json, say
+from quicksand_tui.cli.runner import attached, opened, run_async
+from quicksand_tui.cli.streams import FdWriter
 
 if TYPE_CHECKING:
-    from quicksand.sandbox import Sandbox
-
     from quicksand_tui.cli.runner import Signals
 
 STANDARD = "-"
@@ -46,13 +56,6 @@ def screenshot_command(
     A paused sandbox shows its last picture. With --at, the sandbox need not run; the picture is a
     PNG of at most 320 pixels a side.
     """
-    from pathlib import Path
-
-    from quicksand.display.picture import Format
-
-    from quicksand_tui.cli.output import Exit
-    from quicksand_tui.cli.runner import opened, run_async
-
     part = _read_region(region)
     if file == STANDARD and sys.stdout.isatty():
         raise ConfigError(
@@ -87,15 +90,6 @@ def screenshot_command(
 
 async def _write_kept(name: str, tag: str, file: str) -> int:
     """Writes the picture that a checkpoint has."""
-    import asyncio
-    import contextlib
-    from pathlib import Path
-
-    from quicksand.display.picture import write_picture
-    from quicksand.sandbox import Sandbox
-
-    from quicksand_tui.cli.output import Exit
-
     with contextlib.closing(Sandbox.open(name)) as sandbox:
         data = await sandbox.checkpoint_screen(tag)
     if data is None:
@@ -111,8 +105,6 @@ async def _write_kept(name: str, tag: str, file: str) -> int:
 
 
 async def _write_out(data: bytes) -> None:
-    from quicksand_tui.cli.streams import FdWriter
-
     writer = FdWriter(sys.stdout.fileno())
     await writer.write(data)
     await writer.close()
@@ -136,9 +128,6 @@ def type_command(name: str, text: str) -> int:
     A text console must have the US layout. On a desktop, other layouts and characters that a US
     keyboard lacks need xdotool in the guest; the image debian-desktop has it.
     """
-    from quicksand_tui.cli.output import Exit
-    from quicksand_tui.cli.runner import attached, run_async
-
     wanted = _read_stdin() if text == STANDARD else text
 
     async def main(signals: Signals) -> int:
@@ -150,8 +139,6 @@ def type_command(name: str, text: str) -> int:
 
 
 def _read_stdin() -> str:
-    from quicksand.life.display import TEXT_MAX
-
     data = sys.stdin.buffer.read(4 * TEXT_MAX + 1)
     try:
         return data.decode()
@@ -166,9 +153,6 @@ def key_command(name: str, chords: tuple[str, ...], hold: float | None) -> int:
     Keys joined by + are pressed together. QEMU's names are used: a to z, 0 to 9, ret, spc, tab,
     esc, backspace, delete, up, pgdn, f1, ctrl, alt, shift, meta_l …
     """
-    from quicksand_tui.cli.output import Exit
-    from quicksand_tui.cli.runner import attached, run_async
-
     # First all of them, so that a wrong one is found before the first is pressed.
     wanted = [_read_chord(chord, name) for chord in chords]
 
@@ -182,8 +166,6 @@ def key_command(name: str, chords: tuple[str, ...], hold: float | None) -> int:
 
 
 def _read_chord(chord: str, name: str) -> tuple[str, ...]:
-    from quicksand.display.keys import parse_keys, together_of
-
     parts = chord.split("+")
     if "" in parts:
         raise ConfigError(f"{chord!r} lacks a key", hint=NO_KEY)
@@ -219,9 +201,6 @@ def mouse_command(
     scroll up|down N   turn the wheel by N notches (1)
     where              print the pixel under the pointer
     """
-    from quicksand_tui.cli.output import Exit
-    from quicksand_tui.cli.runner import attached, run_async
-
     if action == "scroll":
         notches = _read_scroll(places)
     else:
@@ -271,8 +250,6 @@ def _read_places(action: str, words: tuple[str, ...]) -> list[tuple[int, int]]:
 
 def _no_option(word: str) -> click.NoSuchOption:
     """Returns click's own error, which it leaves to commands with negative numbers."""
-    import difflib
-
     ctx = click.get_current_context()
     flags = [flag for found in ctx.command.params for flag in found.opts if flag.startswith("--")]
     near = difflib.get_close_matches(word, flags)
@@ -280,8 +257,6 @@ def _no_option(word: str) -> click.NoSuchOption:
 
 
 def _read_scroll(words: tuple[str, ...]) -> int:
-    from quicksand.life.display import SCROLL_MAX
-
     direction, *rest = words or ("",)
     count = rest[0] if rest else "1"
     if direction not in ("up", "down") or len(rest) > 1 or not count.isdecimal():
@@ -313,10 +288,6 @@ async def _point(
 
 async def _print_place(sandbox: Sandbox, absolute: bool, as_json: bool) -> None:
     """Prints a place as the other actions take it: pixels or, with ``absolute``, 0 to 32767."""
-    from quicksand.display.held import pixel_on
-
-    from quicksand_tui.cli.output import print_json
-
     place = await sandbox.query_mouse_position()
     if absolute and not as_json:
         print(f"{place[0]},{place[1]}")
@@ -337,9 +308,6 @@ def vnc_command(name: str, as_json: bool) -> int:
     reaches it through SSH: `ssh -L 5900:PATH HOST`, and then localhost:5900. With `run --vnc-port`
     the address is a port, and its password is shown, too.
     """
-    from quicksand_tui.cli.output import Exit, print_json, say
-    from quicksand_tui.cli.runner import opened
-
     with opened(name, hint=stopped_hint(name), with_display=True) as sandbox:
         path, port, password = sandbox.vnc_socket, sandbox.vnc_port, sandbox.vnc_password
     if as_json:

@@ -13,14 +13,40 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import QuicksandError, StateError
+from quicksand.base.memory import available_memory
+from quicksand.base.paths import is_exposed, make_private_dir, paths
+from quicksand.base.sharing import can_share_blocks
+from quicksand.disks.images.initrd import find_agent
+from quicksand.disks.images.resolve import ImageResolver
+from quicksand.life.all_processes import spare_memory
+from quicksand.life.spare_names import machine_name, order_command
+from quicksand.mounts.known import MountState, known_mounts
+from quicksand.qemu.accelerator import find_accelerator
+from quicksand.qemu.binaries import find_binaries
+from quicksand.qemu.host_usage import host_usage
+from quicksand.qemu.orphans import find_orphans, find_unkept
+from quicksand.records.config import Accelerator
+from quicksand.records.layout import runtime_dir
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Status, new_id
+from quicksand.saves.workspaces import known_stores
+from quicksand.snapshots.tier_choice import choose_tier
+from quicksand.warm.spares.ending import end_useless
+from quicksand.warm.spares.next_start import makes_none
+from quicksand.warm.spares.spare import is_off
+from quicksand.warm.spares.stock import look
+from quicksand.warm.templates import list_templates, templates_dir
 
 from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.doctor_network import network_findings
 from quicksand_tui.cli.output import Exit, print_json, show_size
+from quicksand_tui.kit.probe import known_terminal
+from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import clean_lines
 
 if TYPE_CHECKING:
-    from quicksand.records.registry import Registry
     from quicksand.records.sandboxes import Entry
     from quicksand.warm.spares.stock import Stocked
 
@@ -49,10 +75,6 @@ SHARING = "btrfs, or xfs made with reflink=1"
 async def check_checkpoints() -> list[Check]:
     """Checks which tier and level checkpoints have on this host, and whether disks can share
     blocks."""
-    from quicksand.base.paths import paths
-    from quicksand.base.sharing import can_share_blocks
-    from quicksand.snapshots.tier_choice import choose_tier
-
     tier = await asyncio.to_thread(choose_tier)
     shares = await asyncio.to_thread(can_share_blocks, paths().data)
     found = f"tier {tier.name}; a pause copies {tier.copied}"
@@ -72,9 +94,6 @@ async def check_checkpoints() -> list[Check]:
 async def check_templates() -> list[Check]:
     """Checks where templates are, how many and how large they are, and whether they can be
     hard-linked."""
-    from quicksand.base.paths import paths
-    from quicksand.warm.templates import list_templates, templates_dir
-
     place = templates_dir(paths())
     found = await asyncio.to_thread(list_templates, paths())
     size = show_size(sum(template.size for template in found))
@@ -95,12 +114,6 @@ async def check_templates() -> list[Check]:
 async def check_spares() -> list[Check]:
     """Tells how many machines wait for a start, what memory they take, and whether the orders are
     fulfilled."""
-    from quicksand.base.paths import paths
-    from quicksand.life.all_processes import spare_memory
-    from quicksand.records.registry import Registry
-    from quicksand.warm.spares.spare import is_off
-    from quicksand.warm.spares.stock import look
-
     registry = Registry(paths())
     number, memory = await asyncio.to_thread(spare_memory, registry)
     text = f"{number}, {show_size(memory)} of memory" if number else "none waits"
@@ -109,7 +122,7 @@ async def check_spares() -> list[Check]:
     try:
         orders = await look(registry)
     except StateError as error:
-        return [Check("spares", Level.NOTE, f"{text}; no order holds: {error}", error.hint)]
+        return [Check("spares", Level.NOTE, f"{text}; no order holds: {error}", hint_of(error))]
     short = [one for one in orders if one.ready < one.order.count]
     ordered = [_standing(one) for one in orders if one not in short]
     text += f"; ordered: {', '.join(ordered)}" if ordered else ""
@@ -117,16 +130,11 @@ async def check_spares() -> list[Check]:
 
 
 def _standing(stocked: Stocked) -> str:
-    from quicksand.life.spare_names import machine_name
-
     return f"{stocked.ready} of {stocked.order.count} for {machine_name(stocked.order.config)}"
 
 
 def _missing(registry: Registry, stocked: Stocked) -> Check:
     """Tells why spares of an order are missing, and what can be done about that."""
-    from quicksand.life.spare_names import order_command
-    from quicksand.warm.spares.next_start import makes_none
-
     config, count = stocked.order.config, stocked.order.count
     text = f"ordered: {_standing(stocked)}"
     if stocked.why:
@@ -188,7 +196,7 @@ async def examine(*, fresh: bool) -> list[Check]:
         try:
             found += await check()
         except QuicksandError as error:
-            found.append(Check(name, Level.FAIL, str(error), error.hint))
+            found.append(Check(name, Level.FAIL, text_of(error), hint_of(error)))
     return found
 
 
@@ -198,10 +206,6 @@ async def _python() -> list[Check]:
 
 
 async def _places() -> list[Check]:
-    from quicksand.base.paths import is_exposed, make_private_dir, paths
-    from quicksand.records.layout import runtime_dir
-    from quicksand.records.sandboxes import new_id
-
     places = paths()
     used = [places.runtime, places.data, places.cache]
     used += [places.memory] if places.memory is not None else []
@@ -223,17 +227,11 @@ async def _places() -> list[Check]:
 
 
 async def _qemu() -> list[Check]:
-    from quicksand.qemu.binaries import find_binaries
-
     binaries = await asyncio.to_thread(find_binaries)
     return [Check("qemu", Level.OK, f"{binaries.version_text}, {binaries.system}")]
 
 
 async def _accelerator(*, fresh: bool) -> list[Check]:
-    from quicksand.qemu.accelerator import find_accelerator
-    from quicksand.qemu.binaries import find_binaries
-    from quicksand.records.config import Accelerator
-
     binaries = await asyncio.to_thread(find_binaries)
     status = await find_accelerator(binaries, fresh=fresh)
     if status.accelerator is not Accelerator.TCG:
@@ -250,9 +248,6 @@ async def _accelerator(*, fresh: bool) -> list[Check]:
 
 
 async def _image() -> list[Check]:
-    from quicksand.base.paths import paths
-    from quicksand.disks.images.resolve import ImageResolver
-
     images = await asyncio.to_thread(ImageResolver(paths()).list)
     usable = [image for image in images if not image.error]
     checks = [
@@ -268,16 +263,11 @@ async def _image() -> list[Check]:
 
 
 async def _agent() -> list[Check]:
-    from quicksand.base.arch import Architecture
-    from quicksand.disks.images.initrd import find_agent
-
     agent = find_agent(Architecture.host())
     return [Check("agent", Level.OK, f"{show_size(agent.stat().st_size)}, {agent}")]
 
 
 async def _memory() -> list[Check]:
-    from quicksand.base.memory import available_memory
-
     available = available_memory()
     text = f"{show_size(available)} available"
     oversized = await asyncio.to_thread(_oversized)
@@ -289,10 +279,6 @@ async def _memory() -> list[Check]:
 
 def _oversized() -> list[Check]:
     """Tells of sandboxes whose machine has more of the host's memory than their size allows."""
-    from quicksand.base.paths import paths
-    from quicksand.qemu.host_usage import host_usage
-    from quicksand.records.registry import Registry
-
     found = []
     for entry in Registry(paths()).list():
         if why := host_usage(entry).oversized:
@@ -302,8 +288,6 @@ def _oversized() -> list[Check]:
 
 
 async def _disk() -> list[Check]:
-    from quicksand.base.paths import paths
-
     data = paths().data
     free = shutil.disk_usage(data).free
     text = f"{show_size(free)} free at {data}"
@@ -313,16 +297,12 @@ async def _disk() -> list[Check]:
 
 
 async def _network() -> list[Check]:
-    from quicksand_tui.cli.doctor_network import network_findings
-
     return [Check("network", Level.NOTE, *words) for words in await network_findings()]
 
 
 async def _terminal() -> list[Check]:
     """Reports what the app once learned of this terminal. The terminal is not queried, as there may
     be none."""
-    from quicksand_tui.kit.probe import known_terminal
-
     if not os.isatty(0):
         return [Check("terminal", Level.OK, "none here")]
     known = known_terminal(os.environ)
@@ -339,11 +319,6 @@ async def _terminal() -> list[Check]:
 
 
 async def _leftovers() -> list[Check]:
-    from quicksand.base.paths import paths
-    from quicksand.records.registry import Registry
-    from quicksand.records.sandboxes import Status
-    from quicksand.warm.spares.ending import end_useless
-
     registry = Registry(paths())
     reaped = await asyncio.to_thread(registry.reap)
     await asyncio.to_thread(end_useless, registry)
@@ -369,8 +344,6 @@ async def _leftovers() -> list[Check]:
 
 def _out(entry: Entry) -> str:
     """What can be done with a sandbox that is in no good state."""
-    from quicksand.records.sandboxes import Status
-
     match entry.status:
         case Status.BROKEN:
             return (
@@ -384,16 +357,11 @@ def _out(entry: Entry) -> str:
 
 
 async def _mounts() -> list[Check]:
-    from quicksand.base.paths import paths
-    from quicksand.records.registry import Registry
-
     return await asyncio.to_thread(_check_mounts, Registry(paths()))
 
 
 def _check_mounts(registry: Registry) -> list[Check]:
     """Tells of mounts whose servers have ended, for good or to be begun anew."""
-    from quicksand.mounts.known import MountState, known_mounts
-
     checks: list[Check] = []
     live = [(entry, known_mounts(registry, entry)) for entry in registry.list() if entry.is_live]
     for entry, mounts in live:
@@ -415,9 +383,6 @@ def _check_mounts(registry: Registry) -> list[Check]:
 
 def _recover_saves() -> None:
     """Completes or removes unfinished saves of programs that were killed."""
-    from quicksand.base.paths import paths
-    from quicksand.saves.workspaces import known_stores
-
     for store in known_stores(paths(), None):
         if store.root.exists():
             with contextlib.suppress(QuicksandError):
@@ -438,8 +403,6 @@ def _strangers(registry: Registry) -> list[Check]:
 
 def _processes() -> list[Check]:
     """Looks for QEMUs and keepers without an owner, in every data directory."""
-    from quicksand.qemu.orphans import find_orphans, find_unkept
-
     orphans = find_orphans()
     unkept = [process for process in find_unkept() if process not in orphans]
     return [

@@ -6,6 +6,13 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+from quicksand.base.errors import QuicksandError
+from quicksand.base.paths import paths
+from quicksand.guest.network import unreached_ports, why_no_names
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Status
+from quicksand.sandbox import Sandbox
+
 if TYPE_CHECKING:
     from quicksand.records.sandboxes import Entry
 
@@ -15,11 +22,6 @@ GUEST_S = 3.0
 
 async def network_findings() -> list[tuple[str, str]]:
     """What the user should know, each with what can be done about it."""
-    from quicksand.base.paths import paths
-    from quicksand.guest.network import why_no_names
-    from quicksand.records.registry import Registry
-    from quicksand.records.sandboxes import Status
-
     found = [
         (
             "with --network full a guest reaches what this host reaches, its own loopback services "
@@ -39,10 +41,6 @@ async def network_findings() -> list[tuple[str, str]]:
 async def _unreached(entry: Entry) -> list[tuple[str, str]]:
     """Forwarded ports of a sandbox that lead to no program, since it listens on the guest's own
     loopback; none of a guest that does not answer."""
-    from quicksand.base.errors import QuicksandError
-    from quicksand.guest.network import unreached_ports
-    from quicksand.sandbox import Sandbox
-
     forwards = () if entry.run is None else entry.run.forwards
     if not forwards:
         return []

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import shell_complete
 
 from quicksand_tui import __version__
 from quicksand_tui.cli.opening import has_terminal, open_app
 from quicksand_tui.cli.output import COMPLETE_VARIABLE, MEANINGS, PROGRAM, Exit, complain
+from quicksand_tui.model.text import did_you_mean
 from quicksand_tui.model.verb import Kind
 from quicksand_tui.model.verbs import VERBS
 
@@ -74,8 +76,6 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            from quicksand_tui.model.text import did_you_mean
-
             near = did_you_mean(name, self.list_commands(ctx), cutoff=0.5)
             raise click.UsageError(f"there is no command {name!r}{near}", ctx)
         return super().resolve_command(ctx, args)
@@ -129,8 +129,6 @@ def invoke(argv: Sequence[str]) -> int:
 
 def complete() -> int:
     """Answers a shell that completes a command line; returns the exit code."""
-    from click.shell_completion import shell_complete
-
     return shell_complete(cli, {}, PROGRAM, COMPLETE_VARIABLE, os.environ[COMPLETE_VARIABLE])
 
 

@@ -11,14 +11,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import QuicksandError, StateError
+from quicksand.base.footprint import allocated_size
+from quicksand.base.paths import paths
+from quicksand.disks.images.resolve import ImageResolver
+from quicksand.life.image_building import build_if_missing, suggested_options
+from quicksand.life.image_users import ImageUsers, find_unneeded
+from quicksand.records.config import SandboxConfig
+from quicksand.records.registry import Registry
+from quicksand.warm.spares.ending import end_useless
+from quicksand.warm.spares.stock import check_order, set_order
+from quicksand.warm.template_maker import warm as warm_up
+from quicksand.warm.templates import discard, list_templates
+from quicksand_images import build_image
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.machine import machine_options
-from quicksand_tui.cli.output import Exit, is_terminal
-from quicksand_tui.cli.standing import Standing
+from quicksand_tui.cli.output import (
+    Exit,
+    is_terminal,
+    print_json,
+    print_table,
+    say,
+    show_age,
+    show_size,
+)
+from quicksand_tui.cli.progress import shown
+from quicksand_tui.cli.runner import run_async
+from quicksand_tui.cli.spares import end_order, order_told, require_image
+from quicksand_tui.cli.standing import Standing, StartProgress
+from quicksand_tui.model.amounts import seconds_text
+from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from quicksand.disks.images.resolve import ImageResolver
     from quicksand.disks.images.store import StoredImage
     from quicksand.life.image_users import Users
     from quicksand.warm.templates import TemplateInfo
@@ -44,22 +70,6 @@ def warm(
     `doctor` lists all orders. With QUICKSAND_SPARES=off there are no spares; with
     QUICKSAND_SPARES=use none are made in the background.
     """
-    from quicksand.base.footprint import allocated_size
-    from quicksand.base.paths import paths
-    from quicksand.life.image_building import build_if_missing, suggested_options
-    from quicksand.records.config import SandboxConfig
-    from quicksand.records.registry import Registry
-    from quicksand.warm.spares.stock import check_order, set_order
-    from quicksand.warm.template_maker import warm as warm_up
-
-    from quicksand_tui.cli.output import Exit, print_json, show_size
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import run_async
-    from quicksand_tui.cli.spares import end_order, order_told, require_image
-    from quicksand_tui.cli.standing import StartProgress
-    from quicksand_tui.model.amounts import seconds_text
-    from quicksand_tui.model.text import clean
-
     usual = suggested_options(image, paths())
     config = SandboxConfig.parse({**usual, "image": image, **machine})
     progress, registry = StartProgress(image), Registry(paths())
@@ -119,15 +129,10 @@ def list_images(as_json: bool) -> None:
 
 
 def _resolver() -> ImageResolver:
-    from quicksand.base.paths import paths
-    from quicksand.disks.images.resolve import ImageResolver
-
     return ImageResolver(paths())
 
 
 def _list(as_json: bool) -> None:
-    from quicksand_tui.cli.output import print_json, print_table, say, show_age, show_size
-
     found = _resolver().list()
     if as_json:
         print_json([{**asdict(image), "error": image.error or None} for image in found])
@@ -150,8 +155,6 @@ def _list(as_json: bool) -> None:
 @command_of("images inspect")
 def inspect(name: str, as_json: bool) -> None:
     """Show an image's files and digests, and the sandboxes that use it."""
-    from quicksand_tui.cli.output import print_json, print_table, show_size
-
     facts = _facts(name)
     if as_json:
         print_json(facts)
@@ -172,8 +175,6 @@ def inspect(name: str, as_json: bool) -> None:
 
 def _facts(name: str) -> dict[str, Any]:
     """Returns what is known of an image. Raises ImageNotFound, ImageError."""
-    from quicksand.base.arch import Architecture
-
     resolver = _resolver()
     stored = resolver.store.get(name)
     if stored is not None:
@@ -220,25 +221,16 @@ def _template_facts(digests: list[str]) -> list[dict[str, Any]]:
 
 def _templates_of(digests: list[str]) -> list[TemplateInfo]:
     """Returns the templates of images by their digests, or by the first digits of these."""
-    from quicksand.base.paths import paths
-    from quicksand.warm.templates import list_templates
-
     wanted = tuple(filter(None, digests))
     return [t for t in list_templates(paths()) if wanted and t.image_digest.startswith(wanted)]
 
 
 def _users(versions: list[StoredImage]) -> Users:
-    from quicksand.base.paths import paths
-    from quicksand.life.image_users import ImageUsers
-
     return ImageUsers(paths()).of_all(versions)
 
 
 def _sandboxes_on(place: Path) -> list[str]:
     """Returns the names of the sandboxes whose disks are overlays of files under ``place``."""
-    from quicksand.base.paths import paths
-    from quicksand.records.registry import Registry
-
     place = place.resolve()
     return [
         entry.name
@@ -254,8 +246,6 @@ def remove(name: str) -> None:
 
     An image that a sandbox or a save needs is refused, and they are named.
     """
-    from quicksand.base.errors import StateError
-
     store = _resolver().store
     versions = store.versions(name)
     users = _users(versions)
@@ -282,9 +272,6 @@ def remove(name: str) -> None:
 
 
 def _discard_templates(versions: list[StoredImage]) -> None:
-    from quicksand.base.errors import QuicksandError
-    from quicksand.warm.templates import discard
-
     for template in _templates_of([image.root.name for image in versions]):
         # Only the templates used last are kept: one that cannot be removed now goes later.
         with contextlib.suppress(QuicksandError):
@@ -293,10 +280,6 @@ def _discard_templates(versions: list[StoredImage]) -> None:
 
 def _end_spares() -> None:
     """Ends the spares of images that are gone: they would hold the space."""
-    from quicksand.base.paths import paths
-    from quicksand.records.registry import Registry
-    from quicksand.warm.spares.ending import end_useless
-
     end_useless(Registry(paths()))
 
 
@@ -306,11 +289,6 @@ def prune(dry_run: bool, as_json: bool) -> None:
 
     Versions in use stay, and so do those that a save in the trash needs.
     """
-    from quicksand.base.paths import paths
-    from quicksand.life.image_users import find_unneeded
-
-    from quicksand_tui.cli.output import print_json, print_table, say, show_age, show_size
-
     store = _resolver().store
     found = [(image, image.size) for image in find_unneeded(paths())]
     if not dry_run:
@@ -357,12 +335,6 @@ def build(name: str, as_json: bool) -> int:
 
     Sandboxes that are made from now on use the new version; existing ones keep the old one.
     """
-    from quicksand_images import build_image
-
-    from quicksand_tui.cli.output import print_json
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import run_async
-
     progress = BuildProgress(name)
 
     async def main(signals: Signals) -> int:
@@ -391,9 +363,6 @@ class BuildProgress:
 
     def stage(self, name: str, done: int, total: int) -> None:
         if name != self._stage and not self._live:
-            from quicksand_tui.cli.output import say
-            from quicksand_tui.model.text import clean
-
             say(clean(name))
         self._stage, self._done, self._total = name, done, total
 

@@ -13,7 +13,10 @@ from quicksand.base.errors import ConfigError
 from quicksand.records.config import SandboxConfig
 from quicksand.records.machine_options import MachineOption, dashed, options_of
 
-from quicksand_tui.cli.mount_words import complete_mount, read_mount
+from quicksand_tui.cli.completing import completer_of
+from quicksand_tui.cli.mount_words import read_mount
+from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.verb import Kind
 
 if TYPE_CHECKING:
     from quicksand_tui.cli.options import Decorator
@@ -55,7 +58,7 @@ def _click_option(record: MachineOption) -> Decorator:
         try:
             return read_one(value) if record.split is None else [*map(read_one, value)]
         except ConfigError as error:
-            hint = f"\n{error.hint}" if is_mounts and error.hint else ""
+            hint = f"\n{hint_of(error)}" if is_mounts and error.hint else ""
             raise click.BadParameter(f"{error}{hint}") from None
 
     def complete(
@@ -80,6 +83,6 @@ def _click_option(record: MachineOption) -> Decorator:
         default=None,
         callback=read,
         help=record.help,
-        shell_complete=complete_mount if is_mounts else complete,
+        shell_complete=completer_of(Kind.MOUNT) if is_mounts else complete,
         **more,
     )

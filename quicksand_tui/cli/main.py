@@ -19,6 +19,7 @@ from quicksand_tui.cli.output import (
     complain,
     explain_os_error,
 )
+from quicksand_tui.model.text import similar
 
 SIMILAR = "quicksand-similar"
 """The name of the error handler of the standard streams (codecs.register_error)."""
@@ -81,8 +82,6 @@ def _write_similar(error: UnicodeError) -> tuple[str, int]:
     """The error handler of that."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    from quicksand_tui.model.text import similar
-
     return similar(error.object[error.start : error.end]), error.end
 
 

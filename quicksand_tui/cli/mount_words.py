@@ -1,29 +1,22 @@
-"""HOST:GUEST, as the commands take it: what was meant by what is wrong, and completion."""
+"""HOST:GUEST, as the commands take it, and what was meant by what is wrong."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import click
-from click.shell_completion import CompletionItem
 from quicksand.base.errors import ConfigError
-
-if TYPE_CHECKING:
-    from quicksand.records.mount import Mount
+from quicksand.records.mount import Mount, parse_mount
 
 ORDER = "the directory of this host comes first"
 
 
 def read_mount(word: str) -> Mount:
     """Reads HOST:GUEST[:ro|:protect]. Raises ConfigError, with a hint at what was meant."""
-    from quicksand.records.mount import parse_mount
-
     try:
         return parse_mount(word)
     except ConfigError as error:
-        raise ConfigError(str(error), hint=_meant(word) or error.hint) from None
+        raise ConfigError(str(error), hint=_meant(word) or error.advice) from None
 
 
 def _meant(word: str) -> str:
@@ -48,35 +41,3 @@ def is_directory(path: str) -> bool:
         return Path(path).expanduser().is_dir()
     except (OSError, RuntimeError, ValueError):
         return False
-
-
-# Completion
-
-
-def complete_mount(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Completes HOST of HOST:GUEST: directories of this host, which the shell lists."""
-    return [] if ":" in incomplete else [CompletionItem(incomplete, type="dir")]
-
-
-def complete_mounted(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Completes paths in the guest at which something is mounted."""
-    from quicksand.base.errors import QuicksandError
-    from quicksand.base.paths import paths
-    from quicksand.mounts.known import MountState, known_mounts
-    from quicksand.records.registry import Registry
-
-    registry = Registry(paths())
-    try:
-        entry = registry.find(ctx.params.get("name") or "")
-    except (QuicksandError, OSError):
-        return []
-    return [
-        CompletionItem(known.mount.guest, help=known.mount.host)
-        for known in known_mounts(registry, entry)
-        if known.state in (MountState.MOUNTED, MountState.NOT_SERVED)
-        and known.mount.guest.startswith(incomplete)
-    ]

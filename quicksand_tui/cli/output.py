@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from quicksand.base.errors import DiskSpaceError
 
 from quicksand_tui.model.amounts import age_text, size_text
+from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import cells, clean, clean_lines
 
 BY_SIGNAL = 128
@@ -53,18 +54,19 @@ def hint_with_amounts(error: DiskSpaceError) -> str:
     now."""
     from quicksand.base.errors import FREE_SPACE, QuicksandError
 
-    if error.hint != FREE_SPACE:
-        return error.hint
+    hint = hint_of(error)
+    if error.advice != FREE_SPACE:
+        return hint
     from quicksand.base.paths import paths
     from quicksand.life.cleaning import Cleaner, Waste
 
     try:
         heaps = Cleaner(paths()).look()
     except (OSError, QuicksandError):
-        return error.hint  # on a full disk, even counting may fail
+        return hint  # on a full disk, even counting may fail
     trash = sum(heap.frees for heap in heaps if heap.kind is Waste.TRASH)
     total = sum(heap.frees for heap in heaps)
-    return f"{error.hint}: {show_size(total)} now, {show_size(trash)} of it in the trash"
+    return f"{hint}: {show_size(total)} now, {show_size(trash)} of it in the trash"
 
 
 PROGRAM = "quicksand-tui"
@@ -117,10 +119,11 @@ def complain(error: object, *, hint: str = "", about: str = "") -> None:
     from quicksand.base.errors import DiskSpaceError, shorten
 
     subject = f"{clean(shorten(about))}: " if about else ""
-    say(f"{PROGRAM}: {subject}{clean_lines(shorten(str(error)))}")
-    hint = hint or getattr(error, "hint", "")
+    message = text_of(error)
+    say(f"{PROGRAM}: {subject}{clean_lines(shorten(message))}")
+    hint = hint or hint_of(error)
     # The specification puts the hint of some errors into their message.
-    if hint and hint not in str(error):
+    if hint and hint not in message:
         if isinstance(error, DiskSpaceError):
             hint = hint_with_amounts(error)
         say(f"hint: {clean_lines(shorten(hint))}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -66,8 +67,6 @@ def ps_command(everything: bool, quiet: bool, processes: bool, as_json: bool) ->
 
 
 def _list_processes(as_json: bool) -> None:
-    from dataclasses import asdict
-
     from quicksand.life.all_processes import list_all
 
     found = list_all(Registry(paths()))

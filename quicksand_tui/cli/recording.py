@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.display import stopped_hint
+from quicksand_tui.cli.output import Exit, say
+from quicksand_tui.cli.runner import opened, run_async
+from quicksand_tui.door.recordings import recorded_text
+from quicksand_tui.model.amounts import age_text
+from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
     from quicksand_tui.cli.runner import Signals
@@ -23,14 +30,6 @@ def record_command(
     GIF has 256 colours; PNG and WebP have all. Nothing is written while the screen does not change.
     If the guest changes the screen's size, the picture is fitted into the first size.
     """
-    from pathlib import Path
-
-    from quicksand_tui.cli.display import stopped_hint
-    from quicksand_tui.cli.output import Exit, say
-    from quicksand_tui.cli.runner import opened, run_async
-    from quicksand_tui.door.recordings import recorded_text
-    from quicksand_tui.model.amounts import age_text
-    from quicksand_tui.model.text import clean
 
     async def main(signals: Signals) -> int:
         with opened(name, hint=stopped_hint(name), with_display=True) as sandbox:

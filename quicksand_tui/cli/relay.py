@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand.base.errors import AgentRefusedError, AgentUnreachableError, QuicksandError
+from quicksand.guest import execution
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.execution import ExitStatus
 
@@ -78,8 +79,6 @@ async def run_command(sandbox: Sandbox, wish: Wish, signals: Signals) -> int:
 async def collect_command(sandbox: Sandbox, wish: Wish, signals: Signals, **facts: Any) -> int:
     """Runs a command, prints one JSON object with its output and ``facts``, and returns its exit
     code. Raises CannotStart, QuicksandError."""
-    from quicksand.guest import execution
-
     command = await _spawn(sandbox, wish)
     async with _guarded(sandbox, command, signals):
         stdin = FdReader(STDIN) if wish.stdin else None

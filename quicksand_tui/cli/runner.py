@@ -20,12 +20,13 @@ from quicksand.base.errors import (
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Status
+from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.output import BY_SIGNAL, Exit, complain, explain_os_error
+from quicksand_tui.model.remedies import hint_of, text_of
 
 if TYPE_CHECKING:
     from quicksand.records.sandboxes import Entry
-    from quicksand.sandbox import Sandbox
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -36,8 +37,8 @@ class CannotStart(Exception):  # noqa: N818 - reads as a fact
     reason."""
 
     def __init__(self, cause: QuicksandError, code: Exit) -> None:
-        super().__init__(str(cause))
-        self.hint = cause.hint
+        super().__init__(text_of(cause))
+        self.hint = hint_of(cause)
         self.code = code
 
 
@@ -162,8 +163,6 @@ def attached(name: str, *, with_display: bool = False) -> Iterator[Sandbox]:
     Raises SandboxNotFoundError; StateError for a sandbox that is paused or does not run, and, if it
     must have a display, NoDisplayError.
     """
-    from quicksand.sandbox import Sandbox
-
     entry = _find(name, with_display=with_display)
     if entry.status is Status.PAUSED:
         why = f": {entry.error}" if entry.error else ""
@@ -185,8 +184,6 @@ def opened(name: str, *, hint: str, with_display: bool = False) -> Iterator[Sand
     Raises SandboxNotFoundError; StateError with ``hint`` for a sandbox that does not run; and, if
     it must have a display, NoDisplayError.
     """
-    from quicksand.sandbox import Sandbox
-
     entry = _find(name, with_display=with_display)
     sandbox = Sandbox.open(entry.id)
     try:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 from quicksand.base.errors import RevertedError
 
 from quicksand_tui.cli.commands import command_of
-from quicksand_tui.cli.output import Exit, complain, say
+from quicksand_tui.cli.options import parse_keys
+from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say, show_age
 from quicksand_tui.cli.relay import Wish, starting
-from quicksand_tui.cli.terminal import Relay, leave, terminal_env, terminal_size
+from quicksand_tui.cli.runner import attached, run_in_sandbox
+from quicksand_tui.cli.terminal import Relay, leave, require_terminal, terminal_env, terminal_size
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
@@ -142,12 +145,6 @@ def shell_command(
     if session is not None and user is not None:
         raise click.UsageError("--user is for a new terminal, --session for one that is there")
 
-    from quicksand_tui.cli.options import parse_keys
-    from quicksand_tui.cli.output import Exit
-    from quicksand_tui.cli.relay import Wish
-    from quicksand_tui.cli.runner import attached, run_in_sandbox
-    from quicksand_tui.cli.terminal import require_terminal, terminal_size
-
     keys = parse_keys(detach_keys)
 
     async def main(signals: Signals) -> int:
@@ -172,10 +169,6 @@ def shell_command(
 
 
 def _list(shells: list[ShellInfo], as_json: bool) -> int:
-    from dataclasses import asdict
-
-    from quicksand_tui.cli.output import Exit, print_json, print_table, show_age
-
     if as_json:
         print_json([asdict(shell) for shell in shells])
         return Exit.OK

@@ -6,9 +6,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+from quicksand.base.paths import paths
+from quicksand.life.cleaning import COST, Cleaner
+from quicksand.life.disk_usage import measure
+from quicksand.qemu.orphans import end_orphans, find_orphans
 
 from quicksand_tui.cli.commands import command_of
-from quicksand_tui.cli.output import Exit
+from quicksand_tui.cli.output import Exit, complain, print_json, print_table, say, show_size
+from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
     from quicksand.base.processes import Process
@@ -23,12 +28,6 @@ def clean_command(dry_run: bool, yes: bool, as_json: bool) -> int:
     Sandboxes, saves, images and checkpoints stay, and so does everything in use. QEMU processes of
     sandboxes that no longer exist are ended.
     """
-    from quicksand.base.paths import paths
-    from quicksand.life.cleaning import Cleaner
-    from quicksand.qemu.orphans import end_orphans, find_orphans
-
-    from quicksand_tui.cli.output import print_json, say, show_size
-
     if as_json and not (dry_run or yes):
         raise click.UsageError("--json goes with --dry-run or --yes: it asks nothing")
     cleaner = Cleaner(paths())
@@ -55,8 +54,6 @@ def clean_command(dry_run: bool, yes: bool, as_json: bool) -> int:
 
 
 def _agreed() -> bool:
-    from quicksand_tui.cli.output import complain
-
     if sys.stdin.isatty() and sys.stderr.isatty():
         return click.confirm("Remove all this?", default=False, err=True)
     complain("nobody can be asked, so nothing was removed", hint="say --yes")
@@ -64,11 +61,6 @@ def _agreed() -> bool:
 
 
 def _print(heaps: list[Heap], orphans: list[Process]) -> None:
-    from quicksand.life.cleaning import COST
-
-    from quicksand_tui.cli.output import print_table, show_size
-    from quicksand_tui.model.text import clean
-
     rows: list[tuple[object, ...]] = [
         (
             heap.kind.value,
@@ -110,11 +102,6 @@ def du_command(each: bool, as_json: bool) -> None:
     Deleting a whole group frees its OWN bytes; SHARED ones belong to others, too. The total counts
     every file once.
     """
-    from quicksand.base.paths import paths
-    from quicksand.life.disk_usage import measure
-
-    from quicksand_tui.cli.output import print_json, say
-
     usage = measure(paths())
     if as_json:
         print_json(_usage_facts(usage))
@@ -127,8 +114,6 @@ def du_command(each: bool, as_json: bool) -> None:
 
 
 def _print_rows(usage: Usage) -> None:
-    from quicksand_tui.cli.output import print_table, show_size
-
     rows: list[tuple[object, ...]] = []
     for row in usage.rows():
         shared = show_size(row.shared) if row.shared else ""
@@ -138,8 +123,6 @@ def _print_rows(usage: Usage) -> None:
 
 
 def _print_items(usage: Usage) -> None:
-    from quicksand_tui.cli.output import print_table, show_size
-
     items = sorted(usage.items, key=lambda item: item.footprint.size, reverse=True)
     rows: list[tuple[object, ...]] = [
         (

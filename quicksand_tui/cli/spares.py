@@ -8,7 +8,15 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from quicksand.base.errors import QuicksandError
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import ConfigError, ImageError, QuicksandError, StateError
+from quicksand.disks.images.resolve import ImageResolver
+from quicksand.life.image_building import buildable_images
+from quicksand.life.spare_names import machine_name, order_command
+from quicksand.saves.resolving import find_meaning
+from quicksand.warm.spares import stock
+from quicksand.warm.spares.orders import Orders, plain
+from quicksand.warm.spares.stock import look
 
 from quicksand_tui.cli.output import print_json, say
 from quicksand_tui.model.text import clean
@@ -21,12 +29,6 @@ if TYPE_CHECKING:
 def require_image(config: SandboxConfig, registry: Registry) -> None:
     """Raises ConfigError if what is to be warmed up is a save, and ImageNotFound, ImageError if it
     is no image that is here or can be built."""
-    from quicksand.base.arch import Architecture
-    from quicksand.base.errors import ConfigError, ImageError
-    from quicksand.disks.images.resolve import ImageResolver
-    from quicksand.life.image_building import buildable_images
-    from quicksand.saves.resolving import find_meaning
-
     name, resolver = config.image, ImageResolver(registry.paths)
     try:
         if name not in buildable_images() or resolver.knows(name):
@@ -44,10 +46,6 @@ def require_image(config: SandboxConfig, registry: Registry) -> None:
 async def end_order(registry: Registry, config: SandboxConfig, *, as_json: bool) -> None:
     """Ends the order of spares of this machine, or says that there is none, and which there are.
     Raises as `require_image` if none is of that image."""
-    from quicksand.life.spare_names import machine_name
-    from quicksand.warm.spares import stock
-    from quicksand.warm.spares.orders import Orders
-
     ended = await stock.end_order(registry, config)
     left = await asyncio.to_thread(Orders(registry.paths).read)
     if not ended.count and all(order.config.image != config.image for order in left):
@@ -68,16 +66,12 @@ async def end_order(registry: Registry, config: SandboxConfig, *, as_json: bool)
 
 
 def _ends(registry: Registry, config: SandboxConfig) -> str:
-    from quicksand.life.spare_names import order_command
-
     return f"`{clean(order_command(registry.paths, config, 0))}` ends it"
 
 
 @contextlib.asynccontextmanager
 async def order_told(registry: Registry, config: SandboxConfig) -> AsyncIterator[None]:
     """If what is done in this context fails or is interrupted, says how the order stands then."""
-    from quicksand.life.spare_names import machine_name
-
     name = clean(machine_name(config))
     try:
         yield
@@ -99,9 +93,6 @@ async def order_told(registry: Registry, config: SandboxConfig) -> AsyncIterator
 async def _wanted(registry: Registry, config: SandboxConfig) -> int | None:
     """Returns how many spares of this machine are ordered; None if that cannot be read, and so was
     not changed either (`doctor` tells of it)."""
-    from quicksand.base.errors import StateError
-    from quicksand.warm.spares.orders import Orders, plain
-
     try:
         orders = await asyncio.to_thread(Orders(registry.paths).read)
     except StateError:
@@ -111,9 +102,6 @@ async def _wanted(registry: Registry, config: SandboxConfig) -> int | None:
 
 async def _ready(registry: Registry, config: SandboxConfig) -> str:
     """Returns how many of an order are ready, and what becomes of the others."""
-    from quicksand.warm.spares.orders import plain
-    from quicksand.warm.spares.stock import look
-
     (one,) = [one for one in await look(registry) if one.order.config == plain(config)]
     if one.ready >= one.order.count:
         return "they are ready"

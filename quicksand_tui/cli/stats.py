@@ -8,12 +8,21 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from quicksand.base.errors import QuicksandError
+from quicksand.base.paths import paths
+from quicksand.qemu.host_usage import host_usage
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Status
+from quicksand.sandbox import Sandbox
+
 from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.output import print_json, print_table, show_size
+from quicksand_tui.cli.runner import run_async
+from quicksand_tui.model.amounts import percent_text
 
 if TYPE_CHECKING:
     from quicksand.life.stats import SandboxStats
     from quicksand.records.sandboxes import Entry
-    from quicksand.sandbox import Sandbox
 
     from quicksand_tui.cli.runner import Signals
 
@@ -76,9 +85,6 @@ class Reading:
 
     def to_row(self) -> tuple[object, ...]:
         """Returns the cells of a row of the table."""
-        from quicksand_tui.cli.output import show_size
-        from quicksand_tui.model.amounts import percent_text
-
         cpu = percent_text(self.cpu_percent, wide=True)
         rss = f"{show_size(self.rss)}, too much" if self.oversized else show_size(self.rss)
         host = (self.name, cpu, rss, show_size(self.disk))
@@ -105,7 +111,6 @@ def stats_command(names: tuple[str, ...], watch: float | None, as_json: bool) ->
     CPU is in percent of one core. The host measures CPU, RSS and DISK; the guest reports the rest.
     Without names, all running sandboxes are shown.
     """
-    from quicksand_tui.cli.runner import run_async
 
     async def main(signals: Signals) -> int:
         reader = Reader()
@@ -124,8 +129,6 @@ def stats_command(names: tuple[str, ...], watch: float | None, as_json: bool) ->
 
 
 def _show(readings: list[Reading], *, as_json: bool, again: bool) -> None:
-    from quicksand_tui.cli.output import print_json, print_table
-
     if as_json:
         print_json([reading.to_json() for reading in readings])
         return
@@ -145,9 +148,6 @@ class Reader:
     async def read(self, names: tuple[str, ...]) -> list[Reading]:
         """Reads each of the sandboxes. Raises SandboxNotFoundError for a name that does not
         exist."""
-        from quicksand.base.paths import paths
-        from quicksand.records.registry import Registry
-
         registry = Registry(paths())
         if names:
             entries = [registry.find(name) for name in names]
@@ -156,8 +156,6 @@ class Reader:
         return list(await asyncio.gather(*(self._read(entry) for entry in entries)))
 
     async def _read(self, entry: Entry) -> Reading:
-        from quicksand.qemu.host_usage import host_usage
-
         host = await asyncio.to_thread(host_usage, entry)
         now = time.monotonic()
         before, cpu = self._cpu.get(entry.id, (now, host.cpu_seconds))
@@ -178,10 +176,6 @@ class Reader:
 
     async def _ask(self, entry: Entry) -> tuple[SandboxStats | None, str]:
         """Returns the guest's own figures, or None and why there are none."""
-        from quicksand.base.errors import QuicksandError
-        from quicksand.records.sandboxes import Status
-        from quicksand.sandbox import Sandbox
-
         if entry.status is not Status.RUNNING:
             return None, entry.status.value
         try:

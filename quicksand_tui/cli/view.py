@@ -10,25 +10,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from quicksand.base.errors import DisplayError, QuicksandError
+from quicksand.base.errors import AgentUnreachableError, DisplayError, QuicksandError
 from quicksand.base.paths import paths
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Status
 
 from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.options import parse_keys
+from quicksand_tui.cli.output import Exit
+from quicksand_tui.cli.runner import attached, run_in_sandbox, why_gone
+from quicksand_tui.cli.terminal import STDOUT, require_terminal
+from quicksand_tui.cli.view_terminal import ViewTerminal
+from quicksand_tui.door.guest_input import GuestInput
+from quicksand_tui.door.screen import Screen
+from quicksand_tui.kit.probe import Probe, in_multiplexer, terminals_file
 from quicksand_tui.model.text import ascii_only, clean
-from quicksand_tui.pixels.choice import Way
+from quicksand_tui.pixels.choice import Way, choose_colours, choose_way
 from quicksand_tui.pixels.keysyms import Chord
-from quicksand_tui.pixels.user_input import Command, Focus, Pasted, Pointer
+from quicksand_tui.pixels.user_input import Command, Focus, Pasted, Pointer, ScreenInput
 
 if TYPE_CHECKING:
     from quicksand.records.layout import MachineDir
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.cli.runner import Signals
-    from quicksand_tui.cli.view_terminal import ViewTerminal
-    from quicksand_tui.door.guest_input import GuestInput
-    from quicksand_tui.door.screen import Screen
     from quicksand_tui.pixels.user_input import Event
 
 INTERVAL_S = 1 / 30
@@ -66,13 +71,6 @@ def view_command(name: str, graphics: str, detach_keys: str) -> int:
     revert. It is drawn with kitty's graphics or sixels if the terminal has them, else with half
     cells. In tmux and screen it is drawn with half cells unless --graphics says otherwise.
     """
-    from quicksand_tui.cli.options import parse_keys
-    from quicksand_tui.cli.output import Exit
-    from quicksand_tui.cli.runner import attached, run_in_sandbox
-    from quicksand_tui.cli.terminal import STDOUT, require_terminal
-    from quicksand_tui.kit.probe import Probe, in_multiplexer, terminals_file
-    from quicksand_tui.pixels.choice import choose_way
-
     prefix, leave = _parse_leaving(parse_keys(detach_keys), detach_keys)
     require_terminal()
 
@@ -88,8 +86,6 @@ def view_command(name: str, graphics: str, detach_keys: str) -> int:
         way = choose_way(graphics, abilities.graphics, in_multiplexer=in_multiplexer(os.environ))
 
         async def main(signals: Signals) -> int:
-            from quicksand_tui.cli.view_terminal import ViewTerminal
-
             with attached(name, with_display=True) as sandbox:
                 async with ViewTerminal(probe, way, prefix) as terminal:
                     return await View(sandbox, terminal, way, prefix, leave).run()
@@ -99,8 +95,6 @@ def view_command(name: str, graphics: str, detach_keys: str) -> int:
 
 def _parse_leaving(keys: bytes, text: str) -> tuple[Chord, str]:
     """Returns the prefix and the key after it that leaves. Raises UsageError."""
-    from quicksand_tui.pixels.user_input import ScreenInput
-
     chords = ScreenInput(Chord("")).feed(keys)
     if len(chords) == 2:
         prefix, leave = chords
@@ -188,20 +182,12 @@ class View:
             await asyncio.sleep(POLL_S)
 
     async def _why_gone(self, error: DisplayError) -> QuicksandError:
-        from quicksand.base.errors import AgentUnreachableError
-
-        from quicksand_tui.cli.runner import why_gone
-
         unreachable = AgentUnreachableError(str(error))
         found = await why_gone(self._sandbox, unreachable)
         return error if found is unreachable else found
 
     async def _show_machine(self, registry: Registry, machine: MachineDir) -> None:
         """Shows the screen of one QEMU until the user leaves. Raises DisplayError."""
-        from quicksand_tui.door.guest_input import GuestInput
-        from quicksand_tui.door.screen import Screen
-        from quicksand_tui.pixels.choice import choose_colours
-
         async with (
             self._sandbox.display() as client,
             Screen.open(

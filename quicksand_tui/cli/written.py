@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
+
+from quicksand_tui.cli.output import say
+from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
     from quicksand.mounts.told import Written
@@ -13,8 +17,6 @@ if TYPE_CHECKING:
 def say_written(sandbox: Sandbox, guest: str | None = None) -> None:
     """Says what a running sandbox has written in its mounts, or in the one at ``guest``: once it
     has stopped, nobody knows any more."""
-    from quicksand_tui.cli.output import say
-
     for mount in sandbox.active_mounts:
         if guest in (None, mount.guest):
             for line in written_lines(sandbox.name, mount.host, mount.told):
@@ -23,10 +25,6 @@ def say_written(sandbox: Sandbox, guest: str | None = None) -> None:
 
 def written_lines(name: str, host: str, told: Iterable[Written]) -> Iterator[str]:
     """Yields a line for each file below the directory ``host``."""
-    from datetime import datetime
-
-    from quicksand_tui.model.text import clean
-
     for written in told:
         at = datetime.fromtimestamp(written.time).strftime("%H:%M:%S")
         path = clean(f"{host.rstrip('/')}/{written.path}")

@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from textual.widget import Widget
 
 from quicksand_tui.actions.registry import Scope
+from quicksand_tui.cockpit import on_demand
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.views.layout import Tab, tabs_of
 from quicksand_tui.views.rows import MUTED, ROLES, state_text
@@ -82,9 +83,7 @@ class Area(Vertical):
 
     @cached_property
     def shells(self) -> Shells:
-        from quicksand_tui.cockpit.shells import Shells
-
-        return Shells(
+        return on_demand.Shells(
             self._service,
             self._operations,
             self._app_keys,
@@ -97,9 +96,7 @@ class Area(Vertical):
 
     @cached_property
     def desktop(self) -> DesktopPanel:
-        from quicksand_tui.cockpit.desktop import DesktopPanel
-
-        return DesktopPanel(
+        return on_demand.DesktopPanel(
             self._service,
             self._settings,
             self._app_keys,
@@ -110,9 +107,7 @@ class Area(Vertical):
 
     @cached_property
     def logs(self) -> LogPanel:
-        from quicksand_tui.cockpit.log import LogPanel
-
-        return LogPanel(
+        return on_demand.LogPanel(
             self._service,
             self._events,
             lambda: self._operations.log,
@@ -123,9 +118,7 @@ class Area(Vertical):
 
     @cached_property
     def mounts(self) -> MountsPanel:
-        from quicksand_tui.cockpit.mounts import MountsPanel
-
-        return MountsPanel(
+        return on_demand.MountsPanel(
             self._operations,
             self._app_keys,
             self._confirm,
@@ -135,9 +128,7 @@ class Area(Vertical):
 
     @cached_property
     def stats(self) -> StatsPanel:
-        from quicksand_tui.cockpit.stats import StatsPanel
-
-        return StatsPanel(self._service, ascii_only=self._ascii, id="stats")
+        return on_demand.StatsPanel(self._service, ascii_only=self._ascii, id="stats")
 
     @property
     def _is_complete(self) -> bool:
@@ -245,9 +236,10 @@ class Area(Vertical):
         if self._screens is None:
             if checkpoint is None or sandbox is None or not sandbox.has_display:
                 return
-            from quicksand_tui.cockpit.then_and_now import ThenAndNow
 
-            self._screens = ThenAndNow(self._service, ascii_only=self._ascii, id="screens")
+            self._screens = on_demand.ThenAndNow(
+                self._service, ascii_only=self._ascii, id="screens"
+            )
             self.mount(self._screens)
         has_room = self.size.height >= SCREENS_ROWS_MIN
         self._screens.show(sandbox, checkpoint if has_room else None, selection.compared)

@@ -17,6 +17,7 @@ from quicksand_tui.cockpit.base import MountMoved, PartWidget
 from quicksand_tui.kit.base import bindings_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.text import TITLE_CELLS, clip
+from quicksand_tui.views.losses import of_unmount
 from quicksand_tui.views.mounts import mount_row, no_mounts_text, plan_mount_columns
 from quicksand_tui.widgets.long_table import LongTable
 
@@ -117,8 +118,6 @@ class MountsPanel(PartWidget, Vertical):
         self._operations.unmount(*self._chosen)
 
     def do_force(self) -> None:
-        from quicksand_tui.views.losses import of_unmount
-
         sandbox, mount = self._chosen
         self._confirm(
             f"Unmount {clip(mount.guest, TITLE_CELLS)} by force?",

@@ -21,10 +21,10 @@ from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.keymap import Keymap, key_text
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.panes.content import LinkState
-from quicksand_tui.panes.layout import Side, Way
+from quicksand_tui.panes.layout import Arrangement, Side, Way
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.view import PaneCopied, ShellsLeft, ShellsZoomed
-from quicksand_tui.panes.workspace import WorkspaceEmptied, WorkspaceRearranged
+from quicksand_tui.panes.workspace import Workspace, WorkspaceEmptied, WorkspaceRearranged
 from quicksand_tui.views import losses
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.model.sandboxes import SandboxView
-    from quicksand_tui.panes.workspace import Workspace
 
 
 class _Waiting(Static, can_focus=True):
@@ -167,10 +166,6 @@ class Shells(PartWidget, Vertical):
 
     @work(group="open", exclusive=True)
     async def _open(self, sandbox: SandboxView) -> None:
-        # Imported here, since it loads the terminal emulator.
-        from quicksand_tui.panes.layout import Arrangement
-        from quicksand_tui.panes.workspace import Workspace
-
         if not await self._can_be_opened(sandbox.id):
             return
         terminals = await self._terminals_of(sandbox.id)

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.sandboxes import State, TrafficMeter
 from quicksand_tui.model.text import plain
 from quicksand_tui.views.rows import MUTED
 from quicksand_tui.views.stats import stats_lines
@@ -64,8 +64,6 @@ class StatsPanel(VerticalScroll, can_focus=True):
 
     @work(group="guest", exclusive=True)
     async def _ask(self, sandbox_id: str) -> None:
-        from quicksand_tui.model.sandboxes import TrafficMeter
-
         meter = TrafficMeter()
         while True:
             try:

@@ -14,9 +14,11 @@ from textual.widgets import Static
 from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import PartWidget
 from quicksand_tui.kit.base import bindings_of
+from quicksand_tui.model.checkpoints import FANCY, PLAIN
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip
 from quicksand_tui.views.rows import plan_tree_columns
+from quicksand_tui.views.tree import tree_lines, tree_rows
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
@@ -93,10 +95,6 @@ class TreePanel(PartWidget, Vertical):
         self._draw_frame(world)
 
     def _rows_of(self, sandbox: SandboxView, now: float) -> dict[str, Row]:
-        # Imported only when there is a tree to draw; the first paint has none.
-        from quicksand_tui.model.checkpoints import FANCY, PLAIN
-        from quicksand_tui.views.tree import tree_lines, tree_rows
-
         lines = tree_lines(sandbox.tree, now, PLAIN if self.ascii_only else FANCY)
         return {row.key: row for row in tree_rows(lines)}
 

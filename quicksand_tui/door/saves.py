@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from quicksand_tui.door.protocol import Progress, Report
 from quicksand_tui.model.amounts import pause_text, seconds_text, size_text
 from quicksand_tui.model.jobs import Failure, OperationError
+from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.saves import VerdictView
 from quicksand_tui.model.specs import ExportSpec, ImportSpec, SaveSpec, Told
 from quicksand_tui.model.text import sanitise
@@ -49,7 +50,7 @@ async def save(sandbox_id: str, spec: SaveSpec, report: Report) -> Told:
     from quicksand.base.paths import paths
     from quicksand.base.threads import Stopped, to_the_end
     from quicksand.sandbox import Sandbox
-    from quicksand.saves.saving import Options
+    from quicksand.saves.saving import SaveOptions
     from quicksand.saves.store import SaveStore
 
     stop = threading.Event()
@@ -61,7 +62,7 @@ async def save(sandbox_id: str, spec: SaveSpec, report: Report) -> Told:
             raise Stopped
         say(stage, done, total)
 
-    options = Options(note=spec.note, compress=spec.compress, replace=False, progress=progress)
+    options = SaveOptions(note=spec.note, compress=spec.compress, replace=False, progress=progress)
     sandbox = Sandbox.open(sandbox_id)
     work = asyncio.create_task(
         sandbox.save_to(SaveStore(paths().saves), spec.name, options), name="quicksand-save"
@@ -152,14 +153,14 @@ def _require_all(failed: Sequence[Exception], count: int, done: str) -> None:
         Failure(
             title=title,
             message=sanitise(_message(first)),
-            hint=sanitise(getattr(first, "hint", "")),
+            hint=sanitise(hint_of(first)),
             log=tuple(sanitise(_message(error)) for error in others[:SHOWN_MAX]),
         )
     )
 
 
 def _message(error: Exception) -> str:
-    return str(error.args[0]) if error.args else type(error).__name__
+    return text_of(error) or type(error).__name__
 
 
 async def restore(keys: Sequence[str], report: Report, *, name: str = "") -> Told:

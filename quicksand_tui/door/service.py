@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from quicksand_tui.model.jobs import Failure, OperationError
+from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import sanitise, sanitise_lines
 
 if TYPE_CHECKING:
@@ -277,13 +278,13 @@ def describe_failure(title: str, error: BaseException) -> Failure:
     from quicksand.base.errors import QuicksandError
 
     if isinstance(error, QuicksandError):
-        # Not str(error), which includes the log.
-        message = str(error.args[0]) if error.args else type(error).__name__
         log = str(getattr(error, "log", ""))
+        # str(error) includes the log.
+        message = str(error.args[0]) if log else text_of(error) or type(error).__name__
         return Failure(
             title=sanitise(title),
             message=sanitise(message),
-            hint=sanitise(error.hint),
+            hint=sanitise(hint_of(error)),
             log=_last_lines(log),
         )
     return Failure(

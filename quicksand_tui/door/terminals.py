@@ -261,7 +261,7 @@ class EngineTerminal:
         QuicksandError or OSError when it is lost."""
         from quicksand.base.errors import AgentUnreachableError, RevertedError
         from quicksand.base.paths import paths
-        from quicksand.qemu.live_machine import why_gone
+        from quicksand.qemu.started_machine import why_gone
         from quicksand.records.registry import Registry
         from quicksand.sandbox import Sandbox
 

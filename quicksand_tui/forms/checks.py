@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from quicksand_tui.actions.commands import COMMAND_MAX
 from quicksand_tui.actions.reasons import NO_IMAGE
 from quicksand_tui.model.amounts import size_text
+from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.views.saves import trouble_of
 
@@ -52,7 +53,7 @@ def find_save_name_problem(name: str, world: World) -> str:
     try:
         check_save_name(name)
     except ConfigError as error:
-        return sanitise(error.hint or str(error))
+        return sanitise(hint_of(error) or text_of(error))
     if world.image(name) is not None:
         return f"{name} is an image: the save would hide it"
     if name in _saves_taken(world):
@@ -129,7 +130,7 @@ def find_name_problem(name: str, world: World) -> str:
     try:
         check_name(name)
     except ConfigError as error:
-        return sanitise(error.hint or str(error))
+        return sanitise(hint_of(error) or text_of(error))
     return f"{name} is taken" if name in _taken(world) else ""
 
 
@@ -191,9 +192,9 @@ def _find_machine_problems(spec: NewSpec) -> dict[str, str]:
             SandboxConfig.parse({**good, keyword: value})
             good[keyword] = value
         except ConfigError as error:
-            message = error.hint or str(error)
+            message = hint_of(error) or text_of(error)
             if record.split is not None and error.hint:  # which one of several is wrong
-                message = f"{error}: {error.hint}"
+                message = f"{error}: {hint_of(error)}"
             problems[keyword] = sanitise(message)
     return problems
 
@@ -271,5 +272,5 @@ def find_tag_problem(tag: str, tree: CheckpointTree) -> str:
         if tag:
             check_tag(tag)
     except ConfigError as error:
-        return sanitise(error.hint or str(error))
+        return sanitise(hint_of(error) or text_of(error))
     return ""

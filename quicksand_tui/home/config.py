@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand_tui.actions.rebinding import Assignment, bind
 from quicksand_tui.actions.record import Action, Scope
@@ -23,11 +23,8 @@ from quicksand_tui.model.keymap import (
     key_text,
     parse_prefix,
 )
+from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
-
-if TYPE_CHECKING:
-    from quicksand_tui.model.specs import Told
-
 
 LOOK_EVERY_S = 0.5
 """The default seconds between two looks at the disk."""
@@ -406,8 +403,6 @@ class Settings:
         """Returns a report of the problems; None if there are none."""
         if not self.problems:
             return None
-        from quicksand_tui.model.specs import Told
-
         path = "" if self._file is None else f" in {self._file.path}"
         number = len(self.problems)
         summary = f"{number} problem{'s' if number != 1 else ''}{path}: the rest applies"

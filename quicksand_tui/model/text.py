@@ -16,6 +16,7 @@ terminal. What replaces them depends on the reader:
 from __future__ import annotations
 
 import codecs
+import difflib
 import os
 import re
 import sys
@@ -359,7 +360,5 @@ WORD_MAX = 100
 def did_you_mean(word: str, names: Iterable[str], *, cutoff: float) -> str:
     """Returns the end of a sentence that offers the nearest names, or "" if none is near enough.
     ``cutoff`` is a similarity from 0.0 to 1.0, which stands for the very word."""
-    import difflib  # rarely needed
-
     near = difflib.get_close_matches(word[:WORD_MAX], list(names), n=2, cutoff=cutoff)
     return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -384,7 +384,7 @@ _LOOK = _section(
 _HOST = _section(
     "This host",
     _verb("info", "host", "Show the directories, versions and programs in use.", _JSON, reads=True),
-    _verb("config", "host", "Check, find or create the app's config.",
+    _verb("config", "config", "Check, find or create the app's config.",
         reads=True,
         parts=(
             _part("config check", reads=True),

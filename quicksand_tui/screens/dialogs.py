@@ -1,7 +1,4 @@
-"""Opens dialogs, and handles their answers.
-
-Each class is imported on first use, since the first paint needs none.
-"""
+"""Opens dialogs, and handles their answers."""
 
 from __future__ import annotations
 
@@ -12,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.model.text import TITLE_CELLS, clip
+from quicksand_tui.screens import on_demand
+from quicksand_tui.views import losses
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.saves import SaveView
     from quicksand_tui.model.specs import NewSpec, Told
     from quicksand_tui.model.world import World
+    from quicksand_tui.screens.confirm import Answer
 
 
 class Dialogs:
@@ -64,32 +64,28 @@ class Dialogs:
     @cached_property
     def save_operations(self) -> SavesOperations:
         """The jobs about saves, whose results can be longer than a line."""
-        from quicksand_tui.jobs.saves import SavesOperations
-
-        return SavesOperations(self._operations, show=self.show_report, changed=self._saves_changed)
+        return on_demand.SavesOperations(
+            self._operations, show=self.show_report, changed=self._saves_changed
+        )
 
     # Messages
 
     def show_failure(self, failure: Failure) -> None:
-        from quicksand_tui.screens.reports import FailureScreen
-
         if self._app.is_running:
-            self._app.push_screen(FailureScreen(failure))
+            self._app.push_screen(on_demand.FailureScreen(failure))
 
     def show_report(self, told: Told) -> None:
-        from quicksand_tui.screens.reports import ReportScreen
-
         if self._app.is_running:
-            self._app.push_screen(ReportScreen(told, ascii_only=self._ascii))
+            self._app.push_screen(on_demand.ReportScreen(told, ascii_only=self._ascii))
 
     def show_screens(
         self, sandbox: SandboxView, checkpoint: CheckpointView, compared: CheckpointView | None
     ) -> None:
         """Shows the screen at a checkpoint beside the present one, or that of another."""
-        from quicksand_tui.screens.look import LookScreen
-
         self._app.push_screen(
-            LookScreen(self._service, sandbox, checkpoint, compared, ascii_only=self._ascii)
+            on_demand.LookScreen(
+                self._service, sandbox, checkpoint, compared, ascii_only=self._ascii
+            )
         )
 
     # Questions
@@ -108,17 +104,16 @@ class Dialogs:
         """Asks before something is lost; ``then`` runs after a yes. ``harder`` is the verb and the
         function of an answer that does more. ``settled`` says whether the question no longer
         applies, and what runs when it closes for that reason."""
-        from quicksand_tui.screens.confirm import Answer, ConfirmScreen, Question
 
         def take(answer: Answer | None) -> None:
-            if answer is Answer.HARDER and harder is not None:
+            if answer is on_demand.Answer.HARDER and harder is not None:
                 harder[1]()
-            elif answer is Answer.SETTLED and settled is not None:
+            elif answer is on_demand.Answer.SETTLED and settled is not None:
                 settled[1]()
-            elif answer is Answer.YES:
+            elif answer is on_demand.Answer.YES:
                 then()
 
-        question = Question(
+        question = on_demand.Question(
             title=title,
             losses=tuple(losses),
             verb=verb,
@@ -127,14 +122,12 @@ class Dialogs:
         )
         is_settled = settled[0] if settled is not None else lambda: False
         is_no_answer = self._keys.hands.question()
-        self._app.push_screen(ConfirmScreen(question, is_settled, is_no_answer), take)
+        self._app.push_screen(on_demand.ConfirmScreen(question, is_settled, is_no_answer), take)
 
     def ask(self, form: Form, then: Callable[[Values], None]) -> None:
         """Shows a form; ``then`` gets the values if the user submits it."""
-        from quicksand_tui.screens.form import FormScreen
-
         self._app.push_screen(
-            FormScreen(form, self._world(), ascii_only=self._ascii),
+            on_demand.FormScreen(form, self._world(), ascii_only=self._ascii),
             lambda values: then(values) if values is not None else None,
         )
 
@@ -143,64 +136,53 @@ class Dialogs:
     ) -> None:
         """Shows the form of a new sandbox, with an image or the save of key ``save`` chosen;
         ``then`` gets the result."""
-        from quicksand_tui.forms.sandbox import IMAGE, NAME, SAVE, last_of, new_form, recall_last
-
-        begin = f"{SAVE}{save}" if save else (f"{IMAGE}{image}" if image else "")
-        last = recall_last(self._memory.remembered)
-        form, spec_of = new_form(self._world(), begin=begin, last=last)
+        begin = (
+            f"{on_demand.SAVE}{save}" if save else (f"{on_demand.IMAGE}{image}" if image else "")
+        )
+        last = on_demand.recall_last(self._memory.remembered)
+        form, spec_of = on_demand.new_form(self._world(), begin=begin, last=last)
 
         def take(values: Values) -> None:
             spec = spec_of(values)
-            self._memory.remember(NAME, asdict(last_of(spec)))
+            self._memory.remember(on_demand.NAME, asdict(on_demand.last_of(spec)))
             then(spec)
 
         self.ask(form, take)
 
     def ask_for_checkpoint(self, sandbox: SandboxView) -> None:
-        from quicksand_tui.forms.checkpoints import checkpoint_form, checkpoint_spec
-
         def take(values: Values) -> None:
-            self._operations.checkpoint(sandbox, checkpoint_spec(values))
+            self._operations.checkpoint(sandbox, on_demand.checkpoint_spec(values))
 
-        self.ask(checkpoint_form(sandbox), take)
+        self.ask(on_demand.checkpoint_form(sandbox), take)
 
     def ask_for_clones(self, sandbox: SandboxView, checkpoint: CheckpointView | None) -> None:
         """Asks for clones of the present state, or of a checkpoint."""
-        from quicksand_tui.forms.checkpoints import clone_form, clone_spec
 
         def take(values: Values) -> None:
-            self._operations.clone(sandbox, clone_spec(values, checkpoint))
+            self._operations.clone(sandbox, on_demand.clone_spec(values, checkpoint))
 
-        self.ask(clone_form(sandbox, checkpoint), take)
+        self.ask(on_demand.clone_form(sandbox, checkpoint), take)
 
     def ask_for_mount(self, sandbox: SandboxView) -> None:
-        from quicksand_tui.forms.mounts import mount_form, mount_spec
-
         def take(values: Values) -> None:
-            self._operations.mount(sandbox, mount_spec(values))
+            self._operations.mount(sandbox, on_demand.mount_spec(values))
 
-        self.ask(mount_form(sandbox), take)
+        self.ask(on_demand.mount_form(sandbox), take)
 
     def ask_for_note(self, sandbox: SandboxView, checkpoint: CheckpointView) -> None:
-        from quicksand_tui.forms.checkpoints import note_form
-
         def take(values: Values) -> None:
             self._operations.write_note(sandbox, checkpoint, values["note"])
 
-        self.ask(note_form(sandbox, checkpoint), take)
+        self.ask(on_demand.note_form(sandbox, checkpoint), take)
 
     def ask_for_save(self, sandbox: SandboxView) -> None:
-        from quicksand_tui.forms.saves import save_form, save_spec
-
         def take(values: Values) -> None:
-            self.save_operations.save(sandbox, save_spec(values))
+            self.save_operations.save(sandbox, on_demand.save_spec(values))
 
-        self.ask(save_form(sandbox), take)
+        self.ask(on_demand.save_form(sandbox), take)
 
     def ask_to_discard(self, saves: tuple[SaveView, ...]) -> None:
         """Asks before deleting saves: to the trash, or for good."""
-        from quicksand_tui.views import losses
-
         begin, world = self.save_operations, self._world()
         trash = world.keymap.hint("trash", Scope.SAVES.value)
         one = f"the save {clip(saves[0].name, TITLE_CELLS)}"
@@ -216,26 +198,21 @@ class Dialogs:
     # Screens
 
     def open_help(self, scope: Scope) -> None:
-        from quicksand_tui.screens.help import HelpScreen
-
-        self._app.push_screen(HelpScreen(self._world(), scope, ascii_only=self._ascii))
+        self._app.push_screen(on_demand.HelpScreen(self._world(), scope, ascii_only=self._ascii))
 
     def open_commands(self) -> None:
-        from quicksand_tui.screens.reports import CommandsScreen
-
-        self._app.push_screen(CommandsScreen(self._operations.log, ascii_only=self._ascii))
+        self._app.push_screen(
+            on_demand.CommandsScreen(self._operations.log, ascii_only=self._ascii)
+        )
 
     def open_run_many(self, views: tuple[SandboxView, ...]) -> None:
         """Opens the screen for a command in ``views``, or that of one that was left running."""
-        from quicksand_tui.jobs.run_many import RunMany
-        from quicksand_tui.screens.run_many import RunManyScreen
-
         many = self._left_run
         # One that has ended is shown once more, unless others have been marked since.
         if many is not None and (many.is_running or len(views) < 2 or _same(many.views, views)):
             views = many.views
         else:
-            many = RunMany(self._service, self._operations)
+            many = on_demand.RunMany(self._service, self._operations)
         if not views:
             return
 
@@ -244,7 +221,7 @@ class Dialogs:
             self._left_run = many if many.is_running else None
 
         self._app.push_screen(
-            RunManyScreen(
+            on_demand.RunManyScreen(
                 many,
                 views,
                 self._world(),
@@ -256,10 +233,10 @@ class Dialogs:
         )
 
     def open_jobs(self) -> None:
-        from quicksand_tui.screens.jobs import JobsScreen
-
         self._app.push_screen(
-            JobsScreen(self._operations, self._keys, self._world(), ascii_only=self._ascii)
+            on_demand.JobsScreen(
+                self._operations, self._keys, self._world(), ascii_only=self._ascii
+            )
         )
 
 

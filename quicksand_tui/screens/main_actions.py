@@ -10,10 +10,13 @@ from quicksand_tui.actions.reasons import waits_for
 from quicksand_tui.actions.registry import find_action
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.specs import CheckpointSpec
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.verbs import life
+from quicksand_tui.views import losses
 from quicksand_tui.views.layout import Part, Tab
+from quicksand_tui.views.losses import losses_of_stop
 
 if TYPE_CHECKING:
     from quicksand_tui.jobs.operations import Operations
@@ -148,8 +151,6 @@ class MainActions:
         self._unmark(about)
 
     def do_stop(self) -> None:
-        from quicksand_tui.views.losses import losses_of_stop
-
         about, chosen = self._selection.sandboxes, self._able("stop")
 
         def stop() -> None:
@@ -181,8 +182,6 @@ class MainActions:
         self._unmark(about)
 
     def do_kill(self) -> None:
-        from quicksand_tui.views import losses
-
         about, chosen = self._selection.sandboxes, self._able("kill")
 
         def kill() -> None:
@@ -204,8 +203,6 @@ class MainActions:
         if self._selection.panel is Panel.SAVES:
             self._dialogs.ask_to_discard(self._selection.saves)
             return
-        from quicksand_tui.views import losses
-
         about, chosen = self._selection.sandboxes, self._able("delete")
         now = self._screen.world.taken
 
@@ -226,8 +223,6 @@ class MainActions:
     # Checkpoints
 
     def do_checkpoint(self) -> None:
-        from quicksand_tui.model.specs import CheckpointSpec
-
         about, chosen = self._selection.sandboxes, self._able("checkpoint")
         if len(chosen) == 1:
             self._dialogs.ask_for_checkpoint(chosen[0])
@@ -417,8 +412,6 @@ class TreeActions:
         self._begin.start_at(sandbox, checkpoint)
 
     def do_remove(self) -> None:
-        from quicksand_tui.views import losses
-
         sandbox, checkpoint = self._chosen
         self._dialogs.confirm(
             f"Delete the checkpoint {clip(checkpoint.tag, TITLE_CELLS)}?",

@@ -16,6 +16,7 @@ from quicksand_tui.door.protocol import shells_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.text import error_text, plain, sanitise, sanitise_lines
+from quicksand_tui.screens.shells import ShellsScreen
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -117,8 +118,6 @@ class FullShell:
         left = await shells_of(self._service, sandbox.id)
         if not left:
             return ""
-        from quicksand_tui.screens.shells import ShellsScreen
-
         return await self._app.push_screen_wait(
             ShellsScreen(sandbox.name, left, now=self._now(), ascii_only=self._ascii)
         )

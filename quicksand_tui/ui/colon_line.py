@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quicksand_tui.actions.registry import Scope
+from quicksand_tui.screens import on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +52,6 @@ class ColonLine:
         """Opens the line for the selection of the front screen, with ``line`` in it."""
         from quicksand_tui.actions.line import verbs_of
         from quicksand_tui.home.state import CommandHistory, StateFile, state_dir
-        from quicksand_tui.screens.command import CommandScreen
         from quicksand_tui.ui.orders import Orders
 
         screen, selection = self._stack.with_actions, self._stack.selection
@@ -61,7 +61,7 @@ class ColonLine:
             if target is not None:
                 orders.carry_out(target, selection)
 
-        asks = CommandScreen(
+        asks = on_demand.CommandScreen(
             self._world(),
             selection,
             verbs_of(screen.scope if screen is not None else Scope.MAIN),

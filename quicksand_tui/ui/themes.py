@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 from quicksand_tui.kit.probe import UNKNOWN, TerminalAbilities
 
@@ -172,3 +172,9 @@ def fitting_theme(
     if is_light is None:
         is_light = environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
     return LIGHT_THEME.name if is_light else DARK_THEME.name
+
+
+def theme_names() -> frozenset[str]:
+    """Returns the names of all themes, our own and Textual's."""
+    own = {found.name for found in globals().values() if isinstance(found, Theme)}
+    return frozenset({*BUILTIN_THEMES, *own})

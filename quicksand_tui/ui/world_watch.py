@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.text import error_text
 from quicksand_tui.model.world import World
+from quicksand_tui.views.happenings import happenings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,9 +78,6 @@ class WorldWatch:
                 await asyncio.wait_for(self._again.wait(), every_s)
 
     async def _turn(self) -> None:
-        # Imported here, since the first paint does not need it.
-        from quicksand_tui.views.happenings import happenings
-
         fresh, self._fresh = self._fresh, False
         self._again.clear()
         lookers, self._lookers = self._lookers, []

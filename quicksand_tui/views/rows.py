@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.model.amounts import age_text, percent_text, size_text, sparkline
 from quicksand_tui.model.jobs import JOB_STATES, Job, JobVerb
-from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.sandboxes import SandboxView, State
 from quicksand_tui.views.filters import filtered, in_order, nothing_matches
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.sandboxes import ImageView, SandboxView, TrafficRates
+    from quicksand_tui.model.sandboxes import ImageView, TrafficRates
     from quicksand_tui.model.world import World
 
 
@@ -98,8 +98,6 @@ def with_jobs(world: World, jobs: Iterable[Job]) -> World:
     running = {job.sandbox_id: job for job in jobs}
     if not running:
         return world
-    from quicksand_tui.model.sandboxes import SandboxView
-
     views = []
     for view in world.sandboxes:
         job = running.get(view.id)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.model.amounts import age_text, size_text
 from quicksand_tui.model.jobs import Job, JobVerb
+from quicksand_tui.model.saves import freed_together
 from quicksand_tui.model.text import clip
 from quicksand_tui.views.filters import filtered, in_order, nothing_matches
 from quicksand_tui.views.rows import PADDING, Cell, Column, Line, Row, Words
@@ -223,8 +224,6 @@ def jobs_text(world: World) -> str:
 def marked_text(marked: Sequence[SaveView | TrashedView]) -> str:
     if not marked:
         return ""
-    from quicksand_tui.model.saves import freed_together
-
     return f"{len(marked)} marked: {size_text(freed_together(marked))}"
 
 

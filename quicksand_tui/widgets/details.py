@@ -15,7 +15,9 @@ from quicksand_tui.model.amounts import age_text, pause_text, percent_text, size
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip, plain
 from quicksand_tui.model.world import Panel, Selection, World
+from quicksand_tui.views.mounts import mount_words, told_words
 from quicksand_tui.views.rows import MUTED, ROLES, Line, Words, state_text
+from quicksand_tui.views.saves import describe_save
 
 if TYPE_CHECKING:
     from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
@@ -112,8 +114,6 @@ def describe(world: World, selection: Selection) -> tuple[str, list[Line]]:
     if selection.panel is Panel.IMAGES and selection.image is not None:
         return selection.image.name, _image_lines(selection.image, world)
     if selection.panel is Panel.SAVES and selection.save is not None:
-        from quicksand_tui.views.saves import describe_save
-
         return clip(selection.save.name, TITLE_CELLS), describe_save(selection.save, world)
     if selection.panel is not Panel.SANDBOXES:
         return "Details", []
@@ -196,8 +196,6 @@ def _sandbox_lines(view: SandboxView, world: World) -> list[Line]:
 def _mount_lines(view: SandboxView) -> list[Line]:
     if not view.mounts:
         return []
-    from quicksand_tui.views.mounts import mount_words, told_words
-
     lines = [line for mount in view.mounts for line in (mount_words(mount), told_words(mount))]
     shown = [line for line in lines if line]
     return list(zip(["Mounts", *[""] * (len(shown) - 1)], shown, strict=True))

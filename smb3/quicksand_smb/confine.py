@@ -16,6 +16,9 @@ import sys
 
 from quicksand_smb import seccomp  # before Landlock, which keeps Python from writing the bytecode
 
+if sys.platform != "win32":
+    import resource
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -120,8 +123,8 @@ def _try(name: str, measure: Callable[[], str]) -> Measure:
 
 def _limit(name: str, which: str, value: int) -> Measure:
     def lower() -> str:
-        import resource
-
+        if sys.platform == "win32":
+            raise OSError("this system has no such limits")
         kind = getattr(resource, which)
         hard = resource.getrlimit(kind)[1]
         wanted = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -134,9 +137,7 @@ def _limit(name: str, which: str, value: int) -> Measure:
 def most_files() -> int:
     """Return how many files may be open with the descriptors that `confine` leaves."""
     there = FILES
-    try:
-        import resource
-    except ImportError:
+    if sys.platform == "win32":
         return there
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard != resource.RLIM_INFINITY:

@@ -13,6 +13,7 @@ gone, and its answer would be taken for that of the next connection. So it is dr
 """
 
 import _socket
+import select
 
 from quicksand_smb.header import MAGIC, SIZE, Command
 from quicksand_smb.minimal_stdlib import Final
@@ -189,8 +190,6 @@ class Frames:
 
     def _await(self, seconds: float | None) -> bool:
         """Wait for bytes. Returns False after a timeout."""
-        import select
-
         if not hasattr(select, "poll"):
             return bool(select.select([self._socket], [], [], seconds)[0])
         waiting = select.poll()

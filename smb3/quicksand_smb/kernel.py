@@ -13,6 +13,9 @@ import struct
 import sys
 from _thread import _local
 
+if sys.platform != "win32":
+    import fcntl
+
 from quicksand_smb.store_types import STATX_SIZE, Stat, stat_from_os, stat_from_statx
 
 TYPE_CHECKING = False
@@ -159,13 +162,9 @@ def fallocate(descriptor: int, mode: int, offset: int, count: int) -> None:
 def clone_range(to: int, source: int, offset: int, count: int, to_offset: int) -> None:
     """Share extents with FICLONERANGE (ioctl_ficlonerange(2)). A `count` of 0 means up to the
     end."""
-    try:
-        from fcntl import ioctl
-    except ImportError:
-        raise missing() from None
-    if libc is None:
+    if libc is None or sys.platform == "win32":
         raise missing()
-    ioctl(to, _FICLONERANGE, _CLONE_RANGE(source, offset, count, to_offset))
+    fcntl.ioctl(to, _FICLONERANGE, _CLONE_RANGE(source, offset, count, to_offset))
 
 
 _FIEMAP = 0xC020660B
@@ -179,15 +178,13 @@ def has_blocks(descriptor: int, offset: int, count: int) -> bool:
     """Tell whether a file owns blocks for all of a range (linux/fiemap.h), so that a write there
     takes no more disk space: no hole, and no block that another file shares. Raises OSError where
     the file system does not tell."""
-    try:
-        from fcntl import ioctl
-    except ImportError:
-        raise missing() from None
+    if sys.platform == "win32":
+        raise missing()
     end = offset + count
     while offset < end:
         head = _FIEMAP_HEAD.pack(offset, end - offset, 0, 0, _EXTENTS, 0)
         answer = bytearray(head + bytes(_EXTENTS * _FIEMAP_EXTENT.size))
-        ioctl(descriptor, _FIEMAP, answer)
+        fcntl.ioctl(descriptor, _FIEMAP, answer)
         found = _FIEMAP_HEAD.unpack_from(answer)[3]
         for number in range(min(found, _EXTENTS)):
             at = _FIEMAP_HEAD.size + number * _FIEMAP_EXTENT.size
@@ -260,10 +257,8 @@ def inotify_add(descriptor: int, path: bytes, mask: int) -> int:
 
 def unread(descriptor: int) -> int:
     """Return how many bytes can be read now (FIONREAD, ioctl_tty(2))."""
-    from fcntl import ioctl
-
     answer = bytearray(4)
-    ioctl(descriptor, _FIONREAD, answer)
+    fcntl.ioctl(descriptor, _FIONREAD, answer)
     return int.from_bytes(answer, sys.byteorder)
 
 

@@ -20,6 +20,7 @@ one takes a quarter of the time.
 
 from __future__ import annotations
 
+from _operator import _compare_digest as compare_digest
 from _operator import itemgetter
 from _thread import start_new_thread
 
@@ -36,7 +37,10 @@ __all__ = [
     "Protocol",
     "Sequence",
     "auto",
+    "compare_digest",
     "deque",
+    "hmac_digest",
+    "md5",
     "sha512",
     "signal",
     "start_thread",
@@ -157,3 +161,17 @@ def sha512(data: bytes) -> bytes:
     import hashlib
 
     return hashlib.sha512(data).digest()
+
+
+def hmac_digest(key: bytes, message: bytes, name: str) -> bytes:
+    """Return the HMAC of a message with the hash function of that name."""
+    import hmac
+
+    return hmac.digest(key, message, name)
+
+
+def md5(data: bytes) -> bytes:
+    """Return the MD5 digest, which [MS-NLMP] uses where no attacker can choose the data."""
+    import hashlib
+
+    return hashlib.md5(data, usedforsecurity=False).digest()

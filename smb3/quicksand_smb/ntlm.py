@@ -5,7 +5,7 @@ import struct
 
 from quicksand_smb import spnego
 from quicksand_smb.ciphers import md4, rc4
-from quicksand_smb.minimal_stdlib import Enum, Final, NamedTuple
+from quicksand_smb.minimal_stdlib import Enum, Final, NamedTuple, compare_digest, hmac_digest, md5
 from quicksand_smb.wire import Cursor, ProtocolError, decode_text, encode_text, filetime
 
 _CHALLENGE: Final = struct.Struct("<8sIHHII8s8sHHI8s")
@@ -68,9 +68,7 @@ class Answer(NamedTuple):
 
 
 def _hmac_md5(key: bytes, data: bytes) -> bytes:
-    import hmac
-
-    return hmac.digest(key, data, "md5")
+    return hmac_digest(key, data, "md5")
 
 
 # [MS-NLMP] 2.2.1.1
@@ -177,12 +175,10 @@ class Login:
             return Answer(Outcome.ANONYMOUS)
         if len(message.proof) < 44:
             return Answer(Outcome.REJECTED)
-        import hmac
-
         password = md4(encode_text(self._secret))
         key = _hmac_md5(password, encode_text(message.user.upper() + message.domain))
         proof, proven = message.proof[:16], message.proof[16:]
-        if not hmac.compare_digest(_hmac_md5(key, self._challenge + proven), proof):
+        if not compare_digest(_hmac_md5(key, self._challenge + proven), proof):
             return Answer(Outcome.REJECTED)
         session_key = _hmac_md5(key, proof)
         if message.flags & KEY_EXCHANGE:
@@ -192,17 +188,15 @@ class Login:
         if _promises_mic(proven):
             cleared = token[:_MIC_AT] + bytes(16) + token[_MIC_AT + 16 :]
             expected = _hmac_md5(session_key, b"".join(self._heard) + cleared)
-            if not hmac.compare_digest(expected, message.mic):
+            if not compare_digest(expected, message.mic):
                 return Answer(Outcome.REJECTED)
         return Answer(Outcome.ACCEPTED, session_key=session_key)
 
     def _checksum(self, session_key: bytes, flags: int) -> bytes:
         """Return the signature over the list of mechanisms ([MS-NLMP] 3.4.4.2)."""
-        import hashlib
-
-        sign = hashlib.md5(session_key + _TO_CLIENT_SIGN, usedforsecurity=False).digest()
+        sign = md5(session_key + _TO_CLIENT_SIGN)
         short = session_key if flags & KEY_128 else session_key[: 7 if flags & KEY_56 else 5]
-        seal = hashlib.md5(short + _TO_CLIENT_SEAL, usedforsecurity=False).digest()
+        seal = md5(short + _TO_CLIENT_SEAL)
         value = _hmac_md5(sign, bytes(4) + self._mechanisms)[:8]
         if flags & KEY_EXCHANGE:
             value = rc4(seal, value)

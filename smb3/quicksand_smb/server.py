@@ -12,6 +12,7 @@ whole machine waits. So there
 """
 
 import _socket
+import os
 from _queue import SimpleQueue
 from _thread import allocate_lock
 
@@ -283,8 +284,6 @@ class Job(NamedTuple):
 
 
 def _can_send_files() -> bool:
-    import os
-
     return hasattr(os, "sendfile")
 
 

@@ -5,6 +5,8 @@ from _thread import allocate_lock
 
 from quicksand_smb.config import Config, ShareConfig
 from quicksand_smb.confine import most_files
+from quicksand_smb.host_watch import HostWatch
+from quicksand_smb.host_writes import Guard
 from quicksand_smb.leases import PATIENCE_S
 from quicksand_smb.ledger import GUARD_COST, Ledger
 from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Callable, Final, Protocol
@@ -12,14 +14,14 @@ from quicksand_smb.names import from_host
 from quicksand_smb.shares import Share
 from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
+from quicksand_smb.store_errors import StoreError
 from quicksand_smb.store_types import Limits
 from quicksand_smb.traffic import private_counters
 from quicksand_smb.trigger_report import TriggerReport
 from quicksand_smb.triggers import KNOWN
 
 if TYPE_CHECKING:
-    from quicksand_smb.host_watch import HostWatch
-    from quicksand_smb.host_writes import Client, Guard
+    from quicksand_smb.host_writes import Client
     from quicksand_smb.leases import Grant, Key, Timer
     from quicksand_smb.open_file import File
     from quicksand_smb.session import Session
@@ -114,8 +116,6 @@ class ServerState:
     def guard(self, client: "Client", key: "Key", file: "File", node: Node, stat: "Stat") -> None:
         """Guard a file that a client opens for writing against writes of the host. Raises Refusal
         if there is no memory for it. `Share.end_guard` gives the memory back."""
-        from quicksand_smb.host_writes import Guard
-
         watch = self._watch_host().add_written(file, node)
         if watch is None:
             return
@@ -126,8 +126,6 @@ class ServerState:
 
     def _watch_host(self) -> "HostWatch":
         if self._host is None:
-            from quicksand_smb.host_watch import HostWatch
-
             self._host = HostWatch(self.run, self.log_error)
         return self._host
 
@@ -196,8 +194,6 @@ def _by_name(config: Config) -> dict[str, ShareConfig]:
 
 
 def _root_of(share: Share) -> int | None:
-    from quicksand_smb.store_errors import StoreError
-
     try:
         return share.store.root_again()
     except StoreError:
@@ -214,8 +210,6 @@ def open_share(
     wanted: ShareConfig, root: str | int, ledger: Ledger, report: TriggerReport
 ) -> Share | None:
     """Open a share. Returns None if its directory cannot be opened. A descriptor is taken over."""
-    from quicksand_smb.store_errors import StoreError
-
     try:
         limits = Limits(nodes=min(MOST_OPEN, most_files()))
         store = Store(

@@ -5,6 +5,7 @@ from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Enum, Final, Protocol, a
 from quicksand_smb.shares import Handle, Share, Tree
 from quicksand_smb.signing import Signer
 from quicksand_smb.status import Refusal, Status
+from quicksand_smb.store_errors import StoreError
 
 if TYPE_CHECKING:
     from quicksand_smb.ntlm import Login
@@ -126,8 +127,6 @@ class Session:
     def _close_all(self, handles: list[Handle]) -> None:
         """Close handles for which no request waits. A file that cannot be removed stays on the
         host."""
-        from quicksand_smb.store_errors import StoreError
-
         for handle in handles:
             try:
                 self.close_handle(handle)

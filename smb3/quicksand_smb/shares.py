@@ -1,6 +1,6 @@
 """Shares, trees and handles."""
 
-from quicksand_smb import fscc, ledger
+from quicksand_smb import access, fscc, leases, ledger, notify
 from quicksand_smb.access_rights import (
     ALL_ACCESS,
     APPEND_DATA,
@@ -24,6 +24,7 @@ from quicksand_smb.status import Refusal, Status
 from quicksand_smb.store import Node, Store
 from quicksand_smb.store_errors import Reason, StoreError
 from quicksand_smb.store_types import FileKind, Stat
+from quicksand_smb.streams import StreamNode
 from quicksand_smb.windows_metadata import WindowsMetadata
 
 if TYPE_CHECKING:
@@ -155,8 +156,6 @@ class Share:
         to remove it."""
         if not self.metadata.has_security or (security := self.metadata.security_of(stat)) is None:
             return ALL_ACCESS
-        from quicksand_smb import access
-
         found = access.allowed(security)
         above = self.allowed_in(names[:-1]) if names else 0
         found |= DELETE if above & DELETE_CHILD else 0
@@ -164,8 +163,6 @@ class Share:
 
     def allowed_in(self, names: Names) -> int:
         """Return the access that the user has to a directory."""
-        from quicksand_smb import access
-
         security = self.metadata.security_of(self.store.look(names))
         return ALL_ACCESS if security is None else access.allowed(security)
 
@@ -186,8 +183,6 @@ class Share:
     def changes(self, handle: Handle) -> None:
         """Break the leases of others before the bytes of a file change."""
         if handle.file.grants:
-            from quicksand_smb import leases
-
             leases.break_read_caching(handle.file, handle.grant)
         self.touched(handle)
 
@@ -313,8 +308,6 @@ class Share:
         file = handle.file
         file.to_delete = False
         if file.stream:
-            from quicksand_smb.streams import StreamNode
-
             if isinstance(handle.node, StreamNode) and not self.is_read_only:
                 handle.node.remove()
                 file.is_removed = True
@@ -344,8 +337,6 @@ class Share:
             if removed and is_directory:
                 self.directory_leases.moved(names)
         if self.watches:
-            from quicksand_smb import notify
-
             action = notify.REMOVED if removed else notify.ADDED
             notify.tell(
                 self.watches, names, action, notify.DIR_NAME if is_directory else notify.FILE_NAME
@@ -355,8 +346,6 @@ class Share:
         """Report to watches that the bytes of a file have changed."""
         names = self.store.where(handle.node)
         if names:
-            from quicksand_smb import notify
-
             notify.tell(self.watches, names, notify.MODIFIED, notify.SIZE | notify.LAST_WRITE)
 
     def end_changes(self) -> None:

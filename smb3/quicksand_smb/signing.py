@@ -1,7 +1,15 @@
 """Message signatures and their keys ([MS-SMB2] 3.1.4.1, 3.1.4.2)."""
 
+from quicksand_smb.ciphers import aes_cmac
 from quicksand_smb.messages.negotiate import Dialect
-from quicksand_smb.minimal_stdlib import Final, IntEnum, NamedTuple, sha512
+from quicksand_smb.minimal_stdlib import (
+    Final,
+    IntEnum,
+    NamedTuple,
+    compare_digest,
+    hmac_digest,
+    sha512,
+)
 from quicksand_smb.wire import Buffer
 
 ZEROES: Final = bytes(16)
@@ -16,18 +24,12 @@ def sign(key: bytes, algorithm: Algorithm, message: Buffer) -> bytes:
     """Return the signature of a message, whose signature field counts as zeros."""
     cleared = bytes(message[:48]) + ZEROES + bytes(message[64:])
     if algorithm is Algorithm.HMAC_SHA256:
-        import hmac
-
-        return hmac.digest(key, cleared, "sha256")[:16]
-    from quicksand_smb.ciphers import aes_cmac
-
+        return hmac_digest(key, cleared, "sha256")[:16]
     return aes_cmac(key, cleared)
 
 
 def is_signed_by(key: bytes, algorithm: Algorithm, message: Buffer) -> bool:
-    import hmac
-
-    return hmac.compare_digest(sign(key, algorithm, message), bytes(message[48:64]))
+    return compare_digest(sign(key, algorithm, message), bytes(message[48:64]))
 
 
 class Signer(NamedTuple):
@@ -56,8 +58,6 @@ def extended(handshake: bytes, message: Buffer) -> bytes:
 
 def signing_key(session_key: bytes, dialect: int, handshake: bytes) -> bytes:
     """Derive the signing key ([MS-SMB2] 3.1.4.2) in the counter mode of SP800-108."""
-    import hmac
-
     if dialect < Dialect.SMB300:
         return session_key
     if dialect == Dialect.SMB311:
@@ -65,4 +65,4 @@ def signing_key(session_key: bytes, dialect: int, handshake: bytes) -> bytes:
     else:
         label, context = b"SMB2AESCMAC\0", b"SmbSign\0"
     known = b"\0\0\0\1" + label + b"\0" + context + b"\0\0\0\x80"
-    return hmac.digest(session_key, known, "sha256")[:16]
+    return hmac_digest(session_key, known, "sha256")[:16]

@@ -10,6 +10,7 @@ with it the other two.
 """
 
 import _socket
+import ctypes
 import gc
 import os
 import sys
@@ -18,6 +19,7 @@ import time
 from quicksand_smb import HANG_UP, confine
 from quicksand_smb.config import Config
 from quicksand_smb.minimal_stdlib import signal
+from quicksand_smb.server import serve_socket
 from quicksand_smb.server_state import ServerState
 from quicksand_smb.traffic import SUFFIX, map_counters
 from quicksand_smb.trigger_report import SUFFIX as TOLD_SUFFIX
@@ -160,8 +162,6 @@ def _serve(
     socket: _socket.socket, server: ServerState, report: int, said: int, supervisor: int
 ) -> None:
     """Run the confined server. Its standard error is the pipe `said`."""
-    from quicksand_smb.server import serve_socket
-
     os.dup2(said, 2)
     os.close(said)
     server.trigger_report.resume()
@@ -181,8 +181,6 @@ def _serve(
 def _die_with(supervisor: int) -> None:
     """End with the supervisor, which may have ended since it made this process."""
     if sys.platform.startswith("linux"):
-        import ctypes
-
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != supervisor:
             os._exit(0)

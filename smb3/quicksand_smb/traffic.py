@@ -5,6 +5,7 @@ received, and those that it has sent, including all of the protocol. The supervi
 So counting takes no system call, and the confined server has no descriptor of the file.
 """
 
+import ctypes
 import os
 
 from quicksand_smb.minimal_stdlib import Final
@@ -53,8 +54,6 @@ def mapped_file(path: str, size: int) -> memoryview:
 
 def _mapped(descriptor: int, size: int) -> memoryview:
     """Map a file. Python's own mmap would keep a descriptor open."""
-    import ctypes
-
     mmap = ctypes.CDLL(None, use_errno=True).mmap
     mmap.restype = ctypes.c_void_p
     mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]

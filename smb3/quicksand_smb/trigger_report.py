@@ -7,6 +7,7 @@ machine's byte order. The file begins with a number of 64 bits that is odd while
 place), the length of the path in 16 bits, and the host's path below the share's root.
 """
 
+import time
 from _struct import Struct
 
 from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Final
@@ -59,8 +60,6 @@ class TriggerReport:
 
     def record(self, names: "Names") -> None:
         """Record a file that the guest has written."""
-        import time
-
         path = b"/".join(host_path(names))
         if len(path) > PATH_MAX:
             path = b"..." + path[3 - PATH_MAX :]

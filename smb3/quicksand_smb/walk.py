@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from _thread import allocate_lock
+from stat import S_ISLNK
 
 from quicksand_smb import kernel
 from quicksand_smb.store_errors import Reason, StoreError
@@ -58,8 +59,6 @@ def _step(at: int, name: bytes) -> int:
 
 
 def _is_link(at: int, name: bytes) -> bool:
-    from stat import S_ISLNK
-
     try:
         return S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode)
     except OSError:

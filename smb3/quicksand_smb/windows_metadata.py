@@ -2,7 +2,7 @@
 
 import os
 
-from quicksand_smb import fscc
+from quicksand_smb import access, fscc
 from quicksand_smb.ledger import Ledger
 from quicksand_smb.minimal_stdlib import TYPE_CHECKING, Final
 from quicksand_smb.store_types import FileKind, Stat
@@ -57,13 +57,9 @@ class WindowsMetadata:
         known = self._remembered.get((stat.device, stat.inode))
         if known is None or not known.security:
             return None
-        from quicksand_smb import access
-
         return access.read_back(known.security)
 
     def protect(self, stat: Stat, security: "Descriptor") -> None:
-        from quicksand_smb import access
-
         known = self.remember(stat)
         encoded = access.encode(security, access.OWNER | access.GROUP | access.DACL)
         self._ledger.take(len(encoded))

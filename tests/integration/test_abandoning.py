@@ -13,7 +13,7 @@ import pytest
 from quicksand import NetworkMode, PortForward, Sandbox
 from quicksand.base.files import is_locked
 from quicksand.base.paths import Paths
-from quicksand.base.processes import Kind, processes_of
+from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.records.layout import runtime_dir, sandbox_dir
 
 from tests.conftest import wait_for
@@ -132,7 +132,7 @@ async def test_without_a_keeper_nobody_would_remove_it(places: Paths) -> None:
     sandbox = Sandbox(image="debian")
     await sandbox.start()
     place = sandbox_dir(places, sandbox.id).root
-    (keeper,) = (p.pid for p in processes_of(place) if p.kind is Kind.KEEPER)
+    (keeper,) = (p.pid for p in processes_of(place) if p.kind is ProcessKind.KEEPER)
     os.kill(keeper, signal.SIGKILL)
     lock = runtime_dir(places, sandbox.id).keeper_lock
     wait_for(lambda: not is_locked(lock), what="the keeper's death")

@@ -101,7 +101,7 @@ async def test_a_template_is_made_of_another_guest_if_the_clock_of_the_first_run
     async with Sandbox(image="debian", accel=None) as vm:
         assert vm.boot_timing is not None
         assert vm.boot_timing.mode == "cold boot"
-    prune(template.place.root.parent)
+    prune(template.place.root.parent, template.place.engine_log)
     assert not template.place.root.exists()
 
 

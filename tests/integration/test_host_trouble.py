@@ -15,7 +15,7 @@ import pytest
 from quicksand import EventKind, Sandbox, Status
 from quicksand.base.errors import AgentRefusedError, DiskSpaceError
 from quicksand.base.paths import Paths
-from quicksand.base.processes import Kind, processes_of
+from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.records.layout import sandbox_dir
 
 from tests.conftest import our_processes
@@ -87,7 +87,7 @@ async def test_a_stop_on_a_full_disk_is_known_to_have_been_one(
                 file.write(bytes(4096))
         if killed:
             found = processes_of(sandbox_dir(small, sandbox.id).root)
-            (keeper,) = [process for process in found if process.kind is Kind.KEEPER]
+            (keeper,) = [process for process in found if process.kind is ProcessKind.KEEPER]
             keeper.send(signal.SIGKILL)
         await sandbox.stop(grace=0)
         (entry,) = Sandbox.list()

@@ -19,11 +19,12 @@ from quicksand.base.errors import StateError
 from quicksand.base.files import is_locked
 from quicksand.base.paths import Paths
 from quicksand.base.paths import paths as find_paths
-from quicksand.base.processes import Kind, Process, processes_of
+from quicksand.base.processes import Process, ProcessKind, processes_of
 from quicksand.qemu.orphans import end_orphans, find_orphans, find_unkept
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 
+from quicksand_tui.model.remedies import hint_of
 from tests.conftest import wait_for
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template")]
@@ -64,7 +65,7 @@ def root_of(places: Paths, sandbox: Sandbox) -> Path:
     return sandbox_dir(places, sandbox.id).root
 
 
-def pids(root: Path, kind: Kind) -> list[int]:
+def pids(root: Path, kind: ProcessKind) -> list[int]:
     return [process.pid for process in processes_of(root) if process.kind is kind]
 
 
@@ -74,9 +75,9 @@ def orphans_of(root: Path) -> list[Process]:
 
 
 def kill_keeper(root: Path) -> int:
-    (pid,) = pids(root, Kind.KEEPER)
+    (pid,) = pids(root, ProcessKind.KEEPER)
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: pid not in pids(root, Kind.KEEPER), what="the keeper's death")
+    wait_for(lambda: pid not in pids(root, ProcessKind.KEEPER), what="the keeper's death")
     # The kernel closes its files later: until then it counts as alive, and gets no successor.
     lock = runtime_dir(find_paths(), root.name).keeper_lock
     wait_for(lambda: not is_locked(lock), what="the lock of the dead keeper")
@@ -87,15 +88,15 @@ async def test_the_next_command_gives_a_sandbox_a_new_keeper(places: Paths, star
     """And the sandbox is in its hands: checkpoints, log, what it ended with."""
     sandbox = await start(network_mode=NetworkMode.MOUNTS_ONLY, port_forwards=[PortForward(0, 80)])
     root = root_of(places, sandbox)
-    (qemu,) = pids(root, Kind.QEMU)
+    (qemu,) = pids(root, ProcessKind.QEMU)
     killed = kill_keeper(root)
     assert [process.pid for process in find_unkept() if process.of == str(root)] == [qemu]
     assert not orphans_of(root)
     other = Sandbox.attach("box")
     assert (await other.execute("echo alive")).stdout == "alive\n"
-    (adopted,) = pids(root, Kind.KEEPER)
+    (adopted,) = pids(root, ProcessKind.KEEPER)
     assert adopted != killed
-    assert pids(root, Kind.QEMU) == [qemu], "it was not restarted"
+    assert pids(root, ProcessKind.QEMU) == [qemu], "it was not restarted"
     await other.checkpoint("one")
     await other.execute("echo changed > /root/file; echo to the console > /dev/console")
     wait_for(lambda: "to the console" in other.logs(), what="the console's text")
@@ -120,7 +121,7 @@ async def test_several_commands_at_once_make_one_keeper(places: Paths, start: St
     for client in clients:
         client.close()
     # Several may have been started; all but the first end.
-    wait_for(lambda: len(pids(root, Kind.KEEPER)) == 1, what="one keeper")
+    wait_for(lambda: len(pids(root, ProcessKind.KEEPER)) == 1, what="one keeper")
     await sandbox.kill()
 
 
@@ -132,7 +133,7 @@ async def test_what_ends_under_an_adopted_keeper_is_told(
     root = root_of(places, sandbox)
     kill_keeper(root)
     assert (await sandbox.execute("true")).exit_code == 0
-    (qemu,) = pids(root, Kind.QEMU)
+    (qemu,) = pids(root, ProcessKind.QEMU)
     if graceful:
         await sandbox.request("shutdown", {"mode": "poweroff", "grace": 0})
     else:
@@ -161,11 +162,11 @@ async def test_killing_owner_and_keeper_leaves_nothing_that_runs(places: Paths, 
         client = Sandbox.attach("owned")
         await client.execute("true")
         client.close()
-    for pid in pids(root, Kind.KEEPER):
+    for pid in pids(root, ProcessKind.KEEPER):
         with contextlib.suppress(ProcessLookupError):  # it ends with its owner
             os.kill(pid, signal.SIGKILL)
     if order != "owner first":
-        assert pids(root, Kind.QEMU), "its owner lives"
+        assert pids(root, ProcessKind.QEMU), "its owner lives"
         owner.kill()
     await owner.wait()
     wait_for(lambda: not processes_of(root), what="the end of all", timeout=5)
@@ -200,7 +201,7 @@ async def test_a_sandbox_without_its_runtime_files_can_be_ended(
     if keeper == "killed":
         kill_keeper(root)
     elif keeper == "stopped":
-        os.kill(pids(root, Kind.KEEPER)[0], signal.SIGSTOP)
+        os.kill(pids(root, ProcessKind.KEEPER)[0], signal.SIGSTOP)
     if lost == "all":
         shutil.rmtree(runtime.root)
     elif lost == "state":
@@ -216,7 +217,7 @@ async def test_a_sandbox_without_its_runtime_files_can_be_ended(
     assert "`kill` ends it" in entry.error
     with pytest.raises(StateError, match="cannot be reached") as caught:
         Sandbox.attach("box")
-    assert "kill box" in caught.value.hint
+    assert "kill box" in hint_of(caught.value)
     await Sandbox.open("box", to_end_it=True).kill()
     assert Sandbox.list()[0].status is Status.STOPPED
     assert not processes_of(root)
@@ -250,7 +251,7 @@ async def test_an_orphan_is_found_and_ended(places: Paths, start: Start) -> None
     root = root_of(places, sandbox)
     shutil.rmtree(root)
     orphans = orphans_of(root)
-    assert {orphan.kind for orphan in orphans} == {*Kind}
+    assert {orphan.kind for orphan in orphans} == {*ProcessKind}
     assert end_orphans(orphans) == 2
     wait_for(lambda: not processes_of(root), what="their end")
     registry = Registry(places)
@@ -278,7 +279,7 @@ async def test_a_start_that_hangs_can_be_removed(places: Paths) -> None:
     wait_for(lambda: [e for e in Sandbox.list() if e.status is Status.STARTING], what="the start")
     (entry,) = Sandbox.list()
     root = places.sandboxes / entry.id
-    wait_for(lambda: pids(root, Kind.QEMU), what="its QEMU")
+    wait_for(lambda: pids(root, ProcessKind.QEMU), what="its QEMU")
     stat = Path(f"/proc/{starter.pid}/stat")
     wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", what="it to hang")
     process = await asyncio.create_subprocess_exec(

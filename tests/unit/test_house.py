@@ -147,6 +147,15 @@ def test_every_room_says_what_belongs_there(drawing: Drawing) -> None:
             assert text and len(text.splitlines()) >= 3, name
 
 
+def test_only_qemu_its_display_and_its_events_speak_qmp(house: Graph) -> None:
+    engine = {name for name in house if name.startswith("quicksand.")}
+    speakers = {name for name in engine if "quicksand.qemu.qmp" in house[name]}
+    assert {name.split(".")[1] for name in speakers - {"quicksand.life.events"}} <= {
+        "qemu",
+        "display",
+    }, speakers
+
+
 def test_no_module_imports_itself_by_way_of_others(house: Graph) -> None:
     assert not smallest_circle(house)
 

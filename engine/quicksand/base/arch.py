@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import os
 from enum import StrEnum
 
 from quicksand.base.errors import ConfigError
@@ -33,7 +33,7 @@ class Architecture(StrEnum):
     @classmethod
     def host(cls) -> Architecture:
         """Return this host's architecture. Raises ConfigError if it is not supported."""
-        return cls.parse(platform.machine())
+        return cls.parse(os.uname().machine)
 
     @property
     def debian(self) -> str:

@@ -41,6 +41,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from quicksand.base.remedies import Remedy, Say, Words
+
 AgentCode = Literal[
     "bad_request", "unauthorized", "forbidden", "not_found", "no_such_method", "exists", "busy",
     "too_many", "frozen", "not_frozen", "too_large", "no_space", "io", "unsupported", "unavailable",
@@ -48,10 +50,12 @@ AgentCode = Literal[
 ]  # fmt: skip
 """The error codes of the agent's protocol (docs/internals/agent-protocol.md)."""
 
-FREE_SPACE = (
-    "`quicksand-tui du` shows what takes space here, `quicksand-tui clean` frees what can be made "
-    "again and empties the trash"
-)
+FREE_SPACE = Words(
+    Remedy("du"), " shows what takes space here, ", Remedy("clean"),
+    " frees what can be made again and empties the trash",
+    python="free some space: sandboxes, saves and images that nobody needs take it, and so does "
+    "what is in the trash",
+)  # fmt: skip
 """The hint for a full disk."""
 
 WORD_MAX = 512
@@ -83,12 +87,35 @@ class QuicksandError(Exception):
     """Base of all errors of this package.
 
     ``str(error)`` states the fact with the real name or value; very long ones are shortened.
-    ``hint`` is one thing to do next, or "".
+    ``hint`` is one thing to do next, or "". Where there are remedies in them (base/remedies.py),
+    both speak Python; `text_in` and `hint_in` let another face say those in its own words.
     """
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(shorten(message))
-        self.hint = shorten(hint)
+    def __init__(self, message: str | Words, *, hint: str | Words = "") -> None:
+        super().__init__(shorten(str(message)))
+        self.advice = hint
+        self._worded = message if isinstance(message, Words) else None
+
+    @property
+    def hint(self) -> str:
+        return shorten(str(self.advice))
+
+    @hint.setter
+    def hint(self, hint: str | Words) -> None:
+        self.advice = hint
+
+    @property
+    def words(self) -> str | Words:
+        """``str(error)``, to be a part of another error's message."""
+        return str(self) if self._worded is None else self._worded
+
+    def text_in(self, say: Say) -> str:
+        """``str(error)`` with each remedy as ``say`` says it."""
+        return str(self) if self._worded is None else shorten(self._worded.said(say))
+
+    def hint_in(self, say: Say) -> str:
+        """``hint`` with each remedy as ``say`` says it."""
+        return shorten(self.advice.said(say)) if isinstance(self.advice, Words) else self.hint
 
 
 class ConfigError(QuicksandError, ValueError):
@@ -138,7 +165,7 @@ class MemoryBudgetError(HostError):
 class DiskSpaceError(HostError):
     """The host does not have enough disk space left."""
 
-    def __init__(self, message: str, *, hint: str = FREE_SPACE) -> None:
+    def __init__(self, message: str | Words, *, hint: str | Words = FREE_SPACE) -> None:
         super().__init__(message, hint=hint)
 
 
@@ -186,7 +213,7 @@ class ImageNotFound(ImageError, RuntimeError):  # noqa: N818
 class MachineError(QuicksandError):
     """The VM failed. ``log`` is the end of QEMU's messages or of the guest's console."""
 
-    def __init__(self, message: str, *, hint: str = "", log: str = "") -> None:
+    def __init__(self, message: str | Words, *, hint: str | Words = "", log: str = "") -> None:
         super().__init__(message, hint=hint)
         self.log = log
 
@@ -252,12 +279,12 @@ class AgentRefusedError(AgentError):
 
     def __init__(
         self,
-        message: str,
+        message: str | Words,
         *,
         code: AgentCode,
         errno: int | None = None,
         parameter: str = "",
-        hint: str = "",
+        hint: str | Words = "",
     ) -> None:
         super().__init__(message, hint=hint)
         self.code = code

@@ -8,7 +8,6 @@ import fcntl
 import io
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,9 +19,6 @@ from quicksand.base.removal import NotOursError
 
 JSON_MAX = 4 * 1024 * 1024
 """Bytes. Our own records are far smaller."""
-
-_EXCHANGE = 2  # RENAME_EXCHANGE (linux/fs.h); AT_FDCWD (linux/fcntl.h)
-_AT_FDCWD = -100
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
 """The errors that mean that no space is left."""
@@ -133,25 +129,6 @@ def map_os_errors(path: Path) -> Iterator[None]:
         if error.errno in FULL:
             raise DiskSpaceError(f"no space left for {path}") from error
         raise PathError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def exchange(one: Path, other: Path) -> bool:
-    """Atomically exchange two files or directories (renameat2(2)); return False where the system
-    cannot. Raises OSError."""
-    if not sys.platform.startswith("linux"):
-        return False
-    import ctypes
-
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is None:
-        return False
-    result = rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE)
-    if result == 0:
-        return True
-    number = ctypes.get_errno()
-    if number in (errno.EINVAL, errno.ENOSYS):
-        return False
-    raise OSError(number, os.strerror(number))
 
 
 def data_extents(descriptor: int, size: int) -> Iterator[tuple[int, int]]:

@@ -13,9 +13,13 @@ from quicksand.base.files import FULL
 from quicksand.base.home import home
 from quicksand.base.removal import NotOursError, open_own
 
+if sys.platform != "linux":
+    import platformdirs
+
 APP = "quicksand"
 
 TEMPORARY = Path("/tmp")  # noqa: S108
+TEMPORARY_TOO = Path("/var/tmp")  # noqa: S108
 IN_MEMORY = Path("/dev/shm")  # noqa: S108
 """A tmpfs on every Linux. A sandbox has some fifty sockets, which ext4 takes 5 ms to make, and ten
 times that when as many were removed within the last seconds."""
@@ -45,6 +49,11 @@ class Paths:
         return self.data / "sandboxes"
 
     @property
+    def engine_log(self) -> Path:
+        """The log of what concerns no sandbox (effort.py)."""
+        return self.data / "engine.log"
+
+    @property
     def saves(self) -> Path:
         """The saves that belong to no workspace."""
         return self.data / "saves"
@@ -71,15 +80,12 @@ def paths() -> Paths:
 
 def _usual(variable: str, below_home: str, elsewhere: str) -> Path:
     """Return our directory in that of the XDG base directory specification; on other systems the
-    one that the function ``elsewhere`` of platformdirs names. (On Linux importing it would take
-    longer than all of the rest of this module.)"""
-    if sys.platform == "linux":
-        base = os.environ.get(variable, "")
-        # The specification says to ignore relative paths.
-        return (Path(base) if base.startswith("/") else home() / below_home) / APP
-    import platformdirs
-
-    return Path(getattr(platformdirs, elsewhere)(APP))
+    one that the function ``elsewhere`` of platformdirs names."""
+    if sys.platform != "linux":
+        return Path(getattr(platformdirs, elsewhere)(APP))
+    base = os.environ.get(variable, "")
+    # The specification says to ignore relative paths.
+    return (Path(base) if base.startswith("/") else home() / below_home) / APP
 
 
 def _runtime_default() -> Path:
@@ -99,7 +105,7 @@ def _runtime_default() -> Path:
         # An earlier version made one on disk, whose sandboxes are to be found. What others make
         # there must not hide ours.
         return in_memory if _is_ours(in_memory) or not _is_ours(on_disk) else on_disk
-    return on_disk if _can_be_used(TEMPORARY) else _temporary() / name
+    return on_disk if _can_be_used(TEMPORARY) else TEMPORARY_TOO / name
 
 
 def _can_be_used(directory: Path) -> bool:
@@ -140,12 +146,6 @@ def _is_ours(directory: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-
-
-def _temporary() -> Path:
-    import tempfile
-
-    return Path(tempfile.gettempdir())
 
 
 def _memory_place(named: Path) -> Path:

@@ -35,7 +35,7 @@ _PLACE = re.compile(r"/(?:.*/)?sandboxes/[0-9a-f]{12}", re.DOTALL)
 """The directory of a sandbox (layout.py)."""
 
 
-class Kind(StrEnum):
+class ProcessKind(StrEnum):
     """The kinds of processes that a sandbox has."""
 
     QEMU = "QEMU"
@@ -49,7 +49,7 @@ class Process:
     pid: int
     started: str
     """The start time as the system writes it; with the id it identifies the process."""
-    kind: Kind
+    kind: ProcessKind
     of: str
     """The sandbox's directory."""
 
@@ -148,15 +148,15 @@ def command_of(pid: int) -> str:
     return ""
 
 
-def _kind_and_place(words: list[str]) -> tuple[Kind, str] | None:
+def _kind_and_place(words: list[str]) -> tuple[ProcessKind, str] | None:
     if "-name" in words[:-1] and any(word.startswith(MONITOR) for word in words):
         place = words[words.index("-name") + 1].replace(",,", ",")
-        return (Kind.QEMU, place) if _PLACE.fullmatch(place) else None
+        return (ProcessKind.QEMU, place) if _PLACE.fullmatch(place) else None
     keeper = next((number for number, word in enumerate(words) if word.endswith(KEEPER)), None)
     if keeper is None:
         return None
     place = next((word for word in words[keeper + 1 :] if word.startswith("/")), "")
-    return (Kind.KEEPER, place) if _PLACE.fullmatch(place) else None
+    return (ProcessKind.KEEPER, place) if _PLACE.fullmatch(place) else None
 
 
 def _own_pids() -> Iterator[int]:

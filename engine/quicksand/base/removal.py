@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import re
 import stat
@@ -273,8 +274,6 @@ def _is_told_by(directory: int, name: str, id_: str, *, sure: bool, other: bool)
     """Whether the file ``name`` is the record of this directory. That proves one that is older than
     marks; and, if it names the directory (``sure``), one whose mark is damaged, as a host that went
     down may leave it. ``other``: the mark names another directory."""
-    import json
-
     try:
         record = json.loads(_read_own(directory, name, RECORD_MAX))
         value, named = record[OLDER[name]], record.get("id")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,7 +30,7 @@ def staging(root: Path, *, prefix: str = PREFIX, gate: Gate | None = None) -> It
 
     Raises StateError if the lock stays held, DiskSpaceError, PathError.
     """
-    place, lock = root / f"{prefix}{secrets.token_hex(6)}", None
+    place, lock = root / f"{prefix}{os.urandom(6).hex()}", None
     try:
         with gate() if gate is not None else _gate(root), map_os_errors(place):
             remove_abandoned(root, prefix)

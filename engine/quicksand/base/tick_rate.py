@@ -9,6 +9,8 @@ by as much until it ends. So it is measured here, and told.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import mmap
 import platform
 import time
 from collections.abc import Callable
@@ -84,9 +86,6 @@ def _is_constant() -> bool:
 
 def _measure() -> int | None:
     """The rate of the TSC in kHz; None where no code can be made executable."""
-    import ctypes  # a start that knows the rate does without
-    import mmap
-
     try:
         page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     except (OSError, AttributeError):

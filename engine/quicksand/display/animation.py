@@ -15,6 +15,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from PIL import Image as Pillow
+from PIL import ImageChops
+
 from quicksand.base.errors import ConfigError
 from quicksand.display.framebuffer import PIXELS_MAX, Rect
 from quicksand.display.picture import FAST, chunk
@@ -63,8 +66,6 @@ def scaled_size(width: int, height: int, scale: float) -> tuple[int, int]:
 
 def fit(image: Image, size: tuple[int, int]) -> Image:
     """The picture within a size, as large as it gets, with black beside it."""
-    from PIL import Image as Pillow
-
     if image.size == size:
         return image
     factor = min(size[0] / image.width, size[1] / image.height)
@@ -102,8 +103,6 @@ class Animation:
     def add(self, image: Image, at_s: float) -> bool:
         """Show a picture from ``at_s`` on, in seconds that only grow; returns whether it differs
         from the one that is shown."""
-        from PIL import ImageChops
-
         box = Rect(0, 0, *image.size)
         if self._shown is not None:
             found = ImageChops.difference(image, self._shown).getbbox()
@@ -188,8 +187,6 @@ class _Gif(_Form):
         return screen + b"\x21\xff\x0bNETSCAPE2.0\x03\x01\0\0\0"  # for ever
 
     def pack(self, image: Image) -> bytes:
-        from PIL import Image as Pillow
-
         few = image.getcolors(COLOURS) is not None
         # The median cut keeps 256 colours as they are; the octree takes a fifth of its time.
         method = Pillow.Quantize.MEDIANCUT if few else Pillow.Quantize.FASTOCTREE

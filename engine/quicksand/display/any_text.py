@@ -12,6 +12,7 @@ import asyncio
 import shlex
 
 from quicksand.base.errors import ConfigError, DisplayError
+from quicksand.base.remedies import Remedy, Words
 from quicksand.display.in_guest import NO_SCREEN, NO_TOOL, ask, find_server, need_tools
 from quicksand.display.keys import STROKES
 from quicksand.display.spare_keys import (
@@ -85,8 +86,11 @@ def check_text(text: str, limit: int) -> None:
         if not can_be_typed(character):
             raise ConfigError(
                 f"the character {character!r} cannot be typed",
-                hint='keys that are no characters are pressed: press_key("esc"), or '
-                "`quicksand-tui key NAME esc`",
+                hint=Words(
+                    'keys that are no characters are pressed: press_key("esc"), or ',
+                    Remedy("key", key="esc"),
+                    python='keys that are no characters are pressed: press_key("esc")',
+                ),
             )
 
 

@@ -12,10 +12,12 @@ from typing import Self
 
 from quicksand.base.errors import DisplayError, StateError
 from quicksand.base.files import try_lock
+from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.threads import to_the_end
 from quicksand.display.held import ABS_MAX, BUTTONS, Held
 from quicksand.display.keys import STROKES, Key
 from quicksand.display.queue import Event, Pace, Queues, button_event, key_event, move_events
+from quicksand.qemu.hypervisor import monitor_of
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir
 
@@ -208,34 +210,35 @@ async def let_others() -> None:
     await asyncio.sleep(4 * TURN_POLL_S)
 
 
-async def let_go_all(machine: MachineDir, monitor: Monitor) -> None:
+async def let_go_all(machine: MachineDir, hypervisor: Hypervisor) -> None:
     """Release what clients hold down, so that a checkpoint does not keep it so. Raises as
     `Hands`."""
     held = Held.read(machine)
     if held.keys or held.buttons:
+        monitor = monitor_of(hypervisor)
         async with Hands.turn(machine, monitor, patience_s=CHECKPOINT_TURN_S) as hands:
             await hands.let_go_all()
 
 
-async def may_hold(machine: MachineDir, monitor: Monitor) -> bool:
+async def may_hold(machine: MachineDir, hypervisor: Hypervisor) -> bool:
     """Whether something may be held down: by a client (`let_go_all` had no success), or by a viewer
     that is connected. When one disconnects, QEMU releases what it held. Raises MachineError."""
     held = Held.read(machine)
     if held.keys or held.buttons:
         return True
     try:
-        servers = await monitor.execute("query-vnc-servers")
+        servers = await monitor_of(hypervisor).execute("query-vnc-servers")
         return any(server["clients"] for server in servers)
     except (StateError, KeyError, TypeError):
         return True  # a QEMU that does not tell
 
 
-async def lift_all(monitor: Monitor) -> None:
+async def lift_all(hypervisor: Hypervisor) -> None:
     """Release every key and button of a machine that has just gone on from a checkpoint: viewers,
     which may be any program, held some when that was taken, and are not connected to this machine.
     Linux drops the release of what is not pressed. A guest that drives no keyboard, or takes no
     input within LIFT_S, is left as it is. Raises MachineError."""
-    queues = Queues(monitor)
+    queues = Queues(monitor_of(hypervisor))
     with contextlib.suppress(StateError, DisplayError, TimeoutError):
         async with asyncio.timeout(LIFT_S):
             tablet = await queues.tablet()

@@ -3,6 +3,7 @@ layout."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -176,8 +177,6 @@ def parse_key(name: str) -> str:
         raise ConfigError(
             f"{text!r} is no key", hint=f"keys that are pressed together: press_key({words})"
         )
-    import difflib
-
     near = difflib.get_close_matches(text.lower(), [*map(str, Key), *ALIASES], n=1)
     raise ConfigError(
         f"{text!r} is no key" + (f"; did you mean {near[0]!r}?" if near else ""), hint=NAMES

@@ -11,6 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from PIL import Image as Pillow
+
 from quicksand.base.errors import ConfigError, DisplayError, PathError
 from quicksand.base.files import map_os_errors
 from quicksand.display.checks import check_region, check_scale, check_within
@@ -116,16 +118,12 @@ class Picture:
                 f"a picture of {size[0]}x{size[1]} pixels is too large",
                 hint=f"{PICTURE_PIXELS_MAX} pixels are the most; a smaller scale has fewer",
             )
-        from PIL import Image
-
-        made = self.to_image().resize(size, Image.Resampling.BILINEAR, reducing_gap=2.0)
+        made = self.to_image().resize(size, Pillow.Resampling.BILINEAR, reducing_gap=2.0)
         return Picture(*size, made.tobytes())
 
     def to_image(self) -> Image:
         """The picture as Pillow's."""
-        from PIL import Image
-
-        return Image.frombytes("RGB", (self.width, self.height), self.rgb)
+        return Pillow.frombytes("RGB", (self.width, self.height), self.rgb)
 
     def encode(self, form: Format) -> bytes:
         """The picture as a file."""

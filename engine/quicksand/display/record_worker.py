@@ -19,8 +19,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from PIL import Image as Pillow
+from PIL import features
+
 from quicksand.base.errors import DisplayError, HostError, PathError, QuicksandError
 from quicksand.base.files import map_os_errors
+from quicksand.base.remedies import Words
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display.animation import Animation, AnimationFormat, fit, scaled_size
 from quicksand.display.framebuffer import Framebuffer
@@ -175,10 +179,8 @@ class Recorder:
 
 
 def _image(frame: Framebuffer, width: int) -> Image:
-    from PIL import Image
-
     size = frame.width, frame.height
-    whole = Image.frombytes("RGB", size, bytes(frame.pixels), "raw", "RGBX")
+    whole = Pillow.frombytes("RGB", size, bytes(frame.pixels), "raw", "RGBX")
     return whole if width == frame.width else whole.crop((0, 0, width, frame.height))
 
 
@@ -270,15 +272,12 @@ def main() -> None:
         _require_pillow(AnimationFormat.of(Path(task.path)))
         _say(asyncio.run(record(task)))
     except QuicksandError as error:
-        _say({"failed": type(error).__name__, "message": str(error), "hint": error.hint})
+        hint = Words(error.advice).to_json()
+        _say({"failed": type(error).__name__, "message": str(error), "hint": hint})
 
 
 def _require_pillow(form: AnimationFormat) -> None:
-    """Raises HostError if it is missing, or cannot write that format."""
-    try:
-        from PIL import features
-    except ImportError as error:
-        raise HostError(f"Pillow is needed for a recording: {error}") from error
+    """Raises HostError if it cannot write that format."""
     if form is AnimationFormat.WEBP and not features.check("webp"):
         raise HostError("this Pillow cannot write WebP", hint="record a .png or a .gif")
 

@@ -16,6 +16,7 @@ from typing import Any, Self
 from quicksand.base import errors
 from quicksand.base.errors import ConfigError, DisplayError, PathError, QuicksandError
 from quicksand.base.files import map_os_errors
+from quicksand.base.remedies import Words
 from quicksand.base.text import printable
 from quicksand.base.threads import to_the_end
 from quicksand.display.animation import AnimationFormat
@@ -265,5 +266,6 @@ def _check(name: str, value: float, most: float) -> None:
 def _failure(said: dict[str, Any]) -> QuicksandError:
     """The error that the worker reports."""
     kind = getattr(errors, str(said.get("failed")), DisplayError)
-    found: QuicksandError = kind(said.get("message", ""), hint=said.get("hint", ""))
+    hint = Words.from_json(said["hint"]) if "hint" in said else ""
+    found: QuicksandError = kind(said.get("message", ""), hint=hint)
     return found

@@ -13,9 +13,10 @@ import string
 
 from quicksand.base.errors import PortInUseError, StateError
 from quicksand.base.files import map_os_errors
+from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.regular import read_word
 from quicksand.qemu.command import VNC_WITH_PORT
-from quicksand.qemu.qmp import Monitor
+from quicksand.qemu.hypervisor import Qemu, monitor_of
 from quicksand.records.config import VNC_PORT_HINT
 from quicksand.records.layout import MachineDir
 
@@ -31,11 +32,11 @@ async def serve_at(machine: MachineDir, port: int | None) -> None:
     if port is None:
         return
     _make_password(machine)
-    monitor = await Monitor.connect(machine)
+    qemu = await Qemu.connect(machine)
     try:
-        await listen(monitor, machine, port)
+        await listen(qemu, machine, port)
     finally:
-        await monitor.close()
+        await qemu.close()
 
 
 def _make_password(machine: MachineDir) -> None:
@@ -47,11 +48,12 @@ def _make_password(machine: MachineDir) -> None:
             file.write(word)
 
 
-async def listen(monitor: Monitor, machine: MachineDir, port: int) -> None:
-    """Have the QEMU of ``monitor`` listen at 127.0.0.1:``port`` with the sandbox's password. Raises
+async def listen(hypervisor: Hypervisor, machine: MachineDir, port: int) -> None:
+    """Have QEMU listen at 127.0.0.1:``port`` with the sandbox's password. Raises
     PortInUseError if it cannot, PathError, StateError, MachineError."""
     with map_os_errors(machine.vnc_password):
         word = read_word(machine.vnc_password)
+    monitor = monitor_of(hypervisor)
     await monitor.execute("set_password", protocol="vnc", display=VNC_WITH_PORT, password=word)
     address = {"type": "inet", "host": "127.0.0.1", "port": str(port)}
     try:
@@ -63,6 +65,6 @@ async def listen(monitor: Monitor, machine: MachineDir, port: int) -> None:
         ) from error
 
 
-async def stop_listening(monitor: Monitor) -> None:
+async def stop_listening(hypervisor: Hypervisor) -> None:
     """Listen nowhere any more. Raises StateError, MachineError."""
-    await monitor.execute("display-update", type="vnc", addresses=[])
+    await monitor_of(hypervisor).execute("display-update", type="vnc", addresses=[])

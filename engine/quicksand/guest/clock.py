@@ -108,7 +108,7 @@ async def put_right(session: Session, since: Reading) -> str:
     rate = await compare(session, since, START_TOLERANCE)
     if not rate.is_wrong(START_TOLERANCE):
         return ""
-    with contextlib.suppress(QuicksandError):
+    with contextlib.suppress(QuicksandError):  # the next start's clock is checked, too
         await asyncio.to_thread(forget_tick_rate)
     command = f"echo {OTHER_SOURCE} > {CLOCK_SOURCE}"
     await session.request("execute", {"command": command, "timeout": COMMAND_S})

@@ -17,6 +17,7 @@ from quicksand.base.errors import (
     QuicksandError,
     StateError,
 )
+from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent import raw, values
 from quicksand.guest.agent.channel import ALL_OUTPUT, Channel
 from quicksand.guest.agent.session import Session
@@ -111,6 +112,7 @@ class Command:
     async def __aexit__(self, *_: object) -> None:
         """End the command if it still runs, and wait for its end."""
         if self.status is None:
+            # A guest that is gone has ended its commands, and the next request tells.
             with contextlib.suppress(QuicksandError, TimeoutError):
                 await asyncio.shield(self._end())
         self._channel.close()
@@ -145,7 +147,7 @@ class Command:
         except TimeoutError:
             raise AgentUnreachableError(
                 f"the guest's agent did not end the command after its {self._timeout:g} s",
-                hint="the guest hangs; `quicksand-tui logs` shows its console",
+                hint=Words("the guest hangs; ", Remedy("logs"), " shows its console"),
             ) from None
 
     async def wait(self) -> ExitStatus:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from quicksand.base.process_usage import memory_of, process_usage
-from quicksand.base.processes import Kind, Process, list_processes, running_modules
+from quicksand.base.processes import Process, ProcessKind, list_processes, running_modules
 from quicksand.life.spare_names import name_of
 from quicksand.mounts.shares import list_shares
 from quicksand.records.layout import MachineDir, RuntimeDir, runtime_dir
@@ -94,7 +94,11 @@ def spare_memory(registry: Registry) -> tuple[int, int]:
 
 
 def _role(entry: Entry, process: Process) -> Role:
-    if process.kind is Kind.QEMU and entry.run is not None and entry.run.qemu_pid != process.pid:
+    if (
+        process.kind is ProcessKind.QEMU
+        and entry.run is not None
+        and entry.run.qemu_pid != process.pid
+    ):
         return Role.STANDBY
     return Role.SANDBOX
 

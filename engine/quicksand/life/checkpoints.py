@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from quicksand.base.errors import HistoryError
 from quicksand.base.settings import check_settings
 from quicksand.base.threads import in_thread_to_the_end
+from quicksand.life import machinery
 from quicksand.life.sandbox_life import Life
 from quicksand.snapshots.next_revert import AFTER_CHECKPOINT_S, AFTER_REVERT_S, NextRevert
 
@@ -14,16 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from quicksand.disks.diff.changes import FileChange
-    from quicksand.life.guest import Guest
+    from quicksand.life.guest import InGuest
     from quicksand.life.mounts import Mounts
     from quicksand.records.nodes import Node
     from quicksand.snapshots.checkpoint import Checkpoint
 
 
 class Checkpoints:
-    """The checkpoints of one sandbox. Each method raises what its namesake in `Sandbox` raises."""
+    """The checkpoints of one sandbox. The methods are those of `Sandbox`, but for `settle` and
+    `clone`."""
 
-    def __init__(self, life: Life, guest: Guest, mounts: Mounts, next_revert: NextRevert) -> None:
+    def __init__(self, life: Life, guest: InGuest, mounts: Mounts, next_revert: NextRevert) -> None:
         self._life = life
         self._guest = guest
         self._mounts = mounts
@@ -35,39 +38,70 @@ class Checkpoints:
         instead."""
         await self._next_revert.settle(goal)
 
-    async def take(
-        self, tag: str | None, *, note: str, replace: bool, tier: str | None, unmount_9p: bool
+    async def checkpoint(
+        self,
+        tag: str | None = None,
+        *,
+        note: str = "",
+        replace: bool = False,
+        tier: str | None = None,
+        unmount_9p: bool = False,
     ) -> Checkpoint:
-        from quicksand.snapshots.checkpoint import Checkpoint
-        from quicksand.snapshots.taking import take_checkpoint
+        """Take a checkpoint of the running sandbox: memory, processes and disk. Without ``tag`` it
+        is numbered.
 
+        ``tier`` is how the memory is kept. "pages", the default where it is possible, pauses the VM
+        for milliseconds; "internal" pauses it until QEMU has written all of its memory.
+
+        While a directory is mounted by 9p there can be no checkpoint. With ``unmount_9p`` the guest
+        unmounts it for that moment, which fails if a program uses it.
+
+        Raises ConfigError for a bad tag or tier, or a tag that is taken (unless ``replace``),
+        StateError if the sandbox is not running, HistoryError, HostError, MachineError. There is
+        then no checkpoint, and the VM keeps running.
+        """
         check_settings()
         record = self._life.require_record()
         await self.settle()
         # `diff` reads the disk, so what the guest still has in memory must be on it.
         await self._guest.sync()
         async with self._mounts.without_ninep(unmount_9p):
-            node = await take_checkpoint(
+            node = await machinery.take_checkpoint(
                 self._life.registry, record, tag, note=note, replace_tag=replace, tier=tier
             )
         if node.tier.has_pages:  # in other tiers a waiting QEMU would not share the memory
             self._expect(node, after=AFTER_CHECKPOINT_S)
-        return Checkpoint.from_node(node)
+        return machinery.Checkpoint.from_node(node)
 
     async def revert(
+        self, tag: str, *, keep_now: bool = True, unmount_9p: bool = False
+    ) -> Checkpoint:
+        """Revert the running sandbox to the checkpoint with that tag or id: memory, processes and
+        disk are as they were. OTHER:TAG names a checkpoint of another sandbox.
+
+        Unless ``keep_now`` is false, the present state is first kept as an automatic checkpoint,
+        to which `undo` returns; ``unmount_9p`` is that of `checkpoint`. Commands in flight, of all
+        clients, raise RevertedError.
+
+        Raises CheckpointNotFoundError (a ValueError), StateError, HistoryError, HostError,
+        MachineError, AgentError. If the new VM could not take over, the old one keeps running.
+        """
+        return await self._revert(tag, keep_now=keep_now, unmount_9p=unmount_9p)
+
+    async def undo(self, *, unmount_9p: bool = False) -> Checkpoint:
+        """Undo the last revert, whoever made it: revert to the automatic checkpoint that it took.
+        A second `undo` redoes it. Raises as `revert`, and StateError if there was no revert."""
+        return await self._revert(None, unmount_9p=unmount_9p)
+
+    async def _revert(
         self, tag: str | None, *, keep_now: bool = True, unmount_9p: bool = False
     ) -> Checkpoint:
-        """Revert to ``tag``; None undoes the last revert."""
-        from quicksand.base.errors import HistoryError
-        from quicksand.snapshots.checkpoint import Checkpoint
-        from quicksand.snapshots.reverting import revert
-
         check_settings()
         record = self._life.require_record()
         await self.settle(tag)
         mounts = await self._mounts.write_back()
         async with self._mounts.without_ninep(unmount_9p):
-            node, kept = await revert(
+            node, kept = await machinery.revert(
                 self._life.registry, record, tag, keep_now=keep_now, link=self._life.link
             )
             self._life.look_again()
@@ -77,45 +111,59 @@ class Checkpoints:
             self._expect(node, after=AFTER_REVERT_S)
         if isinstance(kept, HistoryError):  # the guest has been reverted, and has its mounts again
             raise kept
-        return Checkpoint.from_node(node)
+        return machinery.Checkpoint.from_node(node)
 
     def _expect(self, node: Node, *, after: float) -> None:
         life = self._life
         self._next_revert.expect(life.registry, life.require_record(), node, after=after)
 
-    def list(self) -> list[Checkpoint]:
-        from quicksand.snapshots.checkpoint import list_checkpoints
+    def checkpoints(self) -> list[Checkpoint]:
+        """All checkpoints, the oldest first. Raises OSError."""
+        return machinery.list_checkpoints(self._life.history())
 
-        return list_checkpoints(self._life.history())
-
-    async def screen(self, tag: str) -> bytes | None:
-        from quicksand.snapshots.thumbnails import read_thumbnail
-
+    async def checkpoint_screen(self, tag: str) -> bytes | None:
+        """The guest's screen just before the checkpoint with that tag or id was taken: a PNG of at
+        most 320 pixels a side; None if there is none, as for a sandbox without a display. The
+        sandbox may be in any state. Raises CheckpointNotFoundError, HistoryError."""
         history = self._life.history()
-        return await asyncio.to_thread(lambda: read_thumbnail(history.place, history.find(tag).id))
+        return await asyncio.to_thread(
+            lambda: machinery.read_thumbnail(history.place, history.find(tag).id)
+        )
 
-    async def delete(self, tag: str) -> None:
-        from quicksand.snapshots.standby import forget_removed
+    async def delete_checkpoint(self, tag: str) -> None:
+        """Delete the checkpoint with that tag or id; what other checkpoints need of it stays. The
+        sandbox may be in any state. A checkpoint that cannot be read is deleted by its id.
 
+        Raises CheckpointNotFoundError, HistoryError if it is pinned or while another client works
+        on the sandbox's checkpoints, HostError.
+        """
         history = self._life.history()
         async with history.locked():
             await in_thread_to_the_end(lambda: history.delete(tag))
-        await forget_removed(self._life.registry, self._life.require_record())
+        await machinery.forget_removed(self._life.registry, self._life.require_record())
 
-    async def pin(self, tag: str, pinned: bool) -> None:
+    async def pin_checkpoint(self, tag: str, pinned: bool = True) -> None:
+        """Pin a checkpoint, so that it cannot be deleted, or unpin it. Raises as
+        `delete_checkpoint`."""
         history = self._life.history()
         async with history.locked():
             await in_thread_to_the_end(lambda: history.pin(history.find(tag), pinned))
 
-    async def write_note(self, tag: str, note: str) -> None:
+    async def note_checkpoint(self, tag: str, note: str) -> None:
+        """Replace a checkpoint's note; "" removes it. Raises as `delete_checkpoint`."""
         history = self._life.history()
         async with history.locked():
             await in_thread_to_the_end(lambda: history.write_note(history.find(tag), note))
 
-    async def diff(self, a: str, b: str | None) -> Sequence[FileChange]:
-        from quicksand.snapshots.changed_files import diff_disks
+    async def diff(self, a: str, b: str | None = None) -> list[FileChange]:
+        """The files that differ between the disks of the checkpoints ``a`` and ``b``, sorted by
+        path. Without ``b``, ``a`` is compared with the present disk; of a running sandbox that is
+        what the guest has written to it so far. Nothing is booted.
 
-        return await diff_disks(self._life.registry, self._life.require_record(), a, b)
+        Raises StateError if the sandbox was never started, CheckpointNotFoundError, ImageError or
+        HistoryError for a disk that cannot be read.
+        """
+        return [*await machinery.diff_disks(self._life.registry, self._life.require_record(), a, b)]
 
     async def clone(
         self,
@@ -127,7 +175,7 @@ class Checkpoints:
         mounts: str | None,
     ) -> Sequence[Life | Exception]:
         """For each clone its `Life`, or the error that kept it from starting."""
-        from quicksand.life.cloning import make_clones
+        from quicksand.life.cloning import make_clones  # noqa: PLC0415
 
         check_settings()
         await self.settle()

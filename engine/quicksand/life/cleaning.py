@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from quicksand.base.errors import QuicksandError
+from quicksand.base.effort import best_effort
 from quicksand.base.files import is_locked
 from quicksand.base.footprint import Footprint
 from quicksand.base.listing import ANY_ID, own_directories, own_files
 from quicksand.base.paths import Paths
 from quicksand.base.removal import id_of, remove, why_not_ours
+from quicksand.base.staging import sweep_staging
 from quicksand.disks.images.initrd import list_initrds, set_aside
 from quicksand.disks.images.store import REMOVED
 from quicksand.life.sandbox_trash import SandboxTrash
@@ -148,7 +149,7 @@ class Cleaner:
             Waste.LEFTOVERS: _remove,
         }
         for heap in chosen:
-            with contextlib.suppress(QuicksandError, OSError):
+            with best_effort(f"clean {heap.kind.value}", self._paths.engine_log):
                 work[heap.kind](heap)
         self._tidy()
         left = Footprint(*(path for heap in chosen for path in heap.paths if path.exists()))
@@ -156,13 +157,11 @@ class Cleaner:
 
     def _tidy(self) -> None:
         """Remove what processes that died have left."""
-        from quicksand.base.staging import sweep_staging
-
         for store in self._stores:
-            with contextlib.suppress(QuicksandError):
+            with best_effort(f"recover the saves in {store.root}", self._paths.engine_log):
                 if store.root.exists():
                     store.recover()
-        with contextlib.suppress(QuicksandError):
+        with best_effort("remove unfinished imports of images", self._paths.engine_log):
             sweep_staging(self._paths.images)
         Registry(self._paths).reap()
 
@@ -170,7 +169,7 @@ class Cleaner:
         if self._why_not():
             return
         for root in heap.paths:
-            with contextlib.suppress(QuicksandError):
+            with best_effort(f"remove the template {root.name}", self._paths.engine_log):
                 discard(root)
 
     def _clean_spares(self, heap: Heap) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     ConfigError,
     HostError,
@@ -25,7 +26,7 @@ from quicksand.base.sharing import share_file
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts.shares import list_shares
-from quicksand.qemu.live_machine import LiveMachine, remove_quietly
+from quicksand.qemu.started_machine import StartedMachine, remove_quietly
 from quicksand.records.config import PortForward
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.mount import READ_ONLY, READ_WRITE, Mount
@@ -73,7 +74,7 @@ async def make_clones(
     concurrency: int | None = None,
     at: str | None = None,
     mounts: str | None = None,
-) -> list[LiveMachine | Exception]:
+) -> list[StartedMachine | Exception]:
     """Make and start clones of the sandbox of ``record`` from its present state, or from its
     checkpoint ``at``, with its ``mounts`` "ro", "rw" or without them (None). Returns for each its
     machine, which this process owns, or the error that kept it from starting.
@@ -90,9 +91,9 @@ async def make_clones(
         raise ConfigError("as many names as clones are needed, and a concurrency above 0")
     embryos = await prepare_clones(registry, record, names, at=at, mounts=mounts)
     slots = asyncio.Semaphore(concurrency)
-    started: list[LiveMachine] = []
+    started: list[StartedMachine] = []
 
-    async def start(embryo: Embryo) -> LiveMachine | Exception:
+    async def start(embryo: Embryo) -> StartedMachine | Exception:
         async with slots:
             try:
                 started.append(machine := await start_clone(registry, embryo))
@@ -109,7 +110,9 @@ async def make_clones(
     return [task.result() for task in tasks]
 
 
-async def _undo(registry: Registry, embryos: Sequence[Embryo], started: list[LiveMachine]) -> None:
+async def _undo(
+    registry: Registry, embryos: Sequence[Embryo], started: list[StartedMachine]
+) -> None:
     for machine in started:
         await _end(machine)
         # The keeper of an ephemeral clone has removed it already.
@@ -211,7 +214,7 @@ def _make_all(
         _forget_all(registry, made)
         if before is not None:
             # No clone shares the frozen layer, so the sandbox can write to it again.
-            with contextlib.suppress(HostError):
+            with best_effort("take the disk back", history.place.engine_log, HostError):
                 history.set_head(before)
                 history.sweep()
         raise
@@ -295,7 +298,7 @@ def _share_disk(
     History(place).set_head(head)
 
 
-async def start_clone(registry: Registry, embryo: Embryo) -> LiveMachine:
+async def start_clone(registry: Registry, embryo: Embryo) -> StartedMachine:
     """Start a clone. Raises as `boot`; the clone is removed then."""
     assert embryo.lock is not None, "it was given up"
     machine = None
@@ -313,7 +316,7 @@ async def start_clone(registry: Registry, embryo: Embryo) -> LiveMachine:
     return replace(machine, record=committed)
 
 
-async def _end(machine: LiveMachine) -> None:
+async def _end(machine: StartedMachine) -> None:
     machine.link.close()
     machine.process.cut()
     await machine.process.wait()

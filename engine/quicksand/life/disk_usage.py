@@ -21,7 +21,7 @@ from quicksand.warm.spares.spare import list_spares
 from quicksand.warm.templates import list_templates, templates_dir
 
 
-class Kind(StrEnum):
+class UsageKind(StrEnum):
     """The kinds of things that occupy space, in the order in which they are shown."""
 
     SANDBOX = "sandboxes"
@@ -42,7 +42,7 @@ class Kind(StrEnum):
 class Item:
     """One thing that occupies space."""
 
-    kind: Kind
+    kind: UsageKind
     name: str
     path: Path
     footprint: Footprint
@@ -52,7 +52,7 @@ class Item:
 class Row:
     """All things of one kind together."""
 
-    kind: Kind
+    kind: UsageKind
     number: int
     own: int
     """Bytes that removing all of them would free."""
@@ -74,7 +74,7 @@ class Usage:
     def rows(self) -> list[Row]:
         """One row for each kind of which there is something."""
         found = []
-        for kind in Kind:
+        for kind in UsageKind:
             parts = [item.footprint for item in self.items if item.kind is kind]
             if parts:
                 together = Footprint.together(parts)
@@ -95,51 +95,51 @@ def _sandboxes(paths: Paths) -> Iterator[Item]:
     names, trash = {entry.id: entry.name for entry in registry.list()}, SandboxTrash(registry)
     spares = {spare.id: name_of(spare.record) for spare in list_spares(paths)}
     for trashed in trash.list():
-        yield _item(Kind.TRASH, trashed.name, *trashed.places)
+        yield _item(UsageKind.TRASH, trashed.name, *trashed.places)
     for path in _entries(paths.sandboxes):
         if path == trash.root:
             continue
         if path.name.startswith("."):
-            yield _item(Kind.LEFTOVER, path.name, path)
+            yield _item(UsageKind.LEFTOVER, path.name, path)
         else:
-            name, kind = names.get(path.name, path.name), Kind.SANDBOX
+            name, kind = names.get(path.name, path.name), UsageKind.SANDBOX
             if path.name in spares:
-                name, kind = f"{name} ({spares[path.name]})", Kind.SPARE
+                name, kind = f"{name} ({spares[path.name]})", UsageKind.SPARE
             yield _item(kind, name, path, *_memory_of(sandbox_dir(paths, path.name)))
 
 
 def _saves(paths: Paths, cwd: Path | None) -> Iterator[Item]:
     for store in known_stores(paths, cwd):
         for path in store.roots():
-            yield _item(Kind.SAVE, path.name, path)
+            yield _item(UsageKind.SAVE, path.name, path)
         for path in store.left_behind():
-            yield _item(Kind.LEFTOVER, path.name, path)
+            yield _item(UsageKind.LEFTOVER, path.name, path)
         for trashed in store.trash():
-            yield _item(Kind.TRASH, trashed.save.name, trashed.root)
+            yield _item(UsageKind.TRASH, trashed.save.name, trashed.root)
 
 
 def _images(paths: Paths) -> Iterator[Item]:
     for image in _entries(paths.images):
         if image.name.startswith("."):
-            yield _item(Kind.LEFTOVER, image.name, image)
+            yield _item(UsageKind.LEFTOVER, image.name, image)
             continue
         for path in _entries(image):
             if path.is_dir():
-                yield _item(Kind.IMAGE, f"{image.name} {path.name}", path)
+                yield _item(UsageKind.IMAGE, f"{image.name} {path.name}", path)
     for path in _entries(paths.data / "qemu"):
-        yield _item(Kind.QEMU, path.name, path)
+        yield _item(UsageKind.QEMU, path.name, path)
 
 
 def _others(paths: Paths) -> Iterator[Item]:
     known, place = {t.root: t.image for t in list_templates(paths)}, templates_dir(paths)
     for path in _entries(place):
-        yield _item(Kind.TEMPLATE, known.get(path) or path.name, path)
+        yield _item(UsageKind.TEMPLATE, known.get(path) or path.name, path)
     for path in _entries(paths.cache):
         if path != place:
-            yield _item(Kind.CACHE, path.name, path)
+            yield _item(UsageKind.CACHE, path.name, path)
 
 
-def _item(kind: Kind, name: str, *paths: Path) -> Item:
+def _item(kind: UsageKind, name: str, *paths: Path) -> Item:
     return Item(kind=kind, name=name, path=paths[0], footprint=Footprint(*paths))
 
 

@@ -9,24 +9,39 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     AgentError,
     ConfigError,
     NoDisplayError,
-    QuicksandError,
     StateError,
 )
 from quicksand.base.regular import read_word
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import in_thread_to_the_end
+from quicksand.display import any_text, hands
+from quicksand.display.checks import check_path, check_size, check_wait, is_number, is_whole
+from quicksand.display.hands import Hands
+from quicksand.display.held import Held, check_button, check_place, place_on
+from quicksand.display.in_guest import (
+    ANSWER_S,
+    find_pointer,
+    find_texts,
+    has_driver,
+    has_other_layout,
+)
+from quicksand.display.keys import parse_keys
+from quicksand.display.picture import Format, write_picture
+from quicksand.display.recording import Recording
+from quicksand.display.rfb import RfbClient
+from quicksand.display.screen import is_driven, take_picture, take_size
+from quicksand.display.waiting import Until, check_text, wait_for, wait_for_text
 from quicksand.life.sandbox_life import Life
 from quicksand.records.layout import MachineDir, runtime_dir
 
 if TYPE_CHECKING:
-    from quicksand.display.hands import Hands
     from quicksand.display.in_guest import Pointer
     from quicksand.display.picture import Picture
-    from quicksand.display.recording import Recording
-    from quicksand.display.rfb import RfbClient
 
 TEXT_MAX = 65_536
 """Characters that `type` types at once; they take four minutes."""
@@ -47,7 +62,11 @@ def no_display(name: str) -> NoDisplayError:
     """The error for a sandbox that has none, whether it runs or not."""
     return NoDisplayError(
         f"the sandbox {name!r} has no display",
-        hint="make one that has: enable_display=True, or `quicksand-tui run --display`",
+        hint=Words(
+            "make one that has: enable_display=True, or ",
+            Remedy("run_with_display"),
+            python="make one that has: enable_display=True",
+        ),
     )
 
 
@@ -70,13 +89,16 @@ class Display:
         if self._life.entry().run is None:
             raise StateError(
                 f"the sandbox {name!r} is not running",
-                hint=f"`start`, or `quicksand-tui start {name}`, starts it",
+                hint=Words(
+                    "`start`, or ",
+                    Remedy("start", name=name),
+                    ", starts it",
+                    python="`start` starts it",
+                ),
             )
         return runtime_dir(self._life.registry.paths, self._life.id).current()
 
     def connect(self) -> AbstractAsyncContextManager[RfbClient]:
-        from quicksand.display.rfb import RfbClient
-
         return RfbClient.open(self.machine().vnc_socket)
 
     def vnc_port(self) -> int | None:
@@ -92,8 +114,6 @@ class Display:
     # The screen
 
     async def picture(self, region: Region | None, scale: float | None) -> Picture:
-        from quicksand.display.screen import take_picture
-
         found = await take_picture(self.machine())
 
         def change() -> Picture:
@@ -106,8 +126,6 @@ class Display:
         self, path: Path | None, region: Region | None, scale: float | None, form: str | None
     ) -> bytes:
         """The picture as a file's content, which is written to ``path``, too, if that is given."""
-        from quicksand.display.picture import Format, write_picture
-
         kind = Format.choose(form, path)
         picture = await self.picture(region, scale)
         data = await in_thread_to_the_end(lambda: picture.encode(kind))
@@ -116,13 +134,9 @@ class Display:
         return data
 
     async def size(self) -> tuple[int, int]:
-        from quicksand.display.screen import take_size
-
         return await take_size(self.machine())
 
     async def set_size(self, width: int, height: int) -> None:
-        from quicksand.display.checks import check_size
-
         check_size(width, height)  # before QEMU is connected to
         async with self.connect() as client:
             await client.resize(width, height)
@@ -135,10 +149,6 @@ class Display:
         region: Region | None,
         text: str | None,
     ) -> None:
-        from quicksand.display.checks import check_wait
-        from quicksand.display.screen import is_driven
-        from quicksand.display.waiting import Until, check_text, wait_for, wait_for_text
-
         try:
             wanted = Until(until)
         except ValueError:
@@ -178,25 +188,19 @@ class Display:
 
     async def _has_driver(self) -> bool | None:
         """Whether the guest has the screen's driver; None if it does not tell."""
-        from quicksand.display.in_guest import ANSWER_S, has_driver
-
         if self._is_paused:
             return None
-        with contextlib.suppress(QuicksandError, TimeoutError):
+        with best_effort("ask the guest for its screen's driver", self._life.log):
             async with asyncio.timeout(2 * ANSWER_S):
                 return await has_driver(await self._life.session())
         return None
 
     async def _find_texts(self) -> list[str] | None:
-        from quicksand.display.in_guest import find_texts
-
         return await find_texts(await self._life.session())
 
     def record(
         self, path: Path, *, seconds: float, fps: float, scale: float, replace: bool
     ) -> AbstractAsyncContextManager[Recording]:
-        from quicksand.display.recording import Recording
-
         self.machine()  # refuses if there is none
         return Recording.open(
             path, self._find_machine, seconds=seconds, fps=fps, scale=scale, replace=replace
@@ -224,8 +228,6 @@ class Display:
 
     @contextlib.asynccontextmanager
     async def _hands(self) -> AsyncIterator[Hands]:
-        from quicksand.display.hands import Hands
-
         machine = self.machine()
         self._refuse_paused("it takes no input")
         async with self._turns, Hands.turn(machine) as hands:
@@ -233,8 +235,6 @@ class Display:
 
     async def type(self, text: str) -> None:
         """A long text takes several turns, so that other clients, and a checkpoint, get theirs."""
-        from quicksand.display import any_text, hands
-
         any_text.check_text(text, TEXT_MAX)
         machine = self.machine()
         self._refuse_paused("it takes no input")
@@ -254,17 +254,12 @@ class Display:
     async def _has_other_layout(self) -> bool:
         """Whether the guest's desktop has another keyboard layout than the US one. A guest that
         cannot be asked, such as one with a text console alone, counts as one that has not."""
-        from quicksand.display.in_guest import has_other_layout
-
         try:
             return await has_other_layout(await self._life.session())
         except AgentError:
             return False
 
     async def press(self, keys: Sequence[str], hold_s: float) -> None:
-        from quicksand.display.checks import is_number
-        from quicksand.display.keys import parse_keys
-
         names = parse_keys(keys)
         if not is_number(hold_s) or not 0 <= hold_s <= HOLD_MAX_S:
             raise ConfigError(
@@ -275,15 +270,11 @@ class Display:
             await hands.press(names, hold_s=hold_s)
 
     async def set_keys(self, keys: Sequence[str], down: bool) -> None:
-        from quicksand.display.keys import parse_keys
-
         names = parse_keys(keys)
         async with self._hands() as hands:
             await (hands.hold(names) if down else hands.let_go(names))
 
     async def move(self, x: int, y: int) -> None:
-        from quicksand.display.held import check_place
-
         place = check_place(x), check_place(y)
         async with self._hands() as hands:
             await hands.move(*place)
@@ -291,28 +282,19 @@ class Display:
     async def place_of(self, x: int, y: int) -> tuple[int, int]:
         """Where the pointer has to be moved for it to be at the pixel (x, y). Raises ConfigError
         if there is no such pixel."""
-        from quicksand.display.held import place_on
-
         return place_on(await self.size(), x, y)
 
     async def click(self, button: str, count: int) -> None:
-        from quicksand.display.held import check_button
-
         name = check_button(button)
         async with self._hands() as hands:
             await hands.click(name, count=count)
 
     async def set_button(self, button: str, down: bool) -> None:
-        from quicksand.display.held import check_button
-
         name = check_button(button)
         async with self._hands() as hands:
             await (hands.hold_button(name) if down else hands.let_go_button(name))
 
     async def drag(self, path: Sequence[tuple[int, int]], button: str, *, pixels: bool) -> None:
-        from quicksand.display.checks import check_path
-        from quicksand.display.held import check_button, check_place, place_on
-
         name = check_button(button)
         wanted = check_path(path, PATH_MAX)
         if pixels:
@@ -324,8 +306,6 @@ class Display:
             await hands.drag(places, name)
 
     async def scroll(self, notches: int) -> None:
-        from quicksand.display.checks import is_whole
-
         if not is_whole(notches) or abs(notches) > SCROLL_MAX:
             raise ConfigError(
                 f"notches must be a whole number to {SCROLL_MAX}, not {notches!r}",
@@ -335,8 +315,6 @@ class Display:
             await hands.scroll(notches)
 
     async def position(self) -> tuple[int, int]:
-        from quicksand.display.held import Held
-
         noted = Held.read(self.machine()).position
         seen = await self._find_pointer()
         if noted is not None and (seen is None or seen.is_at(noted)):
@@ -345,8 +323,11 @@ class Display:
             raise StateError(
                 f"it is not known where the pointer of {self._life.name!r} is: no client has moved "
                 "it since this machine started, and the guest cannot tell",
-                hint="a guest tells that has an X server and xdotool; mouse_move moves it, or "
-                f"`quicksand-tui mouse {self._life.name} move X,Y`",
+                hint=Words(
+                    "a guest tells that has an X server and xdotool; mouse_move moves it, or ",
+                    Remedy("mouse_move", name=self._life.name),
+                    python="a guest tells that has an X server and xdotool; mouse_move moves it",
+                ),
             )
         if noted is not None:
             # A viewer has moved it, or the guest is late: then it is there soon.
@@ -358,8 +339,6 @@ class Display:
 
     async def _find_pointer(self) -> Pointer | None:
         """Where the guest says that its pointer is; None if it cannot be asked."""
-        from quicksand.display.in_guest import find_pointer
-
         if self._is_paused:
             return None
         try:

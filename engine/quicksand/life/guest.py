@@ -1,61 +1,182 @@
-"""Requests to the agent in a sandbox's guest."""
+"""What is done in a sandbox's guest: commands, terminals, users, and what it tells of itself."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from quicksand.guest import execution
 from quicksand.guest.agent.session import Ask, sync_guest
+from quicksand.guest.execution import Command, ExecuteResult, StdinSource
+from quicksand.life import machinery
 from quicksand.life.sandbox_life import Life
 
 if TYPE_CHECKING:
+    from quicksand.guest.shell import Shell, ShellInfo
     from quicksand.guest.traffic import GuestTraffic
     from quicksand.life.stats import GuestProcess, SandboxStats
 
 
-class Guest:
-    """The guest of one sandbox."""
+class InGuest:
+    """What is done in the guest of one sandbox. The public methods are those of `Sandbox`."""
 
     def __init__(self, life: Life) -> None:
         self._life = life
 
-    async def request(self, method: str, params: dict[str, Any], timeout: float) -> dict[str, Any]:
-        """See `Sandbox.request`."""
+    async def ask(self, method: str, params: dict[str, Any], timeout: float) -> dict[str, Any]:
+        """As `request`."""
         return await (await self._life.session()).request(method, params, timeout=timeout)
 
     @property
     def asker(self) -> Ask | None:
-        """`request`, or None while the guest is stopped or paused and cannot answer."""
+        """`ask`, or None while the guest is stopped or paused and cannot answer."""
         run = self._life.entry().run
-        return self.request if run is not None and not run.paused else None
+        return self.ask if run is not None and not run.paused else None
 
     async def sync(self) -> None:
         """Have the guest flush its page cache to its disk. Does nothing if the guest cannot answer
         or takes too long."""
         if (ask := self.asker) is not None:
-            await sync_guest(ask)
+            await sync_guest(ask, self._life.log)
+
+    async def execute(
+        self,
+        command: str | Sequence[str],
+        timeout: float | None = 30.0,
+        cwd: str | None = None,
+        shell: str = "/bin/sh",
+        on_stdout: Callable[[str], Any] | None = None,
+        on_stderr: Callable[[str], Any] | None = None,
+        exclusive: bool = False,
+        user: str | None = None,
+        *,
+        stdin: StdinSource | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> ExecuteResult:
+        """Run a command and wait for its end.
+
+        ``shell`` runs a string; a list is executed directly. The command runs as root in ``/``, or
+        as ``user`` in that user's home; no state is kept between calls. After ``timeout`` seconds
+        its processes are killed and the result has ``timed_out`` set and the output so far. The
+        callbacks receive decoded text as it arrives and may be coroutine functions. An
+        ``exclusive`` command is refused while another command runs. At most `KEEP_MAX` bytes of
+        each stream are kept in the result (guest/execution.py). Bytes that are not UTF-8, in
+        the command, ``cwd``, ``shell``, ``env`` and a text for ``stdin``, are written as
+        `os.fsdecode` makes them.
+
+        Raises ConfigError for a bad command or timeout, AgentRefusedError if the command cannot be
+        started (no such user or directory), StateError, MachineError, AgentUnreachableError if the
+        guest is gone (whether the command ran is then unknown), RevertedError if the sandbox was
+        reverted meanwhile. Cancelling ends the command.
+        """
+        source = None if stdin is None else execution.checked(stdin)
+        running = await self.spawn(
+            command,
+            timeout=timeout,
+            cwd=cwd,
+            shell=shell,
+            exclusive=exclusive,
+            user=user,
+            env=env,
+            stdin=stdin is not None,
+        )
+        return await execution.run(running, stdin=source, on_stdout=on_stdout, on_stderr=on_stderr)
+
+    async def spawn(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        shell: str = "/bin/sh",
+        exclusive: bool = False,
+        user: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bool = False,
+        detach: bool = False,
+    ) -> Command:
+        """Start a command and return at once; see `Command`. Parameters and errors are those of
+        `execute`. With ``detach`` the command keeps running after this process disconnects.
+        """
+        params = execution.command_params(
+            command,
+            timeout=timeout,
+            cwd=cwd,
+            shell=shell,
+            user=user,
+            env=env,
+            exclusive=exclusive,
+        )
+        return await execution.spawn(await self._life.session(), params, stdin=stdin, detach=detach)
+
+    async def shell(
+        self,
+        command: str | Sequence[str] | None = None,
+        *,
+        columns: int = 80,
+        rows: int = 24,
+        cwd: str | None = None,
+        user: str | None = None,
+        env: Mapping[str, str] | None = None,
+        name: str = "",
+    ) -> Shell:
+        """Open a terminal that runs a login shell, or ``command``. It stays open in the guest until
+        its program ends or it is closed; `attach_shell` reconnects to it. `shells` lists it with
+        ``name``. Raises ConfigError, AgentRefusedError if it cannot be started."""
+        return await machinery.Shell.open(
+            await self._life.session(),
+            command,
+            columns=columns,
+            rows=rows,
+            cwd=cwd,
+            user=user,
+            env=env,
+            name=name,
+        )
+
+    async def attach_shell(self, session: str, *, columns: int = 80, rows: int = 24) -> Shell:
+        """Reconnect to a terminal; its latest output (at most 256 KiB) is replayed. Raises
+        AgentRefusedError (code "not_found")."""
+        return await machinery.Shell.attach(
+            await self._life.session(), session, columns=columns, rows=rows
+        )
+
+    async def shells(self) -> list[ShellInfo]:
+        """The terminals that are open in the guest."""
+        return await machinery.Shell.list(await self._life.session())
+
+    async def create_user(self, name: str, *, sudo: bool = False) -> None:
+        """Create a user with a home directory; ``sudo`` allows sudo without a password. Raises
+        AgentRefusedError (code "exists") if the user exists."""
+        await self.request("create_user", {"name": name, "sudo": sudo})
+
+    async def delete_user(self, name: str, *, remove_home: bool = True) -> None:
+        """Delete a user. Raises AgentRefusedError (code "not_found") if there is none."""
+        await self.request("delete_user", {"name": name, "remove_home": remove_home})
+
+    async def request(
+        self, method: str, params: dict[str, Any] | None = None, *, timeout: float = 30.0
+    ) -> dict[str, Any]:
+        """Call a method of the guest's agent directly (docs/internals/agent-protocol.md) and return
+        its reply. ``timeout`` is in seconds. Raises AgentRefusedError with the protocol's code."""
+        return await self.ask(method, params or {}, timeout)
 
     async def ping(self) -> float:
-        """See `Sandbox.ping`."""
+        """The time of one round trip to the guest's agent, in seconds."""
         started = time.perf_counter()
-        await self.request("ping", {}, 30.0)
+        await self.request("ping")
         return time.perf_counter() - started
 
     async def stats(self) -> SandboxStats:
-        """See `Sandbox.stats`."""
-        from quicksand.life.stats import read_stats
-
-        return await read_stats(self._life.entry(), self._life.session)
+        """CPU, memory and disk that the sandbox uses on the host and within the guest."""
+        return await machinery.read_stats(self._life.entry(), self._life.session)
 
     async def traffic(self) -> GuestTraffic | None:
-        """See `Sandbox.traffic`."""
-        from quicksand.guest.files import GuestFiles
-        from quicksand.guest.traffic import read_traffic
-
-        return await read_traffic(GuestFiles(self._life.session))
+        """The bytes that the guest reports to have received and sent since it booted; None if it
+        does not report any."""
+        return await machinery.read_traffic(machinery.GuestFiles(self._life.session))
 
     async def processes(self) -> list[GuestProcess]:
-        """See `Sandbox.processes`."""
-        from quicksand.life.stats import GuestProcess
-
-        return GuestProcess.parse_all(await self.request("processes", {}, 30.0))
+        """The guest's processes, as the guest reports them."""
+        return machinery.GuestProcess.parse_all(await self.request("processes"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.base.home import expand
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
+from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images.resolve import ImageResolver, is_file
 from quicksand.disks.images.store import ImageStore
 from quicksand.records.config import SandboxConfig
@@ -26,7 +28,7 @@ PACKAGE = "quicksand_images"
 CLEAR_LINE = "\r\x1b[K"
 
 
-class Builder(Protocol):
+class ImageBuilder(Protocol):
     """The module ``builder`` of `PACKAGE`."""
 
     def recipe_names(self) -> tuple[str, ...]:
@@ -49,11 +51,11 @@ class Builder(Protocol):
         ...
 
 
-def find_builder() -> Builder | None:
+def find_builder() -> ImageBuilder | None:
     """The builder; None if it is not installed."""
     if importlib.util.find_spec(PACKAGE) is None:
         return None
-    return cast("Builder", importlib.import_module(f"{PACKAGE}.builder"))
+    return cast("ImageBuilder", importlib.import_module(f"{PACKAGE}.builder"))
 
 
 def buildable_images() -> tuple[str, ...]:
@@ -117,8 +119,9 @@ async def build_if_missing(
     if build is None:
         build = is_watched()
     if not build:
-        hint = f"`quicksand-tui images build {name}` builds it"
-        raise ImageNotFound(f"Image not found: {name!r} is not built yet; {hint}", hint=hint)
+        hint = Words(Remedy("build_image", name=name), " builds it")
+        message = Words(f"Image not found: {name!r} is not built yet; ", hint)
+        raise ImageNotFound(message, hint=hint)
     line = _Line() if progress is None and is_watched() else None
     report = progress if line is None else line.report
     try:
@@ -152,8 +155,6 @@ class _Line:
         self._began = time.monotonic()
 
     def report(self, stage: str, done: int, total: int) -> None:
-        import shutil
-
         share = f", {100 * done // total} %" if total else ""
         text = f"{stage}{share}, {time.monotonic() - self._began:.0f} s"
         # A line that wraps could not be rewritten.

@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from quicksand.base.errors import ConfigError, MountError, QuicksandError, StateError
-from quicksand.life.guest import Guest
+from quicksand.base.remedies import Remedy, Words
+from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import mounting, ninep
-from quicksand.mounts.directories import Directories, Known
+from quicksand.mounts.directories import Directories, KnownDirectory
 from quicksand.mounts.left_out import forget_left_out, note_left_out, read_left_out
 from quicksand.mounts.mounter import Mounter
 from quicksand.mounts.shares import (
@@ -54,7 +55,7 @@ class MountHandle:
 class Mounts:
     """The mounts of one sandbox. Each method raises what its namesake in `Sandbox` raises."""
 
-    def __init__(self, life: Life, guest: Guest) -> None:
+    def __init__(self, life: Life, guest: InGuest) -> None:
         self._life = life
         self._guest = guest
 
@@ -67,7 +68,7 @@ class Mounts:
     def _directories(self) -> Directories:
         return Directories(self._place().mounted, self._life.registry.paths)
 
-    def _choose(self, mount: Mount) -> Known:
+    def _choose(self, mount: Mount) -> KnownDirectory:
         """Blocks for I/O. Raises MountError, HostError."""
         shares = read_shares(self._machine())
         written = [one.known.path for one in shares if one.known and not one.mount.readonly]
@@ -104,7 +105,7 @@ class Mounts:
         mounting.check_possible(record.config)
         async with self._life.history().locked():
             known = await asyncio.to_thread(self._choose, mount)
-            share = await mounting.add_mount(self._machine(), mount, known, self._guest.request)
+            share = await mounting.add_mount(self._machine(), mount, known, self._guest.ask)
             await asyncio.to_thread(forget_left_out, self._place(), (mount.guest,))
         return _handle_of(share.mount, share.is_served)
 
@@ -117,14 +118,14 @@ class Mounts:
             here |= {mount.guest: mount for mount in machine_devices.mounted(machine)}
             share = here.get(guest)
             if isinstance(share, Mount):
-                await ninep.unmount(machine, share, self._guest.request, force=force)
+                await ninep.unmount(machine, share, self._guest.ask, force=force)
                 return
             if share is None:
                 raise ConfigError(
                     f"nothing is mounted at {guest!r}",
                     hint=f"mounted are: {', '.join(sorted(here)) or 'none'}",
                 )
-            await mounting.remove_mount(machine, share, self._guest.request, force=force)
+            await mounting.remove_mount(machine, share, self._guest.ask, force=force)
 
     def _require_running(self) -> None:
         run = self._life.entry().run
@@ -133,7 +134,7 @@ class Mounts:
         if run.paused:
             raise StateError(
                 f"the sandbox {self._life.name!r} is paused, and its guest cannot take part",
-                hint=f"`quicksand-tui resume {self._life.name}` first",
+                hint=Words(Remedy("resume", name=self._life.name), " first"),
             )
 
     async def write_back(self) -> Sequence[Mount]:
@@ -144,7 +145,7 @@ class Mounts:
             machine_devices.mounted, machine
         )
         if mounts:
-            await mounting.write_back(self._guest.asker)
+            await mounting.write_back(self._guest.asker, self._life.log)
         return mounts
 
     @contextlib.asynccontextmanager
@@ -157,13 +158,13 @@ class Mounts:
             self._require_running()
         try:
             for mount in mounts:
-                await ninep.unmount(self._machine(), mount, self._guest.request)
+                await ninep.unmount(self._machine(), mount, self._guest.ask)
             yield
         finally:
             machine = self._machine()
             now = await asyncio.to_thread(machine_devices.mounted, machine)
             gone = [mount for mount in mounts if mount not in now]
-            await ninep.mount_all(machine, gone, self._guest.request)
+            await ninep.mount_all(machine, gone, self._guest.ask)
 
     async def attach_again(self, mounts: Sequence[Mount], what: str, *, is_past: bool) -> None:
         """After ``what``, by which another QEMU has taken over: mount ``mounts``, and if
@@ -174,20 +175,20 @@ class Mounts:
         directories = self._directories()
         async with self._life.history().locked():
             machine = self._machine()
-            stale = await mounting.find_stale(machine, self._guest.request) if is_past else set()
+            stale = await mounting.find_stale(machine, self._guest.ask) if is_past else set()
             failed: dict[str, str] = {}
             for mount in mounts:
                 try:
                     if mount.type == NINEP:
-                        await ninep.mount_all(machine, [mount], self._guest.request)
+                        await ninep.mount_all(machine, [mount], self._guest.ask)
                     else:
                         known = await asyncio.to_thread(directories.check, mount)
                         await mounting.add_mount(
-                            machine, mount, known, self._guest.request, avoid=stale
+                            machine, mount, known, self._guest.ask, avoid=stale
                         )
                 except QuicksandError as error:
                     failed[mount.guest] = str(error)
-            await mounting.detach_stale(machine, stale, self._guest.request)
+            await mounting.detach_stale(machine, stale, self._guest.ask)
             machine.past_shares.unlink(missing_ok=True)
             made = {mount.guest for mount in mounts} - failed.keys()
             await asyncio.to_thread(forget_left_out, self._place(), made)
@@ -197,7 +198,7 @@ class Mounts:
         if failed:
             raise MountError(
                 f"{what}, but not every mount is there again: {'; '.join(failed.values())}",
-                hint="`quicksand-tui mount` mounts it again",
+                hint=Words(Remedy("mount"), " mounts it again"),
             )
 
 

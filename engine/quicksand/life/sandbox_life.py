@@ -9,25 +9,28 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     MachineError,
-    MemoryBudgetError,
     QuicksandError,
     SandboxNotFoundError,
     StateError,
 )
 from quicksand.base.files import is_locked
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.settings import check_settings
 from quicksand.base.threads import to_the_end
 from quicksand.guest.agent.link import AgentLink
-from quicksand.qemu.keeper_successor import KeeperCheck
+from quicksand.life import machinery
+from quicksand.qemu.keeper_check import KeeperCheck
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.oversized import forget_mark, mark_of
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Entry, Record, RunState, Status, new_id
 
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming
     from quicksand.base.progress import Progress
     from quicksand.guest.agent.session import Session
-    from quicksand.qemu.live_machine import LiveMachine
+    from quicksand.qemu.started_machine import StartedMachine
     from quicksand.saves.store import Save
     from quicksand.snapshots.history import History
 
@@ -79,7 +82,7 @@ class Life:
         self._warm = warm
         self._build = build
         self._link: AgentLink | None = None
-        self._machine: LiveMachine | None = None
+        self._machine: StartedMachine | None = None
         self._keeper = KeeperCheck()
 
     @classmethod
@@ -90,7 +93,7 @@ class Life:
         return life
 
     @classmethod
-    def of_machine(cls, registry: Registry, machine: LiveMachine) -> Life:
+    def of_machine(cls, registry: Registry, machine: StartedMachine) -> Life:
         """The life of a sandbox that this process has just started."""
         life = cls.of_record(registry, machine.record)
         life._adopt(machine)
@@ -163,11 +166,14 @@ class Life:
     def _not_running(self) -> StateError:
         return StateError(f"the sandbox {self.name!r} is not running")
 
+    @property
+    def log(self) -> Path:
+        """Where it is noted what was tried and not possible."""
+        return sandbox_dir(self.registry.paths, self.id).engine_log
+
     def history(self) -> History:
         """The sandbox's layers, checkpoints and head."""
-        from quicksand.snapshots.history import history_of
-
-        return history_of(self.registry, self.id)
+        return machinery.history_of(self.registry, self.id)
 
     @property
     def link(self) -> AgentLink | None:
@@ -187,9 +193,6 @@ class Life:
 
     async def start(self, at: str | None) -> None:
         """See `Sandbox.start`."""
-        from quicksand.life.image_building import build_if_missing
-        from quicksand.qemu.live_machine import remove_quietly
-
         check_settings()
         if self._link is not None:
             raise StateError("the sandbox is already running")
@@ -199,74 +202,35 @@ class Life:
         if at is not None:
             raise StateError("a new sandbox has no checkpoints to start at")
         if self._source is None:
-            await build_if_missing(
+            await machinery.build_if_missing(
                 self.config.image, self.registry.paths, build=self._build, progress=self.progress
             )
-        record = await asyncio.to_thread(self._new_record)
-        machine, lock = await self._with_memory(lambda: self._make_machine(record))
+        record = await asyncio.to_thread(self.new_record)
+        machine, lock = await machinery.with_memory(
+            self.registry,
+            lambda: machinery.make_machine(
+                self.registry, record, warm=self._warm, progress=self.progress, named=self._set_id
+            ),
+        )
         try:
             self._adopt(machine)
             self._commit()
         except BaseException:
             await self.end_owned()
-            with contextlib.suppress(QuicksandError):
-                remove_quietly(sandbox_dir(self.registry.paths, self.id).root)
+            with best_effort("remove the sandbox", self.log):
+                machinery.remove_quietly(sandbox_dir(self.registry.paths, self.id).root)
             raise
         finally:
             os.close(lock)
         await self._await_desktop(undo=self.remove)
         if self._warm:
-            from quicksand.warm.spares.next_start import expect_next
-
-            await expect_next(self.registry, self.require_record(), machine.timing)
-
-    async def _make_machine(self, record: Record) -> tuple[LiveMachine, int]:
-        """The machine of a new sandbox, and the descriptor of its lock. It was a spare (then it has
-        the spare's id), or is started now."""
-        from quicksand.qemu.live_machine import remove_quietly
-        from quicksand.qemu.planning import look_for_parts
-        from quicksand.warm.spares.next_start import may_take
-
-        found = None
-        if self._warm and await asyncio.to_thread(may_take, self.registry.paths):
-            from quicksand.warm.spares.handover import take
-
-            found = await look_for_parts(self.registry, record, self.progress)
-            taken = await take(self.registry, record, found.parts, found.watch, named=self._set_id)
-            if taken is not None:
-                return taken.machine, taken.lock
-        # A start that takes a spare over needs none of this.
-        from quicksand.warm import starting
-
-        self.id = record.id
-        lock = self.registry.create(record)
-        try:
-            machine = await starting.boot(
-                self.registry, record, lock, progress=self.progress, warm=self._warm, found=found
-            )
-        except BaseException:
-            with contextlib.suppress(QuicksandError):
-                remove_quietly(sandbox_dir(self.registry.paths, record.id).root)
-            os.close(lock)
-            raise
-        return machine, lock
-
-    async def _with_memory(self, start: Callable[[], Awaitable[T]]) -> T:
-        """Await ``start``. If it lacks memory, end the spares, which take some for a start that may
-        never come, and try once more."""
-        try:
-            return await start()
-        except MemoryBudgetError:
-            from quicksand.warm.spares.ending import end_all
-
-            if not await asyncio.to_thread(end_all, self.registry):
-                raise
-        return await start()
+            await machinery.expect_next(self.registry, self.require_record(), machine.timing)
 
     def _set_id(self, id_: str) -> None:
         self.id = id_
 
-    def _new_record(self) -> Record:
+    def new_record(self) -> Record:
+        """The record of a sandbox that was never started. Raises ImageError, SaveError."""
         record = Record(
             id=self.id,
             name=self.name,
@@ -279,15 +243,14 @@ class Life:
         )
         if self._source is None:
             return record
-        from quicksand.saves.resuming import find_base, source_of
 
         places = self.registry.paths
-        base = find_base(self._source, places, self.base_dir, trusted=self._trusts_source)
+        base = machinery.find_base(self._source, places, self.base_dir, trusted=self._trusts_source)
         return replace(
             record,
             image_digest=base.digest,
             chain=tuple(str(path) for path in base.chain),
-            source=source_of(self._source, places),
+            source=machinery.source_of(self._source, places),
         )
 
     def _commit(self) -> None:
@@ -306,15 +269,14 @@ class Life:
             sandbox_dir(self.registry.paths, self.id).spare.unlink()
 
     async def _start_again(self, record: Record, at: str | None) -> None:
-        from quicksand.warm import starting
-
         lock = self.registry.lock(record.id)
         try:
             self._adopt(
-                await self._with_memory(
-                    lambda: starting.boot(
+                await machinery.with_memory(
+                    self.registry,
+                    lambda: machinery.boot(
                         self.registry, record, lock, progress=self.progress, at=at
-                    )
+                    ),
                 )
             )
         finally:
@@ -328,19 +290,18 @@ class Life:
         """
         if self._machine is None or not self.config.enable_display:
             return
-        from quicksand.warm.desktop_ready import with_desktop
 
         try:
-            self._adopt(await with_desktop(self._machine, self.progress))
+            self._adopt(await machinery.with_desktop(self._machine, self.progress))
         except BaseException as error:
             # A machine that has ended leaves what others may have made of the sandbox meanwhile.
             stays = isinstance(error, MachineError) and not self.require_record().discard
-            with contextlib.suppress(QuicksandError):
+            with best_effort("end a start that failed", self.log):
                 await to_the_end(self.end_owned() if stays else undo())
             self.run = None
             raise
 
-    def _adopt(self, machine: LiveMachine) -> None:
+    def _adopt(self, machine: StartedMachine) -> None:
         self._machine = machine
         self._link = machine.link
         self.run = machine.run
@@ -364,30 +325,24 @@ class Life:
             await self._set_paused(paused)
 
     async def _set_paused(self, paused: bool) -> None:
-        from quicksand.qemu.qmp import Monitor
-        from quicksand.records.oversized import forget_mark, mark_of
-
         run = self.entry().run
         if run is None:
             raise self._not_running()
         machine = runtime_dir(self.registry.paths, self.id).current()
-        monitor = await Monitor.connect(machine)
+        hypervisor = await machinery.Qemu.connect(machine)
         held = mark_of(machine)
         try:
-            await monitor.execute("stop" if paused else "cont")
-            status = await monitor.execute("query-status")
-            if status["running"] is paused:
+            await (hypervisor.pause() if paused else hypervisor.resume())
+            if await hypervisor.is_running() is paused:
                 raise StateError(f"QEMU did not {'pause' if paused else 'resume'} the sandbox")
         finally:
-            await monitor.close()
+            await hypervisor.close()
         if not paused:
             forget_mark(machine, held)
         self.run = replace(run, paused=paused)
         publish_state(machine, self.run)
         if not paused and self._link is not None:
-            from quicksand.qemu.guest_resume import set_clock_soon
-
-            await set_clock_soon(self._link)
+            await machinery.set_clock_soon(self._link, self.log)
 
     def look_again(self) -> None:
         """Read the state again after another QEMU has taken over; requests go to the new one's
@@ -418,12 +373,10 @@ class Life:
 
     async def stop(self, grace: float) -> None:
         """See `Sandbox.stop`; this makes no save."""
-        from quicksand.qemu.stopping import stop_machine
-
         record = self.require_record()
         link, self._link = self._link, None
         try:
-            await stop_machine(self.registry, record, link, self.run, grace=grace)
+            await machinery.stop_machine(self.registry, record, link, self.run, grace=grace)
         finally:
             if link is not None:
                 link.close()
@@ -434,7 +387,7 @@ class Life:
 
     async def trash(self) -> None:
         """See `Sandbox.trash`."""
-        from quicksand.life.sandbox_removal import remove_sandbox
+        from quicksand.life.sandbox_removal import remove_sandbox  # noqa: PLC0415
 
         try:
             await remove_sandbox(self.registry, self.require_record().id, stop=True)
@@ -451,7 +404,7 @@ class Life:
         self._remove_record()
 
     def _remove_record(self) -> None:
-        with contextlib.suppress(SandboxNotFoundError):
+        with contextlib.suppress(SandboxNotFoundError):  # its keeper has removed it
             self.registry.remove(self.id)
         self.record = None
 
@@ -475,9 +428,7 @@ class Life:
 
 def _why_gone(place: SandboxDir) -> QuicksandError | None:
     """The error that says why a machine has ended; None while it lives."""
-    from quicksand.qemu.live_machine import why_gone
-
-    return why_gone(place, doing="it was in use")
+    return machinery.why_gone(place, doing="it was in use")
 
 
 def _refuse_unusable(entry: Entry) -> None:
@@ -486,5 +437,5 @@ def _refuse_unusable(entry: Entry) -> None:
     if entry.status is Status.UNREACHABLE:
         raise StateError(
             f"the sandbox {entry.name!r} cannot be reached: its sockets are gone",
-            hint=f"`quicksand-tui kill {entry.name}` ends it, `start` starts it again",
+            hint=Words(Remedy("end", name=entry.name), " ends it, `start` starts it again"),
         )

@@ -6,16 +6,19 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import MachineError, QuicksandError, SandboxNotFoundError, StateError
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.guest.agent.link import AgentLink
 from quicksand.guest.agent.session import sync_guest
 from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.qemu.stopping import stop_machine
-from quicksand.records.layout import runtime_dir
+from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry, Status
 from quicksand.records.trash import TrashedSandbox
+from quicksand.snapshots.last_checkpoint import end_with_checkpoint
 
 if TYPE_CHECKING:
     from quicksand.records.nodes import Node
@@ -54,7 +57,7 @@ async def remove_sandbox(
     if entry.is_live and not stop:
         raise StateError(
             f"the sandbox {entry.name!r} is {entry.status.value}",
-            hint=f"stop it first, or `quicksand-tui rm -f {entry.name}`",
+            hint=Words("stop it first, or ", Remedy("end_and_trash", name=entry.name)),
         )
     record = entry.record
     for_good = now or (record is not None and (record.discard or not record.committed))
@@ -66,11 +69,12 @@ async def remove_sandbox(
             node, not_kept = await _end_with_checkpoint(registry, entry)
         if node is None:
             # `stuck` below also removes it if only a program that is starting it holds its lock.
-            with contextlib.suppress(MachineError):
+            log = sandbox_dir(registry.paths, entry.id).engine_log
+            with best_effort("end the machine", log, MachineError):
                 await stop_machine(registry, entry.record, None, entry.run, grace=0)
     trashed = None
     if for_good:
-        with contextlib.suppress(SandboxNotFoundError):
+        with contextlib.suppress(SandboxNotFoundError):  # its keeper has removed it
             await in_thread_to_the_end(lambda: registry.remove(entry.id, stuck=stop))
     else:
         instant = "" if node is None else node.id
@@ -86,8 +90,6 @@ async def remove_sandbox(
 async def _end_with_checkpoint(registry: Registry, entry: Entry) -> tuple[Node | None, str]:
     """End the sandbox with a last checkpoint and return that; or None and the reason, in which case
     the sandbox still runs."""
-    from quicksand.snapshots.last_checkpoint import end_with_checkpoint
-
     assert entry.record is not None
     if entry.run is None:
         unreachable = entry.status is Status.UNREACHABLE
@@ -115,6 +117,6 @@ async def _sync_guest(registry: Registry, entry: Entry) -> None:
         return await (await link.session()).request(method, params, timeout=timeout)
 
     try:
-        await sync_guest(ask)
+        await sync_guest(ask, sandbox_dir(registry.paths, entry.id).engine_log)
     finally:
         link.close()

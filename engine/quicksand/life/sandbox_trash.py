@@ -12,6 +12,7 @@ from pathlib import Path
 from quicksand.base.errors import DiskSpaceError, HistoryError, SandboxNotFoundError
 from quicksand.base.files import lock_within, map_os_errors, sync_dir, write_json
 from quicksand.base.paths import make_private_dir
+from quicksand.base.remedies import Remedy, Words
 from quicksand.records.config import check_name
 from quicksand.records.layout import SandboxDir, sandbox_dir
 from quicksand.records.registry import Registry
@@ -45,7 +46,11 @@ class SandboxTrash(Trash):
                 make_private_dir(self.root)
                 write_json(place.trashed, {"schema_version": SCHEMA, "id": id_, **about})
             except DiskSpaceError as error:
-                hint = f"`quicksand-tui rm --now {name}` removes it for good: that takes none"
+                hint = Words(
+                    Remedy("remove", name=name),
+                    " removes it for good: that takes none",
+                    python="free some space, then try again",
+                )
                 raise DiskSpaceError(str(error), hint=hint) from error
             self._move(place.root, self.root / id_)
             return self._look_at(id_)
@@ -68,7 +73,7 @@ class SandboxTrash(Trash):
         for a bad name, HostError."""
         found = self.find(id_or_name)
         name = check_name(name) if name is not None else found.name
-        hint = f"`quicksand-tui restore {found.id} --name NEW` gives it another name"
+        hint = Words(Remedy("restore_as", id=found.id), " gives it another name")
         with self._registry.giving_name(name, hint=hint), self.locked(found):
             place = SandboxDir(found.root)
             if found.record is not None and found.record.name != name:
@@ -88,7 +93,12 @@ def _history_locked(place: SandboxDir, name: str) -> Iterator[None]:
     if lock is None:
         raise HistoryError(
             f"another client is working on the checkpoints of {name!r}",
-            hint=f"try again when it is done; `quicksand-tui rm --now {name}` does not wait",
+            hint=Words(
+                "try again when it is done; ",
+                Remedy("remove", name=name),
+                " does not wait",
+                python="try again when it is done",
+            ),
         )
     try:
         yield

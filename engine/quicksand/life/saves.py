@@ -6,21 +6,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand.base.threads import to_the_end
+from quicksand.life import machinery
 from quicksand.life.checkpoints import Checkpoints
-from quicksand.life.guest import Guest
+from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
 
 if TYPE_CHECKING:
     from quicksand.saves.autosave import AutoSave
-    from quicksand.saves.saving import Options
+    from quicksand.saves.manifest import SaveManifest
+    from quicksand.saves.saving import SaveOptions
     from quicksand.saves.store import Save, SaveStore
 
 
 class Saves:
-    """The saves of one sandbox. Each method raises what its namesake in `Sandbox` raises."""
+    """The saves of one sandbox. `save`, `save_on_stop` and `save_to` are methods of `Sandbox`."""
 
     def __init__(
-        self, life: Life, guest: Guest, checkpoints: Checkpoints, workspace: Path | None = None
+        self, life: Life, guest: InGuest, checkpoints: Checkpoints, workspace: Path | None = None
     ) -> None:
         self._life = life
         self._guest = guest
@@ -32,23 +34,63 @@ class Saves:
     def store(self, workspace: str | Path | None = None) -> SaveStore:
         """The store of ``workspace``, by default of the sandbox's own workspace, or else of
         ``.quicksand/sandboxes`` in the current directory."""
-        from quicksand.saves.finding import workspace_store
+        return machinery.workspace_store(
+            Path(workspace).absolute() if workspace else self._workspace
+        )
 
-        return workspace_store(Path(workspace).absolute() if workspace else self._workspace)
+    async def save(
+        self,
+        name: str,
+        *,
+        workspace: str | Path | None = None,
+        compress: bool = False,
+        delete_checkpoints: bool = False,
+        note: str = "",
+        replace: bool = True,
+        freeze: bool | None = None,
+    ) -> SaveManifest:
+        """Save the disk, running or not, as ``workspace/name`` (by default the workspace given to
+        `Sandbox`, or ``.quicksand/sandboxes``). A running VM keeps running.
+        ``Sandbox(image=name)`` starts a new sandbox with this disk.
 
-    async def save_to(self, store: SaveStore, name: str, options: Options) -> Save:
-        from quicksand.saves.saving import save
+        A save that already has the name goes to the trash for a week, unless ``replace`` is false:
+        then SaveError is raised. ``compress`` merges all layers into one compressed file.
+        ``delete_checkpoints`` deletes the sandbox's checkpoints. ``freeze``: whether the guest
+        freezes its file system (fsfreeze) for the moment of the save; None means only if the guest
+        can sync within 0.1 s.
 
+        Raises ConfigError for a bad name, SaveError, StateError, HistoryError, ImageError,
+        HostError, MachineError; an existing save of that name is then unchanged.
+        """
+        options = machinery.SaveOptions(
+            compress=compress,
+            delete_checkpoints=delete_checkpoints,
+            note=note,
+            replace=replace,
+            freeze=freeze,
+            progress=self._life.progress,
+        )
+        return (await self.save_to(self.store(workspace), name, options)).require()
+
+    def save_on_stop(self, name: str, store: SaveStore) -> None:
+        """Save the disk to ``store`` when the sandbox is stopped, like the keyword ``save``. Raises
+        ConfigError for a bad name."""
+        self.at_stop = machinery.AutoSave(machinery.check_save_name(name), store)
+
+    async def save_to(self, store: SaveStore, name: str, options: SaveOptions) -> Save:
+        """Save the disk to ``store``. Parameters and errors are those of `save`."""
         record = self._life.require_record()
         await self._checkpoints.settle()
-        return await save(self._life.registry, record, name, store, options, self._guest.asker)
+        return await machinery.save(
+            self._life.registry, record, name, store, options, self._guest.asker
+        )
 
-    async def write_snapshot(self, target: Path, options: Options) -> None:
-        from quicksand.saves.saving import write_snapshot
-
+    async def write_snapshot(self, target: Path, options: SaveOptions) -> None:
         await self._checkpoints.settle()
         record = self._life.require_record()
-        await write_snapshot(self._life.registry, record, target, options, self._guest.asker)
+        await machinery.write_snapshot(
+            self._life.registry, record, target, options, self._guest.asker
+        )
 
     async def stop(self, grace: float) -> None:
         """Stop the sandbox; first make the save `at_stop`, if there is one."""
@@ -57,9 +99,7 @@ class Saves:
             await self._life.stop(grace)
             return
         try:
-            from quicksand.saves.saving import Options
-
-            options = Options(progress=self._life.progress)
+            options = machinery.SaveOptions(progress=self._life.progress)
             await self.save_to(saving.store, saving.name, options)
         except BaseException as error:
             if not self._life.is_owned:  # it belongs to another process and keeps running

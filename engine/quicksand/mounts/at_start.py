@@ -10,7 +10,7 @@ from quicksand.base.paths import Paths
 from quicksand.guest.agent.session import Ask
 from quicksand.mounts import devices, ninep
 from quicksand.mounts.devices import Device
-from quicksand.mounts.directories import Directories, Known
+from quicksand.mounts.directories import Directories, KnownDirectory
 from quicksand.mounts.left_out import note_left_out
 from quicksand.mounts.mounting import Served, detach_stale, find_stale, mount_served, serve_all
 from quicksand.qemu.binaries import QemuBinaries
@@ -33,7 +33,7 @@ class MountsAtStart:
         self._place = sandbox_dir(places, record.id)
         self._directories = Directories(self._place.mounted, places)
         self._is_past = is_past
-        self._mounts: Sequence[tuple[Mount, Known]] = ()
+        self._mounts: Sequence[tuple[Mount, KnownDirectory]] = ()
         self._devices: Sequence[Device] = ()
         self._serving: asyncio.Task[Served] | None = None
         self.notices: tuple[str, ...] = ()
@@ -87,16 +87,16 @@ class MountsAtStart:
             if not self._serving.cancelled():
                 self._serving.exception()
 
-    def _check(self, mount: Mount) -> Known:
+    def _check(self, mount: Mount) -> KnownDirectory:
         """The directory of a mount; a person has named it just now if this is the first start.
         Blocks for I/O. Raises MountError, HostError."""
         directories = self._directories
         return (directories.check if self._record.committed else directories.choose)(mount)
 
-    def _choose(self) -> list[tuple[Mount, Known]]:
+    def _choose(self) -> list[tuple[Mount, KnownDirectory]]:
         """Return the mounts that quicksand serves itself, and note those that cannot be mounted.
         Blocks for I/O. Raises MountError, HostError."""
-        good: list[tuple[Mount, Known]] = []
+        good: list[tuple[Mount, KnownDirectory]] = []
         left_out: dict[str, str] = {}
         for mount in self._record.config.mounts:
             try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from quicksand.base.errors import ConfigError
 from quicksand.base.files import read_json, write_json
-from quicksand.mounts.directories import Known
+from quicksand.mounts.directories import KnownDirectory
 from quicksand.mounts.mounter import Mounter
 from quicksand.records.layout import MachineDir
 from quicksand.records.mount import NINEP, Mount, decode_mount
@@ -24,7 +24,7 @@ class Device:
     mounter: Mounter | None = None
     """The process that is having the guest mount it; None once a look from the guest has found it
     mounted."""
-    known: Known | None = None
+    known: KnownDirectory | None = None
     """The directory itself; None in records of older versions."""
 
 
@@ -46,7 +46,7 @@ def read(machine: MachineDir) -> list[Device]:
             Device(
                 mount=decode_mount(value["mount"]),
                 mounted=value["mounted"] is True,
-                known=Known.from_json(value["known"]) if value.get("known") else None,
+                known=KnownDirectory.from_json(value["known"]) if value.get("known") else None,
                 mounter=Mounter.from_json(value.get("mounter")),
             )
             for value in values

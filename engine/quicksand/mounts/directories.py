@@ -2,8 +2,8 @@
 
 A guest that may write a directory may put anything in place of what lies in it, a link among that,
 and a mount can lie in another. So links are followed once, when a person names a directory; the
-directory that they lead to is remembered (`Known`) and opened by a path without links ever after.
-The server is given that descriptor and never the path.
+directory that they lead to is remembered (`KnownDirectory`) and opened by a path without links ever
+after. The server is given that descriptor and never the path.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from quicksand.base.boot import boot_id
 from quicksand.base.errors import MountError
 from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.records.mount import Mount
 
 LINKS_MAX = 40
@@ -37,7 +38,7 @@ Inode = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownDirectory:
     """A directory that somebody has had mounted."""
 
     path: str
@@ -53,7 +54,7 @@ class Known:
         return found.st_ino == self.inode and (found.st_dev == self.device or not is_same_boot)
 
     @classmethod
-    def from_json(cls, value: Any) -> Known:
+    def from_json(cls, value: Any) -> KnownDirectory:
         """Parse one. Raises ValueError."""
         try:
             path, boot = value["path"], value["boot"]
@@ -66,7 +67,7 @@ class Known:
         return cls(path=path, device=device, inode=inode, boot=boot)
 
 
-def find(mount: Mount, written: Collection[str] = ()) -> Known:
+def find(mount: Mount, written: Collection[str] = ()) -> KnownDirectory:
     """The directory that a person has just named, wherever the links in its path lead. A link that
     lies in one of the directories ``written``, which a guest may write (paths without links), is
     not followed: nobody knows whose it is. Blocks for I/O. Raises MountError."""
@@ -79,7 +80,7 @@ def find(mount: Mount, written: Collection[str] = ()) -> Known:
         found = os.fstat(descriptor)
     finally:
         os.close(descriptor)
-    return Known(path=path, device=found.st_dev, inode=found.st_ino, boot=boot_id())
+    return KnownDirectory(path=path, device=found.st_dev, inode=found.st_ino, boot=boot_id())
 
 
 def _resolve(mount: Mount, written: Collection[str]) -> str:
@@ -125,7 +126,7 @@ def _not_possible(mount: Mount, error: OSError) -> MountError:
 
 
 @contextmanager
-def opened(mount: Mount, known: Known) -> Iterator[int]:
+def opened(mount: Mount, known: KnownDirectory) -> Iterator[int]:
     """A descriptor of a directory that was mounted before, within the block. It is that very
     directory, and no link was followed. Blocks for I/O. Raises MountError."""
     try:
@@ -135,14 +136,16 @@ def opened(mount: Mount, known: Known) -> Iterator[int]:
             raise MountError(
                 f"{mount.host} is not what was mounted: {link} is a link now, which a guest may "
                 "have made, and is not followed",
-                hint="look where it leads; if that is meant, `quicksand-tui mount` mounts that one",
+                hint=Words(
+                    "look where it leads; if that is meant, ", Remedy("mount"), " mounts that one"
+                ),
             ) from error
         raise _not_possible(mount, error) from error
     try:
         if not known.is_of(os.fstat(descriptor)):
             raise MountError(
                 f"{mount.host} is another directory than the one that was mounted",
-                hint="if it is meant, `quicksand-tui mount` mounts it",
+                hint=Words("if it is meant, ", Remedy("mount"), " mounts it"),
             )
         yield descriptor
     finally:
@@ -174,8 +177,12 @@ def _first_link(path: str) -> str:
 
 
 def check_directory(
-    mount: Mount, places: Paths, known: Known | None = None, *, written: Collection[str] = ()
-) -> Known:
+    mount: Mount,
+    places: Paths,
+    known: KnownDirectory | None = None,
+    *,
+    written: Collection[str] = (),
+) -> KnownDirectory:
     """The directory of a mount: ``known``, or else what its path leads to (`find`). Blocks for I/O.
 
     Raises MountError if there is none, if it is another than ``known``, and if it is ours: nothing
@@ -199,7 +206,7 @@ def check_directory(
                 hint="mount it read-only, or a directory in it",
             )
     device, inode = line[0]
-    return Known(path=wanted.path, device=device, inode=inode, boot=boot_id())
+    return KnownDirectory(path=wanted.path, device=device, inode=inode, boot=boot_id())
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +268,7 @@ class Directories:
         self._file = file
         self._places = places
 
-    def check(self, mount: Mount) -> Known:
+    def check(self, mount: Mount) -> KnownDirectory:
         """The directory of a mount that was made before. Blocks for I/O. Raises MountError."""
         before = self._read().get(mount.host)
         known = check_directory(mount, self._places, before)
@@ -269,7 +276,7 @@ class Directories:
             self._write(mount, known)
         return known
 
-    def choose(self, mount: Mount, written: Collection[str] = ()) -> Known:
+    def choose(self, mount: Mount, written: Collection[str] = ()) -> KnownDirectory:
         """The directory of a mount that a person asks for at this moment; it is what is meant by
         its path from now on. ``written``: what the sandbox may write just now. Blocks for I/O.
         Raises MountError, HostError."""
@@ -278,10 +285,12 @@ class Directories:
             self._write(mount, known)
         return known
 
-    def _read(self) -> dict[str, Known]:
+    def _read(self) -> dict[str, KnownDirectory]:
         try:
             values = read_json(self._file).get("directories")
-            return {host: Known.from_json(value) for host, value in dict(values or {}).items()}
+            return {
+                host: KnownDirectory.from_json(value) for host, value in dict(values or {}).items()
+            }
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, TypeError) as error:
@@ -290,7 +299,7 @@ class Directories:
                 hint="remove that file if the paths of the mounts lead where they should",
             ) from error
 
-    def _write(self, mount: Mount, known: Known) -> None:
+    def _write(self, mount: Mount, known: KnownDirectory) -> None:
         found = self._read()
         found.pop(mount.host, None)
         found[mount.host] = known

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from quicksand_smb import HANG_UP
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     AgentError,
     AgentRefusedError,
@@ -35,12 +36,12 @@ from quicksand.guest.agent import raw
 from quicksand.guest.agent.refusals import LinuxErrno
 from quicksand.guest.agent.session import Ask
 from quicksand.mounts import shares
-from quicksand.mounts.directories import Known
+from quicksand.mounts.directories import KnownDirectory
 from quicksand.mounts.mounter import Mounter, look
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.mounts.shares import Share
 from quicksand.records.config import SHARE_IP, SHARE_PORT, NetworkMode, SandboxConfig
-from quicksand.records.layout import SHARES, MachineDir
+from quicksand.records.layout import SHARES, MachineDir, log_of
 from quicksand.records.mount import Mount
 
 Served = list[tuple[Share, str]]
@@ -115,7 +116,7 @@ def check_possible(config: SandboxConfig) -> None:
 
 async def serve_all(
     machine: MachineDir,
-    mounts: Sequence[tuple[Mount, Known]],
+    mounts: Sequence[tuple[Mount, KnownDirectory]],
     *,
     avoid: Collection[int] = (),
 ) -> Served:
@@ -123,7 +124,7 @@ async def serve_all(
     end with the machine. Raises MountError, StateError; then none is left."""
     started: list[Share] = []
 
-    async def start(mount: Mount, known: Known) -> tuple[Share, str]:
+    async def start(mount: Mount, known: KnownDirectory) -> tuple[Share, str]:
         secret = secrets.token_hex(16)
         share = await start_server(machine, mount, secret, known=known, avoid=avoid)
         started.append(share)
@@ -170,7 +171,7 @@ async def _mount_on(machine: MachineDir, share: Share, secret: str, ask: Ask) ->
         raise
     except BaseException:
         shares.forget(machine, share)
-        with contextlib.suppress(AgentError):
+        with best_effort("take the mount back", log_of(machine), AgentError):
             await to_the_end(_give_up(machine, share.number, ask))
         raise
 
@@ -208,7 +209,12 @@ def _explain(mount: Mount, error: AgentRefusedError) -> QuicksandError:
 
 
 async def add_mount(
-    machine: MachineDir, mount: Mount, known: Known, ask: Ask, *, avoid: Collection[int] = ()
+    machine: MachineDir,
+    mount: Mount,
+    known: KnownDirectory,
+    ask: Ask,
+    *,
+    avoid: Collection[int] = (),
 ) -> Share:
     """Serve a directory and have a running guest mount it; to be called with the history's lock.
     The streams ``avoid`` are taken last. Raises ConfigError if something is mounted there,
@@ -250,11 +256,11 @@ async def remove_mount(machine: MachineDir, share: Share, ask: Ask, *, force: bo
         await _hang_up(machine, [share.number])
 
 
-async def write_back(ask: Ask | None) -> None:
+async def write_back(ask: Ask | None, log: Path) -> None:
     """Have the guest write what it still holds of its mounts, before it is left. It must not take
     long, and may fail: the host's side is as good as the guest has made it."""
     if ask is not None:
-        with contextlib.suppress(AgentError, TimeoutError):
+        with best_effort("have the guest write back its mounts", log, AgentError, TimeoutError):
             await ask("sync_shares", {}, SYNC_S)
 
 

@@ -15,20 +15,20 @@ from dataclasses import replace
 
 from quicksand.base.errors import (
     AgentRefusedError,
-    MachineError,
     MountError,
     QuicksandError,
     StateError,
 )
 from quicksand.base.findings import Findings, program_key
+from quicksand.base.hypervisor import Hypervisor
+from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent import raw
 from quicksand.guest.agent.session import Ask
 from quicksand.mounts.devices import Device, ninep_of, note, read
-from quicksand.mounts.directories import Known, find, opened
+from quicksand.mounts.directories import KnownDirectory, find, opened
 from quicksand.mounts.mounter import NOBODY, Mounter, look
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import NINEP_DEVICE, SharedDirectory, ninep_tag
-from quicksand.qemu.qmp import Monitor
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import MachineDir
 from quicksand.records.mount import NINEP, Mount
@@ -56,7 +56,7 @@ v9fs_attach)."""
 
 def choose(
     mounts: Sequence[Mount],
-    check: Callable[[Mount], Known],
+    check: Callable[[Mount], KnownDirectory],
     binaries: QemuBinaries,
     *,
     may_leave_out: bool,
@@ -219,18 +219,15 @@ def _mark(
 # Operations that are not possible with it
 
 
-async def refuse_mounted(config: SandboxConfig, monitor: Monitor, name: str) -> None:
+async def refuse_mounted(config: SandboxConfig, hypervisor: Hypervisor, name: str) -> None:
     """Raise StateError if the guest has a 9p share mounted: a checkpoint would hold names of files
     that only this QEMU knows. QEMU itself is asked, for root in the guest can mount it, too; it
     refuses to migrate then, but to write its devices' state it does not. Raises MachineError."""
     if not ninep_of(config.mounts) and not config.extra_qemu_args:
         return
-    reasons = (await monitor.execute("query-migrate")).get("blocked-reasons", [])
-    if not isinstance(reasons, list):
-        raise MachineError(f"QEMU said {reasons!r} of what keeps it from being saved")
-    if any(_BLOCKED in str(reason) for reason in reasons):
+    if any(_BLOCKED in reason for reason in await hypervisor.why_unsavable()):
         raise StateError(
             f"no checkpoint can be taken of {name!r} while a directory is mounted there by 9p: "
             "QEMU cannot save what it has open",
-            hint=f"`quicksand-tui checkpoint --unmount-9p {name}` unmounts it for that moment",
+            hint=Words(Remedy("checkpoint_without_9p", name=name), " unmounts it for that moment"),
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import signal
 import sys
@@ -13,13 +12,14 @@ from typing import Any
 
 import quicksand_smb
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import MountError, StateError
 from quicksand.base.processes import send_signal, start_of
 from quicksand.base.text import printable
 from quicksand.base.threads import to_the_end
-from quicksand.mounts.directories import Known, find, opened
+from quicksand.mounts.directories import KnownDirectory, find, opened
 from quicksand.mounts.shares import Share, a_stream, count_start
-from quicksand.records.layout import MachineDir
+from quicksand.records.layout import MachineDir, log_of
 from quicksand.records.mount import Mount
 
 START_S = 20.0
@@ -48,7 +48,7 @@ async def start_server(
     mount: Mount,
     secret: str,
     *,
-    known: Known | None = None,
+    known: KnownDirectory | None = None,
     avoid: Collection[int] = (),
 ) -> Share:
     """Serve a directory to whoever knows ``secret`` on a stream of a machine that is not in use, on
@@ -87,7 +87,7 @@ async def start_server(
         try:
             pid = await asyncio.shield(starting)
         except asyncio.CancelledError:
-            await to_the_end(_undo(starting))
+            await to_the_end(_undo(starting, log_of(machine)))
             raise
         except MountError as error:
             raise MountError(f"{mount.host} cannot be served: {error}") from error
@@ -134,7 +134,7 @@ async def _start(socket: Path, config: dict[str, Any], inherited: Sequence[int])
             raise MountError(reason.removeprefix("quicksand_smb: ") or "its server ended")
 
 
-async def _undo(starting: asyncio.Task[int]) -> None:
-    with contextlib.suppress(MountError):
+async def _undo(starting: asyncio.Task[int], log: Path) -> None:
+    with best_effort("end a server that was being started", log, MountError):
         pid = await starting
         send_signal(pid, start_of(pid), signal.SIGKILL)

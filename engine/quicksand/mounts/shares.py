@@ -21,7 +21,7 @@ from quicksand.base.files import is_locked, map_os_errors, read_json, tail, try_
 from quicksand.base.processes import holders_of, is_process, send_signal, start_of
 from quicksand.base.regular import append_to, open_file
 from quicksand.base.text import printable
-from quicksand.mounts.directories import Known
+from quicksand.mounts.directories import KnownDirectory
 from quicksand.mounts.mounter import Mounter
 from quicksand.records.layout import SHARES, MachineDir
 from quicksand.records.mount import Mount, decode_mount
@@ -49,7 +49,7 @@ class Share:
     pid: int
     started: str
     """When the process of that id started, as the system writes it."""
-    known: Known | None = None
+    known: KnownDirectory | None = None
     """The directory itself; None in records of older versions."""
     mounter: Mounter | None = None
     """The process that is having the guest mount it; None once a look from the guest has found it
@@ -76,7 +76,7 @@ class Share:
                 mount=decode_mount(value["mount"]),
                 pid=int(value["pid"]),
                 started=str(value["started"]),
-                known=Known.from_json(value["known"]) if value.get("known") else None,
+                known=KnownDirectory.from_json(value["known"]) if value.get("known") else None,
                 mounter=Mounter.from_json(value.get("mounter")),
             )
         except (KeyError, TypeError, ConfigError) as error:

@@ -8,6 +8,7 @@ nor a reset. How long the queue is can be changed at any time, by who has the so
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import socket
 from collections.abc import Collection
@@ -57,8 +58,6 @@ def _listening(pid: int, ports: Collection[int]) -> list[int]:
 
 
 def _widen(pidfd: int, number: int) -> bool:
-    import ctypes
-
     copy = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, pidfd, number, 0)
     if copy < 0:
         return False

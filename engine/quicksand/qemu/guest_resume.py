@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import secrets
 import time
+from pathlib import Path
 from typing import Any
 
-from quicksand.base.errors import QuicksandError
+from quicksand.base.effort import best_effort
+from quicksand.base.hypervisor import Hypervisor
 from quicksand.guest.agent.link import AgentLink
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.values import whole
-from quicksand.qemu.qmp import Monitor
 
 FIRST_HELLO_S = 2.0
 """Seconds to wait for the agent's first answer. It takes a tenth of a second, or longer on a host
@@ -35,7 +35,7 @@ minute in an emulated guest."""
 
 
 async def resume(
-    session: Session, token: str, monitor: Monitor, *, patience: float | None = None
+    session: Session, token: str, hypervisor: Hypervisor, *, patience: float | None = None
 ) -> None:
     """Resume a VM, and shake hands with its agent, to which ``session`` is connected already; the
     agent gets ``patience`` seconds for it (None: `FIRST_HELLO_S`). Raises MachineError,
@@ -47,7 +47,7 @@ async def resume(
     )
     try:
         await asyncio.sleep(0)  # so that it is sent
-        await monitor.execute("cont")
+        await hypervisor.resume()
         await hello
     except BaseException:
         hello.cancel()
@@ -74,10 +74,10 @@ async def renew(session: Session, names: dict[str, str], token: dict[str, str]) 
             await session.request("rotate_token", token)
 
 
-async def set_clock_soon(link: AgentLink) -> None:
+async def set_clock_soon(link: AgentLink, log: Path) -> None:
     """Set the clock of a guest that was resumed. One whose agent does not answer within `CLOCK_S`
     notices by itself that it has stood still (guest-agent, host_time.rs), less exactly."""
-    with contextlib.suppress(QuicksandError, TimeoutError):
+    with best_effort("set the guest's clock", log):
         async with asyncio.timeout(CLOCK_S):
             await _set_clock(await link.session())
 

@@ -35,10 +35,9 @@ import os
 import sys
 
 if __name__ == "__main__":
-    # -I leaves the script's directory out of sys.path. A package's bytecode is cached.
-    engine = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    # base/removal.py and base/processes.py need nothing else of the engine.
-    sys.path += [os.path.join(engine, "qemu"), os.path.join(engine, "base")]
-    from keeper_parts.main import main  # type: ignore[import-not-found]
+    # -I leaves every directory but Python's own out of sys.path; without -S as well, the site's
+    # packages would be looked for at each start (5 ms). Its own package is found behind Python's.
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    from quicksand.qemu.keeper_parts.main import main
 
     main()

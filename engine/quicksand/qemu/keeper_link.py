@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from quicksand.base.errors import MachineError, StateError
+from quicksand.base.remedies import Remedy, Words
 
 REPLY_MAX = 64 * 1024
 
@@ -66,7 +67,7 @@ class KeeperLink:
                 self.close()
                 raise MachineError(
                     f"the process that looks after the sandbox's QEMU went away and did not {op}",
-                    hint="most likely the sandbox has ended: `quicksand-tui ps -a` tells",
+                    hint=Words("most likely the sandbox has ended: ", Remedy("list"), " tells"),
                 ) from error
             except (OSError, ValueError, TypeError) as error:
                 self.close()

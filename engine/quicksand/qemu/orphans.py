@@ -8,7 +8,14 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from quicksand.base.processes import PROC, Kind, Process, holders_of, is_same_place, list_processes
+from quicksand.base.processes import (
+    PROC,
+    Process,
+    ProcessKind,
+    holders_of,
+    is_same_place,
+    list_processes,
+)
 
 
 def find_orphans() -> list[Process]:
@@ -40,11 +47,11 @@ def find_unkept() -> list[Process]:
     """QEMUs whose keeper was killed; the next command on their sandbox starts a new one. Blocks for
     I/O."""
     found = list_processes()
-    keepers = [process for process in found if process.kind is Kind.KEEPER]
+    keepers = [process for process in found if process.kind is ProcessKind.KEEPER]
     return [
         process
         for process in found
-        if process.kind is Kind.QEMU
+        if process.kind is ProcessKind.QEMU
         and not any(is_same_place(keeper.of, process.of) for keeper in keepers)
         and process.is_there
     ]

@@ -21,7 +21,7 @@ from quicksand.disks.images.initrd import compose_initrd
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
 from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
-from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, Machine, SharedDirectory, plan
+from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, MachinePlan, SharedDirectory, plan
 from quicksand.qemu.process import Listeners
 from quicksand.records.config import VNC_PORT_HINT, Accelerator, NetworkMode, PortForward
 from quicksand.records.layout import SandboxDir, layer_name
@@ -41,7 +41,7 @@ class Parts:
     initrd: Path
     """The image's initrd with the agent added."""
     tsc_khz: int | None
-    """See `Machine`."""
+    """See `MachinePlan`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +128,11 @@ def plan_machine(
     *,
     at: Node | None = None,
     directories: Sequence[SharedDirectory] = (),
-) -> Machine:
+) -> MachinePlan:
     """The machine of ``record`` with the disk and memory image of ``head``. With ``at`` it waits
     for that checkpoint's state to be loaded. ``directories`` are what QEMU serves by 9p."""
     config, image = record.config, parts.image
-    return Machine(
+    return MachinePlan(
         name=str(place.root),
         arch=parts.arch,
         accel=parts.status.accelerator,
@@ -163,7 +163,7 @@ def plan_machine(
 
 
 def make_run_state(
-    machine: Machine,
+    machine: MachinePlan,
     parts: Parts,
     listeners: Listeners,
     *,

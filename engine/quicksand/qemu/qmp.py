@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
-from qemu.qmp import EventListener, Message, QMPClient, QMPError, Runstate
+from qemu.qmp import EventListener, ExecuteError, Message, QMPClient, QMPError, Runstate
 
 from quicksand.base.errors import MachineError, QemuDiedError, StateError
 from quicksand.base.lease import Lease, take_lease
@@ -90,8 +90,6 @@ class Monitor:
 
         Raises StateError with QEMU's words if it refuses, QemuDiedError if it is gone.
         """
-        from qemu.qmp import ExecuteError
-
         message = {"execute": command}
         try:
             return await self._client.execute(command, arguments or None)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
+from pathlib import Path
 
-from quicksand.base.errors import MachineError, QuicksandError
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import MachineError
 from quicksand.base.files import is_locked
-from quicksand.base.processes import Kind, command_of, holders_of, processes_of
+from quicksand.base.processes import ProcessKind, command_of, holders_of, processes_of
+from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent.link import AgentLink
-from quicksand.qemu.keeper_successor import ensure_keeper
-from quicksand.qemu.live_machine import END_POLL_S, KILL_WAIT_S, until_unlocked
+from quicksand.qemu.keeper_check import ensure_keeper
 from quicksand.qemu.qmp import Monitor
+from quicksand.qemu.started_machine import END_POLL_S, KILL_WAIT_S, until_unlocked
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, RunState
@@ -41,7 +43,7 @@ async def stop_machine(
     if is_locked(place.lock) and grace > 0 and not record.discard and link is not None:
         if run is not None and run.paused:
             await _let_go_on(registry, record)
-        asked = await _ask_guest(link, grace)
+        asked = await _ask_guest(link, grace, place.engine_log)
         if asked and await until_unlocked(place.lock, timeout=grace + AGENT_TIMEOUT_S):
             await asyncio.to_thread(registry.tidy, record.id)
             return
@@ -59,13 +61,13 @@ def _still_held(place: SandboxDir, record: Record) -> MachineError:
     return MachineError(
         f"no process of the sandbox {record.name!r} is left, but process {pid} ({command_of(pid)}) "
         "is still starting it",
-        hint=f"end that process, or `quicksand-tui rm -f {record.name}`",
+        hint=Words("end that process, or ", Remedy("end_and_trash", name=record.name)),
     )
 
 
 async def _let_go_on(registry: Registry, record: Record) -> None:
     """Resume a paused guest, which could not answer otherwise."""
-    with contextlib.suppress(QuicksandError):
+    with best_effort("resume the paused guest", sandbox_dir(registry.paths, record.id).engine_log):
         monitor = await Monitor.connect(
             runtime_dir(registry.paths, record.id).current(), timeout=2.0
         )
@@ -75,13 +77,13 @@ async def _let_go_on(registry: Registry, record: Record) -> None:
             await monitor.close()
 
 
-async def _ask_guest(link: AgentLink, grace: float) -> bool:
+async def _ask_guest(link: AgentLink, grace: float, log: Path) -> bool:
     """Ask the guest to power down; returns whether it agreed. That takes a millisecond. A guest
     that a busy host holds up must not lose what it has not written yet, so it has all of ``grace``.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + max(AGENT_TIMEOUT_S, grace)
-    with contextlib.suppress(QuicksandError):
+    with best_effort("ask the guest to power down", log):
         session = await link.session(timeout=deadline - loop.time())
         params = {"mode": "poweroff", "grace": min(3.0, grace)}
         await session.request("shutdown", params, timeout=deadline - loop.time())
@@ -92,7 +94,7 @@ async def _ask_guest(link: AgentLink, grace: float) -> bool:
 async def end_processes(place: SandboxDir) -> None:
     """Have the keeper end QEMU, then kill the sandbox's processes that are left."""
     found = await asyncio.to_thread(processes_of, place.root)
-    keepers = [process for process in found if process.kind is Kind.KEEPER]
+    keepers = [process for process in found if process.kind is ProcessKind.KEEPER]
     for keeper in keepers:
         keeper.send(signal.SIGTERM)
     deadline = asyncio.get_running_loop().time() + (KEEPER_GRACE_S if keepers else 0)
@@ -109,6 +111,6 @@ def end_strays(place: SandboxDir, *, only: int | None = None, but: int | None = 
     """Kill QEMUs of a sandbox whose keeper is gone: the one with the process id ``only``, or all
     except ``but``. There are two if the keeper ended during a revert."""
     for process in processes_of(place.root):
-        ours = process.kind is Kind.QEMU
+        ours = process.kind is ProcessKind.QEMU
         if ours and only in (None, process.pid) and process.pid != but:
             process.send(signal.SIGKILL)

@@ -3,7 +3,9 @@ anything is started."""
 
 from __future__ import annotations
 
+import difflib
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -106,8 +108,6 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
     known = sorted(known)
     for name in given:
         if name not in known:
-            import difflib
-
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
             raise UnknownOptionError(
                 f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
@@ -135,8 +135,6 @@ def _reader(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
 
 
 def _split_arguments(text: str) -> list[str]:
-    import shlex  # a command that only lists sandboxes need not import it
-
     try:
         return shlex.split(text)
     except ValueError as error:

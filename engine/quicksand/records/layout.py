@@ -23,6 +23,7 @@
                                 with a display screen.png, a small picture of it
         console.log[.1]         the guest's console, the last two pieces
         qemu.log[.1]            QEMU's stderr, the last two pieces
+        engine.log[.1]          what was tried and not possible, and why (base/effort.py)
         exit.json               how the last run ended; while it runs, exit.json.tmp is its space
         trash.json              in the trash: its name, when and why it was removed
     <data>/sandboxes/.trash/<id>/   a sandbox that was removed; it can be brought back for a week
@@ -69,7 +70,7 @@ from pathlib import Path
 from quicksand.base.errors import PathError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import SOCKET_PATH_MAX, Paths, is_for_all, make_private_dir
-from quicksand.base.removal import make_marked, remove
+from quicksand.base.removal import belongs_to, make_marked, remove
 from quicksand.records.mount import MOUNTS_MAX
 
 NAMES = 10_000
@@ -169,6 +170,10 @@ class SandboxDir:
     @property
     def qemu_log(self) -> Path:
         return self.root / "qemu.log"
+
+    @property
+    def engine_log(self) -> Path:
+        return self.root / "engine.log"
 
     @property
     def exit(self) -> Path:
@@ -371,6 +376,16 @@ def _make_elsewhere(place: Path) -> Path:
 def sandbox_dir(paths: Paths, sandbox_id: str) -> SandboxDir:
     memory = paths.memory / sandbox_id if paths.memory is not None else None
     return SandboxDir(paths.sandboxes / sandbox_id, memory)
+
+
+def log_of(machine: MachineDir) -> Path:
+    """The engine's log of the sandbox whose machine this is; in the machine's own directory if the
+    mark above it does not say which one that is. Blocks for I/O."""
+    try:
+        of = belongs_to(machine.root.parent)
+    except OSError:
+        of = ""
+    return Path(of or machine.root) / "engine.log"
 
 
 def remove_memory(root: Path) -> None:

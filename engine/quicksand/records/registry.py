@@ -9,37 +9,36 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import difflib
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from quicksand.base.ageing import NOTE
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     NameTakenError,
     PathError,
-    QuicksandError,
     SandboxNotFoundError,
     StateError,
 )
 from quicksand.base.files import is_locked, lock_within, map_os_errors, read_json, write_json
 from quicksand.base.paths import Paths, make_private_dir
-from quicksand.base.processes import PROC, Kind, holders_of, is_same_place, processes_of
+from quicksand.base.processes import is_same_place, processes_of
 from quicksand.base.regular import NotAFileError
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
+from quicksand.base.staging import sweep_staging
 from quicksand.records.config import check_name
-from quicksand.records.last_run import crash_reason, write_end
+from quicksand.records.inspection import inspect
+from quicksand.records.last_run import write_end
 from quicksand.records.layout import MachineDir, SandboxDir, remove_memory, runtime_dir, sandbox_dir
-from quicksand.records.oversized import why_oversized
-from quicksand.records.sandboxes import LOCK_WAIT_S, Entry, Record, RunState, Status, is_id
+from quicksand.records.sandboxes import LOCK_WAIT_S, Entry, Record, RunState, is_id
+from quicksand.records.trash import REMOVED, Trash, remove_for_good, remove_tree, trash_dir
 
 T = TypeVar("T")
-
-YOUNG_S = 10.0
-"""Seconds after the creation of its directory during which a start counts as still going on."""
-DISK_FULL = "the host's disk is full; the sandbox resumes when there is space"
 
 
 class LockUnusableError(PathError):
@@ -104,81 +103,19 @@ class Registry:
         return False
 
     def _not_found(self, asked: str, names: builtins.list[str]) -> SandboxNotFoundError:
-        import difflib
-
-        from quicksand.records.trash import Trash
-
         if any(asked in (trashed.id, trashed.name) for trashed in Trash(self.paths).list()):
             return SandboxNotFoundError(
                 f"the sandbox {asked!r} is in the trash",
-                hint=f"`quicksand-tui restore {asked}` brings it back",
+                hint=Words(Remedy("restore", name=asked), " brings it back"),
             )
         close = difflib.get_close_matches(asked, names, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}?" if close else "`quicksand-tui ps -a` lists them all"
+        lists = Words(Remedy("list"), " lists them all")
+        hint = f"did you mean {close[0]!r}?" if close else lists
         return SandboxNotFoundError(f"no sandbox is called {asked!r}", hint=hint)
 
     def inspect(self, id_: str) -> Entry | None:
         """The state of one sandbox; None if it does not exist."""
-        place = sandbox_dir(self.paths, id_)
-        name = id_
-        try:
-            lock = _look_at_lock(place)
-            record = Record.from_json(read_json(place.record))
-            if record.id != id_:
-                raise ValueError(f"bad record: it is of the sandbox {record.id!r}")
-            name = record.name
-            if isinstance(lock, OSError):
-                raise lock
-        except FileNotFoundError:
-            return None  # not yet, or being removed
-        except (OSError, ValueError) as error:
-            return Entry(id=id_, name=name, status=Status.BROKEN, record=None, error=str(error))
-        if lock:
-            return self._inspect_live(record)
-        if not record.committed:
-            return None
-        reason = crash_reason(place)
-        status = Status.CRASHED if reason else Status.STOPPED
-        return Entry(id=id_, name=record.name, status=status, record=record, error=reason)
-
-    def _inspect_live(self, record: Record) -> Entry:
-        run: RunState | None = None
-        machine = runtime_dir(self.paths, record.id).current()
-        with contextlib.suppress(OSError, ValueError):
-            run = RunState.from_json(read_json(machine.state))
-        status, reason = Status.RUNNING, ""
-        if run is None:
-            status, reason = self._without_state(record)
-        elif why := why_oversized(machine):
-            # A client that works on it leaves it paused, as if the user had paused it.
-            status, reason, run = Status.PAUSED, why, replace(run, paused=True)
-        elif machine.disk_full.exists():
-            status, reason = Status.PAUSED, DISK_FULL
-        elif run.paused:
-            status = Status.PAUSED
-        return Entry(
-            id=record.id, name=record.name, status=status, record=record, run=run, error=reason
-        )
-
-    def _without_state(self, record: Record) -> tuple[Status, str]:
-        """The status of a live sandbox without state.json: starting, or unreachable.
-
-        The client that starts a sandbox holds its lock until state.json is written. So if only the
-        sandbox's own processes hold the lock, state.json existed and is lost. Only Linux tells who
-        holds a lock. As that takes some milliseconds, it is skipped while a start is young."""
-        place, runtime = sandbox_dir(self.paths, record.id), runtime_dir(self.paths, record.id)
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - runtime.root.stat().st_mtime < YOUNG_S:
-                return Status.STARTING, ""
-        processes = processes_of(place.root)
-        if not PROC.is_dir() or not any(process.kind is Kind.QEMU for process in processes):
-            return Status.STARTING, ""
-        others = set(holders_of(place.lock)) - {process.pid for process in processes}
-        if others or runtime.current().state.exists():
-            return Status.STARTING, ""
-        return Status.UNREACHABLE, (
-            f"QEMU runs, but its sockets in {runtime.root} are gone; `kill` ends it"
-        )
+        return inspect(self.paths, id_)
 
     # Making and removing
 
@@ -214,14 +151,14 @@ class Registry:
         return lock
 
     @contextlib.contextmanager
-    def giving_name(self, name: str, *, hint: str) -> Iterator[None]:
+    def giving_name(self, name: str, *, hint: Words) -> Iterator[None]:
         """Reserve a name within the block. Raises NameTakenError, with ``hint``, if a sandbox has
         it, StateError if the lock on names is held for too long."""
         with self._names_locked():
             self._require_free(name, hint=hint)
             yield
 
-    def _require_free(self, name: str, *, hint: str) -> None:
+    def _require_free(self, name: str, *, hint: Words) -> None:
         for id_ in self._ids():
             # Only one that has the name is inspected: with hundreds of them that takes a while.
             if name == id_ or self._may_be_called(id_, name):
@@ -262,8 +199,10 @@ class Registry:
                 name = str(read_json(place.record)["name"])
             raise LockUnusableError(
                 f"{place.lock} cannot be locked: {error.strerror}",
-                hint="move it away, and a new one is made; or remove the sandbox: "
-                f"`quicksand-tui rm -f {name}`",
+                hint=Words(
+                    "move it away, and a new one is made; or remove the sandbox: ",
+                    Remedy("end_and_trash", name=name),
+                ),
             ) from error
 
     def save(self, record: Record) -> None:
@@ -300,7 +239,7 @@ class Registry:
         place, runtime = sandbox_dir(self.paths, id_), runtime_dir(self.paths, id_)
         if place.exit.exists() and not runtime.root.exists():
             return
-        with contextlib.suppress(QuicksandError):
+        with best_effort("clean up after its end", place.engine_log):
             lock = self.lock(id_)
             try:
                 if not place.exit.exists() and place.qemu_log.exists():
@@ -325,9 +264,7 @@ class Registry:
             remove(runtime.root)
 
     def _remove_locked(self, id_: str) -> None:
-        from quicksand.records.trash import remove_for_good
-
-        with contextlib.suppress(PathError):  # `doctor` names what is not ours there
+        with best_effort(f"remove what {id_} had while it ran", self.paths.engine_log, PathError):
             self.clear_runtime(id_)
         remove_for_good(self.paths, sandbox_dir(self.paths, id_).root)
 
@@ -336,12 +273,9 @@ class Registry:
         have stopped, and runtime directories without a machine. Returns their ids. Live sandboxes
         and directories without quicksand's mark (see `strangers`) are never touched. If one cannot
         be removed, the others still are."""
-        from quicksand.base.staging import sweep_staging
-        from quicksand.records.trash import REMOVED, Trash
-
         reaped = []
         for id_ in {*self._ids(), *self._runtime_ids()}:
-            with contextlib.suppress(QuicksandError, OSError):
+            with best_effort(f"remove what {id_} has left", self.paths.engine_log):
                 if self._reap_one(id_):
                     reaped.append(id_)
         for name in _entries(self.paths.sandboxes):
@@ -350,9 +284,9 @@ class Registry:
                     require_ours(self.paths.sandboxes / name)
                     remove_memory(self.paths.sandboxes / name)
                     remove(self.paths.sandboxes / name)
-        with contextlib.suppress(QuicksandError, OSError):
+        with best_effort("remove unfinished imports", self.paths.engine_log):
             sweep_staging(self.paths.sandboxes)
-        with contextlib.suppress(QuicksandError, OSError):
+        with best_effort("empty the trash of what is due", self.paths.engine_log):
             self.expired += tuple(gone.name for gone in Trash(self.paths).expire())
         return reaped
 
@@ -379,8 +313,6 @@ class Registry:
     @staticmethod
     def _reap_orphan(root: Path, of: str) -> bool:
         """Remove the runtime directory of a sandbox that is gone, unless a process of it runs."""
-        from quicksand.records.trash import remove_tree
-
         if of and (Path(of).exists() or processes_of(of)):
             return False
         if time.time() - root.stat().st_mtime < LOCK_WAIT_S:
@@ -391,8 +323,6 @@ class Registry:
     def strangers(self) -> dict[Path, str]:
         """Directories among the sandboxes' that lack quicksand's mark: path -> what is wrong. They
         are never touched."""
-        from quicksand.records.trash import trash_dir
-
         found = {}
         roots = [self.paths.runtime, self.paths.sandboxes, trash_dir(self.paths)]
         roots += [self.paths.memory] if self.paths.memory is not None else []
@@ -437,17 +367,9 @@ class Registry:
             os.close(lock)
 
 
-def _look_at_lock(place: SandboxDir) -> bool | OSError:
-    """Whether a process holds the sandbox's lock; the error if it cannot be opened."""
-    try:
-        return is_locked(place.lock)
-    except OSError as error:
-        return error
-
-
-def taken_hint(name: str) -> str:
+def taken_hint(name: str) -> Words:
     """A hint for the case that a sandbox has the name already."""
-    return f"choose another, or `quicksand-tui rm {name}` first"
+    return Words("choose another, or ", Remedy("trash", name=name), " first")
 
 
 def _entries(path: Path) -> list[str]:

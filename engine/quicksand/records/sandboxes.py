@@ -7,13 +7,11 @@ import math
 import os
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.base.errors import ConfigError
 from quicksand.records.config import SandboxConfig, check_name
-
-if TYPE_CHECKING:
-    from quicksand.records.save_source import Source
+from quicksand.records.save_source import SaveSource
 
 SCHEMA = 1
 ID_BYTES = 6
@@ -55,7 +53,7 @@ class Record:
     sandbox is removed."""
     discard: bool
     """Ephemeral: it is removed when it stops."""
-    source: Source | None = None
+    source: SaveSource | None = None
     """The save that it started with."""
 
     @property
@@ -101,13 +99,11 @@ class Record:
         return record
 
 
-def _read_source(value: dict[str, Any] | None) -> Source | None:
+def _read_source(value: dict[str, Any] | None) -> SaveSource | None:
     """Parse the record of the save that a sandbox started with. Raises KeyError, TypeError."""
     if value is None:
         return None
-    from quicksand.records.save_source import Source
-
-    return Source.from_json(value)
+    return SaveSource.from_json(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SaveSource:
     """A save as it was when the sandbox was created. It is needed only for the first start."""
 
     path: str
@@ -25,7 +25,7 @@ class Source:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Source:
+    def from_json(cls, value: Mapping[str, Any]) -> SaveSource:
         """Parse the record. Raises KeyError, TypeError."""
         texts = {name: str(value[name]) for name in ("path", "name", "id", "digest")}
         return cls(**texts, below=tuple(str(path) for path in value["below"]))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import difflib
 import math
 import os
 import time
@@ -27,6 +28,7 @@ from quicksand.base.files import lock_within, map_os_errors, read_json
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths
 from quicksand.base.regular import NotAFileError
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import remove, require_ours
 from quicksand.records.config import check_name
 from quicksand.records.layout import SandboxDir, remove_memory
@@ -155,13 +157,12 @@ class Trash:
 
     @staticmethod
     def _not_found(asked: str, names: builtins.list[str]) -> SandboxNotFoundError:
-        import difflib
-
-        close = difflib.get_close_matches(asked, names, n=1)
-        if close:
+        hint: str | Words = "it is empty"
+        if close := difflib.get_close_matches(asked, names, n=1):
             hint = f"did you mean {close[0]!r}?"
-        else:
-            hint = "`quicksand-tui trash` lists what is in it" if names else "it is empty"
+        elif names:
+            there = ", ".join(map(repr, sorted({*names})))
+            hint = Words(Remedy("list_trash"), " lists what is in it", python=f"there are {there}")
         return SandboxNotFoundError(f"there is no sandbox {asked!r} in the trash", hint=hint)
 
     @contextlib.contextmanager

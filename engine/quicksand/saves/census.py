@@ -11,13 +11,14 @@ from pathlib import Path
 from quicksand.base.ageing import youngest
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths
-from quicksand.disks.images.resolve import ImageResolver
+from quicksand.disks.images.resolve import ImageResolver, image_packages
 from quicksand.disks.images.store import ImageStore
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import MANIFEST, Base, Parent
 from quicksand.saves.ownership import is_own
+from quicksand.saves.portable import find_image
 from quicksand.saves.resolving import left_out_of
 from quicksand.saves.store import TRASH_KEPT_S, Save, SaveStore, Trashed
 from quicksand.saves.workspaces import known_stores
@@ -196,18 +197,12 @@ def base_state(base: Base, paths: Paths, near: Path) -> BaseState:
     """Whether an image is on this host; ``near`` is the directory of the save."""
     images = ImageStore(paths.images)
     if base.digest:
-        from quicksand.saves.portable import find_image
-
         if images.find_version(base.name, base.digest) or find_image(base.digest, paths, [near]):
             return BaseState.HERE
         return BaseState.MISSING if images.get(base.name) is None else BaseState.OTHER
     if images.get(base.name) is not None:
         return BaseState.HERE
-    from importlib.metadata import entry_points
-
-    from quicksand.disks.images.resolve import GROUP
-
-    names = {entry.name for entry in entry_points(group=GROUP)}
+    names = {entry.name for entry in image_packages()}
     is_package = bool(names & {base.name, f"quicksand-{base.name}"})
     is_path = "/" in base.name and Path(base.name).exists()
     return BaseState.HERE if is_package or is_path else BaseState.MISSING

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
 from quicksand.base.errors import SaveNotFoundError
 from quicksand.base.paths import Paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.saves.links import is_kept
 from quicksand.saves.manifest import MANIFEST, OVERLAYS
 from quicksand.saves.ownership import is_own, was_made_at
@@ -130,13 +132,11 @@ def _in_workspace(path: str, store: SaveStore) -> Save | None:
     return store.get(name) if start == "." else None
 
 
-def _near(name: str, stores: tuple[SaveStore, ...]) -> str:
-    import difflib
-
+def _near(name: str, stores: tuple[SaveStore, ...]) -> str | Words:
     names = {save.name for store in stores for save in store.list()}
     close = difflib.get_close_matches(Path(name).name, sorted(names), n=NEAR, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
     if names:
-        return "`quicksand-tui saves` lists them"
-    return "there are no saves yet: `quicksand-tui save SANDBOX NAME` makes one"
+        return Words(Remedy("list_saves"), " lists them")
+    return Words("there are no saves yet: ", Remedy("save"), " makes one")

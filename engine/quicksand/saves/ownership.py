@@ -25,6 +25,7 @@ from quicksand.base.files import JSON_MAX, map_os_errors, read_json, write_json
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.regular import open_file
 from quicksand.saves.manifest import MANIFEST, OVERLAYS
+from quicksand.saves.trailer import read_metadata
 
 IMPORTED = "imported.json"
 """The file that marks a save which came in a bundle."""
@@ -107,8 +108,6 @@ def _manifest_digest(files: Path) -> str:
         with open_file(files / MANIFEST, os.O_NOFOLLOW) as file:
             text = file.read(JSON_MAX + 1)
     else:
-        from quicksand.saves.trailer import read_metadata
-
         text = json.dumps(read_metadata(files), sort_keys=True).encode()
     return hashlib.sha256(text).hexdigest()[:DIGITS]
 

@@ -7,12 +7,14 @@ import contextlib
 import os
 import secrets
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from quicksand.base.errors import ImageError, QuicksandError, SaveError, SaveNotFoundError
 from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
+from quicksand.disks.images.merge import write_merged
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.disks.images.store import ImageStore, StoredImage, sha256_file
@@ -47,7 +49,7 @@ def find_portable(path: Path) -> Save | None:
     SaveError if it is damaged."""
     if not path.is_file():
         return None
-    with contextlib.suppress(ImageError):
+    with contextlib.suppress(ImageError):  # a file without metadata is no save
         read_metadata(path)
         return Save(name=path.stem, root=path, manifest=check_portable(path))
     return None
@@ -67,10 +69,6 @@ def write_portable(
 
     Raises DiskSpaceError, PathError, ImageError; nothing is left then.
     """
-    from dataclasses import replace
-
-    from quicksand.disks.images.merge import write_merged
-
     assert manifest.base is not None
     made = target.with_name(f".{secrets.token_hex(4)}.{target.name}")
     try:
@@ -120,7 +118,7 @@ def find_image(digest: str, paths: Paths, near: Sequence[Path]) -> StoredImage |
 
 
 def _load(directory: Path, digest: str) -> StoredImage | None:
-    with contextlib.suppress(QuicksandError):
+    with contextlib.suppress(QuicksandError):  # it is not there yet
         image = ImageStore.load(directory)
         if image.digest == digest and not image.errors:
             return image

@@ -46,7 +46,7 @@ class Meaning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inherited:
+class InheritedOptions:
     """The config of a sandbox that starts with a save."""
 
     config: SandboxConfig
@@ -88,7 +88,7 @@ def _meaning_of_path(name: str, paths: Paths) -> Meaning:
     return Meaning(save=save, is_own=is_own(save.root, paths))
 
 
-def inherit(save: Save, options: Mapping[str, Any], *, trusted: bool) -> Inherited:
+def inherit(save: Save, options: Mapping[str, Any], *, trusted: bool) -> InheritedOptions:
     """The save's config, overridden by ``options``. Its own options that reach beyond the guest are
     accepted only if it is ``trusted``; its mounts never are. Raises ConfigError, SaveError.
     """
@@ -102,7 +102,7 @@ def inherit(save: Save, options: Mapping[str, Any], *, trusted: bool) -> Inherit
         own = confine(own)
     # The disk needs the image on which it was made.
     config = SandboxConfig.parse({**own.to_json(), **options, "image": own.image})
-    return Inherited(config=config, left_out=left_out)
+    return InheritedOptions(config=config, left_out=left_out)
 
 
 def confine(config: SandboxConfig) -> SandboxConfig:

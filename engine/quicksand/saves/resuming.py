@@ -9,6 +9,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, SaveError
 from quicksand.base.files import map_os_errors, sync_dir, write_word
 from quicksand.base.paths import Paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.sharing import copy_sparse, share_file
 from quicksand.disks.images.overlay import create_overlay
 from quicksand.disks.images.qcow2 import check_qcow2
@@ -16,7 +17,7 @@ from quicksand.disks.images.resolve import ImageResolver, ResolvedImage, is_file
 from quicksand.qemu.keeper_parts import FIRST
 from quicksand.records.layout import SandboxDir, layer_name
 from quicksand.records.nodes import Head, new_id
-from quicksand.records.save_source import Source
+from quicksand.records.save_source import SaveSource
 from quicksand.records.sizes import check_disk_size
 from quicksand.saves.finding import is_path, store_at
 from quicksand.saves.looking import identity_of
@@ -31,11 +32,11 @@ NAME_SHOWN = 200
 """Characters of a save's text in a message."""
 
 
-def source_of(save: Save, paths: Paths) -> Source:
-    """The `Source` for the record of a sandbox that starts with ``save``. Raises SaveError."""
+def source_of(save: Save, paths: Paths) -> SaveSource:
+    """The `SaveSource` for the record of a sandbox that starts with ``save``. Raises SaveError."""
     manifest = save.require()
     *below, _ = stack_of(save, paths)
-    return Source(
+    return SaveSource(
         path=str(save.root),
         below=tuple(str(lower.root) for lower in below),
         name=save.name,
@@ -103,8 +104,13 @@ def find_base(
         has = f"; the one here has the digest {there.digest[:12]}" if there is not None else ""
         raise SaveError(
             f"the save {save.name!r} lies on the image {base}, which is not here{has}",
-            hint=f"bring that version of {base.name!r}, or `quicksand-tui export --full` the save "
-            "where it was made",
+            hint=Words(
+                f"bring that version of {base.name!r}, or ",
+                Remedy("export_full"),
+                " the save where it was made",
+                python=f"bring that version of {base.name!r}, or export the save in full where it "
+                "was made",
+            ),
         )
     name = base.name if base is not None else manifest.config.image
     if not trusted and is_file(name):
@@ -118,14 +124,14 @@ def find_base(
     except ImageNotFound as error:
         raise SaveError(
             f"the save {save.name!r} lies on the image {name!r}, which is not here",
-            hint=error.hint,
+            hint=error.advice,
         ) from error
     except ImageError as error:
-        message = f"the save {save.name!r} cannot be used: {error}"
-        raise SaveError(message, hint=error.hint) from error
+        message = Words(f"the save {save.name!r} cannot be used: ", error.words)
+        raise SaveError(message, hint=error.advice) from error
 
 
-def adopt(source: Source, place: SandboxDir, image: ResolvedImage, size: int) -> Head:
+def adopt(source: SaveSource, place: SandboxDir, image: ResolvedImage, size: int) -> Head:
     """Give a new sandbox the layers of a save and an empty one above them; returns its head.
     ``size``: the least size of the disk in bytes.
 

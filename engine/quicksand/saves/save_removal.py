@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from quicksand.base.errors import QuicksandError, SaveError, SaveNotFoundError
 from quicksand.base.paths import Paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.saves.census import Census, SaveInfo, expire_trash, freed_by
 from quicksand.saves.finding import all_stores, find_save
 from quicksand.saves.ownership import fits, mark_made
@@ -119,14 +121,14 @@ def restore_save(
 
 
 def _not_in_trash(name: str, trash: Iterable[Trashed]) -> SaveNotFoundError:
-    import difflib
-
     names = sorted({trashed.save.name for trashed in trash})
-    close = difflib.get_close_matches(name, names, n=1)
-    if close:
+    hint: str | Words = "it is empty"
+    if close := difflib.get_close_matches(name, names, n=1):
         hint = f"did you mean {close[0]!r}?"
-    else:
-        hint = "`quicksand-tui saves trash` lists what is in it" if names else "it is empty"
+    elif names:
+        lists = Remedy("list_trashed_saves")
+        there = ", ".join(map(repr, names))
+        hint = Words(lists, " lists what is in it", python=f"there are {there}")
     return SaveNotFoundError(f"there is no save {name!r} in the trash", hint=hint)
 
 

@@ -13,11 +13,13 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import ConfigError, ImageError, PathError, QuicksandError
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import ConfigError, ImageError, PathError
 from quicksand.base.files import map_os_errors, sync_dir, write_json, write_word
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
@@ -25,6 +27,7 @@ from quicksand.base.regular import open_regular, read_word
 from quicksand.base.sharing import copy_open_file, link_file
 from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
+from quicksand.disks.images.merge import write_merged
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
 from quicksand.disks.images.store import sha256_file
 from quicksand.guest.agent.session import Ask
@@ -48,7 +51,7 @@ from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import remember
 from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.pivot import Pivot, freeze_stopped
-from quicksand.snapshots.taking import Live, working_on
+from quicksand.snapshots.taking import RunningSandbox, working_on
 
 AGENT_S = 30.0
 """Seconds that the guest may take to flush its page cache."""
@@ -68,7 +71,7 @@ HASHERS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class SaveOptions:
     """How to save."""
 
     compress: bool = False
@@ -119,7 +122,7 @@ async def save(
     record: Record,
     name: str,
     store: SaveStore,
-    options: Options,
+    options: SaveOptions,
     ask: Ask | None,
 ) -> Save:
     """Save the disk of a sandbox as ``name`` in ``store``. ``ask``: its guest's agent, or None if
@@ -145,7 +148,7 @@ async def save(
 
 
 async def write_snapshot(
-    registry: Registry, record: Record, target: Path, options: Options, ask: Ask | None
+    registry: Registry, record: Record, target: Path, options: SaveOptions, ask: Ask | None
 ) -> SaveManifest:
     """Write the disk of a sandbox to one portable file (portable.py). Raises as `save`, and
     ImageError if the image is not in the store."""
@@ -175,16 +178,17 @@ async def write_snapshot(
         return made_manifest
 
 
-def _all_there(layers: list[Path], frozen: _Frozen, options: Options) -> list[Path]:
+def _all_there(layers: list[Path], frozen: _Frozen, options: SaveOptions) -> list[Path]:
     _copy(frozen.descriptors, dict(zip(frozen.layers, layers, strict=True)), options)
     return layers
 
 
 @contextlib.asynccontextmanager
 async def _frozen(
-    registry: Registry, record: Record, made: Path, options: Options, ask: Ask | None
+    registry: Registry, record: Record, made: Path, options: SaveOptions, ask: Ask | None
 ) -> AsyncIterator[_Frozen]:
-    frozen = _Frozen(guest=await _settle(ask) if ask is not None else _Guest())
+    log = history_of(registry, record.id).place.engine_log
+    frozen = _Frozen(guest=await _settle(ask, log) if ask is not None else _Guest())
     try:
         await _freeze(registry, record, made, frozen, options, ask)
         yield frozen
@@ -193,7 +197,7 @@ async def _frozen(
 
 
 def _describe(
-    record: Record, image: ResolvedImage, frozen: _Frozen, options: Options
+    record: Record, image: ResolvedImage, frozen: _Frozen, options: SaveOptions
 ) -> SaveManifest:
     return SaveManifest(
         config=replace(record.config, image=image.name),
@@ -220,10 +224,10 @@ def _check_target(paths: Paths, store: SaveStore, name: str, replace_it: bool) -
     store.check_target(name, replace=replace_it)
 
 
-async def _settle(ask: Ask) -> _Guest:
+async def _settle(ask: Ask, log: Path) -> _Guest:
     """Have the guest flush its page cache and discard deleted blocks (fstrim)."""
     guest = _Guest()
-    with contextlib.suppress(QuicksandError):
+    with best_effort("have the guest write everything to its disk", log):
         await ask("sync", {}, AGENT_S)
         guest = _Guest(synced=True)
         # Deleted data must not be in the save.
@@ -260,7 +264,7 @@ async def _freeze(
     record: Record,
     made: Path,
     frozen: _Frozen,
-    options: Options,
+    options: SaveOptions,
     ask: Ask | None,
 ) -> None:
     """Freeze the layers of the disk, then link or open them."""
@@ -283,42 +287,42 @@ async def _freeze(
         os.close(lock)
 
 
-async def _drop_checkpoints(history: History, options: Options) -> None:
+async def _drop_checkpoints(history: History, options: SaveOptions) -> None:
     if options.delete_checkpoints:
         for node in await asyncio.to_thread(history.nodes):
             await in_thread_to_the_end(lambda node=node: history.remove(node))  # type: ignore[misc]
 
 
-async def _freeze_live(live: Live, frozen: _Frozen, ask: Ask | None) -> None:
+async def _freeze_live(live: RunningSandbox, frozen: _Frozen, ask: Ask | None) -> None:
     frozen.was_live = True
     check_space(live.place.root)
-    pivot = Pivot(live.history, live.run, live.monitor)
+    pivot = Pivot(live.history, live.hypervisor)
     try:
         await pivot.find_head()
         await pivot.prepare()
-        still = await _stand_still(ask) if ask is not None else False
+        still = await _stand_still(ask, live.log) if ask is not None else False
         try:
             await pivot.turn()
         finally:
             if still and ask is not None:
-                frozen.stood_still = await _thaw(ask)
+                frozen.stood_still = await _thaw(ask, live.log)
     except BaseException:
         await to_the_end(pivot.undo())
         raise
     frozen.layers = pivot.frozen
 
 
-async def _stand_still(ask: Ask) -> bool:
-    with contextlib.suppress(QuicksandError):
+async def _stand_still(ask: Ask, log: Path) -> bool:
+    with best_effort("freeze the guest's file system", log):
         await ask("freeze", {"seconds": FREEZE_S}, FREEZE_S)
         return True
     return False
 
 
-async def _thaw(ask: Ask) -> bool:
+async def _thaw(ask: Ask, log: Path) -> bool:
     """Thaw the file system; returns whether it was frozen until now. If the guest does not answer,
     it thaws by itself after FREEZE_S."""
-    with contextlib.suppress(QuicksandError):
+    with best_effort("thaw the guest's file system", log):
         await ask("thaw", {}, FREEZE_S)
         return True
     return False
@@ -339,7 +343,7 @@ def _take_hold(history: History, frozen: _Frozen, made: Path) -> None:
 
 
 def _bring(
-    history: History, frozen: _Frozen, made: Path, options: Options, image: ResolvedImage
+    history: History, frozen: _Frozen, made: Path, options: SaveOptions, image: ResolvedImage
 ) -> tuple[SavedLayer, ...]:
     """Copy what could not be linked, compress if asked to, sync all layers and return their
     records."""
@@ -361,7 +365,7 @@ def _bring(
     )
 
 
-def _copy(descriptors: dict[str, int], paths: dict[str, Path], options: Options) -> None:
+def _copy(descriptors: dict[str, int], paths: dict[str, Path], options: SaveOptions) -> None:
     """Copy the layers that could not be linked. Raises HostError."""
     sizes = {layer: os.fstat(fd).st_blocks * 512 for layer, fd in descriptors.items()}
     total, before, report = sum(sizes.values()), 0, options.progress
@@ -377,10 +381,8 @@ def _report(report: Progress, before: int, total: int, done: int) -> None:
     report("copy", before + done, total)
 
 
-def _compress(layers: list[Path], image: ResolvedImage, options: Options) -> Path:
+def _compress(layers: list[Path], image: ResolvedImage, options: SaveOptions) -> Path:
     """Merge all layers into one compressed layer in their place."""
-    from quicksand.disks.images.merge import write_merged
-
     target = layers[0]
     whole = target.with_name("whole.qcow2")
     report = options.progress
@@ -438,8 +440,6 @@ def _parent(record: Record) -> Parent | None:
 
 
 def _engine_name() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return f"quicksand-tui {version('quicksand-tui')}"
     except PackageNotFoundError:

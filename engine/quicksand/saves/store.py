@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import difflib
 import math
 import os
 import re
@@ -33,8 +34,8 @@ from pathlib import Path
 
 from quicksand.base.ageing import confirm
 from quicksand.base.errors import ConfigError, HostError, PathError, SaveError, SaveNotFoundError
+from quicksand.base.exchange import exchange
 from quicksand.base.files import (
-    exchange,
     lock_within,
     map_os_errors,
     read_json,
@@ -42,6 +43,7 @@ from quicksand.base.files import (
     write_json,
 )
 from quicksand.base.paths import make_private_dir
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import make_marked, mark, marked_id, remove
 from quicksand.base.staging import remove_abandoned, staging
 from quicksand.saves.looking import Save, check_save, load_save, overlay_paths
@@ -94,7 +96,7 @@ class SaveStore:
 
     def list(self) -> builtins.list[Save]:
         """All saves, sorted by name; the ``error`` of one that cannot be used says why."""
-        with contextlib.suppress(HostError, SaveError):
+        with contextlib.suppress(HostError, SaveError):  # the next change of the store reports it
             self._finish_others()
         found = [load_save(self.root / name) for name in self._names()]
         return [save for save in found if save.identity is not None]
@@ -153,10 +155,9 @@ class SaveStore:
         return save
 
     def _not_found(self, name: str) -> SaveNotFoundError:
-        import difflib
-
         close = difflib.get_close_matches(name, self._names(), n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "`quicksand-tui saves` lists them"
+        lists = Words(Remedy("list_saves"), " lists them")
+        hint = f"did you mean {close[0]!r}?" if close else lists
         return SaveNotFoundError(f"there is no save {name!r} in {self.root}", hint=hint)
 
     @contextlib.contextmanager
@@ -320,8 +321,8 @@ class SaveStore:
                 raise SaveNotFoundError(f"there is no {id_!r} in the trash of {self.root}")
             target = self.root / check_save_name(name or found.save.name)
             if os.path.lexists(target):
-                again = f"quicksand-tui saves restore {id_} --as NEW"
-                raise taken(target.name, self.root, hint=f"`{again}` gives it another name")
+                hint = Words(Remedy("restore_save_as", id=id_), " gives it another name")
+                raise taken(target.name, self.root, hint=hint)
             with map_os_errors(target):
                 (found.root / "save").rename(target)
                 sync_dir(self.root)
@@ -447,5 +448,7 @@ def _remove_tree(path: Path) -> None:
         remove(path)
 
 
-def taken(name: str, root: Path, *, hint: str = "choose another name, or replace it") -> SaveError:
+def taken(
+    name: str, root: Path, *, hint: str | Words = "choose another name, or replace it"
+) -> SaveError:
     return SaveError(f"there is a save {name!r} in {root} already", hint=hint)

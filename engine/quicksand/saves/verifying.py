@@ -18,9 +18,13 @@ from quicksand.base.errors import ImageError, QuicksandError, SaveError
 from quicksand.base.paths import Paths
 from quicksand.base.regular import open_regular
 from quicksand.base.threads import Stopped, in_stoppable_thread
+from quicksand.disks.diff.layer import Layer
 from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.disks.images.store import ImageStore
+from quicksand.saves.finding import find_save
 from quicksand.saves.manifest import MANIFEST, OVERLAYS
+from quicksand.saves.portable import find_portable
+from quicksand.saves.resuming import find_base, stack_of
 from quicksand.saves.store import Save, overlay_paths
 
 CHUNK = 1 << 20
@@ -106,8 +110,6 @@ class Verifier:
         """The files to read for a save, and the problems found so far."""
         if save.manifest is None:
             return [], {MANIFEST: save.error}
-        from quicksand.saves.resuming import find_base, stack_of
-
         problems: dict[str, str] = {}
         parts: list[_Part] = []
         try:
@@ -156,8 +158,6 @@ class Verifier:
 
     def _walk(self, path: Path) -> str:
         """Read all allocated clusters of a layer."""
-        from quicksand.disks.diff.layer import Layer
-
         layer, uncounted = Layer(path), 0
         try:
             for start, end in layer.allocated():
@@ -222,7 +222,7 @@ def _parts_of_save(save: Save, prefix: str, problems: dict[str, str]) -> Iterato
 
 def _parts_of_image(image: ResolvedImage) -> Iterator[_Part]:
     """The files of an image, with the digests from its manifest."""
-    with contextlib.suppress(QuicksandError):
+    with contextlib.suppress(QuicksandError):  # one outside of the store has none
         stored = ImageStore.load(image.kernel.parent)
         for found in stored.files.values():
             path = stored.root / str(found["name"])
@@ -250,9 +250,6 @@ def _size(path: Path) -> int:
 def find_any(name_or_path: str | Path, paths: Paths) -> Save:
     """The save with that name or path, or the snapshot file at that path. Raises
     SaveNotFoundError, SaveError."""
-    from quicksand.saves.finding import find_save
-    from quicksand.saves.portable import find_portable
-
     snapshot = find_portable(Path(name_or_path).absolute())
     return find_save(name_or_path, paths) if snapshot is None else snapshot
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from quicksand.base.errors import QuicksandError
+from quicksand.base.effort import best_effort
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.saves.finding import all_stores, store_at
 from quicksand.saves.links import LINKS, link_of, workspaces_dir
@@ -22,7 +22,7 @@ def remember(root: Path, places: Paths) -> None:
     if root == places.saves:
         return
     directory, link = workspaces_dir(places), link_of(root, places)
-    with contextlib.suppress(OSError, QuicksandError):
+    with best_effort(f"note that there are saves in {root}", places.engine_log):
         if link.is_symlink():
             return
         make_private_dir(directory)

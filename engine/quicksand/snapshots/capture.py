@@ -16,19 +16,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from quicksand.base.errors import MachineError, QuicksandError, StateError
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import MachineError, StateError
 from quicksand.base.files import map_os_errors, sync_dir
+from quicksand.base.hypervisor import Features, Hypervisor
 from quicksand.base.lease import is_leased
 from quicksand.base.removal import remove
 from quicksand.base.threads import both, in_thread_to_the_end, to_the_end
 from quicksand.mounts.shares import may_be_mounted
-from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import AGENT_PORTS, MachineDir, SandboxDir
 from quicksand.records.nodes import Head, Node, new_id
 from quicksand.records.sandboxes import RunState
 from quicksand.records.tier import Tier
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import seal_layers
+from quicksand.snapshots.merging import merge_layers
 from quicksand.snapshots.pivot import Pivot
 from quicksand.snapshots.stepwise import THREAD
 from quicksand.snapshots.storing import memory_files
@@ -47,26 +49,26 @@ class Capture(ABC):
         self,
         history: History,
         run: RunState,
-        monitor: Monitor,
+        hypervisor: Hypervisor,
         machine: MachineDir,
         *,
         memory_bytes: int,
         arch: str,
         why: str = "",
     ) -> None:
-        """``run`` is the state of ``machine``, to which ``monitor`` is connected. ``why`` says why
-        no better tier is used; "" for the best one."""
+        """``run`` is the state of ``machine``, which ``hypervisor`` runs. ``why`` says why no
+        better tier is used; "" for the best one."""
         self.id = new_id()
         self.pause_s = 0.0
         self._place = history.place
         self._history = history
         self._run = run
-        self._monitor = monitor
+        self._hypervisor = hypervisor
         self._machine = machine
         self._size = memory_bytes
         self._arch = arch
         self._why = why
-        self._disk = Pivot(history, run, monitor)
+        self._disk = Pivot(history, hypervisor)
         self._port = 0
         self._shares = True
         self._stays_paused = False
@@ -103,25 +105,25 @@ class Capture(ABC):
             await to_the_end(self._freeze(resume))
         except asyncio.CancelledError:
             # The caller is told of the cancellation, even if QEMU has ended meanwhile.
-            with contextlib.suppress(QuicksandError):
+            with best_effort("resume the guest", self._place.engine_log):
                 if not resume and not self._run.paused:
-                    await to_the_end(self._monitor.execute("cont"))
+                    await to_the_end(self._hypervisor.resume())
             raise
 
     async def _freeze(self, resume: bool) -> None:
         await self._copy_before()
         await asyncio.to_thread(self._look_at_sockets)
         started = time.perf_counter()
-        await self._monitor.execute("stop")
+        await self._hypervisor.pause()
         done = False
         try:
             await self._copy_paused()
-            if (await self._monitor.execute("query-status"))["running"]:
+            if await self._hypervisor.is_running():
                 raise MachineError("somebody resumed the sandbox while its checkpoint was taken")
             done = True
         finally:
             if (resume or not done) and not self._run.paused:
-                await self._monitor.execute("cont")
+                await self._hypervisor.resume()
             self.pause_s += time.perf_counter() - started
 
     async def _copy_before(self) -> None:  # noqa: B027
@@ -139,11 +141,11 @@ class Capture(ABC):
             yield
             return
         started = time.perf_counter()
-        await self._monitor.execute("stop")
+        await self._hypervisor.pause()
         try:
             yield
         finally:
-            await self._monitor.execute("cont")
+            await self._hypervisor.resume()
             self.pause_s += time.perf_counter() - started
 
     async def store(
@@ -189,8 +191,6 @@ class Capture(ABC):
     def _seal_disk(self, *, merge: bool) -> tuple[str, ...]:
         """Seal the layers of the frozen disk, and return them. With ``merge`` they may be fewer
         than those of the running machine, with the same content."""
-        from quicksand.snapshots.merging import merge_layers
-
         layers = self._disk.frozen
         if merge:
             layers = merge_layers(self._place, layers)
@@ -223,7 +223,9 @@ class Capture(ABC):
         if node.layers != self._disk.frozen:
             # Without it all goes on with the layers that QEMU has: before 6.1 it cannot, and it
             # refuses a layer above one that it was never told of, because a client died.
-            with contextlib.suppress(MachineError, StateError):
+            with best_effort(
+                "read the merged layers", self._place.engine_log, MachineError, StateError
+            ):
                 await self._disk.follow(node.layers)
 
     async def discard(self) -> None:
@@ -244,12 +246,19 @@ class Capture(ABC):
             path.unlink(missing_ok=True)
 
 
+LoadMemory = Callable[[SandboxDir, MachineDir, Node, Hypervisor, int], Awaitable[None]]
+LoadDevices = Callable[[SandboxDir, Node, Hypervisor], Awaitable[None]]
+Track = Callable[[SandboxDir, MachineDir, Node, Hypervisor, RunState], Awaitable[None]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """How checkpoints of one tier are taken, and how a QEMU continues from one."""
 
     tier: Tier
     capture: type[Capture]
+    fits: Callable[[Features], bool]
+    """Whether a hypervisor can do what the tier needs."""
     refusal: Callable[[int | None], tuple[str, str]]
     """Called with QEMU's process id, or None for any QEMU of this user. Returns why the tier is not
     possible ("" if it is), and a hint how to make it possible."""
@@ -257,15 +266,13 @@ class Way:
     """Why pauses are longer than they could be; "" if they are not. Parameter as for `refusal`."""
     copied: Callable[[str], str]
     """Called with that note; says for people what a pause copies."""
-    load_memory: Callable[[SandboxDir, MachineDir, Node, Monitor, int], Awaitable[None]]
+    load_memory: LoadMemory
     """Loads a checkpoint's memory into a fresh QEMU (its machine's directory, its process id).
     Raises HistoryError naming a damaged file, MachineError."""
-    load_devices: Callable[[SandboxDir, Node, Monitor], Awaitable[None]]
+    load_devices: LoadDevices
     """Loads the devices' state, if it did not come with the memory; the VM is paused afterwards.
     Raises HistoryError, MachineError."""
-    track: Callable[[SandboxDir, MachineDir, Node, Monitor, RunState], Awaitable[None]] | None = (
-        None
-    )
+    track: Track | None = None
     """Has what the guest writes from now on tracked, if possible, so that the next checkpoint of
     the run costs only that. QEMU has exactly the checkpoint's memory. Raises MachineError. None
     where each checkpoint has all of the memory."""

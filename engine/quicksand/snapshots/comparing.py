@@ -12,7 +12,7 @@ from quicksand.snapshots.copying import warm_memory
 from quicksand.snapshots.differences import Comparer, address_of
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.image import own_pages
-from quicksand.snapshots.pages import ZEROS, MappedFile, Run, overlay_runs
+from quicksand.snapshots.pages import ZEROS, MappedFile, PageRun, overlay_runs
 from quicksand.snapshots.storing import Stored
 
 VARIABLE = CHECK_MEMORY.variable
@@ -46,7 +46,7 @@ class MemoryCheck:
                 stack.enter_context(MappedFile(place.memory / file.name, file)).data
                 for file in stored.files
             ]
-            rest = Run(0, self._pages, ZEROS, 0)
+            rest = PageRun(0, self._pages, ZEROS, 0)
             if stored.image is not None:
                 image = MappedFile(place.memory / stored.image.name, stored.image)
                 files.append(stack.enter_context(image).data)
@@ -63,7 +63,7 @@ class MemoryCheck:
                 f"differ, the first are {first}"
             )
 
-    def _differing(self, run: Run, files: list[memoryview]) -> list[int]:
+    def _differing(self, run: PageRun, files: list[memoryview]) -> list[int]:
         compare = Comparer()
         here = address_of(self._copy) + run.first * PAGE
         if run.file == ZEROS:

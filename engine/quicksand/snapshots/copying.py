@@ -31,7 +31,7 @@ from quicksand.base.regular import read_word
 from quicksand.base.threads import in_stoppable_thread
 from quicksand.snapshots.differences import address_of
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages, in_order
-from quicksand.snapshots.pages import Run, RunMap
+from quicksand.snapshots.pages import PageRun, RunMap
 from quicksand.snapshots.storing import Storage
 from quicksand.snapshots.tracking import ANONYMOUS, Level, start_tracking
 
@@ -200,12 +200,12 @@ def _write_mark(mark: Path, run: str, node: str, level: Level) -> None:
 
 
 class Copied:
-    """Pages in memory: a `Source` of the storage."""
+    """Pages in memory: a `PageSource` of the storage."""
 
     def __init__(self, runs: Runs, data: memoryview) -> None:
         """``data``: the pages of ``runs``, in order."""
         places = zip(runs, in_order(runs), strict=True)
-        self._runs = RunMap([Run(first, count, 0, at) for (first, count), at in places])
+        self._runs = RunMap([PageRun(first, count, 0, at) for (first, count), at in places])
         self._address = address_of(data)
         self._data = data
 

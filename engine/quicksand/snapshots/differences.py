@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from quicksand.snapshots.guest_ram import PAGE
-from quicksand.snapshots.pages import ZEROS, Run
+from quicksand.snapshots.pages import ZEROS, PageRun
 
 BLOCK = 512
 """Pages of which the first words are looked at together."""
@@ -73,13 +73,13 @@ _STRETCH = re.compile(rb"\x00+|\x01+")
 
 
 def sort_pages(
-    written: Sequence[Run],
+    written: Sequence[PageRun],
     copied: Sequence[int],
-    known: Sequence[Run],
+    known: Sequence[PageRun],
     addresses: Sequence[int],
     new_file: int,
     new_at: int = 0,
-) -> tuple[list[Run], list[Run]]:
+) -> tuple[list[PageRun], list[PageRun]]:
     """Find for each copied page where its contents are stored.
 
     ``written``: the guest's pages, in the pieces of memory at the addresses ``copied``.
@@ -87,39 +87,7 @@ def sort_pages(
     Returns runs for all of ``written``, with new pages in file ``new_file`` in order from its page
     ``new_at`` on, and the parts of ``written`` that are new.
     """
-    compare = Comparer()
-    runs: list[Run] = []
-    new: list[Run] = []
-    stored = new_at
-
-    def add_new(part: Run) -> None:
-        nonlocal stored
-        runs.append(Run(part.first, part.count, new_file, stored))
-        new.append(part)
-        stored += part.count
-
-    def add_unknown(copy: Run) -> None:
-        zeros = compare.find_zeros(copied[copy.file] + copy.at * PAGE, copy.count)
-        for start, pages, is_zero in stretches(zeros):
-            part = copy.part(copy.first + start, copy.first + start + pages)
-            if is_zero:
-                runs.append(Run(part.first, pages, ZEROS, 0))
-            else:
-                add_new(part)
-
-    def add_known(run: Run, copy: Run) -> None:
-        here = copied[copy.file] + copy.at * PAGE
-        if run.file == ZEROS:
-            same = compare.find_zeros(here, run.count)
-        else:
-            same = compare.find_equal(here, addresses[run.file] + run.at * PAGE, run.count)
-        for start, pages, is_same in stretches(same):
-            first, end = run.first + start, run.first + start + pages
-            if is_same:
-                runs.append(run.part(first, end))
-            else:
-                add_unknown(copy.part(first, end))
-
+    found = _Sorted(copied, addresses, new_file, new_at)
     rest = iter(known)
     below = next(rest, None)
     for copy in written:
@@ -128,13 +96,58 @@ def sort_pages(
             while below is not None and below.end <= page:
                 below = next(rest, None)
             if below is None or below.first >= copy.end:
-                add_unknown(copy.part(page, copy.end))
+                found.add_unknown(copy.part(page, copy.end))
                 page = copy.end
             elif below.first > page:
-                add_unknown(copy.part(page, below.first))
+                found.add_unknown(copy.part(page, below.first))
                 page = below.first
             else:
                 stop = min(below.end, copy.end)
-                add_known(below.part(page, stop), copy.part(page, stop))
+                found.add_known(below.part(page, stop), copy.part(page, stop))
                 page = stop
-    return runs, new
+    return found.runs, found.new
+
+
+class _Sorted:
+    """The pages that were sorted so far; the parameters are those of `sort_pages`."""
+
+    def __init__(
+        self, copied: Sequence[int], addresses: Sequence[int], new_file: int, new_at: int
+    ) -> None:
+        self.runs: list[PageRun] = []
+        self.new: list[PageRun] = []
+        self._compare = Comparer()
+        self._copied = copied
+        self._addresses = addresses
+        self._file = new_file
+        self._next = new_at
+
+    def add_known(self, run: PageRun, copy: PageRun) -> None:
+        """Add pages that the last checkpoint has at ``run`` and the guest now at ``copy``."""
+        here = self._copied[copy.file] + copy.at * PAGE
+        if run.file == ZEROS:
+            same = self._compare.find_zeros(here, run.count)
+        else:
+            there = self._addresses[run.file] + run.at * PAGE
+            same = self._compare.find_equal(here, there, run.count)
+        for start, pages, is_same in stretches(same):
+            first, end = run.first + start, run.first + start + pages
+            if is_same:
+                self.runs.append(run.part(first, end))
+            else:
+                self.add_unknown(copy.part(first, end))
+
+    def add_unknown(self, copy: PageRun) -> None:
+        """Add pages that the last checkpoint does not have; those of zeros need not be stored."""
+        zeros = self._compare.find_zeros(self._copied[copy.file] + copy.at * PAGE, copy.count)
+        for start, pages, is_zero in stretches(zeros):
+            part = copy.part(copy.first + start, copy.first + start + pages)
+            if is_zero:
+                self.runs.append(PageRun(part.first, pages, ZEROS, 0))
+            else:
+                self._add_new(part)
+
+    def _add_new(self, part: PageRun) -> None:
+        self.runs.append(PageRun(part.first, part.count, self._file, self._next))
+        self.new.append(part)
+        self._next += part.count

@@ -9,14 +9,13 @@ Checkpoints with the same firmware share one file.
 from __future__ import annotations
 
 import hashlib
-import re
 import zlib
 from pathlib import Path
 
 from quicksand.base.errors import MachineError
-from quicksand.qemu.qmp import Monitor
+from quicksand.base.hypervisor import Hypervisor
 from quicksand.records.nodes import File
-from quicksand.snapshots.guest_ram import PAGE, GuestRam, host_address
+from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.pages import CHUNK, MappedFile, write_file
 
 PC = "x86_64"
@@ -28,25 +27,19 @@ END = 1 << 32
 
 SIZE_MAX = 16 * 1024 * 1024
 
-_BLOCK = re.compile(r"^\s*pc\.bios\s+\d+ [KMG]iB\s+0x[0-9a-f]+\s+0x([0-9a-f]+)", re.MULTILINE)
 
-
-async def find_firmware(monitor: Monitor, pid: int, arch: str) -> GuestRam | None:
+async def find_firmware(hypervisor: Hypervisor, pid: int, arch: str) -> GuestRam | None:
     """Where the firmware is in QEMU's memory; None if the architecture needs none to be kept.
     Raises MachineError."""
     if arch != PC:
         return None
-    said = await monitor.execute("human-monitor-command", **{"command-line": "info ramblock"})
-    found = _BLOCK.search(str(said))
-    if found is None:
-        raise MachineError("QEMU does not tell how large the machine's firmware is")
-    return await _locate(monitor, pid, int(found[1], 16))
+    return await _locate(hypervisor, pid, await hypervisor.firmware_size())
 
 
-async def _locate(monitor: Monitor, pid: int, size: int) -> GuestRam:
+async def _locate(hypervisor: Hypervisor, pid: int, size: int) -> GuestRam:
     if not 0 < size <= SIZE_MAX or size % PAGE:
         raise MachineError(f"QEMU says that the machine's firmware has {size} bytes")
-    return GuestRam(pid, await host_address(monitor, END - size), size)
+    return GuestRam(pid, await hypervisor.host_address(END - size), size)
 
 
 def keep_firmware(where: GuestRam, memory: Path) -> File:
@@ -61,9 +54,9 @@ def keep_firmware(where: GuestRam, memory: Path) -> File:
     return File(name=path.name, size=len(data), crcs=tuple(crcs))
 
 
-async def put_firmware(monitor: Monitor, pid: int, memory: Path, file: File) -> None:
+async def put_firmware(hypervisor: Hypervisor, pid: int, memory: Path, file: File) -> None:
     """Copy the firmware into the memory of a QEMU that waits for incoming state. Raises
     HistoryError naming a damaged file, MachineError."""
-    where = await _locate(monitor, pid, file.size)
+    where = await _locate(hypervisor, pid, file.size)
     with MappedFile(memory / file.name, file) as mapped:
         where.write([(0, file.size // PAGE)], mapped.data)

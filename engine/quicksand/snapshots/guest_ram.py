@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.base.errors import MachineError
-from quicksand.qemu.qmp import Monitor
+from quicksand.base.hypervisor import Hypervisor
 
 PAGE = mmap.PAGESIZE
 
@@ -116,13 +116,13 @@ class GuestRam:
 
     @classmethod
     async def locate(
-        cls, monitor: Monitor, pid: int, image: Path | None, size: int, arch: str
+        cls, hypervisor: Hypervisor, pid: int, image: Path | None, size: int, arch: str
     ) -> GuestRam:
         """Find the memory of a machine that maps ``image``, or None after a cold start, when its
         memory is anonymous. Raises MachineError."""
         if image is not None:
             return await asyncio.to_thread(cls.find, pid, image, size)
-        return cls(pid, await host_address(monitor, RAM_START[arch]), size)
+        return cls(pid, await hypervisor.host_address(RAM_START[arch]), size)
 
     def written(self) -> Runs:
         """Pages written since QEMU started. Raises MachineError."""
@@ -222,17 +222,6 @@ def _from_libc(function: str) -> Any:
     call = getattr(ctypes.CDLL(None, use_errno=True), function)
     call.restype = ctypes.c_ssize_t
     return call
-
-
-async def host_address(monitor: Monitor, guest: int) -> int:
-    """The address in QEMU's memory of the guest's physical address ``guest`` (HMP ``gpa2hva``).
-    Raises MachineError."""
-    line = f"gpa2hva {guest:#x}"
-    said = await monitor.execute("human-monitor-command", **{"command-line": line})
-    found = re.search(r" is (0x[0-9a-f]+)", str(said))
-    if found is None:
-        raise MachineError(f"QEMU does not tell where the guest's memory is: {said}")
-    return int(found[1], 16)
 
 
 def _batches(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 import errno
 import os
 import re
@@ -16,7 +17,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
-from quicksand.base.errors import HistoryError
+from quicksand.base.errors import CheckpointNotFoundError, HistoryError
 from quicksand.base.files import (
     PendingJson,
     is_locked,
@@ -27,6 +28,7 @@ from quicksand.base.files import (
     write_json,
 )
 from quicksand.base.listing import TEMPORARY, own_files
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import remove
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import Head, Node, is_id
@@ -163,18 +165,14 @@ class History:
 
     def find(self, tag: str) -> Node:
         """The checkpoint with that tag or id. Raises CheckpointNotFoundError (a ValueError)."""
-        from quicksand.base.errors import CheckpointNotFoundError
-
         nodes = self.nodes()
         # An id is unique, so it comes before a tag that looks like one.
         for name in ("id", "tag"):
             for node in reversed(nodes):
                 if getattr(node, name) == tag:
                     return node
-        import difflib
-
         close = difflib.get_close_matches(tag, [node.tag for node in nodes], n=1, cutoff=0.5)
-        lists = f"`quicksand-tui tree {_name_at(self.place)}` lists them"
+        lists = Words(Remedy("tree", name=_name_at(self.place)), " lists them")
         hint = f"did you mean {close[0]!r}?" if close else lists
         raise CheckpointNotFoundError(f"there is no checkpoint {tag!r}", hint=hint)
 
@@ -353,8 +351,12 @@ def lost_head(place: SandboxDir, why: object) -> HistoryError:
     name = _name_at(place)
     return HistoryError(
         f"{place.head} cannot be read: {why}; so the sandbox's present disk is unknown",
-        hint=f"`quicksand-tui tree {name}` lists its checkpoints, `quicksand-tui start --at TAG "
-        f"{name}` goes on from one",
+        hint=Words(
+            Remedy("tree", name=name),
+            " lists its checkpoints, ",
+            Remedy("start_at", at="TAG", name=name),
+            " goes on from one",
+        ),
     )
 
 

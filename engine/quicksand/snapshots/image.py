@@ -28,7 +28,7 @@ from quicksand.snapshots.pages import (
     CHUNK,
     TICK_NS,
     ZEROS,
-    Run,
+    PageRun,
     RunMap,
     checksums,
     crc_of_zeros,
@@ -50,21 +50,21 @@ another write."""
 _PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE (linux/falloc.h)
 
 
-def not_of_image(runs: Sequence[Run], image: int) -> list[Run]:
+def not_of_image(runs: Sequence[PageRun], image: int) -> list[PageRun]:
     """Those of ``runs`` whose pages are not as in the memory image, file number ``image``."""
     return [run for run in runs if run.file != image or run.at != run.first]
 
 
-def own_pages(runs: Sequence[tuple[int, int]], image: int) -> list[Run]:
+def own_pages(runs: Sequence[tuple[int, int]], image: int) -> list[PageRun]:
     """Runs which say that these pages are as in the memory image, file number ``image``."""
-    return [Run(first, count, image, first) for first, count in runs]
+    return [PageRun(first, count, image, first) for first, count in runs]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The sources of a new complete image, besides the pages that are copied from the guest."""
 
-    runs: list[Run]
+    runs: list[PageRun]
     """Ascending; pages that are in none of them are zeros. The guest's pages count as zeros."""
     base: int
     """The file number in ``runs`` of the present image, from which the new one is made."""
@@ -74,7 +74,7 @@ class Plan:
     """Bytes of data in the new image, at most."""
 
     @classmethod
-    def make(cls, runs: Sequence[Run], base: int, extents: Sequence[tuple[int, int]]) -> Plan:
+    def make(cls, runs: Sequence[PageRun], base: int, extents: Sequence[tuple[int, int]]) -> Plan:
         """A plan for the pages ``runs`` over a base that has data at ``extents`` (bytes)."""
         over = not_of_image(runs, base)
         pages, end = [], 0
@@ -106,12 +106,12 @@ def can_pay(*, over: int, stored: int) -> bool:
     return over > OVER_MIN and 4 * stored > OVER_MIN
 
 
-def count_bytes(runs: Sequence[Run]) -> int:
+def count_bytes(runs: Sequence[PageRun]) -> int:
     """Bytes of the pages that are not zeros."""
     return sum(run.count for run in runs if run.file != ZEROS) * PAGE
 
 
-class Source(Protocol):
+class PageSource(Protocol):
     """Where the guest's pages are copied from. Raises MachineError."""
 
     def read(self, runs: Runs, into: memoryview) -> None:
@@ -130,7 +130,7 @@ class Content:
     """The contents of the files that the plan's runs number, except for the base."""
     guest: Runs
     """The pages that are copied from the guest."""
-    source: Source
+    source: PageSource
     base: tuple[Path, File] | None
     """The present image."""
     is_read_soon: bool = False
@@ -215,7 +215,7 @@ class _Filling:
         self._steps.write(offset, ranges)
         return crc
 
-    def _fill(self, run: Run, into: memoryview) -> None:
+    def _fill(self, run: PageRun, into: memoryview) -> None:
         """Copy pages that are on disk."""
         if run.file == self._content.plan.base:
             assert self._source is not None

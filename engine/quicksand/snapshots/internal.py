@@ -10,17 +10,16 @@ The tier needs nothing of the host but QEMU. The VM is paused until all of its m
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.errors import DiskSpaceError, MachineError, QemuDiedError, QuicksandError
+from quicksand.base.errors import DiskSpaceError, MachineError, QemuDiedError
+from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.disks.images.overlay import create_overlay
 from quicksand.disks.images.qcow2 import check_qcow2
-from quicksand.qemu.qmp import Monitor, run_job
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import BLANK, Node
 from quicksand.records.tier import INTERNAL
@@ -29,7 +28,7 @@ from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.verified import Verified
 
 NODE = "state"
-"""Prefix of the names of QEMU's block nodes for a snapshot's file."""
+"""What the hypervisor calls a snapshot's file."""
 
 DISK_SIZE = 1024 * 1024
 """Bytes of the empty disk in that file. QEMU stores a snapshot's memory behind the disk's end
@@ -55,19 +54,19 @@ class InternalCapture(Capture):
     async def _prepare_memory(self) -> None:
         check_space(self._place.memory, self._size)
         await in_thread_to_the_end(lambda: create_overlay(self._file, backing=None, size=DISK_SIZE))
-        await _drop_nodes(self._monitor)  # a client that was killed may have left some
-        await _add(self._monitor, NODE, self._file)
+        await self._hypervisor.close_state(NODE)  # a client that was killed may have left it open
+        await self._hypervisor.open_state(NODE, self._file)
 
     async def _freeze(self, resume: bool) -> None:
         try:
             await super()._freeze(resume)
         finally:
-            await _drop_nodes(self._monitor)
+            await self._hypervisor.close_state(NODE)
 
     async def _copy_paused(self) -> None:
         # The VM is paused already and the job leaves it paused, so the disk is of the same moment.
         try:
-            await run_job(self._monitor, "snapshot-save", tag=self.id, vmstate=NODE, devices=[NODE])
+            await self._hypervisor.save_state(NODE, self.id)
         except QemuDiedError:
             raise
         except MachineError as error:
@@ -77,7 +76,6 @@ class InternalCapture(Capture):
             except DiskSpaceError as full:
                 raise full from error
             raise
-        await _require_snapshot(self._monitor, self.id)
         await self._disk.turn()
 
     def _store_memory(self) -> dict[str, Any]:
@@ -101,7 +99,7 @@ class InternalCapture(Capture):
         await in_thread_to_the_end(lambda: self._history.set_head(head))
 
     async def discard(self) -> None:
-        await _drop_nodes(self._monitor)
+        await self._hypervisor.close_state(NODE)
         await super().discard()
 
     def _discard_files(self) -> None:
@@ -114,7 +112,7 @@ def state_file(place: SandboxDir, id_: str) -> Path:
     return place.memory / f"{id_}.state"
 
 
-async def load_snapshot(monitor: Monitor, path: Path, node: Node, scratch: Path) -> None:
+async def load_snapshot(hypervisor: Hypervisor, path: Path, node: Node, scratch: Path) -> None:
     """Load memory and devices from ``path``, whose checksums were compared, into a QEMU that has
     not run yet.
 
@@ -125,76 +123,28 @@ async def load_snapshot(monitor: Monitor, path: Path, node: Node, scratch: Path)
     size = path.stat().st_size + LOADING_ROOM
     await in_thread_to_the_end(lambda: create_overlay(scratch, backing=path, size=size))
     try:
-        await _add(monitor, NODE, scratch, over=path)
-        await _require_snapshot(monitor, node.id)
-        await run_job(monitor, "snapshot-load", tag=node.id, vmstate=NODE, devices=[NODE])
+        await hypervisor.open_state(NODE, scratch, over=path)
+        await hypervisor.load_state(NODE, node.id)
     finally:
-        await _drop_nodes(monitor)
+        await hypervisor.close_state(NODE)
         scratch.unlink(missing_ok=True)
 
 
-async def _add(monitor: Monitor, name: str, path: Path, *, over: Path | None = None) -> None:
-    """Open the qcow2 file ``path`` in QEMU (QMP ``blockdev-add``). With ``over`` QEMU reads that
-    file, and writes to ``path``."""
-    await _add_file(monitor, f"{name}-file", path, read_only=False)
-    inner = f"{name}-file"
-    if over is not None:
-        await _add_file(monitor, f"{name}-saved", over, read_only=True)
-        await _add_qcow2(monitor, f"{name}-inner", inner, backing=f"{name}-saved")
-        inner = f"{name}-inner"
-    await _add_qcow2(monitor, name, inner, backing=None)
-
-
-async def _add_file(monitor: Monitor, name: str, path: Path, *, read_only: bool) -> None:
-    await monitor.execute(
-        "blockdev-add",
-        **{"driver": "file", "node-name": name, "filename": str(path), "aio": "threads"},
-        # Published files are shared by many.
-        **{"read-only": read_only, "locking": "off" if read_only else "auto"},
-        # `seal_image` syncs a checkpoint's file later, outside of the pause.
-        cache={"direct": False, "no-flush": True},
-    )
-
-
-async def _add_qcow2(monitor: Monitor, name: str, file: str, *, backing: str | None) -> None:
-    await monitor.execute(
-        "blockdev-add",
-        **{"driver": "qcow2", "node-name": name, "file": file, "backing": backing},
-        cache={"direct": False, "no-flush": True},
-    )
-
-
-async def _drop_nodes(monitor: Monitor) -> None:
-    """Close the snapshot's files in QEMU. The next call tries again what cannot be closed now."""
-    for part in ("", "-inner", "-saved", "-file"):
-        with contextlib.suppress(QuicksandError):
-            await monitor.execute("blockdev-del", **{"node-name": f"{NODE}{part}"})
-
-
-async def _require_snapshot(monitor: Monitor, tag: str) -> None:
-    """Raise MachineError unless the file has a snapshot of that name with a VM's memory."""
-    for node in await monitor.execute("query-named-block-nodes", flat=True):
-        if node["node-name"] == NODE:
-            for found in node["image"].get("snapshots", ()):
-                if found["name"] == tag and found["vm-state-size"] > 0:
-                    return
-    raise MachineError(f"QEMU's file has no snapshot {tag}")
-
-
 async def _load_memory(
-    place: SandboxDir, machine: MachineDir, node: Node, monitor: Monitor, pid: int
+    place: SandboxDir, machine: MachineDir, node: Node, hypervisor: Hypervisor, pid: int
 ) -> None:
     assert node.state is not None, "a checkpoint of this tier is a snapshot of QEMU's"
-    await load_snapshot(monitor, place.memory / node.state.name, node, machine.loading)
+    await load_snapshot(hypervisor, place.memory / node.state.name, node, machine.loading)
 
 
-async def _load_devices(place: SandboxDir, node: Node, monitor: Monitor) -> None:
+async def _load_devices(place: SandboxDir, node: Node, hypervisor: Hypervisor) -> None:
     """Nothing to do: the snapshot's devices were loaded with its memory."""
 
 
 WAY = Way(
     tier=INTERNAL,
     capture=InternalCapture,
+    fits=lambda features: features.whole_state,
     refusal=lambda _: ("", ""),
     note=lambda _: "",
     copied=lambda _: "all of the guest's memory that is not zeros",

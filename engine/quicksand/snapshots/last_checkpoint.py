@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
-from quicksand.base.errors import QuicksandError
+from quicksand.base.effort import best_effort
 from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.qemu.stopping import stop_machine
@@ -16,7 +15,7 @@ from quicksand.snapshots.capture import Capture
 from quicksand.snapshots.history import prune_automatic
 from quicksand.snapshots.tags import automatic_tag
 from quicksand.snapshots.taking import (
-    Live,
+    RunningSandbox,
     find_shape,
     refuse_unsavable,
     start_capture,
@@ -53,7 +52,7 @@ async def end_with_checkpoint(
         return node
 
 
-async def _keep(live: Live, capture: Capture, what: str) -> Node:
+async def _keep(live: RunningSandbox, capture: Capture, what: str) -> Node:
     await capture.prepare(stays_paused=True)
     has_display = live.record.config.enable_display
     screen = await look_at_screen(live.machine, has_display=has_display)
@@ -66,12 +65,12 @@ async def _keep(live: Live, capture: Capture, what: str) -> Node:
     return node
 
 
-async def _let_go_on(live: Live, capture: Capture) -> None:
+async def _let_go_on(live: RunningSandbox, capture: Capture) -> None:
     """Resume the guest if it is paused, and remove the unfinished checkpoint."""
-    with contextlib.suppress(QuicksandError):
+    with best_effort("resume the guest", live.log):
         if not live.run.paused:
-            await live.monitor.execute("cont")
-    with contextlib.suppress(QuicksandError):
+            await live.hypervisor.resume()
+    with best_effort("remove the unfinished checkpoint", live.log):
         await capture.discard()
-    with contextlib.suppress(QuicksandError):
+    with best_effort("end the keeper's guard of the pause", live.log):
         await live.keeper.ask("guard", on=False)

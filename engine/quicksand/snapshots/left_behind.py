@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from quicksand.base.errors import ImageError
 from quicksand.base.files import map_os_errors
+from quicksand.disks.diff.layer import Layer
 from quicksand.records.nodes import BLANK, Head, Node, new_id
 from quicksand.records.tier import DISK
 from quicksand.snapshots.history import History
@@ -67,8 +68,6 @@ def keep_left_behind(history: History, left: Head, at: Node) -> Node | None:
 
 def _has_data(history: History, layer: str) -> bool:
     """Whether something was written to the layer; also true if it cannot be read."""
-    from quicksand.disks.diff.layer import Layer
-
     path = history.place.layer(layer)
     try:
         opened = Layer(path)

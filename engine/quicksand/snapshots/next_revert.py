@@ -4,12 +4,12 @@ revert is likely to go to the same one. standby.py does the work; this decides w
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
-from quicksand.base.errors import QuicksandError
+from quicksand.base.effort import best_effort
 from quicksand.base.memory import check_memory
 from quicksand.base.settings import STANDBY
+from quicksand.records.layout import sandbox_dir
 
 if TYPE_CHECKING:
     from quicksand.records.nodes import Node
@@ -50,10 +50,11 @@ class NextRevert:
     ) -> None:
         await asyncio.sleep(after)
         self._goal = (node.id, node.tag)
-        from quicksand.snapshots.standby import make_ready
+        from quicksand.snapshots.standby import make_ready  # noqa: PLC0415
 
         # After a failure the next revert works without, and reports what is wrong.
-        with contextlib.suppress(QuicksandError):
+        log = sandbox_dir(registry.paths, record.id).engine_log
+        with best_effort(f"prepare the revert to {node.tag!r}", log):
             await asyncio.to_thread(check_memory, record.config.memory_bytes)
             await make_ready(registry, record, node.id)
 

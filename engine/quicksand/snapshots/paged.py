@@ -18,10 +18,10 @@ from typing import Any
 
 from quicksand.base.errors import MachineError
 from quicksand.base.files import map_os_errors
+from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.regular import open_regular, read_file
 from quicksand.base.space import check_space
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
-from quicksand.qemu.qmp import Monitor, wait_for_event
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import File, Head, Node
 from quicksand.records.sandboxes import RunState
@@ -33,13 +33,17 @@ from quicksand.snapshots.copying import Copier, track_from
 from quicksand.snapshots.firmware import find_firmware, keep_firmware, put_firmware
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.image import not_of_image, own_pages
-from quicksand.snapshots.pages import ZEROS, MappedFile, PageIndex, Run, overlay_runs, write_file
+from quicksand.snapshots.pages import (
+    ZEROS,
+    MappedFile,
+    PageIndex,
+    PageRun,
+    overlay_runs,
+    write_file,
+)
 from quicksand.snapshots.storing import Storage, Stored, find_image, load_index
 from quicksand.snapshots.tracking import ANONYMOUS, find_level
 from quicksand.snapshots.verified import Verified
-
-LOAD_TIMEOUT_S = 30.0
-
 
 PAGES_AT_ONCE = 4096
 """Pages that are written to a QEMU at once: 16 MiB, whose first touch can take 40 ms. After each
@@ -65,10 +69,10 @@ class PagesCapture(Capture):
     async def _prepare_memory(self) -> None:
         image = find_image(self._place, self._head.memory)
         self._ram = await GuestRam.locate(
-            self._monitor, self._run.qemu_pid, image, self._size, self._arch
+            self._hypervisor, self._run.qemu_pid, image, self._size, self._arch
         )
         self._check = MemoryCheck(self._ram) if comparing.is_on() else None
-        self._rom = await find_firmware(self._monitor, self._run.qemu_pid, self._arch)
+        self._rom = await find_firmware(self._hypervisor, self._run.qemu_pid, self._arch)
         await in_thread_to_the_end(self._prepare_copy)
         await self._copier.copy_before(self._briefly_paused)
 
@@ -100,7 +104,7 @@ class PagesCapture(Capture):
     async def _freeze_rest(self) -> None:
         """Save the devices' state and switch the disk, while the memory is copied."""
         path = self.directory / "devices"
-        await self._monitor.execute("xen-save-devices-state", filename=str(path), live=False)
+        await self._hypervisor.save_devices(path)
         await self._disk.turn()
 
     @property
@@ -160,23 +164,23 @@ class PagesCapture(Capture):
 
 
 async def load_memory(
-    place: SandboxDir, machine: MachineDir, node: Node, monitor: Monitor, pid: int
+    place: SandboxDir, machine: MachineDir, node: Node, hypervisor: Hypervisor, pid: int
 ) -> None:
     """See `Way.load_memory`."""
     image = find_image(place, node.memory)
     index = await asyncio.to_thread(load_index, place, node)
     if node.firmware is not None:
-        await put_firmware(monitor, pid, place.memory, node.firmware)
-    ram = await GuestRam.locate(monitor, pid, image, index.size, node.shape["arch"])
+        await put_firmware(hypervisor, pid, place.memory, node.firmware)
+    ram = await GuestRam.locate(hypervisor, pid, image, index.size, node.shape["arch"])
     await in_stoppable_thread(lambda check: load_pages(place, node, index, ram, check))
 
 
 async def track(
-    place: SandboxDir, machine: MachineDir, node: Node, monitor: Monitor, run: RunState
+    place: SandboxDir, machine: MachineDir, node: Node, hypervisor: Hypervisor, run: RunState
 ) -> None:
     """See `Way.track`."""
     image, size = find_image(place, node.memory), int(node.shape["memory"])
-    ram = await GuestRam.locate(monitor, run.qemu_pid, image, size, node.shape["arch"])
+    ram = await GuestRam.locate(hypervisor, run.qemu_pid, image, size, node.shape["arch"])
     await in_thread_to_the_end(lambda: track_from(node.id, ram, machine.tracked, run.run))
 
 
@@ -193,7 +197,7 @@ def load_pages(
     if path is not None:
         assert node.image is not None, "check_disk_and_image comes first"
         files.append(node.image)
-    by_file: dict[int, list[Run]] = {}
+    by_file: dict[int, list[PageRun]] = {}
     for run in _runs_to_write(index, image, ram, blank=path is None):
         by_file.setdefault(run.file, []).append(run)
     for run in by_file.pop(ZEROS, []):
@@ -209,7 +213,7 @@ def load_pages(
                 del data
 
 
-def _runs_to_write(index: PageIndex, image: int, ram: GuestRam, *, blank: bool) -> list[Run]:
+def _runs_to_write(index: PageIndex, image: int, ram: GuestRam, *, blank: bool) -> list[PageRun]:
     """The pages to write to the memory of a fresh QEMU, which maps the file number ``image``
     privately or, if ``blank``, nothing.
 
@@ -224,10 +228,10 @@ def _runs_to_write(index: PageIndex, image: int, ram: GuestRam, *, blank: bool) 
     return overlay_runs(over, [replace(run, file=ZEROS, at=0) for run in own] if blank else own)
 
 
-def _neighbours(runs: list[Run]) -> Iterator[list[Run]]:
+def _neighbours(runs: list[PageRun]) -> Iterator[list[PageRun]]:
     """Group runs whose pages are consecutive in the file, at most PAGES_AT_ONCE of them; one call
     can write each group."""
-    group: list[Run] = []
+    group: list[PageRun] = []
     size = 0
     for run in runs:
         for part in (run,) if run.count <= PAGES_AT_ONCE else _cut(run):
@@ -241,12 +245,12 @@ def _neighbours(runs: list[Run]) -> Iterator[list[Run]]:
         yield group
 
 
-def _cut(run: Run) -> list[Run]:
+def _cut(run: PageRun) -> list[PageRun]:
     starts = range(run.first, run.end, PAGES_AT_ONCE)
     return [run.part(first, min(first + PAGES_AT_ONCE, run.end)) for first in starts]
 
 
-def _write_zeros(ram: GuestRam, run: Run, check: Callable[[], None]) -> None:
+def _write_zeros(ram: GuestRam, run: PageRun, check: Callable[[], None]) -> None:
     zeros = memoryview(bytearray(min(run.count, ZEROS_AT_ONCE) * PAGE))
     for first in range(run.first, run.end, ZEROS_AT_ONCE):
         check()
@@ -254,35 +258,17 @@ def _write_zeros(ram: GuestRam, run: Run, check: Callable[[], None]) -> None:
         ram.write([(first, count)], zeros[: count * PAGE])
 
 
-async def load_devices(place: SandboxDir, node: Node, monitor: Monitor) -> None:
-    """See `Way.load_devices`. The devices' state is loaded with QMP ``migrate-incoming``."""
+async def load_devices(place: SandboxDir, node: Node, hypervisor: Hypervisor) -> None:
+    """See `Way.load_devices`."""
     file = node.devices
     assert file is not None, "a checkpoint of this tier has its devices in a file"
     path = place.checkpoints / node.id / "devices"
     await asyncio.to_thread(lambda: MappedFile(path, file).close())
     descriptor = open_regular(path)
     try:
-        await monitor.pass_descriptor(descriptor, "state")
+        await hypervisor.load_devices(descriptor, name=node.tag)
     finally:
         os.close(descriptor)
-    # QEMU announces the steps of a migration only if it is asked to.
-    wanted = [{"capability": "events", "state": True}]
-    with monitor.listen("MIGRATION") as events:
-        await monitor.execute("migrate-set-capabilities", capabilities=wanted)
-        await monitor.execute("migrate-incoming", uri="fd:state")
-        try:
-            async with asyncio.timeout(LOAD_TIMEOUT_S):
-                loaded = await wait_for_event(
-                    events,
-                    lambda step: step["status"] in ("completed", "failed"),
-                    doing="migrate-incoming",
-                )
-        except TimeoutError:
-            raise MachineError(
-                f"QEMU did not load the state of {node.tag!r} within {LOAD_TIMEOUT_S:g} s"
-            ) from None
-    if loaded["status"] != "completed":
-        raise MachineError(f"QEMU did not take the state of {node.tag!r}")
 
 
 def why_not(pid: int | None) -> tuple[str, str]:
@@ -353,6 +339,7 @@ def _how_to_trace() -> str:
 WAY = Way(
     tier=PAGES,
     capture=PagesCapture,
+    fits=lambda features: features.devices_alone,
     refusal=why_not,
     note=_why_slow,
     copied=_copied,

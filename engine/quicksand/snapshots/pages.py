@@ -45,7 +45,7 @@ _PAGES_MAX = 2**32 - 1
 
 
 @dataclass(slots=True)
-class Run:
+class PageRun:
     """Pages that are consecutive both in the guest's memory and in a file. Never changed; it is not
     frozen because to make one would take twice as long, and a checkpoint makes thousands."""
 
@@ -60,10 +60,10 @@ class Run:
     def end(self) -> int:
         return self.first + self.count
 
-    def part(self, first: int, end: int) -> Run:
+    def part(self, first: int, end: int) -> PageRun:
         """The part from page ``first`` up to, but not including, ``end``."""
         at = self.at if self.file == ZEROS else self.at + first - self.first
-        return Run(first, end - first, self.file, at)
+        return PageRun(first, end - first, self.file, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class PageIndex:
 
     size: int
     """Bytes of the memory."""
-    runs: tuple[Run, ...]
+    runs: tuple[PageRun, ...]
 
     def encode(self) -> bytes:
         """Raises HistoryError if pages overlap or lie outside of the memory: nobody could read such
@@ -93,7 +93,7 @@ class PageIndex:
     def decode(cls, data: bytes, *, files: Sequence[int]) -> PageIndex:
         """``files``: the number of pages in each file. Raises ValueError for a damaged index."""
         size, runs = _read_index(data, files)
-        return cls(size, tuple(Run(*run) for run in runs))
+        return cls(size, tuple(PageRun(*run) for run in runs))
 
 
 def check_index(data: bytes, *, files: Sequence[int]) -> int:
@@ -138,10 +138,10 @@ def _check_runs(
         yield run
 
 
-def overlay_runs(over: Sequence[Run], under: Sequence[Run]) -> list[Run]:
+def overlay_runs(over: Sequence[PageRun], under: Sequence[PageRun]) -> list[PageRun]:
     """Runs with the pages of ``over``, and those of ``under`` where ``over`` has none.
     Ascending."""
-    result: list[Run] = []
+    result: list[PageRun] = []
     rest = iter(under)
     below = next(rest, None)
     for run in over:
@@ -161,9 +161,9 @@ def overlay_runs(over: Sequence[Run], under: Sequence[Run]) -> list[Run]:
     return merge_runs(result)
 
 
-def merge_runs(runs: Sequence[Run]) -> list[Run]:
+def merge_runs(runs: Sequence[PageRun]) -> list[PageRun]:
     """The same pages in as few runs as possible."""
-    result: list[Run] = []
+    result: list[PageRun] = []
     for run in runs:
         last = result[-1] if result else None
         if (
@@ -173,7 +173,7 @@ def merge_runs(runs: Sequence[Run]) -> list[Run]:
             and (run.file == ZEROS or last.at + last.count == run.at)
             and last.count + run.count <= _PAGES_MAX
         ):
-            result[-1] = Run(last.first, last.count + run.count, last.file, last.at)
+            result[-1] = PageRun(last.first, last.count + run.count, last.file, last.at)
         else:
             result.append(run)
     return result
@@ -182,11 +182,11 @@ def merge_runs(runs: Sequence[Run]) -> list[Run]:
 class RunMap:
     """Finds which of many ascending runs lie in a range of pages."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[PageRun]) -> None:
         self._runs = runs
         self._ends = [run.end for run in runs]
 
-    def within(self, first: int, end: int) -> Iterator[Run]:
+    def within(self, first: int, end: int) -> Iterator[PageRun]:
         """The runs and parts of runs from page ``first`` up to, but not including, ``end``."""
         for number in range(bisect_right(self._ends, first), len(self._runs)):
             run = self._runs[number]

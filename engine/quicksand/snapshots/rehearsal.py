@@ -9,9 +9,9 @@ user's programs hardly advance; and no packet leaves the machine.
 from __future__ import annotations
 
 from quicksand.base.errors import AgentUnreachableError
+from quicksand.base.hypervisor import Features, Hypervisor
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Session
-from quicksand.qemu.qmp import Monitor
 from quicksand.records.config import Accelerator, NetworkMode
 from quicksand.records.nodes import Node
 from quicksand.records.sandboxes import Record, RunState
@@ -25,34 +25,26 @@ FIRST_COMMAND = ["/proc/self/exe", "rehearse"]
 """The agent's own program, which becomes the shell where that leaves no trace. An older agent, in
 the memory of a checkpoint, prints its usage."""
 
-_FILTER = "hold"
-_LONGEST_US = 2**32 - 1  # what QEMU's filter-buffer takes (qapi/qom.json)
 
-
-def is_worth_it(record: Record, node: Node, run: RunState) -> bool:
-    """Whether a rehearsal saves time (only with TCG) and has no side effects. It is not done where
-    the guest must get another identity first, nor with extra QEMU arguments, which might add
-    another network card."""
+def is_worth_it(record: Record, node: Node, run: RunState, features: Features) -> bool:
+    """Whether a rehearsal saves time (only with TCG) and has no side effects: no packet may leave.
+    It is not done where the guest must get another identity first, nor with extra QEMU arguments,
+    which might add another network card."""
     is_same = node.owner in ("", record.id)
-    return run.accel == Accelerator.TCG and is_same and not record.config.extra_qemu_args
+    is_quiet = features.holds_packets and not record.config.extra_qemu_args
+    return run.accel == Accelerator.TCG and is_same and is_quiet
 
 
-async def hold_packets(record: Record, monitor: Monitor) -> None:
-    """Hold back the packets that the guest sends until `release_packets` (QEMU's filter-buffer).
-    Raises MachineError."""
+async def hold_packets(record: Record, hypervisor: Hypervisor) -> None:
+    """Hold back the packets that the guest sends until `release_packets`. Raises MachineError."""
     if record.config.network_mode is not NetworkMode.NONE:
-        await monitor.execute(
-            "object-add",
-            **{"qom-type": "filter-buffer", "id": _FILTER, "netdev": "net0"},
-            queue="rx",
-            interval=_LONGEST_US,
-        )
+        await hypervisor.hold_packets()
 
 
-async def release_packets(record: Record, monitor: Monitor) -> None:
+async def release_packets(record: Record, hypervisor: Hypervisor) -> None:
     """Send the packets that were held back. Raises MachineError."""
     if record.config.network_mode is not NetworkMode.NONE:
-        await monitor.execute("object-del", id=_FILTER)
+        await hypervisor.release_packets()
 
 
 async def go_through(session: Session, record: Record, node: Node) -> None:

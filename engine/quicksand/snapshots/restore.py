@@ -14,12 +14,14 @@ from typing import Any
 from quicksand.base.arch import Architecture
 from quicksand.base.cpu import describe_cpu
 from quicksand.base.errors import AgentUnreachableError, HistoryError
+from quicksand.base.hypervisor import Hypervisor
+from quicksand.display.hands import lift_all
 from quicksand.guest.agent.link import AgentLink
 from quicksand.guest.agent.session import Session
 from quicksand.qemu.command import count_directories
 from quicksand.qemu.guest_resume import renew, resume
+from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.planning import identity
-from quicksand.qemu.qmp import Monitor
 from quicksand.records.config import Accelerator, SandboxConfig
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import Node
@@ -55,11 +57,10 @@ BEFORE = {"display": False, "directories": 0}
 
 
 async def shape_of(
-    run: RunState, monitor: Monitor, config: SandboxConfig, digest: str
+    run: RunState, hypervisor: Hypervisor, config: SandboxConfig, digest: str
 ) -> dict[str, Any]:
     """The shape of the running machine ``run``; ``digest`` is its image's. Raises MachineError."""
-    version = (await monitor.execute("query-version"))["qemu"]
-    qemu = f"{version['major']}.{version['minor']}.{version['micro']}"
+    qemu = await hypervisor.version()
     directories = count_directories(run.qemu_command)
     return make_shape(config, accel=run.accel, qemu=qemu, image=digest, directories=directories)
 
@@ -144,25 +145,28 @@ async def go_on(
 
     Returns the agent's token from now on. Raises HistoryError, MachineError, AgentError.
     """
-    monitor = await Monitor.connect(machine)
+    hypervisor = await Qemu.connect(machine)
     try:
-        check_shape(node, await shape_of(run, monitor, record.config, record.image_digest))
+        check_shape(node, await shape_of(run, hypervisor, record.config, record.image_digest))
         session = await link.dial(machine, node.port)
         way = way_of(node)
-        await way.load_memory(place, machine, node, monitor, run.qemu_pid)
+        await way.load_memory(place, machine, node, hypervisor, run.qemu_pid)
         if way.track is not None:
             # Memory that is tracked is mapped page by page. Otherwise the kernel would map up to 15
             # neighbours with each page that is read: 20 MiB more for an idle guest.
-            await way.track(place, machine, node, monitor, run)
-        await way.load_devices(place, node, monitor)
-        session = await wake(session, lambda: link.session(timeout=HELLO_S), node, monitor)
+            await way.track(place, machine, node, hypervisor, run)
+        await way.load_devices(place, node, hypervisor)
+        session = await wake(session, lambda: link.session(timeout=HELLO_S), node, hypervisor)
         return await repair_guest(session, record, node)
     finally:
-        await monitor.close()
+        await hypervisor.close()
 
 
 async def wake(
-    session: Session, again: Callable[[], Awaitable[Session]], node: Node, monitor: Monitor
+    session: Session,
+    again: Callable[[], Awaitable[Session]],
+    node: Node,
+    hypervisor: Hypervisor,
 ) -> Session:
     """Resume a VM whose state is loaded, shake hands with its agent, and release what was held down
     on its keyboard and its pointer.
@@ -173,15 +177,13 @@ async def wake(
     answer on this one. Raises MachineError, AgentError.
     """
     try:
-        await resume(session, node.token, monitor)
+        await resume(session, node.token, hypervisor)
     except AgentUnreachableError:
         # The agent took the handshake for the rest of a request of the checkpoint's client.
         session.close()
         session = await again()
     if node.shape.get("display") and node.shape.get(HELD, True):
-        from quicksand.display.hands import lift_all
-
-        await lift_all(monitor)
+        await lift_all(hypervisor)
     return session
 
 

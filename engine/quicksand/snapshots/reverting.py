@@ -4,9 +4,9 @@ already, standby.py); then it takes over."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     CheckpointNotFoundError,
     HistoryError,
@@ -14,13 +14,13 @@ from quicksand.base.errors import (
     QuicksandError,
     StateError,
 )
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.space import check_space
 from quicksand.base.threads import both, in_thread_to_the_end, to_the_end
 from quicksand.display.vnc import listen
 from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import forward_rules
 from quicksand.qemu.planning import gather_parts
-from quicksand.qemu.qmp import human
 from quicksand.qemu.stopping import end_strays
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.nodes import TAG_MAX, Node
@@ -33,7 +33,7 @@ from quicksand.snapshots.origins import Origin, import_node
 from quicksand.snapshots.successor import Successor, is_keeper_gone
 from quicksand.snapshots.tags import automatic_tag
 from quicksand.snapshots.taking import (
-    Live,
+    RunningSandbox,
     find_shape,
     refuse_unsavable,
     start_capture,
@@ -64,15 +64,7 @@ async def revert(
     running after any failure.
     """
     async with working_on(registry, record) as live:
-        if tag is None:
-            node = last_automatic(live.history, record.name)
-        else:
-            node = await find_or_import(registry, live, tag)
-        if not node.tier.has_memory:
-            raise HistoryError(
-                f"the checkpoint {node.tag!r} has a disk but no memory to revert to",
-                hint=f"stop the sandbox, then `quicksand-tui start --at {node.id} {record.name}`",
-            )
+        node = await _find_goal(registry, live, tag)
         shape = await find_shape(live)
         restore.check_shape(node, shape)
         if keep_now:
@@ -102,19 +94,26 @@ async def revert(
             await successor.take_over(link)
         except BaseException:
             # Errors of the cleanup must not replace the one that is raised to the caller.
-            with contextlib.suppress(QuicksandError):
+            with best_effort("undo a revert that failed", live.log):
                 await to_the_end(_give_up(live, successor, capture, keeping))
             raise
-        kept: Node | HistoryError | None
-        try:
-            kept = await keeping if keeping is not None else None
-        except HistoryError as error:
-            kept = error
-        except BaseException:
-            await to_the_end(both(_end_old(live), in_thread_to_the_end(successor.settle)))
-            raise
-        await to_the_end(both(_end_old(live), _tidy(live, successor)))
-        return node, kept
+        return node, await _finish(live, successor, keeping)
+
+
+async def _find_goal(registry: Registry, live: RunningSandbox, tag: str | None) -> Node:
+    """The checkpoint ``tag``, or the last automatic one, which has memory to revert to. Raises
+    StateError, CheckpointNotFoundError, SandboxNotFoundError, HistoryError, HostError."""
+    name = live.record.name
+    if tag is None:
+        node = last_automatic(live.history, name)
+    else:
+        node = await find_or_import(registry, live, tag)
+    if not node.tier.has_memory:
+        raise HistoryError(
+            f"the checkpoint {node.tag!r} has a disk but no memory to revert to",
+            hint=Words("stop the sandbox, then ", Remedy("start_at", at=node.id, name=name)),
+        )
+    return node
 
 
 def last_automatic(history: History, name: str) -> Node:
@@ -126,7 +125,10 @@ def last_automatic(history: History, name: str) -> Node:
 
 
 async def _give_up(
-    live: Live, successor: Successor, capture: Capture | None, keeping: asyncio.Task[Node] | None
+    live: RunningSandbox,
+    successor: Successor,
+    capture: Capture | None,
+    keeping: asyncio.Task[Node] | None,
 ) -> None:
     if keeping is not None:
         await asyncio.wait((keeping,))
@@ -142,21 +144,38 @@ async def _launch(registry: Registry, record: Record, successor: Successor) -> N
 async def _nothing() -> None: ...
 
 
-async def _stop(live: Live, capture: Capture | None) -> None:
+async def _stop(live: RunningSandbox, capture: Capture | None) -> None:
     """Pause the old guest, and capture its state if that is to be kept."""
     if capture is None:
-        await live.monitor.execute("stop")
+        await live.hypervisor.pause()
     else:
         await capture.freeze(resume=False)
 
 
-async def _tidy(live: Live, successor: Successor) -> None:
+async def _finish(
+    live: RunningSandbox, successor: Successor, keeping: asyncio.Task[Node] | None
+) -> Node | HistoryError | None:
+    """Wait until the present is kept, and end the old QEMU; returns the automatic checkpoint, or
+    why there is none."""
+    kept: Node | HistoryError | None
+    try:
+        kept = await keeping if keeping is not None else None
+    except HistoryError as error:
+        kept = error
+    except BaseException:
+        await to_the_end(both(_end_old(live), in_thread_to_the_end(successor.settle)))
+        raise
+    await to_the_end(both(_end_old(live), _tidy(live, successor)))
+    return kept
+
+
+async def _tidy(live: RunningSandbox, successor: Successor) -> None:
     """Write the new head, then remove the automatic checkpoints that are too many."""
     await in_thread_to_the_end(successor.settle)
     await in_thread_to_the_end(lambda: prune_automatic(live.history))
 
 
-async def find_or_import(registry: Registry, live: Live, tag: str) -> Node:
+async def find_or_import(registry: Registry, live: RunningSandbox, tag: str) -> Node:
     """The sandbox's checkpoint ``tag``; OTHER:TAG imports the checkpoint TAG of the sandbox OTHER.
     Raises CheckpointNotFoundError, SandboxNotFoundError, HistoryError, HostError."""
     try:
@@ -177,7 +196,11 @@ async def find_or_import(registry: Registry, live: Live, tag: str) -> Node:
 
 
 async def _keep_present(
-    live: Live, node: Node, capture: Capture, shape: dict[str, Any], screen: Picture | None
+    live: RunningSandbox,
+    node: Node,
+    capture: Capture,
+    shape: dict[str, Any],
+    screen: Picture | None,
 ) -> Node:
     """Store the state before the revert as an automatic checkpoint. The old QEMU is still there,
     paused. Raises HistoryError if that fails."""
@@ -196,7 +219,7 @@ async def _keep_present(
         raise
 
 
-async def _end_old(live: Live) -> None:
+async def _end_old(live: RunningSandbox) -> None:
     """End the old QEMU after the successor has taken over, without waiting for it: to free much
     memory takes long. Raises MachineError if the whole sandbox or its keeper has ended."""
     try:
@@ -208,32 +231,32 @@ async def _end_old(live: Live) -> None:
         # Otherwise the old QEMU has just ended by itself.
 
 
-def _rules(live: Live) -> list[str]:
+def _rules(live: RunningSandbox) -> list[str]:
     return forward_rules(live.run.forwards, live.run.http_port)
 
 
-async def _stay(live: Live, successor: Successor, capture: Capture | None) -> None:
+async def _stay(live: RunningSandbox, successor: Successor, capture: Capture | None) -> None:
     """After a failed revert: remove the successor and let the old QEMU continue."""
-    with contextlib.suppress(QuicksandError):
+    with best_effort("remove the new machine", live.log):
         await successor.remove()
     # The successor's ports are free now. The old QEMU refuses those that it still has.
     for rule in _rules(live):
-        with contextlib.suppress(QuicksandError):
-            await human(live.monitor, f"hostfwd_add net0 {rule}")
+        with best_effort(f"forward {rule} again", live.log):
+            await live.hypervisor.add_forward(rule)
     await asyncio.to_thread(widen_backlogs, live.run.qemu_pid, live.run.forwarded)
     if live.run.vnc_port is not None:
-        with contextlib.suppress(QuicksandError):
-            await listen(live.monitor, live.machine, live.run.vnc_port)
+        with best_effort("serve the screen at its port again", live.log):
+            await listen(live.hypervisor, live.machine, live.run.vnc_port)
     if not live.run.paused:
-        with contextlib.suppress(QuicksandError):
-            await live.monitor.execute("cont")
-    with contextlib.suppress(QuicksandError):
+        with best_effort("resume the guest", live.log):
+            await live.hypervisor.resume()
+    with best_effort("write the head of the old machine", live.log):
         if (current := live.runtime.current()).root.exists():
             live.history.settle(current.name)
         # Otherwise the sandbox has ended, and the next start decides which head counts.
-    with contextlib.suppress(QuicksandError):
+    with best_effort("remove the unfinished checkpoint", live.log):
         if capture is not None:
             await capture.discard()
-    with contextlib.suppress(QuicksandError):
+    with best_effort("remove files that nothing needs", live.log):
         await in_thread_to_the_end(live.history.sweep)
     await live.keeper.ask("guard", on=False)

@@ -12,6 +12,7 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import Any
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import AgentError, HistoryError, MachineError, StateError
 from quicksand.base.files import read_json, write_json
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
@@ -22,7 +23,7 @@ from quicksand.records.sandboxes import Record, RunState
 from quicksand.snapshots import rehearsal
 from quicksand.snapshots.history import history_of
 from quicksand.snapshots.successor import Successor
-from quicksand.snapshots.taking import Live, working_on
+from quicksand.snapshots.taking import RunningSandbox, working_on
 
 WAIT_S = 600.0
 """Seconds after which the keeper ends it: it takes some 60 MiB of memory."""
@@ -32,7 +33,7 @@ ADOPT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class Standby:
     """The contents of ``waiting.json``."""
 
     node: str
@@ -48,7 +49,7 @@ class Waiting:
         return {"node": self.node, "head": head, "run": run, "rehearsed": self.rehearsed}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Waiting:
+    def from_json(cls, value: dict[str, Any]) -> Standby:
         """Parse ``waiting.json``. Raises ValueError."""
         try:
             head, run = Head.from_json(value["head"]), RunState.from_json(value["run"])
@@ -68,15 +69,17 @@ async def make_ready(registry: Registry, record: Record, node_id: str) -> None:
             await _end(live, waiting)
         node = await asyncio.to_thread(live.history.get, node_id)
         parts = await gather_parts(registry, record)
-        if rehearsal.is_worth_it(record, node, live.run):
+        if rehearsal.is_worth_it(record, node, live.run, live.hypervisor.features):
             # If that fails (an old checkpoint's agent, a slow guest), do without a rehearsal.
-            with contextlib.suppress(AgentError, MachineError, StateError, TimeoutError):
+            with best_effort(
+                "rehearse the revert", live.log, AgentError, MachineError, StateError, TimeoutError
+            ):
                 await _prepare(live, node, parts, rehearse=True)
                 return
         await _prepare(live, node, parts, rehearse=False)
 
 
-async def _prepare(live: Live, node: Node, parts: Parts, *, rehearse: bool) -> None:
+async def _prepare(live: RunningSandbox, node: Node, parts: Parts, *, rehearse: bool) -> None:
     """Launch a QEMU and let it wait. Nothing is left after a failure."""
     successor = Successor.new(live, node)
     try:
@@ -84,7 +87,7 @@ async def _prepare(live: Live, node: Node, parts: Parts, *, rehearse: bool) -> N
         await successor.launch(parts)
         if rehearse:
             await successor.rehearse()
-        waiting = Waiting(
+        waiting = Standby(
             node=node.id, head=successor.head, run=successor.run, rehearsed=successor.rehearsed
         )
         path = live.runtime.machine(successor.head.machine).waiting
@@ -95,7 +98,7 @@ async def _prepare(live: Live, node: Node, parts: Parts, *, rehearse: bool) -> N
         raise
 
 
-async def take(live: Live, node: Node) -> Successor | None:
+async def take(live: RunningSandbox, node: Node) -> Successor | None:
     """Take over the QEMU that waits for a revert to ``node``; None if there is none. Those that
     wait for other checkpoints are ended."""
     found = None
@@ -112,7 +115,7 @@ async def forget_removed(registry: Registry, record: Record) -> None:
     HostError, MachineError."""
     history = history_of(registry, record.id)
     # If the head cannot be read or the sandbox is not running, no QEMU waits.
-    with contextlib.suppress(StateError, HistoryError):
+    with best_effort("end what waits for it", history.place.engine_log, StateError, HistoryError):
         if not await asyncio.to_thread(lambda: history.head().waiting):
             return
         async with working_on(registry, record) as live:
@@ -122,16 +125,16 @@ async def forget_removed(registry: Registry, record: Record) -> None:
                     await _end(live, waiting)
 
 
-def find_all(live: Live) -> list[Waiting]:
+def find_all(live: RunningSandbox) -> list[Standby]:
     """All QEMUs that wait: at most one, unless a client died while it replaced one."""
     found = []
     for name in live.runtime.names():
         with contextlib.suppress(OSError, ValueError):
-            found.append(Waiting.from_json(read_json(live.runtime.machine(name).waiting)))
+            found.append(Standby.from_json(read_json(live.runtime.machine(name).waiting)))
     return found
 
 
-async def _adopt(live: Live, node: Node, waiting: Waiting) -> Successor | None:
+async def _adopt(live: RunningSandbox, node: Node, waiting: Standby) -> Successor | None:
     """Take over a waiting QEMU; None if it has ended meanwhile."""
     successor = Successor(live, node, waiting.head)
     try:
@@ -148,21 +151,21 @@ async def _adopt(live: Live, node: Node, waiting: Waiting) -> Successor | None:
     return successor
 
 
-async def _end(live: Live, waiting: Waiting) -> None:
+async def _end(live: RunningSandbox, waiting: Standby) -> None:
     machine = waiting.head.machine
-    with contextlib.suppress(MachineError):  # it has ended by itself
+    with best_effort("end the machine that waits", live.log, MachineError):
         await live.keeper.ask("take", name=machine)
         await live.keeper.ask("kill", name=machine)
     await in_thread_to_the_end(lambda: live.runtime.remove_machine(machine))
     await _note_layer(live, "")
 
 
-async def _undo(live: Live, successor: Successor) -> None:
+async def _undo(live: RunningSandbox, successor: Successor) -> None:
     await successor.remove()
     await _note_layer(live, "")
 
 
-async def _note_layer(live: Live, top: str) -> None:
+async def _note_layer(live: RunningSandbox, top: str) -> None:
     """Write the top layer of the waiting QEMU ("" for none) to the sandbox's head."""
     history = live.history
     head = await asyncio.to_thread(history.head)

@@ -21,8 +21,8 @@ from quicksand.snapshots.guest_ram import PAGE, Runs, count_pages, in_order, joi
 from quicksand.snapshots.history import History
 from quicksand.snapshots.image import (
     Content,
+    PageSource,
     Plan,
-    Source,
     can_pay,
     count_bytes,
     identify_image,
@@ -35,7 +35,7 @@ from quicksand.snapshots.pages import (
     ZEROS,
     MappedFile,
     PageIndex,
-    Run,
+    PageRun,
     RunMap,
     merge_runs,
     overlay_runs,
@@ -52,7 +52,7 @@ SAMPLE = 1024
 class Stored:
     """A checkpoint's memory on disk."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[PageRun, ...]
     files: tuple[File, ...]
     memory: str
     image: File | None
@@ -63,7 +63,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownPages:
     """The part of the captured run's memory that is on disk already.
 
     Pages that are not in ``runs`` are as in the image ``memory``. They are also as in the image
@@ -77,7 +77,7 @@ class Known:
       at that time is the same in both, and a page that is not listed later was not listed then.
     """
 
-    runs: list[Run]
+    runs: list[PageRun]
     files: list[File]
     memory: str
     image: File | None
@@ -106,17 +106,17 @@ class Storage:
         self._run = run
         self._size = size
         self._stack = ExitStack()
-        self._known = Known([], [], head.memory, None)
+        self._known = KnownPages([], [], head.memory, None)
         self._data: list[memoryview] = []
         """The contents of the known files."""
         self._addresses: list[int] = []
         self._below = RunMap([])
         """Where the pages are with which those of the guest are compared."""
-        self._here: list[Run] = []
+        self._here: list[PageRun] = []
         """Where the pages are that were added; new ones are in the file after the known ones."""
         self._pages: PagesFile | None = None
         self._image: File | None = None
-        self._imaged: list[Run] = []
+        self._imaged: list[PageRun] = []
         """The pages that are listed and in the new image."""
         self._chosen = False
         self.is_compared_later = False
@@ -129,7 +129,7 @@ class Storage:
             self._known = self._map_known()
         except HistoryError:
             self._data = []
-            self._known = Known([], [], self._head.memory, self._find_image(self._head.memory))
+            self._known = KnownPages([], [], self._head.memory, self._find_image(self._head.memory))
             return None
         self._addresses = [address_of(data) for data in self._data]
         self._below = RunMap(self._known.runs)
@@ -141,7 +141,7 @@ class Storage:
         that are the same again."""
         self._below = RunMap([])
 
-    def _map_known(self) -> Known:
+    def _map_known(self) -> KnownPages:
         head = self._head
         if head.node is None or head.run != self._run:
             raise HistoryError("no checkpoint has pages of this run")
@@ -152,7 +152,7 @@ class Storage:
             mapped = self._stack.enter_context(MappedFile(path, file, self._verified))
             self._data.append(mapped.data)
         image = node.image or self._find_image(node.memory)
-        return Known(list(index.runs), list(node.pages), node.memory, image)
+        return KnownPages(list(index.runs), list(node.pages), node.memory, image)
 
     def _find_image(self, name: str) -> File | None:
         """The checksums of the image of that name: a checkpoint's record of them, else computed."""
@@ -167,7 +167,7 @@ class Storage:
     def add(
         self,
         runs: Runs,
-        source: Source,
+        source: PageSource,
         check: Callable[[], None] = lambda: None,
         *,
         is_paused: bool = False,
@@ -184,7 +184,7 @@ class Storage:
                 self._add_as_image(content, check)
                 return
         pages = self._open_pages()
-        found: list[Run] = []
+        found: list[PageRun] = []
         for part in _windows(runs, lambda: pages.room):
             check()
             with pages.free() as data:
@@ -199,12 +199,14 @@ class Storage:
             self._stack.callback(self._pages.close)
         return self._pages
 
-    def _sort(self, part: Runs, source: Source, data: memoryview) -> tuple[list[Run], list[Run]]:
+    def _sort(
+        self, part: Runs, source: PageSource, data: memoryview
+    ) -> tuple[list[PageRun], list[PageRun]]:
         """Copy pages from the guest to ``data``, and find where each is on disk, or is to be.
         Returns that, and those that are new, with their places in ``data``."""
         source.read(part, data)
         placed = [
-            Run(first, count, 0, at)
+            PageRun(first, count, 0, at)
             for (first, count), at in zip(part, in_order(part), strict=True)
         ]
         known = list(self._below.within(part[0][0], sum(part[-1])))
@@ -212,7 +214,7 @@ class Storage:
         new_file = len(self._known.files)
         return sort_pages(placed, [address_of(data)], known, self._addresses, new_file, stored)
 
-    def _plan_image(self, runs: Runs, source: Source) -> Content | None:
+    def _plan_image(self, runs: Runs, source: PageSource) -> Content | None:
         """The sources of a new image, if one pays. How many of the pages are new is estimated by
         some of them."""
         known, total = self._known, count_pages(runs) * PAGE
@@ -221,7 +223,7 @@ class Storage:
         if not can_pay(over=over, stored=self._head.stored + total):
             return None
         base = find_image(self._place, known.memory)
-        zeros = [Run(first, count, ZEROS, 0) for first, count in runs]
+        zeros = [PageRun(first, count, ZEROS, 0) for first, count in runs]
         rest = overlay_runs(zeros, known.runs)
         plan = Plan.make(rest, number, image_extents(base) if base is not None else [])
         sample = _spread(runs, SAMPLE)
@@ -229,7 +231,7 @@ class Storage:
         here, new = self._sort(sample, source, scratch)
         share = total / count_pages(sample)
 
-        def estimate(found: Iterable[Run]) -> int:
+        def estimate(found: Iterable[PageRun]) -> int:
             return int(share * sum(run.count for run in found))
 
         data = [run for run in here if run.file != ZEROS]
@@ -257,7 +259,7 @@ class Storage:
 
     def _add_as_image(self, content: Content, check: Callable[[], None]) -> None:
         self._image = write_image(self._image_path, self._size, content, self._verified, check)
-        zeros = [Run(first, count, ZEROS, 0) for first, count in content.guest]
+        zeros = [PageRun(first, count, ZEROS, 0) for first, count in content.guest]
         self._imaged = overlay_runs(zeros, self._known.runs)
         # Pages added later lie over the image and all that was on disk before.
         self._below = RunMap([])
@@ -360,10 +362,10 @@ def load_index(place: SandboxDir, node: Node) -> PageIndex:
             raise HistoryError(f"{path} is damaged: {error}") from error
 
 
-def _forget_unused(runs: list[Run], files: list[File]) -> tuple[list[Run], list[File]]:
+def _forget_unused(runs: list[PageRun], files: list[File]) -> tuple[list[PageRun], list[File]]:
     """Drop files of which no page is used any more, and renumber the others."""
     used = sorted({run.file for run in runs if run.file < len(files)})
     if len(used) < len(files):
         number = {old: new for new, old in enumerate(used)} | {ZEROS: ZEROS}
-        runs = [Run(run.first, run.count, number[run.file], run.at) for run in runs]
+        runs = [PageRun(run.first, run.count, number[run.file], run.at) for run in runs]
     return merge_runs(runs), [files[old] for old in used]

@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Self
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import AgentUnreachableError, HostError, MachineError, QemuDiedError
 from quicksand.base.files import PendingJson, map_os_errors
+from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.lease import take_at_once
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.display.vnc import listen, stop_listening
@@ -19,36 +21,31 @@ from quicksand.guest.agent.session import Session, dial
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import ninep
 from quicksand.qemu.backlog import widen_backlogs
-from quicksand.qemu.command import forward_rules, plan
-from quicksand.qemu.planning import Parts, Ports, make_run_state, plan_machine
-from quicksand.qemu.process import Listeners
-from quicksand.qemu.qmp import CONNECT_TIMEOUT_S, Monitor, human
+from quicksand.qemu.command import forward_rules
+from quicksand.qemu.hypervisor import Qemu
+from quicksand.qemu.planning import Parts, Ports, plan_machine
+from quicksand.qemu.second_machine import launch_second
 from quicksand.qemu.stopping import end_strays
 from quicksand.records.nodes import Head, Node, new_id
 from quicksand.records.registry import publish_state
 from quicksand.records.sandboxes import RunState
 from quicksand.snapshots import rehearsal, restore
 from quicksand.snapshots.layers import add_layer
-from quicksand.snapshots.taking import Live
+from quicksand.snapshots.taking import RunningSandbox
 from quicksand.snapshots.tier_choice import way_of
-
-FIRST_DESCRIPTOR = 128
-"""The first number for descriptors passed to a QEMU that the keeper launches: usually higher than
-any that the keeper itself has open, and so low that all are below 256, which is as many as a
-process of macOS may have open (`ulimit -n`)."""
 
 
 class Successor:
     """A QEMU that is about to replace the running one, to continue from a checkpoint."""
 
-    def __init__(self, live: Live, node: Node, head: Head) -> None:
+    def __init__(self, live: RunningSandbox, node: Node, head: Head) -> None:
         self._live = live
         self._node = node
         self.head = head
         """The sandbox's head once it has taken over."""
         self._directory = live.runtime.machine(head.machine)
         self._launched = False
-        self._monitor: Monitor | None = None
+        self._hypervisor: Hypervisor | None = None
         self._session: Session | None = None
         self._run: RunState | None = None
         self._reserved: PendingJson | None = None
@@ -56,7 +53,7 @@ class Successor:
         """Whether its guest has run its first steps and its programs are stopped."""
 
     @classmethod
-    def new(cls, live: Live, node: Node) -> Self:
+    def new(cls, live: RunningSandbox, node: Node) -> Self:
         """A successor that is not launched yet. Raises QemuDiedError if the sandbox has ended."""
         if not live.runtime.names():
             raise QemuDiedError("QEMU ended before another one could take over")
@@ -67,18 +64,18 @@ class Successor:
         MachineError."""
         run = await self._start(parts)
         await self.adopt(run)
-        assert self._monitor is not None
+        assert self._hypervisor is not None
         place, way = self._live.place, way_of(self._node)
-        await way.load_memory(place, self._directory, self._node, self._monitor, run.qemu_pid)
+        await way.load_memory(place, self._directory, self._node, self._hypervisor, run.qemu_pid)
         if way.track is not None:  # a sandbox that goes back is likely to take checkpoints
-            await way.track(place, self._directory, self._node, self._monitor, run)
+            await way.track(place, self._directory, self._node, self._hypervisor, run)
 
-    async def adopt(self, run: RunState, *, timeout: float = CONNECT_TIMEOUT_S) -> None:
+    async def adopt(self, run: RunState, *, timeout: float | None = None) -> None:
         """Connect to a QEMU that was started already, in the state ``run``. Raises MachineError if
         it has ended or does not answer within ``timeout`` seconds, AgentError."""
         self._launched = True
         self._run = run
-        self._monitor = await Monitor.connect(self._directory, timeout=timeout)
+        self._hypervisor = await Qemu.connect(self._directory, run.qemu_command, timeout=timeout)
         # No other client uses this machine yet, so no lease is needed.
         self._session = await dial(self._directory.agent_socket(self._node.port))
 
@@ -93,28 +90,28 @@ class Successor:
 
         Raises AgentError, HistoryError, MachineError, TimeoutError; it must be removed then.
         """
-        assert self._monitor is not None
+        assert self._hypervisor is not None
         async with asyncio.timeout(rehearsal.LIMIT_S):
-            await rehearsal.hold_packets(self._live.record, self._monitor)
+            await rehearsal.hold_packets(self._live.record, self._hypervisor)
             await self.load_devices()
             # The guest's programs run until the agent has answered, so it is asked only once.
             session = await self._wake(again=rehearsal.give_up)
             await rehearsal.go_through(session, self._live.record, self._node)
-            await self._monitor.execute("stop")
+            await self._hypervisor.pause()
         self.rehearsed = True
 
     async def load_devices(self) -> None:
         """Load the devices' state, unless it is rehearsed; its VM stays paused. Raises
         HistoryError, MachineError."""
-        assert self._monitor is not None
+        assert self._hypervisor is not None
         if not self.rehearsed:
-            await way_of(self._node).load_devices(self._live.place, self._node, self._monitor)
+            await way_of(self._node).load_devices(self._live.place, self._node, self._hypervisor)
 
     async def _wake(self, *, again: Callable[[], Awaitable[Session]]) -> Session:
         """Resume its guest; ``again`` as for `restore.wake`."""
-        assert self._monitor is not None
+        assert self._hypervisor is not None
         assert self._session is not None
-        self._session = await restore.wake(self._session, again, self._node, self._monitor)
+        self._session = await restore.wake(self._session, again, self._node, self._hypervisor)
         return self._session
 
     async def let_wait(self, seconds: float) -> None:
@@ -136,37 +133,22 @@ class Successor:
         )
         with map_os_errors(live.runtime.root):
             made = live.runtime.make(self.head.machine)
-        listeners = Listeners(made)
-        try:
-            with map_os_errors(live.runtime.root):
-                await in_thread_to_the_end(listeners.open)
-            if devices:
-                machine_devices.note(made, devices)
-            if self._node.shares:
-                made.past_shares.touch(mode=0o600)
-            numbers = range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + len(listeners.descriptors))
-            listeners.renumber(numbers)
-            binaries = parts.binaries
-            words = [*binaries.firmware_arguments, *plan(machine, listeners.inherited)]
-            reply = await live.keeper.ask(
-                "launch",
-                name=self.head.machine,
-                argv=[str(binaries.system), *words],
-                descriptors=list(numbers),
-                pass_descriptors=listeners.descriptors,
-            )
-            self._launched = True
-        finally:
-            listeners.close()
-        return make_run_state(
+        if devices:
+            machine_devices.note(made, devices)
+        if self._node.shares:
+            made.past_shares.touch(mode=0o600)
+        run = await launch_second(
+            live.keeper,
             machine,
             parts,
-            listeners,
-            pids=(live.run.keeper_pid, int(reply["pid"])),
+            made,
+            keeper_pid=live.run.keeper_pid,
             token=self._node.token,
             run=self.head.run or new_id(),
             origin=self._node.tag,
         )
+        self._launched = True
+        return run
 
     def _devices(self) -> list[machine_devices.Device]:
         """The 9p devices of the running machine, of which none is mounted yet. Raises
@@ -207,9 +189,9 @@ class Successor:
         MachineError, AgentError, HostError."""
         live = self._live
         assert self._reserved is not None
-        assert self._monitor is not None
+        assert self._hypervisor is not None
         if self.rehearsed:
-            await rehearsal.release_packets(live.record, self._monitor)
+            await rehearsal.release_packets(live.record, self._hypervisor)
         session = await self._wake(again=self._connect)
         token = await restore.repair_guest(session, live.record, self._node)
         if self.rehearsed:
@@ -236,7 +218,7 @@ class Successor:
     def settle(self) -> None:
         """Write a head that forgets the old QEMU's. If that fails, or a client dies before, the
         next one (`History.settle`) or the next start does it."""
-        with contextlib.suppress(HostError):
+        with best_effort("write the new head", self._live.log, HostError):
             self._live.history.set_head(self.head)
 
     def _hand_over(self, link: AgentLink | None) -> None:
@@ -255,21 +237,20 @@ class Successor:
 
     async def _move_forwards(self) -> None:
         """Move the forwarded ports here: two processes cannot listen on the same port."""
-        assert self._monitor is not None
+        assert self._hypervisor is not None
         for rule in forward_rules(self._live.run.forwards, self._live.run.http_port):
-            host, _, _ = rule.partition("-")
-            await human(self._live.monitor, f"hostfwd_remove net0 {host}")
-            await human(self._monitor, f"hostfwd_add net0 {rule}")
+            await self._live.hypervisor.remove_forward(rule)
+            await self._hypervisor.add_forward(rule)
         if (port := self._live.run.vnc_port) is not None:
-            await stop_listening(self._live.monitor)
-            await listen(self._monitor, self._directory, port)
+            await stop_listening(self._live.hypervisor)
+            await listen(self._hypervisor, self._directory, port)
 
     async def _let_go(self) -> None:
         """Close this client's connections to it. Idempotent."""
         if self._session is not None:
             self._session.close()
-        if self._monitor is not None:
-            await self._monitor.close()
+        if self._hypervisor is not None:
+            await self._hypervisor.close()
 
     async def remove(self) -> None:
         """End it and remove its directory. The next sweep removes its layer, unless the head names
@@ -279,7 +260,7 @@ class Successor:
             self._reserved.drop()
         await self._let_go()
         if self._launched:
-            with contextlib.suppress(MachineError):
+            with best_effort("end the new machine", live.log, MachineError):
                 await live.keeper.ask("kill", name=self.head.machine)
         if await is_keeper_gone(live):
             # Without a keeper nothing else ends it.
@@ -291,7 +272,7 @@ class Successor:
         return self._live.runtime.current().name == self.head.machine
 
 
-async def is_keeper_gone(live: Live) -> bool:
+async def is_keeper_gone(live: RunningSandbox) -> bool:
     """Whether the sandbox's keeper has ended."""
     try:
         await live.keeper.ask("guard", on=not live.run.paused)

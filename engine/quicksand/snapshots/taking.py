@@ -6,17 +6,20 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from quicksand.base.arch import Architecture
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import ConfigError, DisplayError, StateError
+from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.display.hands import let_go_all, may_hold
 from quicksand.mounts.ninep import refuse_mounted
+from quicksand.qemu.hypervisor import Qemu
+from quicksand.qemu.keeper_check import ensure_keeper
 from quicksand.qemu.keeper_link import KeeperLink
-from quicksand.qemu.keeper_successor import ensure_keeper
-from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.nodes import Node, check_tag
 from quicksand.records.registry import Registry
@@ -29,7 +32,7 @@ from quicksand.snapshots.tier_choice import choose_tier
 
 
 @dataclass(slots=True, kw_only=True)
-class Live:
+class RunningSandbox:
     """A running sandbox with the connections to work on it, from `working_on`."""
 
     record: Record
@@ -38,13 +41,18 @@ class Live:
     runtime: RuntimeDir
     machine: MachineDir
     """The directory of the running QEMU."""
-    monitor: Monitor
+    hypervisor: Hypervisor
     keeper: KeeperLink
     history: History
 
+    @property
+    def log(self) -> Path:
+        """Where it is noted what was tried and not possible."""
+        return self.place.engine_log
+
 
 @contextlib.asynccontextmanager
-async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
+async def working_on(registry: Registry, record: Record) -> AsyncIterator[RunningSandbox]:
     """Lock the history of a running sandbox and connect to its QEMU and its keeper.
 
     Raises StateError if it is not running, HistoryError if another client works on it,
@@ -63,20 +71,20 @@ async def working_on(registry: Registry, record: Record) -> AsyncIterator[Live]:
                 raise StateError(f"the sandbox {record.name!r} is not running")
             history.settle(machine.name)
             _remove_unborn(runtime, machine)
-            monitor = await Monitor.connect(machine)
+            hypervisor = await Qemu.connect(machine, entry.run.qemu_command)
             try:
-                yield Live(
+                yield RunningSandbox(
                     record=record,
                     run=entry.run,
                     place=place,
                     runtime=runtime,
                     machine=machine,
-                    monitor=monitor,
+                    hypervisor=hypervisor,
                     keeper=keeper,
                     history=history,
                 )
             finally:
-                await monitor.close()
+                await hypervisor.close()
 
 
 def _remove_unborn(runtime: RuntimeDir, machine: MachineDir) -> None:
@@ -125,7 +133,7 @@ async def take_checkpoint(
 
 
 async def checkpoint_live(
-    live: Live, tag: str, *, note: str = "", hidden: bool = False, tier: str | None = None
+    live: RunningSandbox, tag: str, *, note: str = "", hidden: bool = False, tier: str | None = None
 ) -> Node:
     """Take a checkpoint of a sandbox that the caller works on. Raises as `take_checkpoint`."""
     await refuse_unsavable(live)
@@ -133,8 +141,8 @@ async def checkpoint_live(
     check_space(live.place.root)
     if live.record.config.enable_display:
         # A guest that is paused or takes no input keeps it; then a revert releases it (`lift_all`).
-        with contextlib.suppress(StateError, DisplayError):
-            await let_go_all(live.machine, live.monitor)
+        with best_effort("release keys and buttons", live.log, StateError, DisplayError):
+            await let_go_all(live.machine, live.hypervisor)
     capture = start_capture(live, tier)
     await live.keeper.ask("guard", on=not live.run.paused)
     try:
@@ -157,20 +165,20 @@ async def checkpoint_live(
     return node
 
 
-async def refuse_unsavable(live: Live) -> None:
+async def refuse_unsavable(live: RunningSandbox) -> None:
     """Raise StateError if the machine has state that no checkpoint can hold; MachineError."""
-    await refuse_mounted(live.record.config, live.monitor, live.record.name)
+    await refuse_mounted(live.record.config, live.hypervisor, live.record.name)
 
 
-def start_capture(live: Live, tier: str | None = None) -> Capture:
+def start_capture(live: RunningSandbox, tier: str | None = None) -> Capture:
     """Begin a checkpoint, in the best possible tier unless ``tier`` is given. Raises ConfigError,
     HostError."""
     config = live.record.config
-    chosen = choose_tier(live.run.qemu_pid, asked=tier)
+    chosen = choose_tier(live.run.qemu_pid, asked=tier, features=live.hypervisor.features)
     return chosen.way.capture(
         live.history,
         live.run,
-        live.monitor,
+        live.hypervisor,
         live.machine,
         memory_bytes=config.memory_bytes,
         arch=(config.arch or Architecture.host()).value,
@@ -178,13 +186,13 @@ def start_capture(live: Live, tier: str | None = None) -> Capture:
     )
 
 
-async def find_shape(live: Live) -> dict[str, Any]:
+async def find_shape(live: RunningSandbox) -> dict[str, Any]:
     """The shape of the running machine (restore.py), and whether something may be held down on its
     keyboard or its pointer. Raises MachineError."""
     digest = live.record.image_digest
-    shape = await restore.shape_of(live.run, live.monitor, live.record.config, digest)
+    shape = await restore.shape_of(live.run, live.hypervisor, live.record.config, digest)
     if live.record.config.enable_display:
-        shape[restore.HELD] = await may_hold(live.machine, live.monitor)
+        shape[restore.HELD] = await may_hold(live.machine, live.hypervisor)
     return shape
 
 

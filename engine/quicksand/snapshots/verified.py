@@ -70,7 +70,7 @@ class Verified:
     def add(self, mark: Path) -> None:
         """Create a mark, which must come from before the comparison, or from after this process
         wrote the file: later changes then do not match it."""
-        with contextlib.suppress(OSError, HostError):
+        with contextlib.suppress(OSError, HostError):  # without a mark it is compared again
             try:
                 mark.touch(mode=0o600)
             except FileNotFoundError:

@@ -10,7 +10,7 @@ from quicksand.base.boot_timing import COLD, STAGES
 from quicksand.base.errors import AgentError
 from quicksand.base.progress import Progress
 from quicksand.guest.agent.session import Session
-from quicksand.qemu.live_machine import LiveMachine
+from quicksand.qemu.started_machine import StartedMachine
 
 READY = "/usr/lib/quicksand/ready"
 """A program that an image may have; it ends with 0 when the guest is what its user expects to see.
@@ -35,8 +35,8 @@ async def run_if_there(session: Session, program: str, limit_s: float) -> object
 
 
 async def with_desktop(
-    machine: LiveMachine, progress: Progress | None = None, *, limit_s: float = START_S
-) -> LiveMachine:
+    machine: StartedMachine, progress: Progress | None = None, *, limit_s: float = START_S
+) -> StartedMachine:
     """Wait until the desktop of a machine that has just booted is there; at once if the machine has
     no display or did not boot. Returns the machine, with a notice if the desktop did not come
     within ``limit_s``. Raises MachineError if it has ended."""

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Awaitable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from quicksand.base.boot_timing import COLD, BootTiming, Stopwatch
@@ -29,13 +29,13 @@ from quicksand.guest.clock import Reading, put_right, read_clock
 from quicksand.guest.network import network_notices
 from quicksand.mounts.at_start import MountsAtStart
 from quicksand.qemu.backlog import widen_backlogs
-from quicksand.qemu.command import plan
+from quicksand.qemu.command import MachinePlan, plan
 from quicksand.qemu.guest_resume import IDENTITY_S
 from quicksand.qemu.keeper_parts import FIRST
-from quicksand.qemu.live_machine import LiveMachine, remove_quietly, why_gone
 from quicksand.qemu.planning import (
     Found,
     Parts,
+    Ports,
     look_for_parts,
     machine_id,
     make_run_state,
@@ -43,8 +43,9 @@ from quicksand.qemu.planning import (
     plan_machine,
 )
 from quicksand.qemu.process import Listeners, OwnedProcess, launch
+from quicksand.qemu.started_machine import StartedMachine, remove_quietly, why_gone
 from quicksand.records.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
-from quicksand.records.nodes import Node, new_id
+from quicksand.records.nodes import Head, Node, new_id
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Record, RunState
 from quicksand.saves.boot_disk import finish_start, prepare_disk
@@ -65,7 +66,7 @@ async def boot(
     at: str | None = None,
     warm: bool = False,
     found: Found | None = None,
-) -> LiveMachine:
+) -> StartedMachine:
     """Start the sandbox of ``record``, whose lock the caller holds as the descriptor ``lock``. It
     boots, or continues from its checkpoint ``at`` or, if ``warm``, from a template of its machine.
     If there is no template, it boots and one is made in the background. ``found`` is what
@@ -110,92 +111,127 @@ async def _start(
     *,
     at: str | None = None,
     origin: Origin | None = None,
-) -> LiveMachine:
+) -> StartedMachine:
     place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
     async with History(place).locked(), contextlib.AsyncExitStack() as undo:
-        node = await in_thread_to_the_end(lambda: _find_node(place, at, origin))
-        head = await in_thread_to_the_end(lambda: prepare_disk(record, parts.image, place, node))
-        ports = pick_all_ports(record)
-        # From a checkpoint without memory the machine boots.
-        memory = node if node is not None and node.tier.has_memory else None
-        is_past = memory is not None and origin is None and memory.shares
-        mounts = MountsAtStart(record, registry.paths, is_past=is_past)
-        directories = await asyncio.to_thread(mounts.choose_devices, parts.binaries)
-        machine = plan_machine(
-            record, parts, head, ports, place, at=memory, directories=directories
-        )
+        start = await _plan(registry, record, parts, at, origin)
+        node, mounts = start.node, start.mounts
         watch.lap("setup_disk_s")
         watch.begin("qemu")
         undo.callback(remove_quietly, runtime.root)
-        make_private_dir(registry.paths.runtime)
-        # The caller holds the lock, so a directory that is there is left from an earlier run.
-        registry.clear_runtime(record.id)
-        with map_os_errors(runtime.root):
-            machine_dir = runtime.make(FIRST)
-            listeners = undo.enter_context(contextlib.closing(Listeners(machine_dir)))
-            await in_thread_to_the_end(listeners.open)
-        mounts.note(machine_dir)
-        process = await launch(
-            parts.binaries,
-            plan(machine, listeners.inherited),
-            sandbox=place,
-            runtime=runtime,
-            lock=lock,
-            listeners=listeners,
-            discard=record.discard,
-        )
+        machine_dir, listeners, process = await _launch(registry, record, lock, parts, start)
         undo.push_async_callback(_kill, process)
-        listeners.close()
-        await serve_at(machine_dir, ports.vnc)
+        await serve_at(machine_dir, start.ports.vnc)
         watch.lap("launch_process_s")
         watch.begin("guest")
         undo.push_async_callback(mounts.give_up)
         await mounts.begin(machine_dir)
-        run = make_run_state(
-            machine,
-            parts,
-            listeners,
-            pids=(process.keeper_pid, process.qemu_pid),
-            token=secrets.token_hex(16) if memory is None else memory.token,
-            run=head.run or new_id(),
-            origin="" if node is None or node.hidden else node.tag,
-            vnc_port=ports.vnc,
-        )
+        run = start.run_state(parts, listeners, process)
         link = AgentLink(
             runtime, run.token, why_gone=lambda: why_gone(place, doing="the guest booted")
         )
         undo.callback(link.close)
-        if memory is not None:
+        clock = None
+        if start.memory is None:
+            clock = await _meet_agent(record, place, process, link)
+        else:
             resolved = replace(record, image_digest=parts.image.digest)
-            token = await go_on(resolved, place, machine_dir, memory, run, link)
+            token = await go_on(resolved, place, machine_dir, start.memory, run, link)
             watch.mode = "checkpoint" if origin is None else "template"
             run = replace(run, token=token)
             link.renew_token(token)
-        clock = None
-        if memory is None:
-            clock = await _meet_agent(record, place, process, link)
         await mounts.finish(machine_dir, link.request)
         said = "" if clock is None else await put_right(await link.session(), clock)
         if node is not None:
-            await in_thread_to_the_end(lambda: finish_start(place, head, node))
+            await in_thread_to_the_end(lambda: finish_start(place, start.head, node))
         watch.lap("connect_agent_s")
         await in_thread_to_the_end(lambda: _publish(machine_dir, run))
         watch.lap("post_boot_s")
         undo.pop_all()
-    return LiveMachine(
+    notices = (*mounts.notices, *network_notices(record.config.network_mode))
+    return StartedMachine(
         record=record,
         run=run,
         timing=_timing(watch, link),
         process=process,
         link=link,
         image=parts.image,
-        notices=(
-            *mounts.notices,
-            *network_notices(record.config.network_mode),
-            *([said] if said else []),
-        ),
+        notices=(*notices, said) if said else notices,
         clock=said,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planned:
+    """What a start will do."""
+
+    node: Node | None
+    """The checkpoint to continue from."""
+    memory: Node | None
+    """The same, if it has memory; from one without the machine boots."""
+    head: Head
+    ports: Ports
+    mounts: MountsAtStart
+    machine: MachinePlan
+
+    def run_state(self, parts: Parts, listeners: Listeners, process: OwnedProcess) -> RunState:
+        """The state of the machine as it is launched."""
+        node = self.node
+        return make_run_state(
+            self.machine,
+            parts,
+            listeners,
+            pids=(process.keeper_pid, process.qemu_pid),
+            token=secrets.token_hex(16) if self.memory is None else self.memory.token,
+            run=self.head.run or new_id(),
+            origin="" if node is None or node.hidden else node.tag,
+            vnc_port=self.ports.vnc,
+        )
+
+
+async def _plan(
+    registry: Registry, record: Record, parts: Parts, at: str | None, origin: Origin | None
+) -> _Planned:
+    """Prepare the disk and plan the machine. Raises as `boot`."""
+    place = sandbox_dir(registry.paths, record.id)
+    node = await in_thread_to_the_end(lambda: _find_node(place, at, origin))
+    head = await in_thread_to_the_end(lambda: prepare_disk(record, parts.image, place, node))
+    ports = pick_all_ports(record)
+    memory = node if node is not None and node.tier.has_memory else None
+    is_past = memory is not None and origin is None and memory.shares
+    mounts = MountsAtStart(record, registry.paths, is_past=is_past)
+    directories = await asyncio.to_thread(mounts.choose_devices, parts.binaries)
+    machine = plan_machine(record, parts, head, ports, place, at=memory, directories=directories)
+    return _Planned(
+        node=node, memory=memory, head=head, ports=ports, mounts=mounts, machine=machine
+    )
+
+
+async def _launch(
+    registry: Registry, record: Record, lock: int, parts: Parts, start: _Planned
+) -> tuple[MachineDir, Listeners, OwnedProcess]:
+    """Make the runtime directory and launch QEMU; the listeners are closed here afterwards. The
+    caller removes that directory after a failure. Raises PathError, MachineError."""
+    runtime = runtime_dir(registry.paths, record.id)
+    make_private_dir(registry.paths.runtime)
+    # The caller holds the lock, so a directory that is there is left from an earlier run.
+    registry.clear_runtime(record.id)
+    with map_os_errors(runtime.root):
+        machine_dir = runtime.make(FIRST)
+    with contextlib.closing(Listeners(machine_dir)) as listeners:
+        with map_os_errors(runtime.root):
+            await in_thread_to_the_end(listeners.open)
+        start.mounts.note(machine_dir)
+        process = await launch(
+            parts.binaries,
+            plan(start.machine, listeners.inherited),
+            sandbox=sandbox_dir(registry.paths, record.id),
+            runtime=runtime,
+            lock=lock,
+            listeners=listeners,
+            discard=record.discard,
+        )
+    return machine_dir, listeners, process
 
 
 def _find_node(place: SandboxDir, at: str | None, origin: Origin | None) -> Node | None:

@@ -29,8 +29,8 @@ from quicksand.guest.agent.session import Session
 from quicksand.guest.clock import read_clock
 from quicksand.guest.fitness import require_fit
 from quicksand.qemu.keeper_parts.bounds import no_core_files
-from quicksand.qemu.live_machine import remove_quietly
 from quicksand.qemu.planning import gather_parts, identity
+from quicksand.qemu.started_machine import remove_quietly
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
@@ -41,7 +41,7 @@ from quicksand.snapshots.taking import take_checkpoint
 from quicksand.warm.desktop_ready import COMMAND_S, READY, run_if_there
 from quicksand.warm.idle_machine import until_idle
 from quicksand.warm.starting import boot
-from quicksand.warm.templates import TAG, Order, Templates, note_checked, prune
+from quicksand.warm.templates import TAG, TemplateOrder, Templates, note_checked, prune
 
 NICENESS = 10
 """The nice(2) value of the program, so that it slows nothing else down."""
@@ -121,7 +121,7 @@ async def make_template(
                 if attempt == ATTEMPTS - 1:
                     await asyncio.to_thread(templates.note_unfit)
                     raise
-        await in_thread_to_the_end(lambda: prune(templates.root))
+        await in_thread_to_the_end(lambda: prune(templates.root, registry.paths.engine_log))
         found = await asyncio.to_thread(templates.find)
     if found is None:
         raise MachineError("the template that was just made cannot be read")
@@ -268,7 +268,7 @@ async def _say(session: Session, command: str) -> str:
     return str(reply.get("stdout", ""))
 
 
-async def _fulfil(order: Order) -> None:
+async def _fulfil(order: TemplateOrder) -> None:
     if order.beside is None:
         await make_template(Registry(paths()), order.record, wait=False)
         return
@@ -289,7 +289,7 @@ def main() -> int:
     """Make the template that is ordered on stdin. Prints nothing; returns the exit code."""
     os.nice(NICENESS)
     try:
-        asyncio.run(_fulfil(Order.from_json(json.loads(sys.stdin.buffer.read()))))
+        asyncio.run(_fulfil(TemplateOrder.from_json(json.loads(sys.stdin.buffer.read()))))
     except (QuicksandError, ValueError):
         return 1
     return 0

@@ -17,11 +17,12 @@ import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quicksand.base.background import run_later, run_to_its_end
 from quicksand.base.cpu import describe_cpu, read_microcode
-from quicksand.base.errors import HostError, QuicksandError
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import HostError
 from quicksand.base.files import is_locked, map_os_errors, read_json
 from quicksand.base.findings import Findings
 from quicksand.base.footprint import allocated_size
@@ -38,9 +39,8 @@ from quicksand.records.config import Accelerator
 from quicksand.records.layout import AGENT_PORTS, QMP_MONITORS, SHARES, SandboxDir
 from quicksand.records.nodes import Head
 from quicksand.records.sandboxes import Record
-
-if TYPE_CHECKING:
-    from quicksand.snapshots.origins import Origin
+from quicksand.snapshots.history import History
+from quicksand.snapshots.origins import Origin
 
 KEYS = re.compile(r"[0-9a-f]{32}")
 UNFINISHED = re.compile(r"\.[a-z]+-[0-9a-f]{32}")
@@ -124,9 +124,6 @@ class Templates:
     def find(self) -> Origin | None:
         """The template if it exists, else None. Its files are checked when they are used. Blocks
         for I/O."""
-        from quicksand.snapshots.history import History
-        from quicksand.snapshots.origins import Origin
-
         if self.refusal or not is_checked(self.place.root):
             return None
         nodes = [node for node in History(self.place).all_nodes() if node.tag == TAG]
@@ -164,7 +161,7 @@ class Templates:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class TemplateOrder:
     """The order for a process that makes a template."""
 
     record: Record
@@ -177,7 +174,7 @@ class Order:
         return {"record": self.record.to_json(), "beside": self.beside, "waiting": self.waiting}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Order:
+    def from_json(cls, value: dict[str, Any]) -> TemplateOrder:
         """Raises ValueError."""
         try:
             record, beside = Record.from_json(value["record"]), value["beside"]
@@ -192,14 +189,14 @@ async def make_in_background(templates: Templates, *, beside: int) -> None:
     QEMU with the process id ``beside``, which somebody uses, is idle or has ended.
 
     Does nothing if a process is making it already. Its errors are not reported;
-    `quicksand-tui images warm` does the same in the foreground and reports them.
+    The command `images warm` does the same in the foreground and reports them.
     """
     if templates.refusal or templates.is_being_made or TEMPLATES.read() == USE:
         return
     if await asyncio.to_thread(lambda: is_locked(templates.waiting) or templates.is_unfit):
         return
     first = (beside, await asyncio.to_thread(start_of, beside))
-    order = Order(templates.record, beside=first, waiting=str(templates.waiting))
+    order = TemplateOrder(templates.record, beside=first, waiting=str(templates.waiting))
     await run_later(MAKER, order.to_json())
 
 
@@ -209,7 +206,7 @@ async def make_apart(templates: Templates) -> None:
     if templates.refusal or TEMPLATES.read() == USE:
         return
     if not templates.is_being_made:
-        await run_to_its_end(MAKER, Order(templates.record).to_json())
+        await run_to_its_end(MAKER, TemplateOrder(templates.record).to_json())
     while templates.is_being_made:  # noqa: ASYNC110 - no event tells
         await asyncio.sleep(LOCK_POLL_S)
 
@@ -316,9 +313,10 @@ def discard(root: Path) -> None:
         remove(root)
 
 
-def prune(root: Path, *, kept: int = KEPT) -> None:
+def prune(root: Path, log: Path, *, kept: int = KEPT) -> None:
     """Remove all but the ``kept`` most recently used templates, those that were not checked as
-    they are now, and what processes that died while making one have left."""
+    they are now, and what processes that died while making one have left. What cannot be removed
+    is noted in ``log``."""
     found, useless = [], []
     for path in own_directories(root, UNFINISHED):
         with contextlib.suppress(OSError):
@@ -331,6 +329,6 @@ def prune(root: Path, *, kept: int = KEPT) -> None:
             else:
                 useless.append(path)
     for path in [*useless, *(path for _, path in sorted(found, reverse=True)[kept:])]:
-        with contextlib.suppress(QuicksandError, OSError):
+        with best_effort(f"remove the template {path.name}", log):
             discard(path)
             path.with_name(f"{path.name}.lock").unlink(missing_ok=True)

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand.base.paths import paths
+
 from quicksand_tui.cli.measuring.figure import MIB, Figure
 from quicksand_tui.cli.measuring.machines import (
     LARGE,
@@ -129,8 +131,6 @@ async def _revert(sandbox: Sandbox, figure: Figure) -> None:
 def write_plainly(size: int) -> float:
     """Returns the seconds that it takes to write so many bytes to a new file beside the user's
     data, past the page cache, and sync it."""
-    from quicksand.base.paths import paths
-
     block = mmap.mmap(-1, STEP)
     block[:] = os.urandom(MIB) * (STEP // MIB)
     with tempfile.TemporaryDirectory(dir=paths().data) as directory:

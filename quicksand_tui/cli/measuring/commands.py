@@ -8,6 +8,8 @@ import resource
 import time
 from typing import TYPE_CHECKING
 
+from quicksand.base.process_usage import process_usage
+
 from quicksand_tui.cli.measuring.figure import Figure, Say, timed
 from quicksand_tui.cli.measuring.machines import GUEST_S, qemu_pid, require
 from quicksand_tui.cli.measuring.processes import run_process
@@ -50,8 +52,6 @@ async def measure_running(sandbox: Sandbox, runs: int, stream_mb: int, say: Say)
 
 async def idle_cpu(sandbox: Sandbox, *, seconds: float) -> float:
     """Returns the CPU time that QEMU takes while the guest is idle, in percent of one core."""
-    from quicksand.base.process_usage import process_usage
-
     pid = qemu_pid(sandbox)
     before = process_usage(pid)[0]
     await asyncio.sleep(seconds)

@@ -10,7 +10,14 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand import Sandbox
+from quicksand.base.paths import paths
 from quicksand.base.settings import OFF, SPARES, STANDBY, USE
+from quicksand.records.config import SandboxConfig
+from quicksand.records.registry import Registry
+from quicksand.warm.spares import making
+from quicksand.warm.spares.stock import record_for
+from quicksand.warm.template_maker import warm
 
 if TYPE_CHECKING:
     from quicksand.guest.execution import ExecuteResult
@@ -32,8 +39,6 @@ CALM_S = 0.5
 @contextlib.asynccontextmanager
 async def warm_sandbox(image: str, memory: str = SMALL) -> AsyncIterator[Sandbox]:
     """Yields a sandbox that started from a template. Making the template is over by then."""
-    from quicksand import Sandbox
-
     await make_warm(image, memory)
     async with Sandbox(image=image, memory=memory) as sandbox:
         enlarged = await sandbox.execute("mount -o remount,size=90% /dev/shm")
@@ -43,11 +48,6 @@ async def warm_sandbox(image: str, memory: str = SMALL) -> AsyncIterator[Sandbox
 
 async def make_warm(image: str, memory: str) -> None:
     """Makes the template unless there is one, so that it is not made during a measurement."""
-    from quicksand.base.paths import paths
-    from quicksand.records.config import SandboxConfig
-    from quicksand.records.registry import Registry
-    from quicksand.warm.template_maker import warm
-
     await warm(Registry(paths()), SandboxConfig(image=image, memory=memory))
 
 
@@ -105,22 +105,13 @@ def spares_in_use() -> Iterator[None]:
 
 async def make_spare(image: str) -> None:
     """Makes a spare for the usual machine, and waits until the host is calm again."""
-    from quicksand.base.paths import paths
-    from quicksand.records.config import SandboxConfig
-    from quicksand.records.registry import Registry
-    from quicksand.warm.spares.making import WAIT_S, make_spare
-    from quicksand.warm.spares.stock import record_for
-
     record = record_for(SandboxConfig(image=image, memory=SMALL))
-    await make_spare(Registry(paths()), record, seconds=WAIT_S)
+    await making.make_spare(Registry(paths()), record, seconds=making.WAIT_S)
     await asyncio.sleep(CALM_S)
 
 
 async def until_one_waits(sandbox: Sandbox) -> None:
     """Returns when a QEMU waits for the next revert. Raises TimeoutError."""
-    from quicksand.base.paths import paths
-    from quicksand.records.registry import Registry
-
     root = Registry(paths()).machine(sandbox.id).root.parent
     async with asyncio.timeout(WAITS_S):
         while not any(root.glob("*/waiting.json")):  # noqa: ASYNC110
@@ -131,9 +122,6 @@ async def until_one_waits(sandbox: Sandbox) -> None:
 def own_disk(sandbox: Sandbox) -> int:
     """Returns the bytes on disk in files that only this sandbox uses, which have no other hard
     link."""
-    from quicksand.base.paths import paths
-    from quicksand.records.registry import Registry
-
     files = [p.lstat() for p in Registry(paths()).place(sandbox.id).root.rglob("*") if p.is_file()]
     return sum(found.st_blocks * 512 for found in files if found.st_nlink == 1)
 

@@ -9,6 +9,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand import Sandbox
+from quicksand.base.paths import make_private_dir, paths
+from quicksand.saves.finding import workspace_store
+from quicksand.saves.verifying import verify_saves
+
 from quicksand_tui.cli.measuring.figure import MIB, Figure, Say
 from quicksand_tui.cli.measuring.machines import GUEST_S, SMALL, make_warm, require, with_mode
 
@@ -39,8 +44,6 @@ in ms."""
 async def measure_saves(image: str, runs: int, say: Say) -> list[Figure]:
     """Measures saves; returns all rows. The saves go to a temporary directory beside the user's
     own."""
-    from quicksand.base.paths import make_private_dir, paths
-
     say("saves")
     await make_warm(image, SMALL)
     with tempfile.TemporaryDirectory(dir=make_private_dir(paths().data)) as directory:
@@ -50,8 +53,6 @@ async def measure_saves(image: str, runs: int, say: Say) -> list[Figure]:
 
 
 async def _saves(image: str, runs: int, workspace: Path) -> list[Figure]:
-    from quicksand import Sandbox
-
     whole = Figure(f"save of {CHANGED_MIB} MiB of changes", "s")
     stall = Figure("the longest that a synced write took while it was saved", "ms")
     calm = Figure("the same while nothing was saved", "ms")
@@ -88,8 +89,6 @@ async def _change(sandbox: Sandbox, number: int) -> None:
 async def _resume(image: str, runs: int, workspace: Path) -> Figure:
     """Measures how much longer it takes to make the disk from a save than from its image. The boot
     is left out: it takes the same time, and varies by more."""
-    from quicksand import Sandbox
-
     figure = Figure("making the disk from a save, beyond that from its image", "ms")
     taken: dict[str, list[float]] = {image: [], "env": []}
     for _ in range(runs):
@@ -106,10 +105,6 @@ async def _resume(image: str, runs: int, workspace: Path) -> Figure:
 
 
 async def _verify(workspace: Path) -> Figure:
-    from quicksand.base.paths import paths
-    from quicksand.saves.finding import workspace_store
-    from quicksand.saves.verifying import verify_saves
-
     save = workspace_store(workspace).find("env")
     size = 0
 

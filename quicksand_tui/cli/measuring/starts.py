@@ -8,6 +8,10 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+from quicksand import Sandbox
+from quicksand.base.paths import paths
+from quicksand.warm.spares.spare import list_spares
+
 from quicksand_tui.cli.measuring.commands import measure_running
 from quicksand_tui.cli.measuring.figure import MIB, Figure, Say
 from quicksand_tui.cli.measuring.machines import (
@@ -29,8 +33,6 @@ async def measure_cold(
     image: str, runs: int, stream_mb: int, say: Say
 ) -> tuple[list[Figure], dict[str, Any]]:
     """Measures cold starts, each of a new sandbox, and commands in the last one."""
-    from quicksand import Sandbox
-
     start = Figure("cold start to the first command's output", "s")
     phases: dict[str, list[float]] = {}
     facts: dict[str, Any] = {}
@@ -77,8 +79,6 @@ async def warm_starts(image: str, runs: int) -> list[Figure]:
 
 
 async def _warm_start(image: str, start: Figure, idle: Figure | None = None) -> None:
-    from quicksand import Sandbox
-
     sandbox = Sandbox(image=image, memory=SMALL)
     started = time.perf_counter()
     async with sandbox:
@@ -94,9 +94,6 @@ async def _warm_start(image: str, start: Figure, idle: Figure | None = None) -> 
 
 async def _run_command(image: str, figure: Figure) -> None:
     """Measures a whole process that starts a sandbox, runs one command in it and ends it."""
-    from quicksand.base.paths import paths
-    from quicksand.warm.spares.spare import list_spares
-
     waiting = len(list_spares(paths()))
     seconds, output = await run_process("run", image, "--", "echo", "hi")
     if output != b"hi\n":

@@ -13,6 +13,7 @@ from quicksand_smb.access_rights import (
 from quicksand_smb.commands.basic import SIGNING_ENABLED
 from quicksand_smb.commands.opening import reparse_symlink
 from quicksand_smb.connection import Reply
+from quicksand_smb.host_changes import HostChanges
 from quicksand_smb.host_writes import SizeChange
 from quicksand_smb.messages import ioctl as wire
 from quicksand_smb.messages.ioctl import IoctlRequest
@@ -296,8 +297,6 @@ def _changes(request: Request, handle: Handle, wanted: IoctlRequest) -> Reply:
         share.end_changes()  # nothing is watched any more
         return _reply(wanted, (1).to_bytes(8, "little"))
     if share.host_changes is None:
-        from quicksand_smb.host_changes import HostChanges
-
         server = request.connection.server
         share.host_changes = HostChanges(
             share.store, share.directory_numbers, server.ledger, server.run

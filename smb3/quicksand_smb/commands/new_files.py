@@ -1,6 +1,6 @@
 """Attributes, access rights and disk space of files that are made or overwritten."""
 
-from quicksand_smb import fscc, streams
+from quicksand_smb import access, fscc, streams
 from quicksand_smb.commands.open_plan import Plan
 from quicksand_smb.messages import create as wire
 from quicksand_smb.shares import Share
@@ -16,8 +16,6 @@ def protect_new(share: Share, plan: Plan, node: Node, stat: Stat) -> None:
     given = None if plan.is_posix else plan.wanted.contexts.get(wire.SECURITY)
     if not given and not share.metadata.has_security:
         return
-    from quicksand_smb import access
-
     if given:
         said = access.decode(given)
         mode = access.mode_of(said)

@@ -19,7 +19,7 @@ from quicksand.base.errors import (
 )
 from quicksand.base.paths import Paths
 from quicksand.display.keys import STROKES
-from quicksand.qemu.live_machine import LiveMachine
+from quicksand.qemu.started_machine import StartedMachine
 from quicksand.records.registry import Registry
 from quicksand.warm import desktop_ready
 
@@ -255,7 +255,7 @@ async def test_a_start_that_does_not_see_the_desktop_come(
 ) -> None:
     waits = asyncio.Event()
 
-    async def with_desktop(machine: LiveMachine, progress: object) -> LiveMachine:
+    async def with_desktop(machine: StartedMachine, progress: object) -> StartedMachine:
         waits.set()
         await asyncio.Event().wait()
         return machine
@@ -277,7 +277,7 @@ async def test_a_start_that_does_not_see_the_desktop_come(
                 await starting
         assert not vm.is_running
 
-    async def stop_meanwhile(machine: LiveMachine, progress: object) -> LiveMachine:
+    async def stop_meanwhile(machine: StartedMachine, progress: object) -> StartedMachine:
         same = Sandbox.attach("late")
         await same.kill()
         await machine.link.session()  # raises

@@ -16,6 +16,7 @@ from quicksand.disks.images.store import ImageStore
 from quicksand.saves.ownership import is_own
 from quicksand.saves.places import HOUSE
 
+from quicksand_tui.model.remedies import hint_of
 from tests.integration.saves.conftest import digests
 
 MIB = 1024 * 1024
@@ -211,7 +212,7 @@ async def test_another_base_is_refused_by_name(places: Paths, workspace: Path) -
         await Sandbox(image="env", workspace=workspace).start()
     assert "000000000000" in str(caught.value)
     assert have.digest[:12] in str(caught.value)
-    assert "--full" in caught.value.hint
+    assert "--full" in hint_of(caught.value)
     manifest["base"]["name"] = "trixie"
     path.write_text(json.dumps(manifest))
     with pytest.raises(SaveError, match="trixie"):

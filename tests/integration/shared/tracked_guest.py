@@ -20,7 +20,7 @@ from typing import Any
 from quicksand.snapshots import copying
 from quicksand.snapshots.copying import Copier
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages
-from quicksand.snapshots.image import Source
+from quicksand.snapshots.image import PageSource
 from quicksand.snapshots.tracking import SOFT_DIRTY, VARIABLE, WRITE_PROTECT
 
 PAGES = 1024
@@ -112,7 +112,7 @@ class Image:
     def add(
         self,
         runs: Runs,
-        source: Source,
+        source: PageSource,
         check: Callable[[], None] = lambda: None,
         *,
         is_paused: bool = False,

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from quicksand import Sandbox
 from quicksand.base.paths import Paths
-from quicksand.base.processes import Kind, processes_of
+from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.base.settings import STANDBY
+from quicksand.qemu.hypervisor import DISK, OURS
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.snapshots.history import History
-from quicksand.snapshots.pivot import DISK, OURS
 from quicksand.snapshots.standby import make_ready
 
 from tests.conftest import our_processes, wait_for
@@ -87,7 +87,7 @@ async def check(vm: Sandbox, places: Paths, *, disk: set[str], waiting: bool = F
     place, runtime = sandbox_dir(places, vm.id), runtime_dir(places, vm.id)
 
     def is_quiet() -> bool:
-        qemus = [one for one in processes_of(place.root) if one.kind is Kind.QEMU]
+        qemus = [one for one in processes_of(place.root) if one.kind is ProcessKind.QEMU]
         machines = [name for name in runtime.names() if name.isdigit()]
         return len(qemus) == len(machines) and 1 <= len(qemus) <= (2 if waiting else 1)
 

@@ -19,6 +19,7 @@ from quicksand.snapshots.history import History
 from quicksand.snapshots.paged import PagesCapture
 from quicksand.snapshots.pivot import Pivot
 
+from quicksand_tui.model.remedies import hint_of
 from tests.conftest import our_processes, wait_for
 from tests.integration.guests import say
 from tests.integration.small_disks import MIB, small_disk
@@ -57,7 +58,7 @@ async def test_without_its_head_a_sandbox_goes_on_from_a_checkpoint(
     place.head.write_text("{")
     with pytest.raises(HistoryError, match=r"head\.json cannot be read") as caught:
         await vm.start()
-    assert "start --at" in caught.value.hint
+    assert "start --at" in hint_of(caught.value)
     await vm.delete_checkpoint(broken.name)
     await vm.start(at="one")
     assert await say(vm, "cat /root/f /dev/shm/f; echo 2 > /root/f; sync") == "1\n1"

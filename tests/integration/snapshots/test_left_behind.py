@@ -8,6 +8,7 @@ import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import DiskSpaceError, HistoryError
 
+from quicksand_tui.model.remedies import hint_of
 from tests.integration.guests import say
 
 pytestmark = pytest.mark.vm
@@ -33,7 +34,7 @@ async def test_it_is_kept_and_can_be_gone_back_to(stopped: Sandbox) -> None:
     assert [change.path for change in await vm.diff("a", kept.id)].count("/root/f") == 1
     with pytest.raises(HistoryError, match="no memory") as caught:
         await vm.revert(kept.id)
-    assert f"start --at {kept.id}" in caught.value.hint
+    assert f"start --at {kept.id}" in hint_of(caught.value)
     assert await say(vm, "cat /root/f") == "a"
     await vm.stop()
     await vm.start(at=kept.id)

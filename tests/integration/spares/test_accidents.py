@@ -19,7 +19,7 @@ from quicksand import Sandbox, SandboxConfig, Status
 from quicksand.base.errors import MemoryBudgetError
 from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
-from quicksand.base.processes import Kind, processes_of
+from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.life.cleaning import Cleaner
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.records.layout import sandbox_dir
@@ -57,14 +57,14 @@ asyncio.run(main())
 """
 
 
-def pid_of(places: Paths, spare: Spare, kind: Kind) -> int:
+def pid_of(places: Paths, spare: Spare, kind: ProcessKind) -> int:
     (pid,) = [p.pid for p in processes_of(sandbox_dir(places, spare.id).root) if p.kind is kind]
     return pid
 
 
-@pytest.mark.parametrize("whose", [Kind.KEEPER, Kind.QEMU])
+@pytest.mark.parametrize("whose", [ProcessKind.KEEPER, ProcessKind.QEMU])
 async def test_what_is_killed_while_it_waits_leaves_nothing(
-    places: Paths, make: Make, whose: Kind
+    places: Paths, make: Make, whose: ProcessKind
 ) -> None:
     spare = await make()
     os.kill(pid_of(places, spare, whose), signal.SIGKILL)
@@ -78,9 +78,9 @@ async def test_what_is_killed_while_it_waits_leaves_nothing(
     wait_for(lambda: not left_when_reaped(places), what="the rest to be reaped")
 
 
-@pytest.mark.parametrize("whose", [Kind.KEEPER, Kind.QEMU])
+@pytest.mark.parametrize("whose", [ProcessKind.KEEPER, ProcessKind.QEMU])
 async def test_what_hangs_is_given_up(
-    places: Paths, make: Make, whose: Kind, monkeypatch: pytest.MonkeyPatch
+    places: Paths, make: Make, whose: ProcessKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name in ((claiming, "ANSWER_S"), (handover, "CONNECT_S")):
         monkeypatch.setattr(module, name, 1.0)
@@ -99,11 +99,11 @@ Accident = Callable[[Paths, Spare], None]
 
 
 def kill_keeper(places: Paths, spare: Spare) -> None:
-    os.kill(pid_of(places, spare, Kind.KEEPER), signal.SIGKILL)
+    os.kill(pid_of(places, spare, ProcessKind.KEEPER), signal.SIGKILL)
 
 
 def kill_qemu(places: Paths, spare: Spare) -> None:
-    os.kill(pid_of(places, spare, Kind.QEMU), signal.SIGKILL)
+    os.kill(pid_of(places, spare, ProcessKind.QEMU), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ async def test_a_spare_past_its_time_is_swept_though_its_keeper_hangs(
     spare = await make()
     place = sandbox_dir(places, spare.id)
     write_json(place.spare, {**read_json(place.spare), "until": time.time() - 3600})
-    os.kill(pid_of(places, spare, Kind.KEEPER), signal.SIGSTOP)
+    os.kill(pid_of(places, spare, ProcessKind.KEEPER), signal.SIGSTOP)
     assert await asyncio.to_thread(end_useless, Registry(places)) == 1
     await until_nothing_is_left(places)
 

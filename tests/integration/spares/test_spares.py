@@ -194,7 +194,7 @@ async def test_a_start_with_a_save_takes_a_spare_of_that_save(
         await sandbox.execute("echo saved > /root/file")
         await sandbox.save("kept")
     await make()
-    registry, record = Registry(places), Sandbox(image="kept")._life._new_record()
+    registry, record = Registry(places), Sandbox(image="kept")._life.new_record()
     parts = await gather_parts(registry, record)
     assert list_fitting(places, record, parts) == [], "that of the image is not taken"
     await make_template(registry, replace(record, committed=True))

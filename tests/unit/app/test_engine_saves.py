@@ -17,7 +17,7 @@ from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped, in_thread_to_the_end
 from quicksand.saves import verifying
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
-from quicksand.saves.saving import Options
+from quicksand.saves.saving import SaveOptions
 from quicksand.saves.store import Save, SaveStore
 
 from quicksand_tui.door.protocol import Progress
@@ -275,13 +275,13 @@ class FakeSandbox:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.options: Options | None = None
+        self.options: SaveOptions | None = None
         self.stopped_by: BaseException | None = None
         self.closed = False
         self.goes_on = threading.Event()
         self.goes_on.set()
 
-    async def save_to(self, store: SaveStore, name: str, options: Options) -> Any:
+    async def save_to(self, store: SaveStore, name: str, options: SaveOptions) -> Any:
         self.options = options
         await in_thread_to_the_end(self._work)
         manifest = SimpleNamespace(unsynced=False, volatile=("/run\x1b[2J",) * 7)

@@ -13,7 +13,7 @@ import pytest
 from quicksand.base.files import write_json
 from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
-from quicksand.records.save_source import Source
+from quicksand.records.save_source import SaveSource
 from quicksand.saves.census import Census
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
@@ -48,7 +48,7 @@ def fill(places: Paths, store: SaveStore, base: Base) -> None:
         make_save(store, name, b"8", over=first, base=base)
         store.remove(name)
     record = make_stopped(places, "box")
-    source = Source(path="/x", name="first", id=first.require().id, digest="")
+    source = SaveSource(path="/x", name="first", id=first.require().id, digest="")
     write_json(sandbox_dir(places, record.id).record, replace(record, source=source).to_json())
 
 

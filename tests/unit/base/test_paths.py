@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import platformdirs
@@ -38,7 +37,12 @@ def no_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     for name in ("XDG_RUNTIME_DIR", "TMPDIR", "TEMP", "TMP"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.getuid", lambda: 4_000_000_000)  # has no /run/user
-    for name, constant in (("tmp", "TEMPORARY"), ("shm", "IN_MEMORY"), ("systemd", "SYSTEMD")):
+    for name, constant in (
+        ("tmp", "TEMPORARY"),
+        ("last", "TEMPORARY_TOO"),
+        ("shm", "IN_MEMORY"),
+        ("systemd", "SYSTEMD"),
+    ):
         monkeypatch.setattr(f"quicksand.base.paths.{constant}", tmp_path / name)
     (tmp_path / "tmp").mkdir()
     (tmp_path / "shm").mkdir()
@@ -83,13 +87,12 @@ def test_without_memory_to_write_to_sockets_are_where_temporary_files_are(no_ses
     assert paths().runtime == no_session / "tmp" / f"{APP}-4000000000"
 
 
-def test_without_either_the_library_finds_a_place(
-    no_session: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_either_sockets_are_in_the_other_directory_for_temporary_files(
+    no_session: Path,
 ) -> None:
     (no_session / "shm").rmdir()
     (no_session / "tmp").rmdir()
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    assert paths().runtime == Path(tempfile.gettempdir()) / f"{APP}-4000000000"
+    assert paths().runtime == no_session / "last" / f"{APP}-4000000000"
 
 
 def test_a_temporary_directory_where_all_can_rename_what_is_there_is_passed_over(
@@ -99,7 +102,6 @@ def test_a_temporary_directory_where_all_can_rename_what_is_there_is_passed_over
         (no_session / name).mkdir(exist_ok=True)
         (no_session / name).chmod(0o777)
     monkeypatch.setenv("TMPDIR", str(no_session / "named"))
-    monkeypatch.setattr(tempfile, "tempdir", str(no_session / "last"))
     assert paths().runtime.parent == no_session / "last"
     (no_session / "tmp").chmod(0o1777)
     assert paths().runtime.parent == no_session / "tmp"

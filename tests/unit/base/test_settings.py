@@ -94,8 +94,8 @@ async def test_users_calls_refuse_them_before_they_do_anything(
     monkeypatch.setenv(setting.variable, "bogus")
     for call in (
         Sandbox(image="debian").start(),
-        checkpoints.take(None, note="", replace=False, tier=None, unmount_9p=False),
-        checkpoints.revert(None),
+        checkpoints.checkpoint(),
+        checkpoints.undo(),
         checkpoints.clone(1, concurrency=None, at=None, names=None, mounts=None),
     ):
         with pytest.raises(ConfigError, match=setting.variable):

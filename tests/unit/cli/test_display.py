@@ -16,7 +16,7 @@ from quicksand.base.errors import NoDisplayError
 from quicksand.base.paths import Paths
 from quicksand.display.recording import Recorded
 
-from quicksand_tui.cli import runner
+from quicksand_tui.cli import display, recording
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.door.recordings import recorded_text
@@ -61,8 +61,9 @@ class FakeBox:
 @pytest.fixture
 def box(monkeypatch: pytest.MonkeyPatch) -> FakeBox:
     found = FakeBox()
-    monkeypatch.setattr(runner, "attached", lambda _name, **_: found)
-    monkeypatch.setattr(runner, "opened", lambda _name, **_: found)
+    monkeypatch.setattr(display, "attached", lambda _name, **_: found)
+    for module in (display, recording):
+        monkeypatch.setattr(module, "opened", lambda _name, **_: found)
     return found
 
 

@@ -16,7 +16,7 @@ from quicksand.base.files import write_json
 from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
-from quicksand.records.save_source import Source
+from quicksand.records.save_source import SaveSource
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.ownership import mark_imported, mark_made
@@ -46,7 +46,7 @@ def lines(capsys: Output, *argv: str, code: Exit = Exit.OK) -> list[str]:
 def began_with(places: Paths, name: str, save_id: str, *, committed: bool = True) -> None:
     record = make_stopped(places, name)
     path = sandbox_dir(places, record.id).record
-    source = Source(path="/x", name="first", id=save_id, digest="")
+    source = SaveSource(path="/x", name="first", id=save_id, digest="")
     write_json(path, replace(record, source=source, committed=committed).to_json())
 
 

@@ -19,6 +19,7 @@ from quicksand.snapshots import paged
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.warm.templates import list_templates, templates_dir
 
+from quicksand_tui.cli import doctor
 from quicksand_tui.cli.doctor import Level, check_checkpoints, check_templates
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
@@ -140,7 +141,7 @@ async def test_doctor_tells_the_tier_and_whether_files_share_blocks(
     assert tier.level is Level.OK
     assert tier.found.startswith("tier pages; a pause copies ")
     assert str(places.data) in disk.found
-    monkeypatch.setattr(sharing, "can_share_blocks", lambda _directory: True)
+    monkeypatch.setattr(doctor, "can_share_blocks", lambda _directory: True)
     _, disk = await check_checkpoints()
     assert (disk.found.endswith("can share blocks (reflink)"), disk.hint) == (True, "")
 

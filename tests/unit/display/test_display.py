@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import AgentUnreachableError, StateError
-from quicksand.display import hands, in_guest
+from quicksand.display import hands
 from quicksand.display.hands import Hands
 from quicksand.display.held import Held
 from quicksand.display.in_guest import Pointer
@@ -69,7 +69,7 @@ def display(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OneDisplay:
     async def is_us(session: Any) -> bool:
         return False
 
-    monkeypatch.setattr(in_guest, "has_other_layout", is_us)
+    monkeypatch.setattr(vm_display, "has_other_layout", is_us)
     monkeypatch.setattr(vm_display, "LATE_S", 0.0)
     return OneDisplay(tmp_path, monkeypatch)
 
@@ -117,7 +117,7 @@ async def test_another_layout_is_typed_by_the_guest(
     async def type_any(session: Any, text: str) -> None:
         typed.append(text)
 
-    monkeypatch.setattr(in_guest, "has_other_layout", has_other_layout)
+    monkeypatch.setattr(vm_display, "has_other_layout", has_other_layout)
     monkeypatch.setattr("quicksand.display.any_text.type_any", type_any)
     await display.type("zy" * 150)
     assert "".join(typed) == ("" if is_us else "zy" * 150)
@@ -150,7 +150,7 @@ async def test_the_guest_says_where_the_pointer_is(
     async def find_pointer(session: Any) -> Pointer | None:
         return seen
 
-    monkeypatch.setattr(in_guest, "find_pointer", find_pointer)
+    monkeypatch.setattr(vm_display, "find_pointer", find_pointer)
     if noted is not None:
         Held(position=noted).write(display.found)
     assert await display.position() == place
@@ -164,7 +164,7 @@ async def test_a_pointer_that_is_on_its_way(
     async def find_pointer(session: Any) -> Pointer:
         return next(answers)
 
-    monkeypatch.setattr(in_guest, "find_pointer", find_pointer)
+    monkeypatch.setattr(vm_display, "find_pointer", find_pointer)
     Held(position=(16384, 16384)).write(display.found)
     assert await display.position() == (16384, 16384)
 

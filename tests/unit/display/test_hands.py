@@ -15,6 +15,7 @@ from quicksand.display import hands, queue
 from quicksand.display.hands import Hands, let_go_all, lift_all, may_hold
 from quicksand.display.held import ABS_MAX, Held, check_button, check_place
 from quicksand.display.keys import STROKES
+from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir
 
@@ -227,10 +228,10 @@ async def test_a_checkpoint_finds_nothing_pressed(machine: MachineDir) -> None:
         await both.hold(("shift", "a"))
         await both.hold_button("left")
     monitor: Any = qemu
-    await let_go_all(machine, monitor)
+    await let_go_all(machine, Qemu(monitor))
     assert qemu.down == set()
     before = len(qemu.events)
-    await let_go_all(machine, monitor)
+    await let_go_all(machine, Qemu(monitor))
     assert len(qemu.events) == before
 
 
@@ -240,7 +241,7 @@ async def test_a_guest_that_goes_on_finds_nothing_pressed(pace: int) -> None:
     qemu = FakeQemu(pace=pace)
     qemu.down = {"shift", "a", "f12", "compose", "left", "extra"}
     monitor: Any = qemu
-    await lift_all(monitor)
+    await lift_all(Qemu(monitor))
     assert (qemu.down, qemu.dropped) == (set(), 0)
     assert not any(down for _, down in qemu.presses)
 
@@ -248,24 +249,24 @@ async def test_a_guest_that_goes_on_finds_nothing_pressed(pace: int) -> None:
 async def test_who_may_hold_something(machine: MachineDir) -> None:
     qemu = FakeQemu()
     monitor: Any = qemu
-    assert not await may_hold(machine, monitor)
+    assert not await may_hold(machine, Qemu(monitor))
     qemu.viewers = [{"host": ""}]
-    assert await may_hold(machine, monitor)
+    assert await may_hold(machine, Qemu(monitor))
     qemu.viewers = []
     async with turn(machine, qemu) as both:
         await both.hold_button("left")
-    assert await may_hold(machine, monitor)
-    await let_go_all(machine, monitor)
-    assert not await may_hold(machine, monitor)
+    assert await may_hold(machine, Qemu(monitor))
+    await let_go_all(machine, Qemu(monitor))
+    assert not await may_hold(machine, Qemu(monitor))
     qemu.can_tell = False
-    assert await may_hold(machine, monitor)
+    assert await may_hold(machine, Qemu(monitor))
 
 
 async def test_a_guest_that_cannot_be_released_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hands, "LIFT_S", 0.05)
     for qemu in (FakeQemu(has_driver=False), FakeQemu(pace=0)):
         monitor: Any = qemu
-        await lift_all(monitor)
+        await lift_all(Qemu(monitor))
         assert qemu.dropped == 0
 
 
@@ -278,7 +279,7 @@ async def test_a_checkpoint_does_not_wait_long_for_its_turn(
     async with turn(machine, qemu) as both:
         await both.hold(("shift",))
         with pytest.raises(StateError, match="another client"):
-            await let_go_all(machine, monitor)
+            await let_go_all(machine, Qemu(monitor))
 
 
 async def test_clicks(machine: MachineDir) -> None:

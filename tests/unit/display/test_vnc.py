@@ -40,7 +40,7 @@ def machine(tmp_path: Path) -> MachineDir:
 def monitor(monkeypatch: pytest.MonkeyPatch) -> FakeMonitor:
     found = FakeMonitor()
 
-    async def connect(_machine: MachineDir) -> FakeMonitor:
+    async def connect(_machine: MachineDir, **_: object) -> FakeMonitor:
         return found
 
     monkeypatch.setattr(Monitor, "connect", connect)

@@ -21,6 +21,7 @@ from quicksand.life.image_building import build_if_missing, buildable_images
 from quicksand_images import builder as real
 
 from quicksand_tui.door.look import Reader
+from quicksand_tui.model.remedies import hint_of
 from tests.unit.cli.run_cli import quicksand
 
 
@@ -56,7 +57,7 @@ async def test_where_nobody_sees_it_the_error_says_which_command_builds_it(
 ) -> None:
     with pytest.raises(ImageNotFound, match=r"^Image not found: 'debian'") as caught:
         await build_if_missing("debian", empty)
-    assert "quicksand-tui images build debian" in caught.value.hint
+    assert "quicksand-tui images build debian" in hint_of(caught.value)
     assert not builder.built
 
 
@@ -118,7 +119,7 @@ async def test_a_start_that_builds_tells_why_it_could_not(
 
 
 def test_the_builder_that_is_found_is_the_one_that_the_engine_knows() -> None:
-    known: image_building.Builder = real  # mypy compares them
+    known: image_building.ImageBuilder = real  # mypy compares them
     assert image_building.find_builder() is known
 
 

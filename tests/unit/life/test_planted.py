@@ -122,7 +122,7 @@ def all_that_removes(world: Paths, record: Record) -> None:
     SaveStore(world.saves).recover()
     SaveStore(world.saves).empty_trash([ID])
     list_templates(world)
-    prune(templates_dir(world), kept=0)
+    prune(templates_dir(world), world.engine_log, kept=0)
     (world.data / "elsewhere").mkdir(exist_ok=True)
     remember(world.data / "elsewhere", world)
     Verified(world.cache / "verified", "this")._begin()

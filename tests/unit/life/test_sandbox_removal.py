@@ -16,9 +16,9 @@ from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.records.layout import runtime_dir
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Record
-from quicksand.snapshots import last_checkpoint
 
 from quicksand_tui.cli import doctor
+from quicksand_tui.model.remedies import hint_of
 from tests.unit.records.test_registry import RUN, machine_of, make
 
 
@@ -58,7 +58,7 @@ async def test_it_is_refused_unless_it_may_be_stopped(
     running = Running(registry, monkeypatch)
     with pytest.raises(StateError, match="running") as refused:
         await remove_sandbox(registry, "box")
-    assert "`quicksand-tui rm -f box`" in refused.value.hint
+    assert "`quicksand-tui rm -f box`" in hint_of(refused.value)
     assert running.ends == []
     running.end("by the test")
 
@@ -79,7 +79,7 @@ async def test_where_the_last_checkpoint_cannot_be_taken_it_says_so(
     async def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(last_checkpoint, "end_with_checkpoint", fail)
+    monkeypatch.setattr(sandbox_removal, "end_with_checkpoint", fail)
     removed = await remove_sandbox(registry, "box", stop=True)
     assert running.ends == ["killed"]
     assert (removed.ran, removed.not_kept) == (True, why)
@@ -92,7 +92,7 @@ async def test_what_goes_for_good_takes_no_checkpoint(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any]
 ) -> None:
     running = Running(registry, monkeypatch, **facts)
-    monkeypatch.delattr(last_checkpoint, "end_with_checkpoint")
+    monkeypatch.delattr(sandbox_removal, "end_with_checkpoint")
     removed = await remove_sandbox(registry, "box", stop=True, now=not facts)
     assert running.ends == ["killed"]
     assert removed.trashed is None and removed.not_kept == ""
@@ -116,7 +116,7 @@ async def test_one_whose_mark_or_lock_is_damaged_is_removed(
         place.lock.mkdir()
         with pytest.raises(PathError, match="lock cannot be locked: it is a directory") as refused:
             await remove_sandbox(registry, "box", now=now)
-        assert "`quicksand-tui rm -f box`" in refused.value.hint
+        assert "`quicksand-tui rm -f box`" in hint_of(refused.value)
     removed = await remove_sandbox(registry, "box", now=now, stop=True)
     assert not place.root.exists()
     assert (removed.trashed is None) is now

@@ -29,6 +29,7 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, Status, new_id
 from quicksand.records.trash import TRASH_KEPT_S
 
+from quicksand_tui.model.remedies import hint_of
 from tests.faults import Fault, fault
 from tests.kills import kill_at_each
 from tests.unit.aged import make_overdue
@@ -123,7 +124,7 @@ def test_of_one_name_the_last_removed_comes_back_and_any_by_its_id(
     assert trash.restore("box").id == second.id
     with pytest.raises(NameTakenError) as taken:
         trash.restore(first.id)
-    assert f"restore {first.id} --name NEW" in taken.value.hint
+    assert f"restore {first.id} --name NEW" in hint_of(taken.value)
     assert [found.id for found in trash.list()] == [first.id]
     entry = trash.restore(first.id, "other")
     assert (entry.id, entry.name) == (first.id, "other")
@@ -160,7 +161,7 @@ def test_who_looks_for_a_removed_one_is_told_where_it_is(
     trash.put(filled(registry).id)
     with pytest.raises(SandboxNotFoundError) as found:
         registry.find("box")
-    assert "restore box" in found.value.hint
+    assert "restore box" in hint_of(found.value)
 
 
 def test_memory_elsewhere_goes_along(
@@ -229,7 +230,7 @@ def test_where_the_disk_is_full_it_stays_and_the_way_out_is_named(
             try:
                 trash.put(record.id)
             except DiskSpaceError as error:
-                hints.append(error.hint)
+                hints.append(hint_of(error))
         place = sandbox_dir(registry.paths, record.id)
         assert place.root.exists() != (trash.root / record.id).exists()
         if not place.root.exists():

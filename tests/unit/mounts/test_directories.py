@@ -22,6 +22,7 @@ from quicksand.mounts.shares import Share
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.mount import Mount
 
+from quicksand_tui.model.remedies import hint_of
 from tests.conftest import our_processes, wait_for
 from tests.unit.mounts.test_serving import Qemu, machine, qemu  # noqa: F401 - fixtures
 from tests.unit.smb_attack import raw
@@ -54,7 +55,7 @@ def test_a_link_in_place_of_a_directory_is_not_followed(known: Directories, nest
     plant(nested)
     with pytest.raises(MountError, match=f"{nested.host} is a link now") as raised:
         known.check(nested)
-    assert "quicksand-tui mount" in raised.value.hint
+    assert "quicksand-tui mount" in hint_of(raised.value)
 
 
 def test_a_link_above_it_is_not_followed(known: Directories, nested: Mount, tmp_path: Path) -> None:

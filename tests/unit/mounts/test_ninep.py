@@ -27,10 +27,12 @@ from quicksand.mounts.devices import Device
 from quicksand.mounts.directories import find
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import SharedDirectory, count_directories, plan
+from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir
 from quicksand.records.mount import NINEP, parse_mount
 
+from quicksand_tui.model.remedies import hint_of
 from tests.unit.qemu.test_command import INHERITED, PLAIN
 
 BLOCKED = (
@@ -242,7 +244,7 @@ def test_a_record_that_cannot_be_read_has_no_devices(machine: MachineDir, text: 
 # Checkpoints
 
 
-class Qemu:
+class FakeQemu:
     """A monitor that says why QEMU cannot be saved."""
 
     def __init__(self, *reasons: str) -> None:
@@ -255,29 +257,29 @@ class Qemu:
         return self.reply
 
 
-async def _refuse(qemu: Qemu, *mounts: str, **options: Any) -> None:
+async def _refuse(qemu: FakeQemu, *mounts: str, **options: Any) -> None:
     config = SandboxConfig.parse({"image": "x", "mounts": mounts, **options})
-    await ninep.refuse_mounted(config, cast("Monitor", qemu), "web")
+    await ninep.refuse_mounted(config, Qemu(cast("Monitor", qemu)), "web")
 
 
 async def test_qemu_itself_says_whether_a_checkpoint_is_possible() -> None:
     with pytest.raises(StateError, match="9p") as raised:
-        await _refuse(Qemu("something else", BLOCKED), "/d:/mnt:9p")
-    assert "--unmount-9p" in raised.value.hint
-    await _refuse(Qemu("something else"), "/d:/mnt:9p")
-    await _refuse(Qemu(), "/d:/mnt:9p")
+        await _refuse(FakeQemu("something else", BLOCKED), "/d:/mnt:9p")
+    assert "--unmount-9p" in hint_of(raised.value)
+    await _refuse(FakeQemu("something else"), "/d:/mnt:9p")
+    await _refuse(FakeQemu(), "/d:/mnt:9p")
     with pytest.raises(StateError, match="9p"):
-        await _refuse(Qemu(BLOCKED), extra_qemu_args=["-virtfs", "x"])
+        await _refuse(FakeQemu(BLOCKED), extra_qemu_args=["-virtfs", "x"])
 
 
 async def test_a_machine_that_can_have_none_is_not_asked() -> None:
-    qemu = Qemu(BLOCKED)
+    qemu = FakeQemu(BLOCKED)
     await _refuse(qemu, "/d:/mnt")
     assert qemu.asked == 0
 
 
 async def test_what_qemu_says_is_checked() -> None:
-    qemu = Qemu()
+    qemu = FakeQemu()
     qemu.reply = {"blocked-reasons": 5}
     with pytest.raises(MachineError, match="5"):
         await _refuse(qemu, "/d:/mnt:9p")

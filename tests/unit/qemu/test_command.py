@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from quicksand.base.arch import Architecture
 from quicksand.disks.images.overlay import create_overlay
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
-from quicksand.qemu.command import AGENT_HTTP_PORT, SANDBOX, Boot, Inherited, Machine, plan
+from quicksand.qemu.command import AGENT_HTTP_PORT, SANDBOX, Boot, Inherited, MachinePlan, plan
 from quicksand.qemu.keeper_parts.bounds import FULL_NETWORK, bound_of
 from quicksand.records.config import Accelerator, NetworkMode, PortForward
 
@@ -33,7 +33,7 @@ INHERITED = Inherited(
     vnc=Path("/run/a,b/vnc.sock"),
     vnc_port=Path("/run/a,b/port.sock"),
 )
-PLAIN = Machine(
+PLAIN = MachinePlan(
     name="/boxes/a,b",
     arch=Architecture.X86_64,
     accel=Accelerator.KVM,
@@ -150,7 +150,7 @@ MACHINES = [
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
-def test_nothing_of_the_hosts_configuration_is_used(machine: Machine, platform: str) -> None:
+def test_nothing_of_the_hosts_configuration_is_used(machine: MachinePlan, platform: str) -> None:
     arguments = plan(machine, INHERITED, platform)
     assert arguments[:2] == ["-nodefaults", "-no-user-config"]
     assert value(arguments, "-display") == {"type": "none"}
@@ -158,7 +158,7 @@ def test_nothing_of_the_hosts_configuration_is_used(machine: Machine, platform: 
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_all_seccomp_filters_are_on_where_qemu_has_them(machine: Machine) -> None:
+def test_all_seccomp_filters_are_on_where_qemu_has_them(machine: MachinePlan) -> None:
     assert SANDBOX == "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
     arguments = plan(machine, INHERITED, "linux")
     assert arguments[arguments.index("-sandbox") + 1] == SANDBOX
@@ -167,14 +167,14 @@ def test_all_seccomp_filters_are_on_where_qemu_has_them(machine: Machine) -> Non
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_further_arguments_come_last_and_untouched(machine: Machine) -> None:
+def test_further_arguments_come_last_and_untouched(machine: MachinePlan) -> None:
     extra = ("-device", "edu,id=a,,b", "-sandbox", "off", "", "-")
     arguments = plan(replace(machine, extra=extra), INHERITED)
     assert arguments == [*plan(machine, INHERITED), *extra]
 
 
 def test_no_secret_can_get_onto_the_command_line() -> None:
-    assert not {f.name for f in fields(Machine)} & {"token", "secret", "password", "key"}
+    assert not {f.name for f in fields(MachinePlan)} & {"token", "secret", "password", "key"}
     assert "token" not in " ".join(plan(PLAIN, INHERITED))
 
 
@@ -519,7 +519,7 @@ NASTY_MACHINES = st.builds(
 
 
 @given(NASTY_MACHINES)
-def test_no_name_or_path_can_change_another_argument(machine: Machine) -> None:
+def test_no_name_or_path_can_change_another_argument(machine: MachinePlan) -> None:
     boot = machine.boot
     arguments = plan(machine, INHERITED)
     usual = parse(plan(PLAIN, INHERITED))

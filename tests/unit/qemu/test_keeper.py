@@ -33,6 +33,7 @@ from quicksand.qemu.keeper_parts.launch import launch as launch_plainly
 from quicksand.qemu.keeper_parts.loop import TERM_GRACE_S
 from quicksand.qemu.keeper_parts.space import LINE_MAX, SPACE_WANTED, SpaceWatch
 from quicksand.qemu.process import KEEPER, Listeners, OwnedProcess, launch
+from quicksand.qemu.second_machine import FIRST_DESCRIPTOR
 from quicksand.records.layout import (
     AGENT_PORTS,
     QMP_MONITORS,
@@ -41,7 +42,6 @@ from quicksand.records.layout import (
     runtime_dir,
     sandbox_dir,
 )
-from quicksand.snapshots.successor import FIRST_DESCRIPTOR
 
 from tests.conftest import in_time, wait_for
 
@@ -234,8 +234,11 @@ async def test_an_emulator_that_goes_on_takes_no_huge_pages(
     assert stage.console().split() == ["THP_enabled:", told]
 
 
-def test_without_its_library_a_process_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ctypes", None)
+def test_without_the_library_of_c_a_process_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: object) -> None:
+        raise OSError("cannot open shared object file")
+
+    monkeypatch.setattr("ctypes.CDLL", missing)
     control_process(41, 1)
     assert "THP_enabled:\t1" in Path("/proc/self/status").read_text()
 

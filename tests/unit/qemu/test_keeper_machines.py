@@ -25,6 +25,7 @@ from quicksand.qemu.keeper_parts.loop import Keeper
 from quicksand.qemu.keeper_parts.machines import REQUEST_MAX, Client
 from quicksand.qemu.process import OwnedProcess
 
+from quicksand_tui.model.remedies import hint_of
 from tests.conftest import wait_for
 from tests.unit.qemu.test_keeper import Stage, alive
 
@@ -457,7 +458,7 @@ async def test_what_is_asked_of_a_sandbox_that_has_ended_says_that_it_has(scene:
     await asyncio.wait_for(scene.owner.wait(), 10)
     with pytest.raises(MachineError, match="went away and did not guard") as caught:
         await link.ask("guard", on=True)
-    assert "`quicksand-tui ps -a` tells" in caught.value.hint
+    assert "`quicksand-tui ps -a` tells" in hint_of(caught.value)
 
 
 # Nonsense

@@ -179,17 +179,17 @@ async def test_a_detached_sandbox_cannot_be_given_away(stage: Stage) -> None:
 
 
 @pytest.fixture
-def wait(tmp_path: Path) -> Iterator[waiting.Waiting]:
+def wait(tmp_path: Path) -> Iterator[waiting.OwnerWait]:
     """A wait of ten minutes in the directory ``place``."""
     read, write = os.pipe()
     (tmp_path / "place").mkdir()
-    yield waiting.Waiting(write, str(tmp_path / "place"), 600.0, 0)
+    yield waiting.OwnerWait(write, str(tmp_path / "place"), 600.0, 0)
     for descriptor in (read, write):
         os.close(descriptor)
 
 
 def test_the_wait_goes_on_while_the_host_sleeps(
-    wait: waiting.Waiting, monkeypatch: pytest.MonkeyPatch
+    wait: waiting.OwnerWait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock that counts does; the loop only looks at it now and then."""
     assert not wait.is_over()
@@ -198,7 +198,7 @@ def test_the_wait_goes_on_while_the_host_sleeps(
     assert wait.is_over()
 
 
-def test_the_wait_ends_with_its_directory(wait: waiting.Waiting, tmp_path: Path) -> None:
+def test_the_wait_ends_with_its_directory(wait: waiting.OwnerWait, tmp_path: Path) -> None:
     assert not wait.is_over()
     (tmp_path / "place").rmdir()
     assert wait.is_over()

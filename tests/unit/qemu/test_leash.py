@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.base.processes import Kind, holders_of, processes_of
+from quicksand.base.processes import ProcessKind, holders_of, processes_of
 from quicksand.base.removal import remove
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.keeper_parts import leash
@@ -102,7 +102,7 @@ async def test_a_keeper_is_known_by_the_sandbox_that_it_names(stage: Stage) -> N
     owned = await stage.launch(f"echo ready; {DEAF}")
     await stage.said("ready")
     (keeper,) = processes_of(stage.place.root)
-    assert (keeper.kind, keeper.pid) == (Kind.KEEPER, owned.keeper_pid)
+    assert (keeper.kind, keeper.pid) == (ProcessKind.KEEPER, owned.keeper_pid)
     assert {owned.keeper_pid, owned.qemu_pid} <= {*holders_of(stage.place.lock)}
     keeper.send(signal.SIGSTOP)
     assert keeper.is_there, "it is stopped, and not gone"

@@ -100,10 +100,10 @@ class SlowGuest:
 
 
 async def test_a_guest_that_a_busy_host_holds_up_has_all_of_its_grace(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """If it did not agree, it would be killed with what it has not written yet."""
     monkeypatch.setattr(stopping, "AGENT_TIMEOUT_S", 0.01)
     slow: Any = SlowGuest(0.1)
-    assert await stopping._ask_guest(slow, 10.0)
-    assert not await stopping._ask_guest(slow, 0.02)
+    assert await stopping._ask_guest(slow, 10.0, tmp_path / "log")
+    assert not await stopping._ask_guest(slow, 0.02, tmp_path / "log")

@@ -18,7 +18,7 @@ from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.sandboxes import Record
-from quicksand.records.save_source import Source
+from quicksand.records.save_source import SaveSource
 from quicksand.saves.census import (
     BaseState,
     Census,
@@ -150,7 +150,7 @@ def test_children_and_sandboxes_are_named(places: Paths, store: SaveStore) -> No
 
 
 def change_source(places: Paths, record: Record, **source: str) -> None:
-    began = replace(record, source=Source(digest="", **source))  # type: ignore[arg-type]
+    began = replace(record, source=SaveSource(digest="", **source))  # type: ignore[arg-type]
     write_json(sandbox_dir(places, record.id).record, began.to_json())
 
 
@@ -218,7 +218,7 @@ def test_of_many_that_are_removed_each_is_gone_or_says_why_not(
     make_save(store, "env", b"3")
     record = make_stopped(places, "box")
     place = sandbox_dir(places, record.id)
-    source = Source(path="/x", name="env", id=store.find("env").require().id, digest="")
+    source = SaveSource(path="/x", name="env", id=store.find("env").require().id, digest="")
     write_json(place.record, replace(record, source=source, committed=False).to_json())
     wanted: list[str | Path] = ["low", "nowhere", "env", "top", store.root / "low"]
     lock = try_lock(place.lock)
@@ -241,7 +241,7 @@ def test_of_many_that_are_removed_each_is_gone_or_says_why_not(
 def test_a_sandbox_that_starts_needs_what_its_save_lies_on(places: Paths, store: SaveStore) -> None:
     low = make_published(store.root / "low", b"1")
     record = make_stopped(places, "box")
-    source = Source(path="/top", below=(str(low),), name="top", id="", digest="")
+    source = SaveSource(path="/top", below=(str(low),), name="top", id="", digest="")
     place = sandbox_dir(places, record.id)
     write_json(place.record, replace(record, source=source, committed=False).to_json())
     lock = try_lock(place.lock)

@@ -16,7 +16,7 @@ from quicksand.base.errors import HostError, SaveError
 from quicksand.base.paths import Paths
 from quicksand.base.removal import MARK
 from quicksand.life.cleaning import Cleaner
-from quicksand.life.disk_usage import Kind, measure
+from quicksand.life.disk_usage import UsageKind, measure
 from quicksand.saves import precious
 from quicksand.saves import store as store_module
 from quicksand.saves.census import Census, expire_trash, list_trash
@@ -98,7 +98,11 @@ def test_only_saves_are_listed_and_removed(places: Paths, work: Path) -> None:
     for name in ("src", "page", ".hidden", HOUSE):
         with pytest.raises(SaveError):
             store.remove(name)
-    items = [i.name for i in measure(places, work).items if i.kind in (Kind.SAVE, Kind.LEFTOVER)]
+    items = [
+        i.name
+        for i in measure(places, work).items
+        if i.kind in (UsageKind.SAVE, UsageKind.LEFTOVER)
+    ]
     assert items == ["env"]
     (work / "env" / "manifest.json").write_text("{")
     (damaged,) = store.list()

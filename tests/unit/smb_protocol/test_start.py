@@ -23,9 +23,9 @@ def test_the_server_starts_without_modules_that_load_slowly() -> None:
         "from quicksand_smb import confine, seccomp\n"
         "from quicksand_smb.config import parse\n"
         "from quicksand_smb.server_state import ServerState\n"
-        "import quicksand_smb.supervisor, quicksand_smb.server, quicksand_smb.__main__\n"
+        "import quicksand_smb.supervisor, quicksand_smb.server, quicksand_smb.command_line\n"
         'server = ServerState(parse(b\'{"shares": {"A": {"path": "/nowhere"}}}\'))\n'
-        'quicksand_smb.__main__._reload_on_hangup(server, "/nowhere")\n'
+        'quicksand_smb.command_line._reload_on_hangup(server, "/nowhere")\n'
         "print(*sys.modules)"
     )
     ran = subprocess.run(

@@ -17,7 +17,7 @@ from quicksand.records.tier import find_tier
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import add_layer, read_seal, seal_layers
-from quicksand.snapshots.pages import PageIndex, Run, verify, write_file
+from quicksand.snapshots.pages import PageIndex, PageRun, verify, write_file
 
 from tests.conftest import blank_record
 
@@ -70,7 +70,7 @@ def commit_node(place: SandboxDir, layers: tuple[str, ...]) -> Node:
     id_ = new_id()
     directory = place.checkpoints / id_
     directory.mkdir()
-    runs = PageIndex(8 * PAGE, (Run(0, 2, 0, 0),)).encode()
+    runs = PageIndex(8 * PAGE, (PageRun(0, 2, 0, 0),)).encode()
     index = write_file(directory / "pages.index", iter([runs]))
     devices = write_file(directory / "devices", iter([os.urandom(500)]))
     stored, ram, rom = (

@@ -12,7 +12,7 @@ from quicksand.base.errors import MachineError
 from quicksand.snapshots import copying
 from quicksand.snapshots.copying import Copier
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages
-from quicksand.snapshots.image import Source
+from quicksand.snapshots.image import PageSource
 from quicksand.snapshots.storing import Storage
 from quicksand.snapshots.tracking import ANONYMOUS, SOFT_DIRTY, WRITE_PROTECT, Level
 
@@ -89,7 +89,7 @@ class Shelf:
     def add(
         self,
         runs: Sequence[tuple[int, int]],
-        source: Source,
+        source: PageSource,
         check: Callable[[], None] = lambda: None,
         *,
         is_paused: bool = False,

@@ -30,6 +30,7 @@ from quicksand.snapshots.storing import load_index
 from quicksand.snapshots.tree import read_tree
 from quicksand.snapshots.verified import Verified
 
+from quicksand_tui.model.remedies import hint_of
 from tests.unit.snapshots.boxes import commit_node, image_of, make_base, make_box, tree
 
 OFFSETS = 40
@@ -305,7 +306,7 @@ def test_with_a_damaged_head_a_start_says_what_can_be_done(box: Box) -> None:
     for _ in range(2):
         with pytest.raises(HistoryError, match=r"head\.json cannot be read") as caught:
             start(box)
-        assert "start --at" in caught.value.hint
+        assert "start --at" in hint_of(caught.value)
         box.history.sweep()
     assert tree(box.place.root) == before
 
@@ -319,7 +320,7 @@ def test_with_a_damaged_head_a_start_at_a_checkpoint_works_and_keeps_all(box: Bo
     # It does not get so far as to run: the disk is lost still, and none is made up.
     with pytest.raises(HistoryError, match=r"head\.json") as caught:
         start(box)
-    assert "start --at" in caught.value.hint
+    assert "start --at" in hint_of(caught.value)
     head = start(box, box.first)
     finish_start(box.place, head, box.first)
     box.history.sweep()
@@ -336,7 +337,7 @@ def test_a_missing_head_of_a_sandbox_that_had_a_disk_gives_no_empty_disk(box: Bo
     box.place.head.unlink()
     with pytest.raises(HistoryError, match="missing") as caught:
         start(box)
-    assert "start --at" in caught.value.hint
+    assert "start --at" in hint_of(caught.value)
     finish_start(box.place, start(box, box.first), box.first)
     start(box)
 

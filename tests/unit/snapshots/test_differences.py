@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.snapshots.differences import BLOCK, Comparer, address_of, sort_pages, stretches
 from quicksand.snapshots.guest_ram import PAGE
-from quicksand.snapshots.pages import ZEROS, Run, merge_runs
+from quicksand.snapshots.pages import ZEROS, PageRun, merge_runs
 
 from tests.conftest import examples
 
@@ -27,20 +27,20 @@ class Scene:
     """Guest pages that were written (page -> content), and what is known of them."""
 
     written: dict[int, int]
-    known: list[Run]
+    known: list[PageRun]
     files: list[list[int]]
 
     pieces: int = 1
     """Of the copy: its pages are dealt out to them."""
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[PageRun]:
         """Where the copy's pages are."""
         n = self.pieces
         return merge_runs(
-            [Run(page, 1, k % n, k // n) for k, page in enumerate(sorted(self.written))]
+            [PageRun(page, 1, k % n, k // n) for k, page in enumerate(sorted(self.written))]
         )
 
-    def sort(self) -> tuple[list[Run], list[Run]]:
+    def sort(self) -> tuple[list[PageRun], list[PageRun]]:
         contents = [page_of(self.written[page]) for page in sorted(self.written)]
         copied = [bytearray(b"".join(contents[n :: self.pieces])) for n in range(self.pieces)]
         files = [bytearray(b"".join(map(page_of, file))) for file in self.files]
@@ -65,7 +65,7 @@ def scenes(draw: st.DrawFn) -> Scene:
         count = draw(st.integers(1, room))
         at = 0 if file == ZEROS else draw(st.integers(0, room - count))
         page += draw(st.integers(0, 4))
-        known.append(Run(page, count, file, at))
+        known.append(PageRun(page, count, file, at))
         page += count
     # Mostly what is known already: as it is with a guest.
     contents = {
@@ -128,23 +128,23 @@ def test_every_page_is_where_a_look_at_it_alone_would_find_it(scene: Scene) -> N
 
 
 def test_nothing_written_is_nothing_new() -> None:
-    assert Scene({}, [Run(0, 1, 0, 0)], [[1]]).sort() == ([], [])
+    assert Scene({}, [PageRun(0, 1, 0, 0)], [[1]]).sort() == ([], [])
 
 
 @pytest.mark.parametrize("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
 def test_pages_that_are_known_stay_one_run(count: int) -> None:
-    scene = Scene(dict.fromkeys(range(count), 2), [Run(0, count, 0, 0)], [[2] * count])
-    assert scene.sort() == ([Run(0, count, 0, 0)], [])
+    scene = Scene(dict.fromkeys(range(count), 2), [PageRun(0, count, 0, 0)], [[2] * count])
+    assert scene.sort() == ([PageRun(0, count, 0, 0)], [])
 
 
 @pytest.mark.parametrize("count", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
 def test_zeros_are_never_stored(count: int) -> None:
     scene = Scene(dict.fromkeys(range(count), 0), [], [])
-    assert scene.sort() == ([Run(0, count, ZEROS, 0)], [])
+    assert scene.sort() == ([PageRun(0, count, ZEROS, 0)], [])
 
 
 def test_a_page_that_became_zero_is_not_stored_again() -> None:
-    assert Scene({4: 0}, [Run(4, 1, 0, 0)], [[3]]).sort() == ([Run(4, 1, ZEROS, 0)], [])
+    assert Scene({4: 0}, [PageRun(4, 1, 0, 0)], [[3]]).sort() == ([PageRun(4, 1, ZEROS, 0)], [])
 
 
 # Stretches

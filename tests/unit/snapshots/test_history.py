@@ -27,6 +27,8 @@ from quicksand.snapshots import history as module
 from quicksand.snapshots.history import AUTO_KEPT, History, prune_automatic
 from quicksand.snapshots.reverting import last_automatic
 
+from quicksand_tui.model.remedies import hint_of
+
 IDS = st.text("0123456789abcdef", min_size=8, max_size=16)
 NAMES = st.from_regex(r"[0-9a-z][0-9a-z.-]{0,80}", fullmatch=True)
 TEXTS = st.text(max_size=20)
@@ -433,7 +435,7 @@ def test_a_tag_that_is_nearly_right_is_answered_with_the_right_one(history: Hist
     assert caught.value.hint == "did you mean 'before upgrade'?"
     with pytest.raises(CheckpointNotFoundError) as caught:
         history.find("zzz")
-    assert "tree" in caught.value.hint
+    assert "tree" in hint_of(caught.value)
 
 
 # Removing
@@ -659,11 +661,11 @@ def test_a_hint_names_the_sandbox(tmp_path: Path) -> None:
     place = SandboxDir(tmp_path)
     with pytest.raises(CheckpointNotFoundError) as caught:
         History(place).find("none")
-    assert caught.value.hint == "`quicksand-tui tree NAME` lists them", "it has no record"
+    assert hint_of(caught.value) == "`quicksand-tui tree NAME` lists them", "it has no record"
     place.record.write_text('{"name": "web"}')
     with pytest.raises(CheckpointNotFoundError) as caught:
         History(place).find("none")
-    assert caught.value.hint == "`quicksand-tui tree web` lists them"
+    assert hint_of(caught.value) == "`quicksand-tui tree web` lists them"
     with pytest.raises(HistoryError) as lost:
         History(place).head()
-    assert "start --at TAG web" in lost.value.hint
+    assert "start --at TAG web" in hint_of(lost.value)

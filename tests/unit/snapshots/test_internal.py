@@ -12,6 +12,7 @@ import pytest
 from quicksand.base.errors import DiskSpaceError, MachineError, QemuDiedError, StateError
 from quicksand.base.removal import make_marked
 from quicksand.disks.images.overlay import create_overlay
+from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import Head, Node
@@ -40,7 +41,7 @@ RUN = RunState(
 
 
 class FakeQemu:
-    """A monitor that keeps the list of block nodes and jobs."""
+    """A QEMU whose monitor keeps the list of block nodes and jobs."""
 
     def __init__(self, active: Path) -> None:
         self.active = active
@@ -53,8 +54,8 @@ class FakeQemu:
         self.fails: dict[str, Exception] = {}
 
     @property
-    def monitor(self) -> Monitor:
-        return cast(Monitor, self)
+    def hypervisor(self) -> Qemu:
+        return Qemu(cast(Monitor, self))
 
     @contextlib.contextmanager
     def listen(self, *_: str) -> Iterator[AsyncGenerator[dict[str, Any], None]]:
@@ -120,7 +121,13 @@ def qemu(place: SandboxDir) -> FakeQemu:
 def capture(place: SandboxDir, qemu: FakeQemu) -> InternalCapture:
     machine = MachineDir(place.root)
     return InternalCapture(
-        History(place), RUN, qemu.monitor, machine, memory_bytes=MIB, arch="x86_64", why="a reason"
+        History(place),
+        RUN,
+        qemu.hypervisor,
+        machine,
+        memory_bytes=MIB,
+        arch="x86_64",
+        why="a reason",
     )
 
 
@@ -211,7 +218,7 @@ async def test_too_little_space_is_found_before_the_pause(
     greedy = InternalCapture(
         History(place),
         RUN,
-        qemu.monitor,
+        qemu.hypervisor,
         MachineDir(place.root),
         memory_bytes=2**60,
         arch="x86_64",
@@ -276,7 +283,7 @@ async def test_qemu_writes_beside_the_file_that_it_loads(
 
     other.execute = with_snapshot  # type: ignore[method-assign]
     scratch = tmp_path / "loading"
-    await load_snapshot(other.monitor, path, node, scratch)
+    await load_snapshot(other.hypervisor, path, node, scratch)
     files = {n["filename"]: n["read-only"] for n in seen.values() if n["driver"] == "file"}
     assert files == {str(path): True, str(scratch): False}
     assert seen["state"]["file"] == "state-inner"
@@ -296,7 +303,7 @@ async def test_a_file_without_the_checkpoint_s_snapshot_is_not_loaded(
     other = FakeQemu(place.layer("0000000f"))
     with pytest.raises(MachineError, match=node.id):
         await load_snapshot(
-            other.monitor, place.memory / f"{node.id}.state", node, tmp_path / "loading"
+            other.hypervisor, place.memory / f"{node.id}.state", node, tmp_path / "loading"
         )
     assert "snapshot-load" not in other.said
     assert other.nodes == {}

@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import MachineError, QemuDiedError, QuicksandError
+from quicksand.qemu import hypervisor
+from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import Node
@@ -50,7 +52,7 @@ async def load(place: SandboxDir, qemu: FakeQemu) -> None:
     directory.mkdir(parents=True)
     file = write_file(directory / "devices", iter([b"state"]))
     node = cast(Node, FakeNode(file))
-    await paged.load_devices(place, node, cast(Monitor, qemu))
+    await paged.load_devices(place, node, Qemu(cast(Monitor, qemu)))
 
 
 class FakeNode:
@@ -87,6 +89,6 @@ async def test_a_state_that_is_not_loaded_is_an_error(
     error: type[QuicksandError],
     told: str,
 ) -> None:
-    monkeypatch.setattr(paged, "LOAD_TIMEOUT_S", 0.01 if "within" in told else 10.0)
+    monkeypatch.setattr(hypervisor, "LOAD_TIMEOUT_S", 0.01 if "within" in told else 10.0)
     with pytest.raises(error, match=told):
         await asyncio.wait_for(load(place, FakeQemu(*steps)), 10)

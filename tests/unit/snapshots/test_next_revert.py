@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from quicksand.base.errors import MachineError
+from quicksand.base.paths import Paths
+from quicksand.qemu.features import FEATURES
 from quicksand.records.config import Accelerator
+from quicksand.records.registry import Registry
 from quicksand.snapshots import next_revert, rehearsal, standby
 from quicksand.snapshots.next_revert import NextRevert
 
@@ -39,10 +45,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return happened
 
 
-def expect(after: float = 0.0) -> NextRevert:
+def expect(after: float = 0.0, data: Path = Path("/nowhere")) -> NextRevert:
     found = NextRevert()
-    registry: Any = None
-    found.expect(registry, record(), NODE, after=after)
+    places = Paths(runtime=data, data=data, cache=data)
+    found.expect(Registry(places), record(), NODE, after=after)
     return found
 
 
@@ -58,6 +64,23 @@ async def test_the_revert_that_it_is_for_waits_for_it(made: list[str], goal: str
     await until_begun(made)
     await found.settle(goal)
     assert made == ["begin c0ffee001122", "ready"]
+
+
+async def test_why_nothing_could_be_made_ready_is_noted(
+    made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def make_ready(*_: object) -> None:
+        raise MachineError("QEMU cannot be started")
+
+    monkeypatch.setattr(standby, "make_ready", make_ready)
+    log = tmp_path / "sandboxes/box/engine.log"
+    log.parent.mkdir(parents=True)
+    found = expect(data=tmp_path)
+    assert found._task is not None
+    await found._task
+    assert log.read_text().endswith(
+        "could not prepare the revert to 'clean': MachineError: QEMU cannot be started\n"
+    )
 
 
 @pytest.mark.parametrize("goal", [None, "other"])
@@ -90,7 +113,9 @@ def test_what_could_be_heard_or_need_not_be_translated_is_not_rehearsed() -> Non
     emulated: Any = SimpleNamespace(accel=Accelerator.TCG)
     real: Any = SimpleNamespace(accel=Accelerator.KVM)
     foreign: Any = SimpleNamespace(owner="another")
-    assert rehearsal.is_worth_it(record(), NODE, emulated)
-    assert not rehearsal.is_worth_it(record(), NODE, real)
-    assert not rehearsal.is_worth_it(record(), foreign, emulated)
-    assert not rehearsal.is_worth_it(record("-nic", "user"), NODE, emulated)
+    assert rehearsal.is_worth_it(record(), NODE, emulated, FEATURES)
+    assert not rehearsal.is_worth_it(record(), NODE, real, FEATURES)
+    assert not rehearsal.is_worth_it(record(), foreign, emulated, FEATURES)
+    assert not rehearsal.is_worth_it(record("-nic", "user"), NODE, emulated, FEATURES)
+    silent = replace(FEATURES, holds_packets=False)
+    assert not rehearsal.is_worth_it(record(), NODE, emulated, silent)

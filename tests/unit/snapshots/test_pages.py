@@ -22,7 +22,7 @@ from quicksand.snapshots.pages import (
     ZEROS,
     MappedFile,
     PageIndex,
-    Run,
+    PageRun,
     merge_runs,
     overlay_runs,
     write_file,
@@ -32,7 +32,7 @@ FILES = (64, 200, 1)
 
 
 @st.composite
-def run_lists(draw: st.DrawFn) -> list[Run]:
+def run_lists(draw: st.DrawFn) -> list[PageRun]:
     """Ascending runs that never overlap, in FILES or zeros."""
     runs, page = [], 0
     for _ in range(draw(st.integers(0, 12))):
@@ -41,16 +41,16 @@ def run_lists(draw: st.DrawFn) -> list[Run]:
         count = draw(st.integers(1, min(room, 12)))
         at = 0 if file == ZEROS else draw(st.integers(0, room - count))
         page += draw(st.integers(0, 5))
-        runs.append(Run(page, count, file, at))
+        runs.append(PageRun(page, count, file, at))
         page += count
     return runs
 
 
-def index_of(runs: list[Run]) -> PageIndex:
+def index_of(runs: list[PageRun]) -> PageIndex:
     return PageIndex((runs[-1].end if runs else 0) * PAGE, tuple(runs))
 
 
-def by_page(runs: list[Run]) -> dict[int, tuple[int, int]]:
+def by_page(runs: list[PageRun]) -> dict[int, tuple[int, int]]:
     found = {}
     for run in runs:
         for n in range(run.count):
@@ -63,12 +63,12 @@ def by_page(runs: list[Run]) -> dict[int, tuple[int, int]]:
 
 
 @given(run_lists())
-def test_an_index_comes_back_as_it_was(runs: list[Run]) -> None:
+def test_an_index_comes_back_as_it_was(runs: list[PageRun]) -> None:
     index = index_of(runs)
     assert PageIndex.decode(index.encode(), files=FILES) == index
 
 
-INDEX = index_of([Run(0, 3, 0, 1), Run(4, 1, ZEROS, 0), Run(9, 20, 1, 180)])
+INDEX = index_of([PageRun(0, 3, 0, 1), PageRun(4, 1, ZEROS, 0), PageRun(9, 20, 1, 180)])
 
 
 def test_every_truncation_is_refused() -> None:
@@ -110,19 +110,19 @@ def test_a_header_that_lies_is_refused(header: bytes, message: str) -> None:
 @pytest.mark.parametrize(
     "runs",
     [
-        [Run(0, 2, 0, 0), Run(1, 1, 0, 0)],
-        [Run(5, 1, 0, 0), Run(4, 1, 0, 0)],
-        [Run(5, 1, 0, 0), Run(5, 1, ZEROS, 0)],
-        [Run(0, 0, 0, 0)],
-        [Run(9, 2, 0, 0)],
-        [Run(2**64 - 1, 1, ZEROS, 0)],
-        [Run(0, 1, 3, 0)],
-        [Run(0, 1, 0, 64)],
-        [Run(0, 2, 0, 63)],
-        [Run(0, 1, 0, 2**64 - 1)],
+        [PageRun(0, 2, 0, 0), PageRun(1, 1, 0, 0)],
+        [PageRun(5, 1, 0, 0), PageRun(4, 1, 0, 0)],
+        [PageRun(5, 1, 0, 0), PageRun(5, 1, ZEROS, 0)],
+        [PageRun(0, 0, 0, 0)],
+        [PageRun(9, 2, 0, 0)],
+        [PageRun(2**64 - 1, 1, ZEROS, 0)],
+        [PageRun(0, 1, 3, 0)],
+        [PageRun(0, 1, 0, 64)],
+        [PageRun(0, 2, 0, 63)],
+        [PageRun(0, 1, 0, 2**64 - 1)],
     ],
 )
-def test_impossible_runs_are_refused(runs: list[Run]) -> None:
+def test_impossible_runs_are_refused(runs: list[PageRun]) -> None:
     header = b"QSPG" + struct.pack("<IQQ", 1, 10 * PAGE, len(runs))
     body = b"".join(struct.pack("<QIIQ", run.first, run.count, run.file, run.at) for run in runs)
     with pytest.raises(ValueError, match=r"overlap|no file"):
@@ -133,7 +133,9 @@ def test_impossible_runs_are_refused(runs: list[Run]) -> None:
 
 
 @given(run_lists(), run_lists())
-def test_an_overlay_is_as_one_dictionary_over_another(over: list[Run], under: list[Run]) -> None:
+def test_an_overlay_is_as_one_dictionary_over_another(
+    over: list[PageRun], under: list[PageRun]
+) -> None:
     found = overlay_runs(over, under)
     assert by_page(found) == {**by_page(under), **by_page(over)}
     assert found == sorted(found, key=lambda run: run.first)
@@ -141,7 +143,7 @@ def test_an_overlay_is_as_one_dictionary_over_another(over: list[Run], under: li
 
 
 @given(run_lists())
-def test_merged_runs_are_the_same_pages_in_as_few_runs_as_can_be(runs: list[Run]) -> None:
+def test_merged_runs_are_the_same_pages_in_as_few_runs_as_can_be(runs: list[PageRun]) -> None:
     split = [run.part(page, page + 1) for run in runs for page in range(run.first, run.end)]
     merged = merge_runs(split)
     assert by_page(merged) == by_page(runs)
@@ -154,7 +156,7 @@ def test_merged_runs_are_the_same_pages_in_as_few_runs_as_can_be(runs: list[Run]
 
 
 def test_runs_are_never_merged_to_more_than_the_index_can_say() -> None:
-    runs = [Run(0, 2**32 - 1, ZEROS, 0), Run(2**32 - 1, 1, ZEROS, 0)]
+    runs = [PageRun(0, 2**32 - 1, ZEROS, 0), PageRun(2**32 - 1, 1, ZEROS, 0)]
     assert merge_runs(runs) == runs
     PageIndex(2**32 * PAGE, tuple(runs)).encode()
 
@@ -310,8 +312,12 @@ def test_an_error_is_not_hidden_by_a_view_that_is_still_held(whole: tuple[Path, 
 
 @pytest.mark.parametrize(
     "runs",
-    [(Run(0, 2, 0, 0), Run(1, 1, 0, 2)), (Run(3, 1, 0, 0), Run(1, 1, 0, 1)), (Run(7, 2, 0, 0),)],
+    [
+        (PageRun(0, 2, 0, 0), PageRun(1, 1, 0, 2)),
+        (PageRun(3, 1, 0, 0), PageRun(1, 1, 0, 1)),
+        (PageRun(7, 2, 0, 0),),
+    ],
 )
-def test_an_index_that_nobody_could_read_is_not_written(runs: tuple[Run, ...]) -> None:
+def test_an_index_that_nobody_could_read_is_not_written(runs: tuple[PageRun, ...]) -> None:
     with pytest.raises(HistoryError, match="of the memory"):
         PageIndex(8 * PAGE, runs).encode()

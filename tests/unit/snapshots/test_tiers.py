@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from quicksand.base.errors import ConfigError, HostError, MachineError
+from quicksand.base.hypervisor import Features
+from quicksand.qemu.features import FEATURES
 from quicksand.snapshots import comparing, paged
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.paged import why_not_readable
@@ -107,3 +110,18 @@ def test_a_tier_that_there_is_not_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv(VARIABLE, "Pages")
     with pytest.raises(ConfigError, match="'Pages'"):
         choose_tier()
+
+
+def test_a_tier_is_chosen_by_what_the_hypervisor_can_do() -> None:
+    without = replace(FEATURES, devices_alone=False)
+    tier = choose_tier(features=without)
+    assert tier.name == "internal"
+    assert "hypervisor" in tier.note and "'pages'" in tier.note
+    with pytest.raises(HostError, match="'pages' are not possible"):
+        choose_tier(asked="pages", features=without)
+
+
+def test_a_hypervisor_that_saves_nothing_has_no_checkpoints() -> None:
+    nothing = Features(devices_alone=False, whole_state=False, holds_packets=False)
+    with pytest.raises(HostError, match="checkpoints are not possible"):
+        choose_tier(features=nothing)

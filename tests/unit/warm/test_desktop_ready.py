@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from quicksand.base.boot_timing import COLD, BootTiming
 from quicksand.base.errors import AgentUnreachableError, QemuDiedError
-from quicksand.qemu.live_machine import LiveMachine
+from quicksand.qemu.started_machine import StartedMachine
 from quicksand.warm.desktop_ready import READY, with_desktop
 
 
@@ -30,7 +30,7 @@ class Guest:
         return self.reply
 
 
-def machine(guest: Guest, *, display: bool = True, mode: str = COLD) -> LiveMachine:
+def machine(guest: Guest, *, display: bool = True, mode: str = COLD) -> StartedMachine:
     config = SimpleNamespace(enable_display=display)
     some: dict[str, Any] = {
         "record": SimpleNamespace(config=config),
@@ -39,7 +39,7 @@ def machine(guest: Guest, *, display: bool = True, mode: str = COLD) -> LiveMach
         "image": None,
         "link": cast("Any", guest),
     }
-    return LiveMachine(timing=BootTiming(mode=mode), notices=("before",), **some)
+    return StartedMachine(timing=BootTiming(mode=mode), notices=("before",), **some)
 
 
 async def test_it_is_waited_for_and_told() -> None:

@@ -13,7 +13,7 @@ from quicksand.base.processes import start_of
 from quicksand.records.config import SandboxConfig
 from quicksand.warm import idle_machine
 from quicksand.warm.idle_machine import until_idle
-from quicksand.warm.templates import Order
+from quicksand.warm.templates import TemplateOrder
 
 from tests.conftest import blank_record
 
@@ -83,13 +83,13 @@ async def test_another_process_of_that_number_is_not_waited_for(
 
 def test_what_a_maker_is_told_comes_through() -> None:
     record = blank_record(SandboxConfig.parse({"image": "debian"}))
-    for order in (Order(record), Order(record, beside=(7, "then"))):
-        assert Order.from_json(json.loads(json.dumps(order.to_json()))) == order
+    for order in (TemplateOrder(record), TemplateOrder(record, beside=(7, "then"))):
+        assert TemplateOrder.from_json(json.loads(json.dumps(order.to_json()))) == order
     some: list[dict[str, object]] = [
         {},
         {"record": {}, "beside": None},
-        {**Order(record).to_json(), "beside": [1]},
+        {**TemplateOrder(record).to_json(), "beside": [1]},
     ]
     for bad in some:
         with pytest.raises(ValueError, match=r"order|record|schema|version"):
-            Order.from_json(bad)
+            TemplateOrder.from_json(bad)

@@ -16,7 +16,7 @@ from quicksand.records.config import SandboxConfig
 from quicksand.warm import template_maker, templates
 from quicksand.warm.desktop_ready import READY
 from quicksand.warm.template_maker import WARM, _wait_until_ready, _warm_up
-from quicksand.warm.templates import UNFIT_FOR_S, Order, Templates, make_in_background
+from quicksand.warm.templates import UNFIT_FOR_S, TemplateOrder, Templates, make_in_background
 
 from tests.conftest import blank_record
 
@@ -100,7 +100,7 @@ async def test_one_process_waits_until_a_template_can_be_made(
     await make_in_background(found, beside=os.getpid())
     assert len(ordered) == 1
     # Nor does a second one wait that was ordered at the same time.
-    await template_maker._fulfil(Order.from_json(ordered[0]))
+    await template_maker._fulfil(TemplateOrder.from_json(ordered[0]))
     os.close(lock)
     await make_in_background(found, beside=os.getpid())
     assert len(ordered) == 2

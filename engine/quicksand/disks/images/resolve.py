@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.base.home import expand
 from quicksand.base.paths import Paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.store import ImageStore, StoredImage
 
@@ -52,7 +54,7 @@ class ImageProvider(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageInfo:
-    """An image as `quicksand-tui images` lists it."""
+    """An image as it is listed."""
 
     name: str
     source: str
@@ -107,7 +109,7 @@ class ImageResolver:
         """Whether ``name`` is a path, or an image in the store or a package, usable or not."""
         if "/" in name or name.endswith(".qcow2") or self.store.get(name) is not None:
             return True
-        return any(entry.name in (name, f"quicksand-{name}") for entry in _packages())
+        return any(entry.name in (name, f"quicksand-{name}") for entry in image_packages())
 
     def _find(self, name: str, arch: Architecture) -> ResolvedImage:
         if is_file(name):
@@ -116,7 +118,7 @@ class ImageResolver:
         if stored is not None:
             return _from_store(stored)
         for candidate in (name, f"quicksand-{name}"):
-            for entry in _packages():
+            for entry in image_packages():
                 if entry.name == candidate:
                     return _from_package(entry, arch)
         raise self._not_found(name)
@@ -129,11 +131,10 @@ class ImageResolver:
 
     @cached_property
     def _package_names(self) -> frozenset[str]:
-        return frozenset(entry.name for entry in _packages())
+        return frozenset(entry.name for entry in image_packages())
 
     def _not_found(self, name: str) -> ImageNotFound:
-        import difflib
-
+        hint: str | Words
         names = [info.name for info in self.list()]
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
         if near:
@@ -141,14 +142,15 @@ class ImageResolver:
         elif names:
             hint = "there are " + ", ".join(sorted(names))
         else:
-            hint = "there are none yet: `quicksand-tui images build debian` makes the default one"
-        return ImageNotFound(f"Image not found: {name!r}; {hint}", hint=hint)
+            build = Remedy("build_image", name="debian")
+            hint = Words("there are none yet: ", build, " makes the default one")
+        return ImageNotFound(Words(f"Image not found: {name!r}; ", hint), hint=hint)
 
     def list(self) -> list[ImageInfo]:
         """List all images by name. A broken one carries its error; it never raises."""
         found = [_stored_info(image) for image in self.store.list()]
         seen = {info.name for info in found}
-        for entry in _packages():
+        for entry in image_packages():
             if entry.name not in seen:
                 found.append(_package_info(entry))
         return sorted(found, key=lambda info: info.name)
@@ -159,8 +161,9 @@ def is_file(name: str) -> bool:
     return "/" in name or name.endswith(".qcow2")
 
 
-def _packages() -> list[EntryPoint]:
-    from importlib.metadata import entry_points  # the store alone needs none of its many modules
+def image_packages() -> list[EntryPoint]:
+    """The installed packages with an image of their own."""
+    from importlib.metadata import entry_points  # noqa: PLC0415
 
     return list(entry_points(group=GROUP))
 
@@ -192,7 +195,7 @@ def _from_store(image: StoredImage) -> ResolvedImage:
     if image.errors:
         raise ImageError(
             f"the image {image.name!r} is damaged: {'; '.join(image.errors)}",
-            hint=f"`quicksand-tui images build {image.name}` makes it anew",
+            hint=Words(Remedy("build_image", name=image.name), " makes it anew"),
         )
     return ResolvedImage(
         name=image.name,

@@ -130,7 +130,7 @@ class ImageStore:
             return None
         names = [name, *sorted(p.name for p in self.root.iterdir())]
         for place in (self.root / n / short for n in names if _is_name(n)):
-            with contextlib.suppress(QuicksandError):
+            with contextlib.suppress(QuicksandError):  # then it is not that version
                 image = self.load(place)
                 if image.digest == digest and not image.errors:
                     return image

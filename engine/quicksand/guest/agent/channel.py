@@ -12,6 +12,7 @@ from quicksand.base.errors import (
     AgentRefusedError,
     AgentUnreachableError,
 )
+from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent import wire
 from quicksand.guest.agent.budget import CHANNEL_EVENTS_MAX, EVENT_OVERHEAD, Budget
 from quicksand.guest.agent.wire import Stream
@@ -131,7 +132,9 @@ class Channel:
         except TimeoutError:
             raise AgentUnreachableError(
                 f"the guest's agent did not answer within {OPEN_TIMEOUT_S:g} s",
-                hint="the guest may be overloaded or hung; `quicksand-tui logs` shows its console",
+                hint=Words(
+                    "the guest may be overloaded or hung; ", Remedy("logs"), " shows its console"
+                ),
             ) from None
 
     async def read(self) -> tuple[Stream, bytes] | dict[str, Any]:

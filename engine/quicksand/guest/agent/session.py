@@ -9,15 +9,17 @@ import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     AgentError,
     AgentProtocolError,
     AgentRefusedError,
     AgentUnreachableError,
-    QuicksandError,
 )
+from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent import raw, refusals, wire
 from quicksand.guest.agent.budget import Budget
 from quicksand.guest.agent.channel import ALL_OUTPUT, Channel
@@ -119,7 +121,9 @@ class Session(asyncio.Protocol):
         except TimeoutError:
             raise AgentUnreachableError(
                 f"the guest's agent did not answer {method!r} within {timeout:g} s",
-                hint="the guest may be overloaded or hung; `quicksand-tui logs` shows its console",
+                hint=Words(
+                    "the guest may be overloaded or hung; ", Remedy("logs"), " shows its console"
+                ),
             ) from None
         finally:
             self._replies.pop(number, None)
@@ -339,9 +343,9 @@ def _unreadable(method: str, params: dict[str, Any]) -> str:
     return f"{method!r:.80}"
 
 
-async def sync_guest(ask: Ask) -> None:
+async def sync_guest(ask: Ask, log: Path) -> None:
     """Have a guest sync its disk. A checkpoint contains its memory in any case, so this may fail,
     and must not take long."""
-    with contextlib.suppress(QuicksandError, TimeoutError):
+    with best_effort("have the guest sync its disk", log):
         async with asyncio.timeout(SYNC_S):
             await ask("sync", {}, SYNC_S)

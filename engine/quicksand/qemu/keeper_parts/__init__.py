@@ -1,5 +1,6 @@
-"""The parts of the keeper (../keeper.py). It runs as a script, so they import nothing else of the
-engine; they import little, and late, since every start of a sandbox waits for them."""
+"""The parts of the keeper (../keeper.py). Every start of a sandbox waits for them, so they import
+little: of the engine `base.injection`, `base.regular` and `base.removal`. The Python installation
+may be replaced while a keeper runs, so all of it is imported at the start."""
 
 FIRST = "1"
 """The name of the first machine's directory."""

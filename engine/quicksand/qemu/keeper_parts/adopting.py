@@ -6,7 +6,9 @@ pidfd_getfd(2), and opens the pipes of its console and messages again through /p
 """
 
 import contextlib
+import ctypes
 import errno
+import json
 import os
 import signal
 import socket
@@ -15,6 +17,9 @@ import sys
 import time
 from collections.abc import Callable
 from typing import Any
+
+from quicksand.base.processes import ProcessKind, processes_of
+from quicksand.base.regular import open_file
 
 from .files import remove_file, remove_tree, try_lock
 from .loop import Keeper
@@ -65,10 +70,7 @@ def adopt(keeper: Keeper, pid: int, forwards: list[str]) -> None:
 def _other_machines(pid: int, sandbox_dir: str) -> list[Any]:
     """The sandbox's other QEMUs, besides ``pid``. Raises OSError if ``pid`` is none of the
     sandbox's."""
-    # From the engine's directory `base`, as `removal` is (files.py).
-    from processes import Kind, processes_of  # type: ignore[import-not-found]
-
-    found = [process for process in processes_of(sandbox_dir) if process.kind is Kind.QEMU]
+    found = [process for process in processes_of(sandbox_dir) if process.kind is ProcessKind.QEMU]
     if pid not in [process.pid for process in found]:
         raise OSError(errno.ESRCH, "that process is no QEMU of this sandbox")
     return [process for process in found if process.pid != pid]
@@ -136,10 +138,6 @@ def _go_on(keeper: Keeper, forwards: list[str]) -> None:
     """Undo what a client had begun when it and the old keeper were killed: resume a guest that it
     had paused (but not one that the user has paused), and restore forwards that it had removed. Do
     nothing while a client works on the sandbox's history."""
-    import json
-
-    from regular import open_file  # type: ignore[import-not-found]
-
     try:
         with open_file(os.path.join(keeper.runtime_dir, keeper.current.name, "state.json")) as file:
             paused = bool(json.load(file)["paused"])
@@ -203,8 +201,6 @@ def _is_leash(pid: int, number: str) -> bool:
 def _duplicate(pid: int, pidfd: int, is_it: Callable[[int, str], bool]) -> int | None:
     """Duplicate the open file of that process which ``is_it`` accepts; None if there is none or the
     kernel refuses."""
-    import ctypes
-
     for number in os.listdir(f"/proc/{pid}/fd"):
         try:
             found = is_it(pid, number)

@@ -1,7 +1,11 @@
 """The keeper's files: bounded logs, locks, and removing."""
 
+import fcntl
 import os
 from io import FileIO
+
+from quicksand.base.regular import open_regular
+from quicksand.base.removal import remove
 
 LOG_LIMIT = 512 * 1024
 """Bytes of a log file. One older file is kept beside it, so a log takes at most twice this."""
@@ -23,8 +27,6 @@ class BoundedLog:
 
     def open(self) -> FileIO:
         """Open the file for appending. Raises OSError."""
-        from regular import open_regular  # type: ignore[import-not-found]
-
         return open(self.path, "ab", buffering=0, opener=open_regular)
 
     def write(self, data: bytes) -> None:
@@ -62,8 +64,6 @@ class Reserved:
         os.replace(self.beside, self.path)
 
     def write(self, text: str) -> None:
-        from regular import open_regular
-
         descriptor = open_regular(self.beside, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
         try:
             # Not truncated before, so that it keeps its space.
@@ -85,9 +85,6 @@ def drain(pipe: int, log: BoundedLog) -> None:
 def remove_tree(path: str, part: str = "") -> None:
     """Remove a directory that has quicksand's mark, or a part of it. Files that cannot be removed
     are left to `Registry.reap`."""
-    # From the engine's directory `base` (keeper.py); imported late, so that a start is not delayed.
-    from removal import remove  # type: ignore[import-not-found]
-
     try:
         remove(path, part=part)
     except OSError:
@@ -105,11 +102,7 @@ def remove_file(path: str) -> None:
 def try_lock(path: str) -> int | None:
     """Lock a file with flock(2), creating it if necessary. Returns its descriptor, or None if the
     lock is held by another process. Raises OSError if it cannot be opened."""
-    import fcntl
-
-    from regular import open_regular
-
-    descriptor: int = open_regular(path, os.O_RDWR | os.O_CREAT)
+    descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -1,6 +1,8 @@
 """Forking and executing QEMU."""
 
+import ctypes
 import errno
+import fcntl
 import os
 import signal
 import sys
@@ -37,22 +39,9 @@ def launch(
     if pid == 0:
         try:
             os.chdir(directory)
-            devnull = os.open(os.devnull, os.O_RDONLY)
-            os.dup2(devnull, 0)
-            os.dup2(out_write, 1)
-            os.dup2(err_write, 2)
             failed_write = clear_of(failed_write, descriptors)
-            sources = [clear_of(descriptor, descriptors) for descriptor in descriptors.values()]
-            for number, descriptor in zip(descriptors, sources, strict=True):
-                os.dup2(descriptor, number)
-            put_on(leash, group)
-            allow_tracing()
-            if is_restored_emulator(argv):
-                use_small_pages()
-            set_limits(argv)
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            _arrange_descriptors(out_write, err_write, descriptors)
+            _arrange_process(argv, leash, group)
             if injection is not None:
                 os.write(failed_write, ASKING)
                 os.write(failed_write, TRACED if injection.ask_to_be_traced() else REFUSED)
@@ -78,13 +67,35 @@ def launch(
     return launch(argv, env, descriptors, directory, leash, group, tracked=False)
 
 
+def _arrange_descriptors(out: int, err: int, passed: dict[int, int]) -> None:
+    """In the child: give it its standard streams and the descriptors ``passed``, by their
+    numbers."""
+    devnull = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(devnull, 0)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    sources = [clear_of(descriptor, passed) for descriptor in passed.values()]
+    for number, descriptor in zip(passed, sources, strict=True):
+        os.dup2(descriptor, number)
+
+
+def _arrange_process(argv: list[str], leash: int | None, group: int | None) -> None:
+    """In the child: its leash, its limits, its memory and its signals."""
+    put_on(leash, group)
+    allow_tracing()
+    if is_restored_emulator(argv):
+        use_small_pages()
+    set_limits(argv)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
 def clear_of(descriptor: int, numbers: Collection[int]) -> int:
     """Return ``descriptor`` or, if it is one of ``numbers``, which are about to get another
     meaning, a copy of it behind them all. Raises OSError."""
     if descriptor not in numbers:
         return descriptor
-    import fcntl
-
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1)
 
 
@@ -130,10 +141,8 @@ def control_process(option: int, value: int) -> None:
     setting here is worth failing a start."""
     if sys.platform == "linux":
         try:
-            import ctypes
-
             ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
-        except (ImportError, OSError, AttributeError):
+        except (OSError, AttributeError):
             return
 
 

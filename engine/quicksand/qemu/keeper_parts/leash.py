@@ -7,7 +7,9 @@ SIGKILL. All QEMUs of a sandbox are one process group and share the open pipe, s
 has the read end can take them off the leash. Linux only; elsewhere only the keeper ends QEMU.
 """
 
+import fcntl
 import os
+import select
 import signal
 import sys
 
@@ -21,8 +23,6 @@ def put_on(leash: int | None, group: int | None) -> None:
     os.set_inheritable(leash, True)
     if group is not None or not sys.platform.startswith("linux"):
         return
-    import fcntl
-
     fcntl.fcntl(leash, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(leash, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(leash, fcntl.F_SETFL, fcntl.fcntl(leash, fcntl.F_GETFL) | os.O_ASYNC)
@@ -32,8 +32,6 @@ def put_on(leash: int | None, group: int | None) -> None:
 
 def is_on(leash: int) -> bool:
     """Whether QEMU is still on the leash."""
-    import fcntl
-
     return bool(fcntl.fcntl(leash, fcntl.F_GETFL) & os.O_ASYNC)
 
 
@@ -43,8 +41,6 @@ def is_pulled(leash: int) -> bool:
 
 
 def _is_let_go(leash: int) -> bool:
-    import select
-
     watched = select.poll()
     watched.register(leash, 0)
     return bool(watched.poll(0))
@@ -52,7 +48,5 @@ def _is_let_go(leash: int) -> bool:
 
 def let_off(leash: int) -> None:
     """Take QEMU off the leash: it outlives its owner from now on."""
-    import fcntl
-
     if sys.platform.startswith("linux"):
         fcntl.fcntl(leash, fcntl.F_SETFL, fcntl.fcntl(leash, fcntl.F_GETFL) & ~os.O_ASYNC)

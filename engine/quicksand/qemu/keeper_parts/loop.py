@@ -16,7 +16,7 @@ from .leash import is_on, is_pulled
 from .machines import Client, Machine
 from .memory import MemoryWatch
 from .space import SpaceWatch
-from .waiting import Waiting
+from .waiting import OwnerWait
 
 LOGS = ("console.log", "qemu.log")
 """The logs of the guest's console and of QEMU itself."""
@@ -50,7 +50,7 @@ class Keeper:
         self.env = env
         self.owned = True
         """Whether there is an owner, who would read the logs and remove the directory itself."""
-        self.waiting: Waiting | None = None
+        self.waiting: OwnerWait | None = None
         """The wait for an owner, while the sandbox belongs to nobody."""
         self.kill_at: float | None = None
         self.asked_to_stop = False
@@ -101,12 +101,6 @@ class Keeper:
             self.owned = False  # the owner is dead already, as the lifeline will show too
 
     def serve_until_the_end(self, listener: socket.socket) -> None:
-        # The start is done, so importing delays nothing. It must not be later: the Python
-        # installation may be replaced while the keeper runs.
-        import json  # noqa: F401
-
-        import removal  # type: ignore[import-not-found] # noqa: F401
-
         self.watch(self.wake_read, lambda: self.wake(self.wake_read))
         self.watch(listener.fileno(), lambda: self.accept(listener))
         self.wait()
@@ -436,7 +430,7 @@ class Keeper:
         seconds = request["seconds"]
         limit = None if seconds is None else float(str(seconds))
         memory = int(str(request["memory"]))
-        self.waiting = Waiting(client.descriptors[0], self.sandbox_dir, limit, memory)
+        self.waiting = OwnerWait(client.descriptors[0], self.sandbox_dir, limit, memory)
         client.descriptors = []
         self.unwatch(0)
         self.owned, self.discard = False, True

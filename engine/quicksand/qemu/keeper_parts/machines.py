@@ -1,5 +1,6 @@
 """The things that a keeper looks after: machines (QEMU processes), clients and their requests."""
 
+import json
 import os
 import select
 import signal
@@ -109,8 +110,6 @@ class Client:
 
     def reply(self, passed: Sequence[int] = (), **values: object) -> None:
         """Send a reply, with copies of the descriptors ``passed``."""
-        import json
-
         message = json.dumps(values).encode() + b"\n"
         try:
             if passed:
@@ -124,8 +123,6 @@ class Client:
     def read(self) -> list[dict[str, object]] | None:
         """The complete requests received so far; None at the end of the connection or for an
         invalid message."""
-        import json
-
         try:
             data, found, _, _ = socket.recv_fds(self.connection, CHUNK, DESCRIPTORS_MAX)
         except OSError:

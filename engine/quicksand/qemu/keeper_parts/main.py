@@ -14,7 +14,7 @@ def main() -> None:
     if os.fork():
         os._exit(0)
     if sys.argv[1] == "--adopt":
-        from .adopting import adopt  # starts do without it
+        from .adopting import adopt  # starts do without it  # noqa: PLC0415
 
         sandbox_dir, runtime_dir, end, pid, forwards, *words = sys.argv[2:]
         keeper = Keeper(sandbox_dir, runtime_dir, None, None, end == "discard", _env(words))

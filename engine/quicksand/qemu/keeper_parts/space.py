@@ -1,5 +1,6 @@
 """Guests that QEMU has paused because the host's disk is full."""
 
+import json
 import os
 import socket
 import time
@@ -42,13 +43,9 @@ class SpaceWatch:
         self.send("qmp_capabilities")
 
     def send(self, command: str, arguments: dict[str, str] | None = None) -> None:
-        message = f'{{"execute": "{command}"}}'
-        if arguments is not None:
-            import json
-
-            message = json.dumps({"execute": command, "arguments": arguments})
+        message = {"execute": command} | ({} if arguments is None else {"arguments": arguments})
         try:
-            self.monitor.send(message.encode() + b"\n")
+            self.monitor.send(json.dumps(message).encode() + b"\n")
         except OSError:
             return  # QEMU is ending or does not read; the next look sends it again
 

@@ -9,6 +9,8 @@ import os
 import signal
 from typing import Any
 
+from quicksand.base import injection
+
 VARIABLE = "QUICKSAND_TRACKING"
 """Environment variable, which clients pass on: if it asks for another way than this one, nothing is
 given (snapshots/tracking.py)."""
@@ -27,11 +29,6 @@ then one of the others. If it writes no other, a filter of system calls has kill
 def find_injection() -> Any:
     """The module for it; None where it is not possible, or not wanted."""
     if (os.environ.get(VARIABLE) or WRITE_PROTECT) != WRITE_PROTECT:
-        return None
-    try:
-        # From the engine's directory `base`, as `removal` is (files.py).
-        import injection  # type: ignore[import-not-found]
-    except ImportError:
         return None
     return injection if injection.is_possible() else None
 

@@ -14,7 +14,7 @@ AVAILABLE = "MemAvailable:"
 """The line of /proc/meminfo that counts (proc_meminfo(5))."""
 
 
-class Waiting:
+class OwnerWait:
     """The wait for an owner: how long it may last, and what it holds."""
 
     def __init__(self, leash_end: int, place: str, seconds: float | None, memory: int) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError, ImageError, SaveError
 from quicksand.base.files import read_json
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.text import mib_text
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
 from quicksand.disks.images.store import MANIFEST as IMAGE_MANIFEST
 from quicksand.disks.images.store import ImageStore, StoredImage, image_digest, sha256_file
 from quicksand.saves.bundle.checks import DiskWatch, check_disk
-from quicksand.saves.bundle.manifest import IMAGE_FILES, Base, Bundle, Member
+from quicksand.saves.bundle.manifest import IMAGE_FILES, Bundle, BundleBase, Member
 from quicksand.saves.bundle.receiving import Receiver
 
 NAMES = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
@@ -31,7 +32,7 @@ _OURS = {"schema_version", "name", "version", "digest", "arch", "recipe", "cmdli
 class FoundBase:
     """An image that a bundle names or contains."""
 
-    base: Base
+    base: BundleBase
     files: Mapping[str, tuple[Path, Member]] = field(default_factory=dict)
     """Path and description by the name in a bundle; empty if the image itself is not here."""
 
@@ -39,7 +40,7 @@ class FoundBase:
 def describe(image: StoredImage) -> FoundBase:
     """Describe an image of the store. Raises OSError, ValueError."""
     about = read_json(image.root / IMAGE_MANIFEST)
-    base = Base(
+    base = BundleBase(
         name=image.name,
         version=image.version,
         digest=image.digest,
@@ -74,7 +75,7 @@ def describe_outside(image: ResolvedImage) -> FoundBase:
         member = Member(name=name, size=path.stat().st_size, sha256=sha256_file(path))
         files[name] = (path, member)
     parts = {part: {"sha256": files[name][1].sha256} for name, part in IMAGE_FILES.items()}
-    base = Base(
+    base = BundleBase(
         name=image.name,
         version="",
         digest=image_digest(parts, image.cmdline),
@@ -84,17 +85,22 @@ def describe_outside(image: ResolvedImage) -> FoundBase:
     return FoundBase(base=base, files=files)
 
 
-def require_base(store: ImageStore, base: Base) -> StoredImage:
+def require_base(store: ImageStore, base: BundleBase) -> StoredImage:
     """Return the base of a thin bundle. Raises BundleError saying how to get it."""
     image = store.find_version(base.name, base.digest)
     if image is not None:
         return image
     there = store.get(base.name)
     has = f"; the {base.name!r} here has the digest {there.digest[:12]}" if there else ""
+    build = Remedy("build_image", name=base.name)
     raise BundleError(
         f"the bundle needs the image {base}, which is not here{has}",
-        hint="have it exported with --full, which brings the image; "
-        f"`quicksand-tui images build {base.name}` may make the same one",
+        hint=Words(
+            Words("have it exported with --full", python="have it exported in full"),
+            ", which brings the image; ",
+            build,
+            " may make the same one",
+        ),
     )
 
 
@@ -174,7 +180,7 @@ class IncomingBase:
         return self.image
 
 
-def publish_image(store: ImageStore, made: Path, base: Base, *, current: bool) -> StoredImage:
+def publish_image(store: ImageStore, made: Path, base: BundleBase, *, current: bool) -> StoredImage:
     """Publish the files in ``made`` in the image store. Raises ImageError, HostError."""
     created = base.about.get("created")
     known = isinstance(created, int | float) and not isinstance(created, bool)
@@ -192,7 +198,11 @@ def publish_image(store: ImageStore, made: Path, base: Base, *, current: bool) -
     if image.errors or image.digest != base.digest:
         raise ImageError(
             f"the image {base.name!r} has a damaged version at {image.root}",
-            hint=f"`quicksand-tui images rm {base.name}` removes it; then import again",
+            hint=Words(
+                Remedy("remove_image", name=base.name),
+                " removes it; then import again",
+                python="remove it, then import again",
+            ),
         )
     return image
 
@@ -204,5 +214,5 @@ def find_base(resolver: ImageResolver, name: str, digest: str, arch: Architectur
         if image is not None:
             return describe(image)
         # A thin bundle can name an image that is not here.
-        return FoundBase(base=Base(name=name, version="", digest=digest, arch=arch.value))
+        return FoundBase(base=BundleBase(name=name, version="", digest=digest, arch=arch.value))
     return describe_outside(resolver.resolve(name, arch))

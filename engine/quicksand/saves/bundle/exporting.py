@@ -12,11 +12,12 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import QuicksandError, SaveError
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
+from quicksand.base.remedies import Words
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.saves.bundle import manifest as bundles
 from quicksand.saves.bundle.bases import FoundBase, find_base
 from quicksand.saves.bundle.checks import check_layer, dangers
-from quicksand.saves.bundle.manifest import Bundle, Kind, overlay_name
+from quicksand.saves.bundle.manifest import Bundle, BundleKind, overlay_name
 from quicksand.saves.bundle.sending import Outgoing, find_digests, open_all, write_bundle
 from quicksand.saves.bundle.streams import open_target
 from quicksand.saves.manifest import MANIFEST, Base, SavedLayer, SaveManifest
@@ -28,7 +29,7 @@ from quicksand.saves.store import Save, overlay_paths
 class Exported:
     """A bundle that was written."""
 
-    kind: Kind
+    kind: BundleKind
     name: str
     size: int
     """Bytes of the files in it."""
@@ -80,7 +81,7 @@ def export_save(
             write_bundle(bundle, files, write, say)
     trust = dangers(manifest.config, manifest.other_config)
     return Exported(
-        kind=Kind.SAVE,
+        kind=BundleKind.SAVE,
         name=save.name,
         size=bundle.size,
         base=str(found.base),
@@ -111,7 +112,8 @@ def _find_base(lowest: Save, paths: Paths) -> FoundBase:
         found = find_base(ImageResolver(paths), known.name, known.digest, arch)
     except QuicksandError as error:
         raise SaveError(
-            f"the image {known} below the save cannot be determined: {error}", hint=error.hint
+            Words(f"the image {known} below the save cannot be determined: ", error.words),
+            hint=error.advice,
         ) from error
     if not found.files:
         return FoundBase(base=replace(found.base, version=known.version))
@@ -131,7 +133,7 @@ def require_files(found: FoundBase, name: str) -> list[Outgoing]:
     ]
 
 
-def _complete(save: Save, layers: list[Outgoing], base: bundles.Base) -> SaveManifest:
+def _complete(save: Save, layers: list[Outgoing], base: bundles.BundleBase) -> SaveManifest:
     """Return the manifest with the fields that published packages leave out, so that an import can
     find the image and check that the save is whole."""
     manifest = replace(

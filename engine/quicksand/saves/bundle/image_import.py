@@ -19,13 +19,13 @@ from quicksand.saves.bundle.manifest import (
     IMAGE_FILES,
     MANIFEST,
     MANIFEST_MAX,
-    Base,
-    Kind,
+    BundleBase,
+    BundleKind,
     check_cmdline,
     check_image_name,
     parse_json,
 )
-from quicksand.saves.bundle.receiving import Imported, Options, Receiver, require_space
+from quicksand.saves.bundle.receiving import Imported, ImportOptions, Receiver, require_space
 from quicksand.saves.bundle.tar import Header, TarReader
 
 
@@ -34,7 +34,7 @@ def import_image(
     first: Header,
     manifest: dict[str, Any] | None,
     store: ImageStore,
-    options: Options,
+    options: ImportOptions,
     *,
     fallback: str,
 ) -> Imported:
@@ -74,7 +74,7 @@ def import_image(
         options.stop()
         image = publish_image(store, made, base, current=True)
     return Imported(
-        kind=Kind.IMAGE,
+        kind=BundleKind.IMAGE,
         name=image.name,
         root=image.root,
         size=size,
@@ -84,13 +84,13 @@ def import_image(
     )
 
 
-def _describe(manifest: Mapping[str, Any], digests: Mapping[str, str], name: object) -> Base:
+def _describe(manifest: Mapping[str, Any], digests: Mapping[str, str], name: object) -> BundleBase:
     arch = manifest.get("arch") or Architecture.host().value
     cmdline, recipe = manifest.get("cmdline", ""), manifest.get("recipe", "")
     if not isinstance(cmdline, str) or not isinstance(recipe, str):
         raise ValueError("cmdline or recipe is not a text")
     parts = {part: {"sha256": digests[file]} for file, part in IMAGE_FILES.items()}
-    return Base(
+    return BundleBase(
         name=check_image_name(name),
         version=str(manifest.get("version", "")),
         digest=image_digest(parts, check_cmdline(cmdline), recipe),
@@ -111,7 +111,7 @@ def _check_digests(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> N
             raise ValueError(f"{name} is damaged: its digest is {digests[name][:12]}…")
 
 
-def _refuse_taken(store: ImageStore, base: Base, *, replace: bool) -> None:
+def _refuse_taken(store: ImageStore, base: BundleBase, *, replace: bool) -> None:
     there = store.get(base.name)
     same = there is not None and there.root.name == base.digest[:DIGEST_SHOWN]
     if there is not None and not same and not replace:

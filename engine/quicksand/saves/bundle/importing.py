@@ -22,11 +22,11 @@ from quicksand.saves.bundle.manifest import (
     MANIFEST,
     MANIFEST_MAX,
     Bundle,
-    Kind,
+    BundleKind,
     parse_json,
 )
-from quicksand.saves.bundle.receiving import Imported, Options, Receiver, require_space
-from quicksand.saves.bundle.streams import Source, open_source
+from quicksand.saves.bundle.receiving import Imported, ImportOptions, Receiver, require_space
+from quicksand.saves.bundle.streams import BundleSource, open_source
 from quicksand.saves.bundle.tar import BLOCK, Header, TarReader
 from quicksand.saves.bundle.tree_import import import_tree
 from quicksand.saves.manifest import MANIFEST as SAVE_MANIFEST
@@ -40,7 +40,7 @@ def import_bundle(
     store: SaveStore,
     image_store: ImageStore,
     registry: Registry | None = None,
-    options: Options | None = None,
+    options: ImportOptions | None = None,
 ) -> Imported:
     """Import a save into ``store``, a sandbox with its checkpoints into ``registry``, or an image
     into ``image_store``. Blocks for I/O.
@@ -49,7 +49,7 @@ def import_bundle(
     NameTakenError for a name that is taken, ConfigError, ImageError, HostError, and what
     ``progress`` raises; then nothing has changed, except that a new image may stay.
     """
-    options = options or Options()
+    options = options or ImportOptions()
     label = str(path) if isinstance(path, Path) else "the bundle"
     try:
         with open_source(path, options.stop) as (source, size):
@@ -61,13 +61,13 @@ def import_bundle(
 
 
 def _import(
-    source: Source,
+    source: BundleSource,
     size: int | None,
     label: str,
     store: SaveStore,
     image_store: ImageStore,
     registry: Registry | None,
-    options: Options,
+    options: ImportOptions,
 ) -> Imported:
     reader = TarReader(source)
     first = reader.next()
@@ -86,7 +86,7 @@ def _import(
     if not options.trusted:
         check_config(bundle.config, other)
     receiver = Receiver(reader, bundle.size, options.progress)
-    if bundle.kind is Kind.TREE:
+    if bundle.kind is BundleKind.TREE:
         if registry is None:
             raise BundleError("it holds a sandbox with its checkpoints, not a save")
         return import_tree(receiver, bundle, image_store, registry, options)
@@ -105,7 +105,7 @@ def _sizes(bundle: Bundle, first: Header) -> list[int]:
 
 
 def _import_save(
-    receiver: Receiver, bundle: Bundle, store: SaveStore, images: ImageStore, options: Options
+    receiver: Receiver, bundle: Bundle, store: SaveStore, images: ImageStore, options: ImportOptions
 ) -> Imported:
     save = bundle.content
     assert isinstance(save, SaveManifest)
@@ -142,7 +142,7 @@ def _import_save(
         image = base.publish()
         published = store.publish(made, name, replace=options.replace)
     return Imported(
-        kind=Kind.SAVE,
+        kind=BundleKind.SAVE,
         name=name,
         root=published.root,
         size=bundle.size,

@@ -43,7 +43,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
-class Kind(StrEnum):
+class BundleKind(StrEnum):
     """The kinds of bundles."""
 
     SAVE = "save"
@@ -79,7 +79,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
+class BundleBase:
     """The image below a save or a sandbox."""
 
     name: str
@@ -100,7 +100,7 @@ class Base:
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
-    def from_json(cls, value: object) -> Base:
+    def from_json(cls, value: object) -> BundleBase:
         """Raises ValueError, ConfigError."""
         plain = _mapping(value, "base")
         digest = _text(plain, "digest")
@@ -118,7 +118,7 @@ class Base:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sandbox:
+class BundledSandbox:
     """The sandbox in a bundle of the kind "tree"."""
 
     id: str
@@ -140,7 +140,7 @@ class Sandbox:
         }
 
     @classmethod
-    def from_json(cls, value: object) -> Sandbox:
+    def from_json(cls, value: object) -> BundledSandbox:
         """Raises ValueError, ConfigError."""
         plain = _mapping(value, "sandbox")
         layers = plain.get("layers")
@@ -164,14 +164,14 @@ class Bundle:
     """The name of the save or the sandbox."""
     created: float
     """Unix time of the save or of the latest checkpoint."""
-    content: SaveManifest | Sandbox
-    base: Base
+    content: SaveManifest | BundledSandbox
+    base: BundleBase
     files: tuple[Member, ...]
     """All files that follow the manifest, in order."""
 
     @property
-    def kind(self) -> Kind:
-        return Kind.SAVE if isinstance(self.content, SaveManifest) else Kind.TREE
+    def kind(self) -> BundleKind:
+        return BundleKind.SAVE if isinstance(self.content, SaveManifest) else BundleKind.TREE
 
     @property
     def is_full(self) -> bool:
@@ -196,7 +196,7 @@ class Bundle:
             "name": self.name,
             "full": self.is_full,
             "created": self.created,
-            ("save" if self.kind is Kind.SAVE else "sandbox"): self.content.to_json(),
+            ("save" if self.kind is BundleKind.SAVE else "sandbox"): self.content.to_json(),
             "base": self.base.to_json(),
             "files": [file.to_json() for file in self.files],
         }
@@ -216,12 +216,12 @@ class Bundle:
         plain = {key: found for key, found in value.items() if key != "sha256"}
         if value.get("format") != FORMAT or value.get("sha256") != _digest(plain):
             raise ValueError(f"{MANIFEST} is damaged: its digest does not fit")
-        kind = Kind(str(value.get("kind")))
-        content: SaveManifest | Sandbox
-        if kind is Kind.SAVE:
+        kind = BundleKind(str(value.get("kind")))
+        content: SaveManifest | BundledSandbox
+        if kind is BundleKind.SAVE:
             content = SaveManifest.from_json(value.get("save"))
-        elif kind is Kind.TREE:
-            content = Sandbox.from_json(value.get("sandbox"))
+        elif kind is BundleKind.TREE:
+            content = BundledSandbox.from_json(value.get("sandbox"))
         else:
             raise ValueError(f"a bundle of the kind {kind.value!r} has another manifest")
         created = value.get("created")
@@ -234,7 +234,7 @@ class Bundle:
             name=_text(value, "name"),
             created=float(created),
             content=content,
-            base=Base.from_json(value.get("base")),
+            base=BundleBase.from_json(value.get("base")),
             files=tuple(Member.from_json(file) for file in files),
         )
         found._check(value)

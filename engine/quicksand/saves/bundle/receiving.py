@@ -17,7 +17,7 @@ from quicksand.base.sharing import write_at
 from quicksand.base.space import DISK_RESERVE
 from quicksand.base.text import mib_text
 from quicksand.records.nodes import File
-from quicksand.saves.bundle.manifest import Kind, Member
+from quicksand.saves.bundle.manifest import BundleKind, Member
 from quicksand.saves.bundle.tar import Header, TarReader
 from quicksand.snapshots.pages import CHUNK, seal
 from quicksand.snapshots.verified import Verified
@@ -35,7 +35,7 @@ RECORDS_MAX = 32 * 1024 * 1024
 class Imported:
     """The result of an import."""
 
-    kind: Kind
+    kind: BundleKind
     name: str
     root: Path
     """The directory of the save, sandbox or image."""
@@ -53,7 +53,7 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ImportOptions:
     """The options of an import."""
 
     name: str | None = None

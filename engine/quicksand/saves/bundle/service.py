@@ -13,16 +13,19 @@ from quicksand.base.paths import Paths, paths
 from quicksand.base.progress import Progress
 from quicksand.base.threads import in_stoppable_thread
 from quicksand.disks.images.store import ImageStore
+from quicksand.qemu.accelerator import choose_accelerator
+from quicksand.qemu.binaries import find_binaries
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.exporting import Exported, export_save
 from quicksand.saves.bundle.importing import import_bundle
-from quicksand.saves.bundle.manifest import Kind
-from quicksand.saves.bundle.receiving import Imported, Options, stopping
+from quicksand.saves.bundle.manifest import BundleKind
+from quicksand.saves.bundle.receiving import Imported, ImportOptions, stopping
 from quicksand.saves.bundle.trees import export_tree
 from quicksand.saves.finding import find_save
 from quicksand.saves.store import Save, SaveStore
 from quicksand.snapshots.history import history_of
+from quicksand.snapshots.restore import differences, make_shape
 
 
 async def export_any(
@@ -72,7 +75,7 @@ async def import_any(
     registry = Registry(places)
 
     def work(stop: Callable[[], None]) -> Imported:
-        options = Options(
+        options = ImportOptions(
             name=name,
             replace=replace,
             trusted=trusted,
@@ -104,7 +107,7 @@ def _find_save(name: str | Path, places: Paths) -> Save:
 
 async def _with_reasons(registry: Registry, imported: Imported) -> Imported:
     """Add notes about checkpoints of an imported sandbox that cannot be started here."""
-    if imported.kind is not Kind.TREE or not imported.checkpoints:
+    if imported.kind is not BundleKind.TREE or not imported.checkpoints:
         return imported
     record = _require_record(registry, imported.id)
     reasons = await find_reasons(registry, record)
@@ -114,10 +117,6 @@ async def _with_reasons(registry: Registry, imported: Imported) -> Imported:
 async def find_reasons(registry: Registry, record: Record) -> Sequence[str]:
     """List why checkpoints of a stopped sandbox cannot be started on this host; empty if all
     can."""
-    from quicksand.qemu.accelerator import choose_accelerator
-    from quicksand.qemu.binaries import find_binaries
-    from quicksand.snapshots.restore import differences, make_shape
-
     config = record.config
     arch = config.arch or Architecture.host()
     try:

@@ -43,7 +43,7 @@ Write = Callable[[bytes], None]
 
 
 class Readable(Protocol):
-    """The part of a file that `Source` uses."""
+    """The part of a file that `BundleSource` uses."""
 
     def read(self, size: int, /) -> bytes | None: ...
 
@@ -80,7 +80,7 @@ class _Pipe:
             )
 
 
-class Source:
+class BundleSource:
     """Reads a bundle and decompresses it if its first bytes say that it is compressed."""
 
     def __init__(self, file: Readable) -> None:
@@ -167,9 +167,9 @@ def _open_at_once(path: str, flags: int) -> int:
 @contextlib.contextmanager
 def open_source(
     path: Path | BinaryIO, stop: Callable[[], None] = lambda: None
-) -> Iterator[tuple[Source, int | None]]:
-    """Open a bundle; yield its `Source` and the bytes of its file, None for a pipe. ``stop`` is
-    called while waiting for a pipe, and may raise. Raises PathError."""
+) -> Iterator[tuple[BundleSource, int | None]]:
+    """Open a bundle; yield its `BundleSource` and the bytes of its file, None for a pipe. ``stop``
+    is called while waiting for a pipe, and may raise. Raises PathError."""
     with ExitStack() as stack:
         file: Readable
         if isinstance(path, Path):
@@ -188,7 +188,7 @@ def open_source(
                 size = found.st_size
             else:
                 file = _Pipe(number, stop)
-        source = Source(file)
+        source = BundleSource(file)
         stack.callback(source.close)
         yield source, size
 

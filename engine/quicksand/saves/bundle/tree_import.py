@@ -17,6 +17,7 @@ from typing import Any
 from quicksand.base.errors import ConfigError, NameTakenError
 from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.regular import create, read_file
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.staging import staging
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.records.config import NetworkMode, check_name
@@ -28,8 +29,15 @@ from quicksand.records.sandboxes import Record, new_id
 from quicksand.records.trash import remove_tree
 from quicksand.saves.bundle.bases import IncomingBase
 from quicksand.saves.bundle.checks import DiskWatch, check_disk, check_layer, warnings
-from quicksand.saves.bundle.manifest import IMAGE_FILES, Bundle, Kind, Member, Sandbox, parse_json
-from quicksand.saves.bundle.receiving import Imported, Options, Receiver, require_space
+from quicksand.saves.bundle.manifest import (
+    IMAGE_FILES,
+    Bundle,
+    BundledSandbox,
+    BundleKind,
+    Member,
+    parse_json,
+)
+from quicksand.saves.bundle.receiving import Imported, ImportOptions, Receiver, require_space
 from quicksand.saves.bundle.trees import (
     layer_files,
     memory_files,
@@ -61,17 +69,24 @@ DEVICES_MAX = 256 * 1024 * 1024
 
 
 def import_tree(
-    receiver: Receiver, bundle: Bundle, images: ImageStore, registry: Registry, options: Options
+    receiver: Receiver,
+    bundle: Bundle,
+    images: ImageStore,
+    registry: Registry,
+    options: ImportOptions,
 ) -> Imported:
     """Make a sandbox from the bundle that ``receiver`` reads. Raises ValueError, BundleError,
     ConfigError, NameTakenError, ImageError, HostError; then there is no new sandbox."""
     if options.replace:
+        name = options.name or bundle.name
         raise ConfigError(
             "an imported sandbox cannot replace another one",
-            hint=f"`quicksand-tui rm {options.name or bundle.name}` first, or --name",
+            hint=Words(
+                Remedy("trash", name=name), " first, or ", Words("--name", python="another name")
+            ),
         )
     sandbox = bundle.content
-    assert isinstance(sandbox, Sandbox)
+    assert isinstance(sandbox, BundledSandbox)
     record = _new_record(bundle, options.name)
     if not options.trusted:
         record = replace(record, config=confine(record.config))
@@ -95,7 +110,7 @@ def import_tree(
         _publish(registry, record, image, place)
     receiver.note_verified()
     return Imported(
-        kind=Kind.TREE,
+        kind=BundleKind.TREE,
         name=record.name,
         id=record.id,
         root=sandbox_dir(registry.paths, record.id).root,
@@ -109,7 +124,7 @@ def import_tree(
 
 def _new_record(bundle: Bundle, name: str | None) -> Record:
     id_ = new_id()
-    assert isinstance(bundle.content, Sandbox)
+    assert isinstance(bundle.content, BundledSandbox)
     # A sandbox without a name is called by its id, and this one gets a new id.
     own = bundle.name if bundle.name != bundle.content.id else id_
     return Record(
@@ -143,7 +158,7 @@ def _refuse_taken(registry: Registry, name: str) -> None:
         )
 
 
-def _receive_records(receiver: Receiver, bundle: Bundle, sandbox: Sandbox) -> list[Node]:
+def _receive_records(receiver: Receiver, bundle: Bundle, sandbox: BundledSandbox) -> list[Node]:
     """Read the checkpoints' records; check them against each other and the manifest's files."""
     nodes: list[Node] = []
     for member in bundle.files:
@@ -226,7 +241,7 @@ def _check_parents(nodes: Sequence[Node]) -> None:
         sound.update(path)
 
 
-def _check_stand(sandbox: Sandbox, nodes: Sequence[Node]) -> None:
+def _check_stand(sandbox: BundledSandbox, nodes: Sequence[Node]) -> None:
     ids = {node.id for node in nodes}
     if sandbox.node is not None and sandbox.node not in ids:
         raise ValueError("it stands on a checkpoint that it does not have")
@@ -237,7 +252,7 @@ def _check_stand(sandbox: Sandbox, nodes: Sequence[Node]) -> None:
         raise ValueError("the layer that its guest writes to is a frozen one")
 
 
-def _expected_names(sandbox: Sandbox, nodes: Sequence[Node]) -> list[str]:
+def _expected_names(sandbox: BundledSandbox, nodes: Sequence[Node]) -> list[str]:
     """List the members after the records, in the order of `_list_files` (trees.py)."""
     layers = layer_files(nodes, sandbox.layers)
     sealed = sealed_layers(nodes)
@@ -251,7 +266,11 @@ def _expected_names(sandbox: Sandbox, nodes: Sequence[Node]) -> list[str]:
 
 
 def _receive_files(
-    receiver: Receiver, bundle: Bundle, sandbox: Sandbox, nodes: list[Node], place: SandboxDir
+    receiver: Receiver,
+    bundle: Bundle,
+    sandbox: BundledSandbox,
+    nodes: list[Node],
+    place: SandboxDir,
 ) -> None:
     memory = memory_files(nodes)
     own = {name: (node, file) for node in nodes for name, file in node_files(node)}
@@ -307,7 +326,7 @@ def _check_index(path: Path, node: Node, memory: int) -> None:
         raise ValueError(f"the memory of {node.tag!r} has {size} bytes, and not {memory}")
 
 
-def _write_records(place: SandboxDir, sandbox: Sandbox, nodes: list[Node]) -> None:
+def _write_records(place: SandboxDir, sandbox: BundledSandbox, nodes: list[Node]) -> None:
     history = History(place)
     for node in nodes:
         sync_dir(place.checkpoints / node.id)

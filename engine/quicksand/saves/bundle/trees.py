@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HistoryError, StateError
 from quicksand.base.progress import Progress
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.records.config import SandboxConfig
@@ -24,7 +25,7 @@ from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.bases import FoundBase, find_base
 from quicksand.saves.bundle.checks import check_layer, dangers
 from quicksand.saves.bundle.exporting import Exported, require_files
-from quicksand.saves.bundle.manifest import Bundle, Kind, Sandbox
+from quicksand.saves.bundle.manifest import Bundle, BundledSandbox, BundleKind
 from quicksand.saves.bundle.receiving import stopping
 from quicksand.saves.bundle.sending import Outgoing, find_digests, open_all, write_bundle
 from quicksand.saves.bundle.streams import open_target
@@ -35,10 +36,10 @@ NOTE_RUNNING = "it runs: the bundle has its checkpoints, and not what came after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class BundledTree:
     """The parts of a sandbox that go into a bundle."""
 
-    sandbox: Sandbox
+    sandbox: BundledSandbox
     nodes: tuple[Node, ...]
     """The checkpoints as the bundle has them, the oldest first."""
 
@@ -105,7 +106,7 @@ async def export_tree(
 
 def _open_tree(
     history: History, record: Record, *, present: bool, stack: ExitStack
-) -> tuple[Tree, list[Outgoing]]:
+) -> tuple[BundledTree, list[Outgoing]]:
     """Open all files, so that it no longer matters what happens to their names."""
     tree = _look(history, record, present=present)
     files = _list_files(history.place, tree)
@@ -113,33 +114,35 @@ def _open_tree(
     return tree, files
 
 
-def _look(history: History, record: Record, *, present: bool) -> Tree:
+def _look(history: History, record: Record, *, present: bool) -> BundledTree:
     if broken := history.broken():
         id_, why = next(iter(broken.items()))
         raise HistoryError(
             f"the checkpoint {id_} is damaged: {why}",
-            hint=f"`quicksand-tui checkpoint rm {record.name} {id_}` gives it up",
+            hint=Words(Remedy("remove_checkpoint", name=record.name, id=id_), " gives it up"),
         )
     nodes = tuple(_for_export(history, node, record) for node in history.nodes())
     head = history.head() if history.place.head.exists() else None
     if not nodes and (head is None or not present):
         raise StateError(
             f"the sandbox {record.name!r} has no checkpoints",
-            hint=f"`quicksand-tui checkpoint {record.name}` takes one; stopped, its disk can be "
-            "exported without any",
+            hint=Words(
+                Remedy("checkpoint", name=record.name),
+                " takes one; stopped, its disk can be exported without any",
+            ),
         )
     stands_on = None if head is None else history.find_visible(head.node)
     if stands_on not in [node.id for node in nodes]:
         stands_on = None  # that checkpoint was removed
-    sandbox = Sandbox(id=record.id, config=record.config, node=stands_on)
+    sandbox = BundledSandbox(id=record.id, config=record.config, node=stands_on)
     if present and head is not None:
         if head.previous is not None:
             raise StateError(
                 f"the last start of {record.name!r} did not end well",
-                hint=f"`quicksand-tui start {record.name}` and stop it, then export it",
+                hint=Words(Remedy("start", name=record.name), " and stop it, then export it"),
             )
         sandbox = replace(sandbox, layers=head.layers, top=head.top)
-    return Tree(sandbox=sandbox, nodes=nodes)
+    return BundledTree(sandbox=sandbox, nodes=nodes)
 
 
 def _for_export(history: History, node: Node, record: Record) -> Node:
@@ -149,7 +152,7 @@ def _for_export(history: History, node: Node, record: Record) -> Node:
     return replace(node, parent=parent, owner=node.owner or record.id)
 
 
-def _list_files(place: SandboxDir, tree: Tree) -> list[Outgoing]:
+def _list_files(place: SandboxDir, tree: BundledTree) -> list[Outgoing]:
     """List all files in the order that an import expects: records first."""
     nodes, sandbox = tree.nodes, tree.sandbox
     files: list[Outgoing] = []
@@ -179,7 +182,7 @@ def _list_files(place: SandboxDir, tree: Tree) -> list[Outgoing]:
 def _write(
     registry: Registry,
     record: Record,
-    tree: Tree,
+    tree: BundledTree,
     files: list[Outgoing],
     stack: ExitStack,
     target: Path | BinaryIO,
@@ -208,7 +211,7 @@ def _write(
     with open_target(target, compress=compress) as write:
         write_bundle(bundle, files, write, say)
     return Exported(
-        kind=Kind.TREE,
+        kind=BundleKind.TREE,
         name=record.name,
         size=bundle.size,
         base=str(found.base),
@@ -218,7 +221,7 @@ def _write(
     )
 
 
-def _notes(tree: Tree, config: SandboxConfig) -> Iterator[str]:
+def _notes(tree: BundledTree, config: SandboxConfig) -> Iterator[str]:
     if tree.sandbox.top is None:
         yield NOTE_RUNNING
     if tree.nodes:
@@ -245,6 +248,6 @@ def _encode(value: Any) -> bytes:
     return json.dumps(value, indent=1).encode() + b"\n"
 
 
-def start_at(sandbox: Sandbox, nodes: Sequence[Node]) -> Node:
+def start_at(sandbox: BundledSandbox, nodes: Sequence[Node]) -> Node:
     """Return the checkpoint to start at: the one that the sandbox stood on, else the last."""
     return next((node for node in nodes if node.id == sandbox.node), nodes[-1])

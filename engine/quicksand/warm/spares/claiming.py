@@ -19,12 +19,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from quicksand.base.errors import MachineError, QuicksandError
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import MachineError
 from quicksand.base.files import is_locked, write_json
 from quicksand.base.processes import processes_of
 from quicksand.base.threads import in_thread_to_the_end
-from quicksand.qemu.live_machine import END_POLL_S, KILL_WAIT_S, remove_quietly
 from quicksand.qemu.process import Leash, Offer, OwnedProcess
+from quicksand.qemu.started_machine import END_POLL_S, KILL_WAIT_S, remove_quietly
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry, taken_hint
 from quicksand.records.sandboxes import Record
@@ -130,7 +131,7 @@ def _remove(
     deadline = time.monotonic() + KILL_WAIT_S
     while is_locked(place.lock) and time.monotonic() < deadline:
         time.sleep(END_POLL_S)
-    with contextlib.suppress(QuicksandError):
+    with best_effort(f"remove the spare {spare.id}", registry.paths.engine_log):
         registry.remove(spare.id)
     return not place.root.exists()
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from pathlib import Path
 
-from quicksand.base.errors import QuicksandError
+from quicksand.base.effort import best_effort
 from quicksand.records.registry import Registry
 from quicksand.warm.spares.claiming import end
 from quicksand.warm.spares.spare import Spare, list_spares
@@ -36,6 +35,6 @@ def _is_useless(spare: Spare) -> bool:
 def _end_each(registry: Registry, spares: list[Spare]) -> int:
     ended = 0
     for spare in spares:
-        with contextlib.suppress(QuicksandError, OSError):  # the others are still ended
+        with best_effort(f"end the spare {spare.id}", registry.paths.engine_log):
             ended += end(registry, spare)
     return ended

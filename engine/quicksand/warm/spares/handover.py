@@ -18,9 +18,9 @@ from quicksand.mounts.at_start import MountsAtStart
 from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import forward_rules
 from quicksand.qemu.guest_resume import renew, resume
-from quicksand.qemu.live_machine import LiveMachine, why_gone
+from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.planning import Parts, hostname, pick_ports
-from quicksand.qemu.qmp import Monitor, human
+from quicksand.qemu.started_machine import StartedMachine, why_gone
 from quicksand.records.config import PortForward
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry, publish_state
@@ -43,7 +43,7 @@ LIMIT_S = 10.0
 class Taken:
     """A sandbox that was a spare."""
 
-    machine: LiveMachine
+    machine: StartedMachine
     lock: int
     """The descriptor of its lock, to be closed once it is committed."""
 
@@ -87,7 +87,7 @@ async def _hand_over(
     parts: Parts,
     forwards: tuple[PortForward, ...],
     watch: Stopwatch,
-) -> LiveMachine:
+) -> StartedMachine:
     spare, record = claimed.spare, claimed.record
     place, runtime = sandbox_dir(registry.paths, spare.id), runtime_dir(registry.paths, spare.id)
     machine = runtime.current()
@@ -99,8 +99,8 @@ async def _hand_over(
             why_gone=lambda: why_gone(place, doing="it was in use"),
         )
         undo.callback(link.close)
-        monitor = await Monitor.connect(machine, timeout=CONNECT_S)
-        undo.push_async_callback(monitor.close)
+        hypervisor = await Qemu.connect(machine, timeout=CONNECT_S)
+        undo.push_async_callback(hypervisor.close)
         run = replace(
             spare.run,
             keeper_pid=claimed.process.keeper_pid,
@@ -111,25 +111,25 @@ async def _hand_over(
         await mounts.begin(machine)
         async with asyncio.timeout(LIMIT_S):
             for rule in forward_rules(run.forwards, None):
-                await human(monitor, f"hostfwd_add net0 {rule}")
+                await hypervisor.add_forward(rule)
             await asyncio.to_thread(widen_backlogs, run.qemu_pid, run.forwarded)
             if size := growth(spare, record):
-                await monitor.execute("block_resize", **{"node-name": "disk"}, size=size)
+                await hypervisor.grow_disk(size)
             watch.lap("launch_process_s")
             watch.begin("guest")
             session = await link.dial(machine, spare.port)
-            await resume(session, spare.run.token, monitor)
+            await resume(session, spare.run.token, hypervisor)
             await renew(session, {"hostname": hostname(record.name)}, {})
         if size:
             await session.request("grow_root", timeout=GROW_S)
         await mounts.finish(machine, link.request)
         watch.lap("connect_agent_s")
-        await monitor.close()
+        await hypervisor.close()
         publish_state(machine, run)
         undo.pop_all()
     watch.mode = MODE
     watch.lap("post_boot_s")
-    return LiveMachine(
+    return StartedMachine(
         record=record,
         run=run,
         timing=watch.timing(),

@@ -20,10 +20,10 @@ from quicksand.guest.agent.session import Session
 from quicksand.guest.clock import read_clock
 from quicksand.guest.fitness import require_fit
 from quicksand.qemu.guest_resume import renew, resume
+from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.keeper_link import KeeperLink
-from quicksand.qemu.live_machine import LiveMachine, remove_quietly
 from quicksand.qemu.planning import Parts, gather_parts, hostname
-from quicksand.qemu.qmp import Monitor
+from quicksand.qemu.started_machine import StartedMachine, remove_quietly
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
@@ -97,7 +97,7 @@ async def make_spare(registry: Registry, record: Record, *, seconds: float | Non
 
 async def _start(
     registry: Registry, own: Record, lock: int, parts: Parts, key: str, seconds: float | None
-) -> tuple[LiveMachine, Spare]:
+) -> tuple[StartedMachine, Spare]:
     """Start a machine and make it ready. Nothing is left after a failure."""
     try:
         machine = await boot(registry, own, lock, warm=True)
@@ -114,7 +114,7 @@ async def _start(
 
 
 async def _prepare(
-    registry: Registry, machine: LiveMachine, parts: Parts, key: str, seconds: float | None
+    registry: Registry, machine: StartedMachine, parts: Parts, key: str, seconds: float | None
 ) -> Spare:
     record = replace(
         machine.record,
@@ -131,7 +131,7 @@ async def _prepare(
     return spare
 
 
-async def _give_away(registry: Registry, machine: LiveMachine, seconds: float | None) -> None:
+async def _give_away(registry: Registry, machine: StartedMachine, seconds: float | None) -> None:
     """Give the machine to its keeper. If that does not take it, nothing is left."""
     id_, memory = machine.record.id, machine.record.config.memory_bytes + OVERHEAD
     try:
@@ -149,30 +149,30 @@ def _remove(registry: Registry, id_: str) -> None:
     remove_quietly(sandbox_dir(registry.paths, id_).root)
 
 
-async def _rehearse(registry: Registry, machine: LiveMachine) -> int:
+async def _rehearse(registry: Registry, machine: StartedMachine) -> int:
     """Go through the hand-over and the first command; returns the agent port that was used. The
     guest is paused afterwards, and its agent without a client. Raises MachineError, AgentError."""
     runtime = runtime_dir(registry.paths, machine.record.id)
     current = runtime.current()
-    monitor = await Monitor.connect(current)
+    hypervisor = await Qemu.connect(current)
     link = machine.link
     port = 0
     try:
         session = await link.session()
         for _ in range(REHEARSALS):
             await _run_first(session)
-            await monitor.execute("stop")
+            await hypervisor.pause()
             link.close()
             session = await link.dial(current, port)
-            await resume(session, machine.run.token, monitor, patience=HELLO_S)
+            await resume(session, machine.run.token, hypervisor, patience=HELLO_S)
             await renew(session, {"hostname": hostname(machine.record.name)}, {})
         clock = await read_clock(session)
         await _run_first(session)
         await require_fit(session, clock, machine.record.config.network_mode, window_s=0.0)
-        await monitor.execute("stop")
+        await hypervisor.pause()
     finally:
         link.close()
-        await monitor.close()
+        await hypervisor.close()
     return port
 
 
@@ -185,7 +185,7 @@ async def _run_first(session: Session) -> None:
         await execution.run(command, stdin=None, on_stdout=None, on_stderr=None)
 
 
-async def _end(machine: LiveMachine) -> None:
+async def _end(machine: StartedMachine) -> None:
     machine.link.close()
     machine.process.cut()
     await machine.process.wait()

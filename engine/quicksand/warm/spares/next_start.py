@@ -4,13 +4,12 @@ background makes a spare for the next one of the same kind (`maker`)."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from typing import Any
 
 from quicksand.base.background import run_later
 from quicksand.base.boot_timing import BootTiming
-from quicksand.base.errors import QuicksandError
+from quicksand.base.effort import best_effort
 from quicksand.base.files import map_os_errors, try_lock
 from quicksand.base.paths import Paths
 from quicksand.base.settings import SPARES, USE
@@ -59,7 +58,7 @@ def makes_none() -> bool:
 
 async def _run_maker(paths: Paths, of: str, value: Any) -> None:
     """Start the program; it holds the lock ``of`` what it makes."""
-    with contextlib.suppress(QuicksandError, OSError):
+    with best_effort("have spares made", paths.engine_log):
         lock = await asyncio.to_thread(_lock, paths, of)
         if lock is None:
             return

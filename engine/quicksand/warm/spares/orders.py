@@ -26,7 +26,7 @@ LOCK_WAIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SpareOrder:
     """How many spares of one machine are to be ready."""
 
     config: SandboxConfig
@@ -40,13 +40,13 @@ class Orders:
         self._path: Path = paths.data / "spares.json"
         self._lock = paths.data / ".spares.json.lock"
 
-    def list(self) -> list[Order]:
+    def list(self) -> list[SpareOrder]:
         """All of them. An unreadable file counts as none. Blocks for I/O."""
         with contextlib.suppress(StateError):
             return self.read()
         return []
 
-    def read(self) -> builtins.list[Order]:
+    def read(self) -> builtins.list[SpareOrder]:
         """All of them. Blocks for I/O. Raises StateError naming a file that cannot be read."""
         try:
             value = read_json(self._path)
@@ -57,7 +57,7 @@ class Orders:
                 plain(SandboxConfig.parse(one["config"])): _count(one["count"])
                 for one in value["orders"]
             }
-            return [Order(config, count) for config, count in counts.items()]
+            return [SpareOrder(config, count) for config, count in counts.items()]
         except FileNotFoundError:
             return []
         except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
@@ -70,7 +70,7 @@ class Orders:
         """Want ``count`` of them from now on; 0 ends the order. Returns how many were wanted
         before. A file that cannot be read is left as it is. Raises ConfigError, StateError,
         HostError."""
-        wanted = Order(plain(config), _count(count))
+        wanted = SpareOrder(plain(config), _count(count))
         make_private_dir(self._path.parent)
         with self._locked():
             orders = self.read()

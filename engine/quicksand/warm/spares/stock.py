@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import QuicksandError, StateError
 from quicksand.base.files import map_os_errors, try_lock
 from quicksand.base.paths import Paths, make_private_dir
@@ -20,7 +21,7 @@ from quicksand.warm.spares.claiming import end
 from quicksand.warm.spares.ending import end_useless
 from quicksand.warm.spares.making import WAIT_S, make_spare
 from quicksand.warm.spares.next_start import restock_later
-from quicksand.warm.spares.orders import Order, Orders, plain
+from quicksand.warm.spares.orders import Orders, SpareOrder, plain
 from quicksand.warm.spares.room import check_room
 from quicksand.warm.spares.spare import Fit, Spare, list_spares
 from quicksand.warm.templates import Templates, make_apart
@@ -35,7 +36,7 @@ LOCK_POLL_S = 0.1
 class Stocked:
     """How an order stands."""
 
-    order: Order
+    order: SpareOrder
     ready: int
     why: str
     """Why the missing ones cannot be made now; "" if they can, or if none is missing."""
@@ -65,9 +66,9 @@ async def expect(registry: Registry, record: Record) -> None:
         await in_thread_to_the_end(lambda: _end_surplus(registry))
 
 
-async def _try_to_fulfil(registry: Registry, order: Order) -> bool:
+async def _try_to_fulfil(registry: Registry, order: SpareOrder) -> bool:
     """Fulfil an order; returns whether that was possible."""
-    with contextlib.suppress(QuicksandError):
+    with best_effort(f"make the spares of {order.config.image}", registry.paths.engine_log):
         await _fulfil(registry, order)
         return True
     return False
@@ -77,7 +78,7 @@ async def restock(registry: Registry) -> None:
     """Have ready what is ordered, and the templates that it needs."""
     for order in await asyncio.to_thread(Orders(registry.paths).list):
         # An order whose image is gone, say, must not be in the way of the others.
-        with contextlib.suppress(QuicksandError):
+        with best_effort(f"make the spares of {order.config.image}", registry.paths.engine_log):
             await _have_template(registry, order)
             async with _alone(registry.paths):
                 # It may have been changed or ended in the meantime.
@@ -85,7 +86,7 @@ async def restock(registry: Registry) -> None:
                     await _fulfil(registry, order)
 
 
-async def _have_template(registry: Registry, order: Order) -> None:
+async def _have_template(registry: Registry, order: SpareOrder) -> None:
     """Have the template made that the missing spares of ``order`` need, if there is none. Raises
     as `check_order`."""
     if await check_order(registry, order.config, order.count):
@@ -123,7 +124,7 @@ async def set_order(registry: Registry, config: SandboxConfig, count: int) -> in
         await in_thread_to_the_end(lambda: end_useless(registry))
         before = await in_thread_to_the_end(lambda: orders.set(config, count))
         try:
-            return await _fulfil(registry, Order(plain(config), count))
+            return await _fulfil(registry, SpareOrder(plain(config), count))
         except (QuicksandError, OSError):
             await in_thread_to_the_end(lambda: _put_back(registry, config, before))
             raise
@@ -160,7 +161,7 @@ async def look(registry: Registry) -> list[Stocked]:
     return found
 
 
-async def _fulfil(registry: Registry, order: Order) -> int:
+async def _fulfil(registry: Registry, order: SpareOrder) -> int:
     return await _have(registry, record_for(order.config), order.count, seconds=None)
 
 

@@ -18,7 +18,7 @@ from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.history import History
 from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.layers import add_layer, read_seal, seal_layers
-from quicksand.snapshots.pages import PageIndex, Run, verify, write_file
+from quicksand.snapshots.pages import PageIndex, PageRun, verify, write_file
 
 from tests.conftest import blank_record
 from tests.unit.saves.bundles.disks import entry, snapshots
@@ -86,7 +86,7 @@ def add_node(
         file.truncate(MEMORY)
         file.seek(5 * PAGE)
         file.write(os.urandom(PAGE))
-    runs = PageIndex(MEMORY, (Run(0, 2, 0, 0), Run(9, 1, 0xFFFFFFFF, 0))).encode()
+    runs = PageIndex(MEMORY, (PageRun(0, 2, 0, 0), PageRun(9, 1, 0xFFFFFFFF, 0))).encode()
     seal_layers(place, layers)
     node = Node(
         id=id_,

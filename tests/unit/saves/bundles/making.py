@@ -21,7 +21,7 @@ from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.records.registry import Registry
 from quicksand.saves.bundle.exporting import export_save
 from quicksand.saves.bundle.importing import import_bundle
-from quicksand.saves.bundle.receiving import Imported, Options
+from quicksand.saves.bundle.receiving import Imported, ImportOptions
 from quicksand.saves.manifest import Base
 from quicksand.saves.store import Save, SaveStore
 
@@ -90,7 +90,9 @@ class Home:
 
     def import_(self, bundle: Path | bytes, **options: Any) -> Imported:
         source = io.BytesIO(bundle) if isinstance(bundle, bytes) else bundle
-        return import_bundle(source, self.saves, self.images, self.registry, Options(**options))
+        return import_bundle(
+            source, self.saves, self.images, self.registry, ImportOptions(**options)
+        )
 
 
 STORES = ("saves", "images", "sandboxes")

@@ -9,6 +9,7 @@ import pytest
 from quicksand.base.errors import BundleError, SaveError
 from quicksand.saves.store import check_save
 
+from quicksand_tui.model.remedies import hint_of
 from tests.unit.saves.bundles.making import Home, contents, digests
 from tests.unit.saves.making import make_published
 
@@ -23,8 +24,8 @@ def test_a_thin_bundle_needs_its_base(here: Home, there: Home, tmp_path: Path) -
             BundleError, match=r"'debian' version 13, digest \w{12}, which"
         ) as caught:
             there.import_(bundle)
-        assert "--full" in caught.value.hint
-        assert "images build debian" in caught.value.hint
+        assert "--full" in hint_of(caught.value)
+        assert "images build debian" in hint_of(caught.value)
         assert contents(there.paths.data) == before
     assert ("the 'debian' here has the digest" in str(caught.value)) is True
 
@@ -69,7 +70,7 @@ def test_a_damaged_image_in_the_store_is_told(here: Home, there: Home, tmp_path:
     image.kernel.write_bytes(b"")
     with pytest.raises(Exception, match="damaged version") as caught:
         there.import_(here.export(tmp_path / "b", full=True))
-    assert "images rm debian" in getattr(caught.value, "hint", "")
+    assert "images rm debian" in hint_of(caught.value)
     assert there.saves.list() == []
 
 

@@ -16,7 +16,7 @@ from quicksand.base.errors import BundleError, QuicksandError
 from quicksand.records.sandboxes import Record, Status
 from quicksand.saves.bundle.exporting import Exported
 from quicksand.saves.bundle.trees import export_tree
-from quicksand.snapshots.pages import PageIndex, Run
+from quicksand.snapshots.pages import PageIndex, PageRun
 
 from tests.conftest import examples
 from tests.faults import Fault, fault
@@ -108,8 +108,8 @@ def circle(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
         files[name] = json.dumps({**json.loads(files[name]), "parent": parent}).encode()
 
 
-INDEX_FAR = PageIndex(MEMORY, (Run(0, 2, 0, 1),)).encode()
-INDEX_LARGE = PageIndex(1 << 50, (Run(1 << 30, 2, 0, 0),)).encode()
+INDEX_FAR = PageIndex(MEMORY, (PageRun(0, 2, 0, 1),)).encode()
+INDEX_LARGE = PageIndex(1 << 50, (PageRun(1 << 30, 2, 0, 0),)).encode()
 
 HOSTILE: dict[str, Change] = {
     "a circle of checkpoints": circle,

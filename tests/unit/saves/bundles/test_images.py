@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import BundleError, ConfigError, QuicksandError
-from quicksand.saves.bundle.manifest import Kind
+from quicksand.saves.bundle.manifest import BundleKind
 
 from tests.unit.disks.test_qcow2 import header
 from tests.unit.saves.bundles.disks import backed
@@ -28,7 +28,7 @@ def image(manifest: dict[str, Any] | None = None, **files: bytes) -> dict[str, b
 def test_an_image_arrives(there: Home, order: tuple[int, ...]) -> None:
     files = list(image().items())
     done = there.import_(pack(dict(files[n] for n in order)))
-    assert (done.kind, done.name, done.image_added) == (Kind.IMAGE, "theirs", True)
+    assert (done.kind, done.name, done.image_added) == (BundleKind.IMAGE, "theirs", True)
     found = there.images.get("theirs")
     assert found is not None
     assert (found.version, found.arch, found.cmdline) == ("24.04", "x86_64", "quiet")
@@ -45,7 +45,7 @@ def test_a_bundle_of_ours_without_its_manifest_is_an_image_too(
     files = members(here.export(tmp_path / "b", full=True))
     parts = {name: data for name, data in files.items() if name.startswith("image.")}
     done = there.import_(pack({"manifest.json": json.dumps(GOOD).encode(), **parts}))
-    assert done.kind is Kind.IMAGE
+    assert done.kind is BundleKind.IMAGE
 
 
 def test_what_it_does_not_say_has_a_value(there: Home, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from quicksand.base.errors import (
 from quicksand.base.removal import MARK
 from quicksand.saves.bundle import receiving
 from quicksand.saves.bundle.exporting import export_save
-from quicksand.saves.bundle.manifest import Kind
+from quicksand.saves.bundle.manifest import BundleKind
 from quicksand.saves.ownership import is_own
 from quicksand.saves.rebasing import rebase
 from quicksand.saves.store import check_save, load_save
@@ -43,7 +43,7 @@ def test_a_save_moves(here: Home, there: Home, tmp_path: Path, full: bool, compr
     bundle = here.export(tmp_path / "b.quicksand", full=full, compress=compress)
     before = contents(here.paths.data)
     done = there.import_(tmp_path / "b.quicksand")
-    assert (done.kind, done.name, done.image_added) == (Kind.SAVE, "env", full)
+    assert (done.kind, done.name, done.image_added) == (BundleKind.SAVE, "env", full)
     old, new = here.saves.find("env"), there.saves.find("env")
     assert new.require() == old.require()
     assert digests(new) == digests(old)
@@ -289,7 +289,7 @@ async def test_the_public_functions(here: Home, there: Home, tmp_path: Path) -> 
     there.add_save("mine")
     file = tmp_path / "mine.quicksand"
     done = await saves.export("mine", file, full=True)
-    assert (done.kind, done.name, done.full) == (Kind.SAVE, "mine", True)
+    assert (done.kind, done.name, done.full) == (BundleKind.SAVE, "mine", True)
     again = await saves.import_(str(file), name="yours")
     assert again.root == there.paths.saves / "yours"
     with pytest.raises(SaveNotFoundError, match="nobody"):
@@ -297,7 +297,7 @@ async def test_the_public_functions(here: Home, there: Home, tmp_path: Path) -> 
     with pytest.raises(PathError, match="missing"):
         await saves.import_(tmp_path / "missing")
     with pytest.raises(AttributeError):
-        _ = saves.nothing  # type: ignore[attr-defined]
+        _ = saves.nothing
 
 
 async def test_a_save_in_the_workspace_is_exported(there: Home, tmp_path: Path) -> None:

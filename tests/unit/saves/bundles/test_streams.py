@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from quicksand.base import zstd
 from quicksand.base.errors import PathError
 from quicksand.saves.bundle import streams
-from quicksand.saves.bundle.streams import PIECE, Source, open_source, open_target
+from quicksand.saves.bundle.streams import PIECE, BundleSource, open_source, open_target
 
 TEXT = b"the same again and again, and yet " * 50_000
 
@@ -32,7 +32,7 @@ def pack(data: bytes, step: int = PIECE) -> bytes:
 
 
 def read_all(data: bytes, step: int = 100_000) -> bytes:
-    source = Source(io.BytesIO(data))
+    source = BundleSource(io.BytesIO(data))
     parts = iter(lambda: source.read(step), b"")
     found = b"".join(parts)
     source.close()
@@ -44,7 +44,7 @@ def test_it_is_known_by_what_it_begins_with(packer: object) -> None:
     assert callable(packer)
     packed = packer(TEXT)
     assert read_all(packed) == TEXT
-    assert Source(io.BytesIO(packed)).is_packed is (packer is not bytes)
+    assert BundleSource(io.BytesIO(packed)).is_packed is (packer is not bytes)
 
 
 @given(st.binary(max_size=3000), st.integers(1, 500), st.integers(1, 500))
@@ -93,7 +93,7 @@ def test_a_frame_to_skip_is_neither_skipped_nor_taken_for_a_bundle() -> None:
     packed = pack(TEXT)
     with pytest.raises(ValueError, match="something follows"):
         read_all(packed + SKIPPABLE)
-    assert not Source(io.BytesIO(SKIPPABLE + packed)).is_packed
+    assert not BundleSource(io.BytesIO(SKIPPABLE + packed)).is_packed
     with pytest.raises(ValueError, match="something follows"):
         list(zstd.unpack(iter([SKIPPABLE, packed])))
 

@@ -17,13 +17,14 @@ from quicksand.records.nodes import Node, new_id
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, Status
 from quicksand.saves.bundle.exporting import Exported
-from quicksand.saves.bundle.manifest import Kind
+from quicksand.saves.bundle.manifest import BundleKind
 from quicksand.saves.bundle.service import find_reasons
 from quicksand.saves.bundle.trees import NOTE_RUNNING, export_tree
 from quicksand.snapshots.history import History, history_of
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.left_behind import keep_left_behind
 
+from quicksand_tui.model.remedies import hint_of
 from tests.conftest import share_findings
 from tests.faults import fault
 from tests.unit.disks.diff.disks import write_clusters
@@ -58,12 +59,12 @@ async def test_a_sandbox_moves_with_its_checkpoints(
     before = contents(here.paths.data)
     target = tmp_path / "b"
     told = await export(here, record, target, full=full, compress=compress)
-    assert (told.kind, told.name, told.checkpoints) == (Kind.TREE, "box", 3)
+    assert (told.kind, told.name, told.checkpoints) == (BundleKind.TREE, "box", 3)
     assert any("secret" in note for note in told.notes)
     assert contents(here.paths.data) == before
     assert target.stat().st_mode & 0o777 == 0o600
     done = there.import_(target)
-    assert (done.kind, done.name, done.checkpoints) == (Kind.TREE, "box", 3)
+    assert (done.kind, done.name, done.checkpoints) == (BundleKind.TREE, "box", 3)
     (entry,) = there.registry.list()
     assert (entry.status, entry.name, entry.id) == (Status.STOPPED, "box", done.id)
     assert entry.id != record.id
@@ -230,7 +231,7 @@ async def test_damage_is_found_before_it_moves(here: Home, record: Record, tmp_p
     mark.write_text("{")
     with pytest.raises(HistoryError, match="damaged") as caught:
         await export(here, record, tmp_path / "b")
-    assert f"checkpoint rm box {mark.parent.name}" in caught.value.hint
+    assert f"checkpoint rm box {mark.parent.name}" in hint_of(caught.value)
 
 
 # Names

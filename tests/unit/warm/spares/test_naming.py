@@ -13,7 +13,7 @@ from quicksand.base.paths import Paths
 from quicksand.life import spare_names
 from quicksand.life.spare_names import machine_name, name_of, order_command
 from quicksand.records.config import NetworkMode, SandboxConfig
-from quicksand.records.save_source import Source
+from quicksand.records.save_source import SaveSource
 from quicksand.warm.spares.orders import plain
 
 from quicksand_tui.cli.main import run
@@ -41,7 +41,7 @@ def test_a_machine_is_named_by_what_is_unusual(options: dict[str, Any], name: st
 def test_a_save_is_named_instead_of_its_image() -> None:
     record = blank_record(SandboxConfig(image="debian", cpus=2))
     assert name_of(record) == "debian --cpus 2"
-    source = Source(path="/saves/my save", below=(), name="my save", id="i", digest="d")
+    source = SaveSource(path="/saves/my save", below=(), name="my save", id="i", digest="d")
     assert name_of(replace(record, source=source)) == "save 'my save' --cpus 2"
 
 
@@ -56,13 +56,13 @@ def test_the_command_orders_that_very_machine(
 ) -> None:
     """Also where the image suggests other options than usual, which the command would take."""
     monkeypatch.setattr(spare_names, "suggested_options", lambda *_: suggested)
-    monkeypatch.setattr("quicksand.life.image_building.suggested_options", lambda *_: suggested)
+    monkeypatch.setattr("quicksand_tui.cli.images.suggested_options", lambda *_: suggested)
     ended: list[SandboxConfig] = []
 
     async def end_order(registry: object, config: SandboxConfig, *, as_json: bool) -> None:
         ended.append(config)
 
-    monkeypatch.setattr("quicksand_tui.cli.spares.end_order", end_order)
+    monkeypatch.setattr("quicksand_tui.cli.images.end_order", end_order)
     wanted = SandboxConfig.parse({"image": "debian", **options})
     program, *words = shlex.split(order_command(places, wanted, 0))
     assert (program, run(words)) == ("quicksand-tui", 0)

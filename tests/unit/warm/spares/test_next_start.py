@@ -16,7 +16,7 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.warm.spares import next_start, stock
 from quicksand.warm.spares.next_start import expect_next, restock_later
-from quicksand.warm.spares.orders import Order, Orders, digest_of, plain
+from quicksand.warm.spares.orders import Orders, SpareOrder, digest_of, plain
 from quicksand.warm.spares.stock import record_for
 from quicksand.warm.templates import Templates
 
@@ -119,4 +119,4 @@ async def test_an_order_that_ends_while_its_template_is_made_gets_no_spare(
     Orders(places).set(other, 1)
     await stock.restock(Registry(places))
     assert (templates, made) == (["1G", "256M"], ["256M"])
-    assert Order(plain(other), 1) in Orders(places).list()
+    assert SpareOrder(plain(other), 1) in Orders(places).list()

@@ -25,7 +25,7 @@ KILL_WAIT_S = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
-class LiveMachine:
+class StartedMachine:
     """A machine that this process has started and owns until it is detached."""
 
     record: Record

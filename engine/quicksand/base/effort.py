@@ -1,0 +1,91 @@
+"""What is tried and may fail, and the log that says what did.
+
+Some steps are only worth trying: what a failed revert undoes before it reports its own error, a
+guest that is asked to sync first. Their failure must not replace another error, nor end what works
+without them; but it is the first thing that somebody wants to know who looks for the cause of what
+comes later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+
+from quicksand.base.errors import QuicksandError
+from quicksand.base.regular import open_regular
+from quicksand.base.text import printable
+
+LOG_MAX = 64 * 1024
+"""Bytes of a log file. One older file is kept beside it, so a log takes at most twice this."""
+
+LINE_MAX = 1000
+"""Characters of a line; what is longer is cut off."""
+
+
+class best_effort:  # noqa: N801 - read as contextlib.suppress
+    """A block that may fail: an error of the engine or of the host in it is noted in ``log``, and
+    the program goes on after the block.
+
+    ``what`` completes "could not", as in "resume the guest". ``kinds`` are the errors that may
+    happen, QuicksandError and OSError if none are given; all others are raised, and a cancellation
+    always. It works in coroutines, too: what it writes is a line, to a file that is not synced.
+    """
+
+    def __init__(self, what: str, log: Path, *kinds: type[Exception]) -> None:
+        self._what = what
+        self._log = log
+        self._kinds = kinds or (QuicksandError, OSError)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, self._kinds):
+            return False
+        note(self._log, f"could not {self._what}: {describe(error)}")
+        return True
+
+
+def describe(error: BaseException) -> str:
+    """An error's class and message, without the log that it may carry."""
+    said = error.args[0] if isinstance(error, QuicksandError) and error.args else error
+    return f"{type(error).__name__}: {said}".removesuffix(": ")
+
+
+def note(log: Path, text: str) -> None:
+    """Add a line to a log, with the time and this process's id. Whatever is in ``text`` stays one
+    line without control characters. What cannot be written, on a full disk for instance or because
+    the sandbox is being removed, is dropped: nothing is raised."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    line = f"{now} [{os.getpid()}] {printable(text)[:LINE_MAX]}\n".encode("utf-8", "replace")
+    with contextlib.suppress(OSError):
+        descriptor = _open(log)
+        try:
+            if os.fstat(descriptor).st_size + len(line) > LOG_MAX:
+                _retire(log, descriptor)
+                os.close(descriptor)
+                descriptor = _open(log)
+            os.write(descriptor, line)  # in one piece: other programs write to it, too
+        finally:
+            os.close(descriptor)
+
+
+def _open(log: Path) -> int:
+    return open_regular(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW)
+
+
+def _retire(log: Path, descriptor: int) -> None:
+    """Rename a full log, which is open as ``descriptor``, unless another program has done that.
+    Raises OSError, also if one does it at this moment."""
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if log.exists() and os.path.samestat(os.fstat(descriptor), log.stat()):
+        log.replace(log.with_name(f"{log.name}.1"))

@@ -1,0 +1,146 @@
+"""What a hypervisor must do for checkpoints, reverts and clones of the machine that it runs.
+
+`quicksand.qemu` has the one that is there; whoever works on a machine's state sees only this.
+A machine is started by its keeper, and then asked by way of a `Hypervisor`.
+
+All methods raise MachineError (QemuDiedError if the hypervisor has ended), and StateError with its
+words if it refuses. Unless it says otherwise, a method may be called while the VM runs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """What one hypervisor can do and another may not, so that who needs it asks first."""
+
+    devices_alone: bool
+    """It saves and loads the devices' state without the memory, which it maps privately from a
+    file, so that others can read and write it (`Hypervisor.save_devices`)."""
+    whole_state: bool
+    """It saves and loads memory and devices together (`Hypervisor.save_state`)."""
+    holds_packets: bool
+    """It can hold back what the guest sends (`Hypervisor.hold_packets`)."""
+
+
+class Hypervisor(ABC):
+    """A connection to the process that runs one machine. Whoever makes it closes it."""
+
+    features: Features
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the connection; the machine runs on. Idempotent."""
+
+    @abstractmethod
+    async def version(self) -> str:
+        """The hypervisor's version: one of another version may not take this one's state."""
+
+    # The processors
+
+    @abstractmethod
+    async def pause(self) -> None:
+        """Let the guest run no further."""
+
+    @abstractmethod
+    async def resume(self) -> None:
+        """Let the guest run."""
+
+    @abstractmethod
+    async def is_running(self) -> bool:
+        """Whether the guest runs."""
+
+    # Memory and devices
+
+    @abstractmethod
+    async def host_address(self, guest: int) -> int:
+        """The address in the process's memory of the guest's physical address ``guest``."""
+
+    @abstractmethod
+    async def firmware_size(self) -> int:
+        """The bytes of a PC's firmware, as the hypervisor reports them."""
+
+    @abstractmethod
+    async def save_devices(self, path: Path) -> None:
+        """Write the state of all devices of the paused machine to a new file."""
+
+    @abstractmethod
+    async def load_devices(self, descriptor: int, *, name: str) -> None:
+        """Load what `save_devices` has written, from the open file ``descriptor``, into a machine
+        that has not run yet; it is paused afterwards. ``name`` is what an error calls the state."""
+
+    @abstractmethod
+    async def open_state(self, name: str, path: Path, *, over: Path | None = None) -> None:
+        """Open the file ``path`` for `save_state` and `load_state`, which call it ``name``. With
+        ``over`` that file's content is seen, and what is written goes to ``path``."""
+
+    @abstractmethod
+    async def save_state(self, name: str, tag: str) -> None:
+        """Write memory and devices of the paused machine to an open file as the state ``tag``, and
+        make sure that they are there. The machine stays paused."""
+
+    @abstractmethod
+    async def load_state(self, name: str, tag: str) -> None:
+        """Load what `save_state` has written into a paused machine, which stays paused. Raises
+        MachineError if the file has no such state."""
+
+    @abstractmethod
+    async def close_state(self, name: str) -> None:
+        """Close an open file, if it can be closed now. Raises nothing of its own."""
+
+    @abstractmethod
+    async def why_unsavable(self) -> Sequence[str]:
+        """What keeps the machine's state from being saved, in the hypervisor's words."""
+
+    # The disk: layers, each by its id
+
+    @abstractmethod
+    async def top_layer(self) -> str:
+        """The layer to which the guest writes."""
+
+    @abstractmethod
+    async def open_layer(self, layer: str, *, writable: bool, below: str | None = None) -> None:
+        """Open a layer that lies above the open layer ``below``; with None it gets one later, by
+        `pivot` or `put_below`."""
+
+    @abstractmethod
+    async def pivot(self, old: str, new: str) -> None:
+        """Let the guest, which may be paused, write to the layer ``new`` that lies above ``old``,
+        to which it has written."""
+
+    @abstractmethod
+    async def put_below(self, top: str, below: str) -> None:
+        """Let the guest's top layer lie above the open layer ``below``. That has the content of
+        what lay below it before, unless the machine is paused and is about to get another state."""
+
+    @abstractmethod
+    async def close_layers(self, layers: Sequence[str]) -> None:
+        """Close layers that nothing lies above. One that cannot be closed stays open, which costs
+        only memory. Raises nothing of its own."""
+
+    @abstractmethod
+    async def grow_disk(self, size: int) -> None:
+        """Make the guest's disk larger: ``size`` bytes."""
+
+    # The network
+
+    @abstractmethod
+    async def add_forward(self, rule: str) -> None:
+        """Forward a port of the host; ``rule`` is one of `qemu.command.forward_rules`."""
+
+    @abstractmethod
+    async def remove_forward(self, rule: str) -> None:
+        """End a forward that `add_forward` or the start has made."""
+
+    @abstractmethod
+    async def hold_packets(self) -> None:
+        """Hold back the packets that the guest sends, until `release_packets`."""
+
+    @abstractmethod
+    async def release_packets(self) -> None:
+        """Send the packets that were held back."""

@@ -1,0 +1,136 @@
+"""What can be done about an error, as data.
+
+The engine is used from Python and from the command line, and each says the same remedy in its own
+words: ``Sandbox.open('web').start()`` here, a command there. So an error does not hold the words,
+but a `Remedy`, and `Words` around it::
+
+    Words(Remedy("start", name=name), " starts it")
+
+As text, `Words` speak Python; the command line passes its own way to say a remedy to `Words.said`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+Verb = Literal[
+    "build_any_image", "build_image", "checkpoint", "checkpoint_without_9p", "clean", "du", "end",
+    "end_and_trash", "export_full", "key", "list", "list_saves", "list_trash", "list_trashed_saves",
+    "logs", "mount", "mouse_move", "remove", "remove_checkpoint", "remove_image", "restore",
+    "restore_as", "restore_save_as", "resume", "run_with_display", "save", "setup", "start",
+    "start_at", "trash", "tree",
+]  # fmt: skip
+"""What can be done."""
+
+PYTHON: Mapping[Verb, str] = {
+    "build_any_image": "`quicksand_images.build_image()`",
+    "build_image": "`quicksand_images.build_image({name!r})`",
+    "checkpoint": "`Sandbox.attach({name!r}).checkpoint()`",
+    "checkpoint_without_9p": "`checkpoint(unmount_9p=True)`",
+    "end": "`Sandbox.open({name!r}, to_end_it=True).kill()`",
+    "end_and_trash": "`Sandbox.open({name!r}, to_end_it=True).trash()`",
+    "list": "`Sandbox.list()`",
+    "list_saves": "`quicksand.saves.list()`",
+    "logs": "`logs()`",
+    "mount": "`mount()`",
+    "remove_checkpoint": "`Sandbox.open({name!r}).delete_checkpoint({id!r})`",
+    "restore": "`Sandbox.restore({name!r})`",
+    "restore_as": "`Sandbox.restore({id!r}, name='NEW')`",
+    "restore_save_as": "`quicksand.saves.restore({id!r}, new_name='NEW')`",
+    "resume": "`Sandbox.attach({name!r}).resume()`",
+    "save": "`save()`",
+    "start": "`Sandbox.open({name!r}).start()`",
+    "start_at": "`Sandbox.open({name!r}).start(at={at!r})`",
+    "trash": "`Sandbox.open({name!r}).trash()`",
+    "tree": "`Sandbox.open({name!r}).checkpoints()`",
+}
+"""How it is done in Python. What is not here has no call: `Words` with it say something else."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Remedy:
+    """Something that can be done, with its arguments by name."""
+
+    verb: Verb
+    args: tuple[tuple[str, str], ...]
+
+    def __init__(self, verb: Verb, /, **args: str) -> None:
+        object.__setattr__(self, "verb", verb)
+        object.__setattr__(self, "args", tuple(args.items()))
+
+    def fill(self, pattern: str) -> str:
+        """Put the arguments into a pattern for `str.format`."""
+        return pattern.format(**dict(self.args))
+
+
+Say = Callable[[Remedy], str]
+"""How a face says a remedy."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Words:
+    """A text with remedies in it. ``python`` is said to users of Python instead, where they would
+    do something else."""
+
+    parts: tuple[str | Remedy | Words, ...]
+    python: str
+
+    def __init__(self, *parts: str | Remedy | Words, python: str = "") -> None:
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "python", python)
+
+    def said(self, say: Say) -> str:
+        """The text, with each remedy as ``say`` says it."""
+        return "".join(_said(part, say) for part in self.parts)
+
+    def __str__(self) -> str:
+        if self.python:
+            return self.python
+        return "".join(str(p) if isinstance(p, Words) else _said(p, _in_python) for p in self.parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """For another process (`from_json`)."""
+        parts = [
+            part
+            if isinstance(part, str)
+            else {"verb": part.verb, "args": dict(part.args)}
+            if isinstance(part, Remedy)
+            else part.to_json()
+            for part in self.parts
+        ]
+        return {"parts": parts, "python": self.python}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Words:
+        """Read what `to_json` of another process of ours has written. Raises ValueError."""
+        try:
+            parts = [_read_part(part) for part in value["parts"]]
+            return cls(*parts, python=str(value["python"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"no words: {error!r}") from error
+
+
+def _said(part: str | Remedy | Words, say: Say) -> str:
+    match part:
+        case str():
+            return part
+        case Remedy():
+            return say(part)
+        case Words():
+            return part.said(say)
+
+
+def _in_python(remedy: Remedy) -> str:
+    return remedy.fill(PYTHON[remedy.verb])
+
+
+def _read_part(part: Any) -> str | Remedy | Words:
+    if isinstance(part, str):
+        return part
+    if "parts" in part:
+        return Words.from_json(part)
+    if part["verb"] not in get_args(Verb):
+        raise ValueError(f"no words: {part['verb']!r} is no verb")
+    return Remedy(part["verb"], **{str(name): str(arg) for name, arg in part["args"].items()})

@@ -1,0 +1,157 @@
+"""The functions and classes with which the parts of a sandbox do their work. Each is imported when
+it is used (PEP 562): a command that only runs something in a guest ends without most of them.
+
+Modules of this room that import `Life` are not in the table: `sandbox_life` uses it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quicksand.guest.files import GuestFiles
+    from quicksand.guest.shell import Shell
+    from quicksand.guest.traffic import read_traffic
+    from quicksand.life.events import watch_events
+    from quicksand.life.first_start import make_machine, with_memory
+    from quicksand.life.image_building import build_if_missing, suggested_options
+    from quicksand.life.sandbox_trash import SandboxTrash
+    from quicksand.life.stats import GuestProcess, read_stats
+    from quicksand.qemu.guest_resume import set_clock_soon
+    from quicksand.qemu.hypervisor import Qemu
+    from quicksand.qemu.started_machine import remove_quietly, why_gone
+    from quicksand.qemu.stopping import stop_machine
+    from quicksand.saves.autosave import AutoSave
+    from quicksand.saves.finding import workspace_store
+    from quicksand.saves.manifest import check_save_name
+    from quicksand.saves.places import may_be_save
+    from quicksand.saves.portable import check_portable
+    from quicksand.saves.resolving import SaveWarning, explain, find_meaning, inherit
+    from quicksand.saves.resuming import find_base, source_of
+    from quicksand.saves.saving import SaveOptions, save, write_snapshot
+    from quicksand.saves.store import check_save
+    from quicksand.saves.trailer import sidecar
+    from quicksand.snapshots.changed_files import diff_disks
+    from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
+    from quicksand.snapshots.history import history_of
+    from quicksand.snapshots.reverting import revert
+    from quicksand.snapshots.standby import forget_removed
+    from quicksand.snapshots.taking import take_checkpoint
+    from quicksand.snapshots.thumbnails import read_thumbnail
+    from quicksand.warm.desktop_ready import with_desktop
+    from quicksand.warm.spares.next_start import expect_next
+    from quicksand.warm.starting import boot
+
+__all__ = [
+    "AutoSave",
+    "Checkpoint",
+    "GuestFiles",
+    "GuestProcess",
+    "Qemu",
+    "SandboxTrash",
+    "SaveOptions",
+    "SaveWarning",
+    "Shell",
+    "boot",
+    "build_if_missing",
+    "check_portable",
+    "check_save",
+    "check_save_name",
+    "diff_disks",
+    "expect_next",
+    "explain",
+    "find_base",
+    "find_meaning",
+    "forget_removed",
+    "history_of",
+    "inherit",
+    "list_checkpoints",
+    "make_machine",
+    "may_be_save",
+    "read_stats",
+    "read_thumbnail",
+    "read_traffic",
+    "remove_quietly",
+    "revert",
+    "save",
+    "set_clock_soon",
+    "sidecar",
+    "source_of",
+    "stop_machine",
+    "suggested_options",
+    "take_checkpoint",
+    "watch_events",
+    "why_gone",
+    "with_desktop",
+    "with_memory",
+    "workspace_store",
+    "write_snapshot",
+]
+
+_HOMES = {
+    "guest.files": ("GuestFiles",),
+    "guest.shell": ("Shell",),
+    "guest.traffic": ("read_traffic",),
+    "life.events": ("watch_events",),
+    "life.first_start": (
+        "make_machine",
+        "with_memory",
+    ),
+    "life.image_building": (
+        "build_if_missing",
+        "suggested_options",
+    ),
+    "life.sandbox_trash": ("SandboxTrash",),
+    "life.stats": (
+        "GuestProcess",
+        "read_stats",
+    ),
+    "qemu.guest_resume": ("set_clock_soon",),
+    "qemu.hypervisor": ("Qemu",),
+    "qemu.started_machine": (
+        "remove_quietly",
+        "why_gone",
+    ),
+    "qemu.stopping": ("stop_machine",),
+    "saves.autosave": ("AutoSave",),
+    "saves.finding": ("workspace_store",),
+    "saves.manifest": ("check_save_name",),
+    "saves.places": ("may_be_save",),
+    "saves.portable": ("check_portable",),
+    "saves.resolving": (
+        "SaveWarning",
+        "explain",
+        "find_meaning",
+        "inherit",
+    ),
+    "saves.resuming": (
+        "find_base",
+        "source_of",
+    ),
+    "saves.saving": (
+        "SaveOptions",
+        "save",
+        "write_snapshot",
+    ),
+    "saves.store": ("check_save",),
+    "saves.trailer": ("sidecar",),
+    "snapshots.changed_files": ("diff_disks",),
+    "snapshots.checkpoint": (
+        "Checkpoint",
+        "list_checkpoints",
+    ),
+    "snapshots.history": ("history_of",),
+    "snapshots.reverting": ("revert",),
+    "snapshots.standby": ("forget_removed",),
+    "snapshots.taking": ("take_checkpoint",),
+    "snapshots.thumbnails": ("read_thumbnail",),
+    "warm.desktop_ready": ("with_desktop",),
+    "warm.spares.next_start": ("expect_next",),
+    "warm.starting": ("boot",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"quicksand.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,291 @@
+"""QEMU as a `Hypervisor`: each of its methods in QMP commands.
+
+The layers of a disk are block nodes of QEMU: those that it started with are named by its command
+line, those that were added while it ran by `OURS` and the layer's id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from quicksand.base.errors import MachineError, QuicksandError
+from quicksand.base.hypervisor import Hypervisor
+from quicksand.qemu.features import FEATURES
+from quicksand.qemu.qmp import CONNECT_TIMEOUT_S, Monitor, human, run_job, wait_for_event
+from quicksand.records.layout import MachineDir, layer_name
+
+DISK = "/machine/peripheral/vda"
+"""QOM path of the guest's disk."""
+
+DISK_NODE = "disk"
+"""The node of the disk's top layer in the command line."""
+
+OURS = "disk-"
+"""Prefix of the names of nodes for layers that were added; the layer's id follows."""
+
+PARTS_OF_STATE = ("", "-inner", "-saved", "-file")
+"""Suffixes of the nodes for a file with a state, the upper ones first."""
+
+LOAD_TIMEOUT_S = 30.0
+
+FILTER = "hold"
+LONGEST_US = 2**32 - 1
+"""The longest interval that QEMU's filter-buffer takes (qapi/qom.json)."""
+
+NO_FLUSH = {"direct": False, "no-flush": True}
+"""The caller syncs a state's file, outside of the pause."""
+
+_FIRMWARE = re.compile(r"^\s*pc\.bios\s+\d+ [KMG]iB\s+0x[0-9a-f]+\s+0x([0-9a-f]+)", re.MULTILINE)
+_ADDRESS = re.compile(r" is (0x[0-9a-f]+)")
+
+
+class Qemu(Hypervisor):
+    """A running QEMU."""
+
+    features = FEATURES
+
+    def __init__(self, monitor: Monitor, command: Sequence[str] = ()) -> None:
+        """``command`` is QEMU's command line; without it the disk cannot be worked on."""
+        self.monitor = monitor
+        """For the parts that only QEMU has, such as its display."""
+        self._command = command
+
+    async def _execute(self, command: str, **arguments: Any) -> Any:
+        return await self.monitor.execute(command, **arguments)
+
+    @classmethod
+    async def connect(
+        cls,
+        machine: MachineDir,
+        command: Sequence[str] = (),
+        *,
+        timeout: float | None = None,
+    ) -> Qemu:
+        """Connect to the QEMU in that directory. Raises as `Monitor.connect`, also if it does not
+        answer within ``timeout`` seconds (None: CONNECT_TIMEOUT_S)."""
+        return cls(await Monitor.connect(machine, timeout=timeout or CONNECT_TIMEOUT_S), command)
+
+    async def close(self) -> None:
+        await self.monitor.close()
+
+    async def version(self) -> str:
+        version = (await self._execute("query-version"))["qemu"]
+        return f"{version['major']}.{version['minor']}.{version['micro']}"
+
+    # The processors
+
+    async def pause(self) -> None:
+        await self._execute("stop")
+
+    async def resume(self) -> None:
+        await self._execute("cont")
+
+    async def is_running(self) -> bool:
+        return bool((await self._execute("query-status"))["running"])
+
+    # Memory and devices
+
+    async def host_address(self, guest: int) -> int:
+        said = await self._ask_human(f"gpa2hva {guest:#x}")
+        found = _ADDRESS.search(said)
+        if found is None:
+            raise MachineError(f"QEMU does not tell where the guest's memory is: {said}")
+        return int(found[1], 16)
+
+    async def firmware_size(self) -> int:
+        found = _FIRMWARE.search(await self._ask_human("info ramblock"))
+        if found is None:
+            raise MachineError("QEMU does not tell how large the machine's firmware is")
+        return int(found[1], 16)
+
+    async def _ask_human(self, line: str) -> str:
+        """QEMU's answer to an HMP command that QMP lacks."""
+        return str(await self._execute("human-monitor-command", **{"command-line": line}))
+
+    async def save_devices(self, path: Path) -> None:
+        await self._execute("xen-save-devices-state", filename=str(path), live=False)
+
+    async def load_devices(self, descriptor: int, *, name: str) -> None:
+        await self.monitor.pass_descriptor(descriptor, "state")
+        # QEMU announces the steps of a migration only if it is asked to.
+        wanted = [{"capability": "events", "state": True}]
+        with self.monitor.listen("MIGRATION") as events:
+            await self._execute("migrate-set-capabilities", capabilities=wanted)
+            await self._execute("migrate-incoming", uri="fd:state")
+            try:
+                async with asyncio.timeout(LOAD_TIMEOUT_S):
+                    loaded = await wait_for_event(
+                        events,
+                        lambda step: step["status"] in ("completed", "failed"),
+                        doing="migrate-incoming",
+                    )
+            except TimeoutError:
+                raise MachineError(
+                    f"QEMU did not load the state of {name!r} within {LOAD_TIMEOUT_S:g} s"
+                ) from None
+        if loaded["status"] != "completed":
+            raise MachineError(f"QEMU did not take the state of {name!r}")
+
+    async def open_state(self, name: str, path: Path, *, over: Path | None = None) -> None:
+        inner = f"{name}-file"
+        await self._open_file(inner, path, read_only=False)
+        if over is not None:
+            await self._open_file(f"{name}-saved", over, read_only=True)
+            await self._open_qcow2(f"{name}-inner", inner, backing=f"{name}-saved")
+            inner = f"{name}-inner"
+        await self._open_qcow2(name, inner, backing=None)
+
+    async def _open_file(self, node: str, path: Path, *, read_only: bool) -> None:
+        await self._execute(
+            "blockdev-add",
+            **{"driver": "file", "node-name": node, "filename": str(path), "aio": "threads"},
+            # Published files are shared by many.
+            **{"read-only": read_only, "locking": "off" if read_only else "auto"},
+            cache=NO_FLUSH,
+        )
+
+    async def _open_qcow2(self, node: str, file: str, *, backing: str | None) -> None:
+        await self._execute(
+            "blockdev-add",
+            **{"driver": "qcow2", "node-name": node, "file": file, "backing": backing},
+            cache=NO_FLUSH,
+        )
+
+    async def save_state(self, name: str, tag: str) -> None:
+        await run_job(self.monitor, "snapshot-save", tag=tag, vmstate=name, devices=[name])
+        await self._require_state(name, tag)
+
+    async def load_state(self, name: str, tag: str) -> None:
+        await self._require_state(name, tag)
+        await run_job(self.monitor, "snapshot-load", tag=tag, vmstate=name, devices=[name])
+
+    async def _require_state(self, name: str, tag: str) -> None:
+        """Raise MachineError unless the file has a snapshot of that name with a VM's memory."""
+        for node in await self._execute("query-named-block-nodes", flat=True):
+            if node["node-name"] == name:
+                for found in node["image"].get("snapshots", ()):
+                    if found["name"] == tag and found["vm-state-size"] > 0:
+                        return
+        raise MachineError(f"QEMU's file has no snapshot {tag}")
+
+    async def close_state(self, name: str) -> None:
+        for part in PARTS_OF_STATE:
+            with contextlib.suppress(QuicksandError):
+                await self._close(f"{name}{part}")
+
+    async def why_unsavable(self) -> Sequence[str]:
+        reasons = (await self._execute("query-migrate")).get("blocked-reasons", [])
+        if not isinstance(reasons, list):
+            raise MachineError(f"QEMU said {reasons!r} of what keeps it from being saved")
+        return [str(reason) for reason in reasons]
+
+    # The disk
+
+    async def top_layer(self) -> str:
+        # Not by query-block, which describes the whole chain below it and truncates that.
+        node = str(await self._execute("qom-get", path=DISK, property="drive"))
+        if node.startswith(OURS):
+            return node.removeprefix(OURS)
+        for known, path in self._files:
+            if known == f"{node}-file":
+                return path.stem
+        raise MachineError(f"QEMU writes to {node!r}, which is no layer")
+
+    def _node_of(self, layer: str) -> str:
+        """QEMU's name of the node of a layer."""
+        for node, path in self._files:
+            if path.stem == layer:
+                return node.removesuffix("-file")
+        return f"{OURS}{layer}"
+
+    @cached_property
+    def _files(self) -> list[tuple[str, Path]]:
+        """The nodes of files that QEMU started with, with their paths."""
+        words = [json.loads(word) for word in self._command if word.startswith("{")]
+        return [
+            (str(word["node-name"]), Path(str(word["filename"])))
+            for word in words
+            if "node-name" in word and "filename" in word
+        ]
+
+    async def open_layer(self, layer: str, *, writable: bool, below: str | None = None) -> None:
+        name = f"{OURS}{layer}"
+        file: dict[str, Any] = {
+            "driver": "file",
+            "node-name": f"{name}-file",
+            "filename": str(layer_name(layer)),
+            "read-only": not writable,
+            "aio": "threads",
+            "discard": "unmap",
+            # Others may have a frozen layer open, too.
+            "locking": "auto" if writable else "off",
+        }
+        await self._execute("blockdev-add", **file)
+        backing = None if below is None else self._node_of(below)
+        await self._execute("blockdev-add", **_layer_node(name, backing, writable=writable))
+
+    async def pivot(self, old: str, new: str) -> None:
+        await self._execute("blockdev-snapshot", node=self._node_of(old), overlay=f"{OURS}{new}")
+
+    async def put_below(self, top: str, below: str) -> None:
+        node = _layer_node(f"{OURS}{top}", self._node_of(below), writable=True)
+        await self._execute("blockdev-reopen", options=[node])
+
+    async def close_layers(self, layers: Sequence[str]) -> None:
+        nodes = map(self._node_of, layers)
+        names = [name for node in nodes for name in (node, f"{node}-file")]
+        # All at once: for each of them alone QEMU would have to be waited for.
+        await asyncio.gather(*(self._close(name) for name in names), return_exceptions=True)
+
+    async def _close(self, node: str) -> None:
+        await self._execute("blockdev-del", **{"node-name": node})
+
+    async def grow_disk(self, size: int) -> None:
+        await self._execute("block_resize", **{"node-name": DISK_NODE}, size=size)
+
+    # The network
+
+    async def add_forward(self, rule: str) -> None:
+        await human(self.monitor, f"hostfwd_add net0 {rule}")
+
+    async def remove_forward(self, rule: str) -> None:
+        host, _, _ = rule.partition("-")
+        await human(self.monitor, f"hostfwd_remove net0 {host}")
+
+    async def hold_packets(self) -> None:
+        await self._execute(
+            "object-add",
+            **{"qom-type": "filter-buffer", "id": FILTER, "netdev": "net0"},
+            queue="rx",
+            interval=LONGEST_US,
+        )
+
+    async def release_packets(self) -> None:
+        await self._execute("object-del", id=FILTER)
+
+
+def _layer_node(name: str, backing: str | None, *, writable: bool) -> dict[str, Any]:
+    return {
+        "driver": "qcow2",
+        "node-name": name,
+        "file": f"{name}-file",
+        "backing": backing,
+        "read-only": not writable,
+        "discard": "unmap",
+        "detect-zeroes": "unmap" if writable else "off",
+    }
+
+
+def monitor_of(hypervisor: Hypervisor) -> Monitor:
+    """The monitor of a QEMU, for calls that no other hypervisor has in that form. Raises
+    MachineError if it is another."""
+    if not isinstance(hypervisor, Qemu):
+        raise MachineError(f"that needs QEMU, and this is {type(hypervisor).__name__}")
+    return hypervisor.monitor

@@ -1,0 +1,94 @@
+"""What state a sandbox is in: found out from its files, its locks and its processes, and from
+nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import replace
+
+from quicksand.base.files import is_locked, read_json
+from quicksand.base.paths import Paths
+from quicksand.base.processes import PROC, ProcessKind, holders_of, processes_of
+from quicksand.records.last_run import crash_reason
+from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.oversized import why_oversized
+from quicksand.records.sandboxes import Entry, Record, RunState, Status
+
+YOUNG_S = 10.0
+"""Seconds after the creation of its directory during which a start counts as still going on."""
+DISK_FULL = "the host's disk is full; the sandbox resumes when there is space"
+
+
+def inspect(paths: Paths, id_: str) -> Entry | None:
+    """The state of one sandbox; None if it does not exist."""
+    place = sandbox_dir(paths, id_)
+    name = id_
+    try:
+        lock = _look_at_lock(place)
+        record = Record.from_json(read_json(place.record))
+        if record.id != id_:
+            raise ValueError(f"bad record: it is of the sandbox {record.id!r}")
+        name = record.name
+        if isinstance(lock, OSError):
+            raise lock
+    except FileNotFoundError:
+        return None  # not yet, or being removed
+    except (OSError, ValueError) as error:
+        return Entry(id=id_, name=name, status=Status.BROKEN, record=None, error=str(error))
+    if lock:
+        return _inspect_live(paths, record)
+    if not record.committed:
+        return None
+    reason = crash_reason(place)
+    status = Status.CRASHED if reason else Status.STOPPED
+    return Entry(id=id_, name=record.name, status=status, record=record, error=reason)
+
+
+def _inspect_live(paths: Paths, record: Record) -> Entry:
+    run: RunState | None = None
+    machine = runtime_dir(paths, record.id).current()
+    with contextlib.suppress(OSError, ValueError):
+        run = RunState.from_json(read_json(machine.state))
+    status, reason = Status.RUNNING, ""
+    if run is None:
+        status, reason = _without_state(paths, record)
+    elif why := why_oversized(machine):
+        # Whoever works on it leaves it paused, as if the user had paused it.
+        status, reason, run = Status.PAUSED, why, replace(run, paused=True)
+    elif machine.disk_full.exists():
+        status, reason = Status.PAUSED, DISK_FULL
+    elif run.paused:
+        status = Status.PAUSED
+    return Entry(
+        id=record.id, name=record.name, status=status, record=record, run=run, error=reason
+    )
+
+
+def _without_state(paths: Paths, record: Record) -> tuple[Status, str]:
+    """The status of a live sandbox without state.json: starting, or unreachable.
+
+    The client that starts a sandbox holds its lock until state.json is written. So if only the
+    sandbox's own processes hold the lock, state.json existed and is lost. Only Linux tells who
+    holds a lock. As that takes some milliseconds, it is skipped while a start is young."""
+    place, runtime = sandbox_dir(paths, record.id), runtime_dir(paths, record.id)
+    with contextlib.suppress(FileNotFoundError):
+        if time.time() - runtime.root.stat().st_mtime < YOUNG_S:
+            return Status.STARTING, ""
+    processes = processes_of(place.root)
+    if not PROC.is_dir() or not any(process.kind is ProcessKind.QEMU for process in processes):
+        return Status.STARTING, ""
+    others = set(holders_of(place.lock)) - {process.pid for process in processes}
+    if others or runtime.current().state.exists():
+        return Status.STARTING, ""
+    return Status.UNREACHABLE, (
+        f"QEMU runs, but its sockets in {runtime.root} are gone; `kill` ends it"
+    )
+
+
+def _look_at_lock(place: SandboxDir) -> bool | OSError:
+    """Whether a process holds the sandbox's lock; the error if it cannot be opened."""
+    try:
+        return is_locked(place.lock)
+    except OSError as error:
+        return error

@@ -1,0 +1,48 @@
+"""Completion of words of a command line, a module for each kind of thing. One is imported when a
+shell asks for it.
+
+Each function takes what click hands over: the context, the parameter, and the word so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+import click
+from click.shell_completion import CompletionItem
+
+from quicksand_tui.model.verb import Kind
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+COMPLETERS: Mapping[Kind, str] = {
+    Kind.SANDBOX: "sandboxes.complete_sandboxes",
+    Kind.CHECKPOINT: "checkpoints.complete_tags",
+    Kind.TARGET: "checkpoints.complete_targets",
+    Kind.IMAGE: "images.complete_images",
+    Kind.SOURCE: "images.complete_images",
+    Kind.SAVE: "saves.complete_saves",
+    Kind.EXPORTED: "saves.complete_exported",
+    Kind.TRASHED: "trash.complete_all_trash",
+    Kind.TRASHED_SAVE: "trash.complete_trash",
+    Kind.COPIED: "sandboxes.complete_copied",
+    Kind.MOUNT: "mounts.complete_mount",
+    Kind.MOUNTED: "mounts.complete_mounted",
+}
+"""Functions by their modules in this package and their names."""
+
+
+def completer_of(kind: Kind) -> Completer | None:
+    """Returns the function that completes values of a kind; None if there is none."""
+    if kind not in COMPLETERS:
+        return None
+    module, _, function = COMPLETERS[kind].partition(".")
+
+    def complete(
+        ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        found: Completer = getattr(import_module(f"{__name__}.{module}"), function)
+        return found(ctx, param, incomplete)
+
+    return complete

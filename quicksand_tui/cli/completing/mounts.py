@@ -1,0 +1,34 @@
+"""Completes HOST:GUEST, and where something is mounted."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+from quicksand.base.errors import QuicksandError
+from quicksand.base.paths import paths
+from quicksand.mounts.known import MountState, known_mounts
+from quicksand.records.registry import Registry
+
+
+def complete_mount(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Completes HOST of HOST:GUEST: directories of this host, which the shell lists."""
+    return [] if ":" in incomplete else [CompletionItem(incomplete, type="dir")]
+
+
+def complete_mounted(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Completes paths in the guest at which something is mounted."""
+    registry = Registry(paths())
+    try:
+        entry = registry.find(ctx.params.get("name") or "")
+    except (QuicksandError, OSError):
+        return []
+    return [
+        CompletionItem(known.mount.guest, help=known.mount.host)
+        for known in known_mounts(registry, entry)
+        if known.state in (MountState.MOUNTED, MountState.NOT_SERVED)
+        and known.mount.guest.startswith(incomplete)
+    ]

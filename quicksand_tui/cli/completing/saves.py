@@ -1,0 +1,30 @@
+"""Completes names of saves."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+from quicksand.base.paths import paths
+from quicksand.saves.finding import all_stores
+
+from quicksand_tui.cli.completing.sandboxes import complete_sandboxes
+
+
+def complete_saves(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Completes names of saves."""
+    return [
+        CompletionItem(save.name, help=save.manifest.note if save.manifest else "damaged")
+        for store in all_stores(paths())
+        for save in store.list()
+        if save.name.startswith(incomplete)
+    ]
+
+
+def complete_exported(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Completes names of saves, or of sandboxes after ``--tree``."""
+    complete = complete_sandboxes if ctx.params.get("tree") else complete_saves
+    return complete(ctx, param, incomplete)

@@ -1,0 +1,36 @@
+"""Completes names of what is in the trash."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+from quicksand.base.paths import paths
+from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.records.registry import Registry
+from quicksand.saves.census import list_trash
+from quicksand.saves.workspaces import known_stores
+
+
+def complete_trash(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Completes names of saves in the trash."""
+    names = {found.save.name for found in list_trash(known_stores(paths()))}
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+def complete_all_trash(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Completes names and ids of sandboxes and saves in the trash."""
+    found = [
+        (trashed.name, trashed.id, "sandbox") for trashed in SandboxTrash(Registry(paths())).list()
+    ]
+    found += [(t.save.name, t.id, "save") for t in list_trash(known_stores(paths()))]
+    names = {name: f"{kind} {id_}" for name, id_, kind in found}
+    ids = {id_: f"the {kind} {name}" for name, id_, kind in found}
+    return [
+        CompletionItem(word, help=about)
+        for word, about in (*sorted(names.items()), *ids.items())
+        if word.startswith(incomplete) and (incomplete or word in names)
+    ]

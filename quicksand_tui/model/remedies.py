@@ -1,0 +1,71 @@
+"""What errors say, and what helps, in the words of the command line.
+
+The engine knows what can be done, as data (its ``base/remedies.py``); which command that is, is
+known here, to commands and app alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+COMMANDS: Mapping[str, str] = {
+    "build_any_image": "images build",
+    "build_image": "images build {name}",
+    "checkpoint": "checkpoint {name}",
+    "checkpoint_without_9p": "checkpoint --unmount-9p {name}",
+    "clean": "clean",
+    "du": "du",
+    "end": "kill {name}",
+    "end_and_trash": "rm -f {name}",
+    "export_full": "export --full",
+    "key": "key NAME {key}",
+    "list": "ps -a",
+    "list_saves": "saves",
+    "list_trash": "trash",
+    "list_trashed_saves": "saves trash",
+    "logs": "logs",
+    "mount": "mount",
+    "mouse_move": "mouse {name} move X,Y",
+    "remove": "rm --now {name}",
+    "remove_checkpoint": "checkpoint rm {name} {id}",
+    "remove_image": "images rm {name}",
+    "restore": "restore {name}",
+    "restore_as": "restore {id} --name NEW",
+    "restore_save_as": "saves restore {id} --as NEW",
+    "resume": "resume {name}",
+    "run_with_display": "run --display",
+    "save": "save SANDBOX NAME",
+    "setup": "setup",
+    "start": "start {name}",
+    "start_at": "start --at {at} {name}",
+    "trash": "rm {name}",
+    "tree": "tree {name}",
+}
+"""The command of each of the engine's verbs, with its arguments."""
+
+
+class Remedy(Protocol):
+    """What can be done, with its arguments, as the engine knows it."""
+
+    @property
+    def verb(self) -> str: ...
+
+    def fill(self, pattern: str) -> str: ...
+
+
+def as_command(remedy: Remedy) -> str:
+    """Returns the command that does it, marked as one."""
+    return f"`quicksand-tui {remedy.fill(COMMANDS[remedy.verb])}`"
+
+
+def hint_of(error: object) -> str:
+    """Returns the hint of an error of the engine or of ours; "" if it has none."""
+    say = getattr(error, "hint_in", None)
+    return str(getattr(error, "hint", "") if say is None else say(as_command))
+
+
+def text_of(error: object) -> str:
+    """Returns what an error says, as ``str(error)`` does."""
+    say = getattr(error, "text_in", None)
+    return str(error if say is None else say(as_command))

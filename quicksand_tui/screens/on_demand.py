@@ -1,0 +1,110 @@
+"""Screens, their forms and their jobs, each imported when it is first opened (PEP 562): the first
+paint needs none."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quicksand_tui.forms.checkpoints import (
+        checkpoint_form,
+        checkpoint_spec,
+        clone_form,
+        clone_spec,
+        note_form,
+    )
+    from quicksand_tui.forms.mounts import mount_form, mount_spec
+    from quicksand_tui.forms.sandbox import IMAGE, NAME, SAVE, last_of, new_form, recall_last
+    from quicksand_tui.forms.saves import save_form, save_spec
+    from quicksand_tui.jobs.run_many import RunMany
+    from quicksand_tui.jobs.saves import SavesOperations
+    from quicksand_tui.screens.command import CommandScreen
+    from quicksand_tui.screens.confirm import Answer, ConfirmScreen, Question
+    from quicksand_tui.screens.form import FormScreen
+    from quicksand_tui.screens.help import HelpScreen
+    from quicksand_tui.screens.jobs import JobsScreen
+    from quicksand_tui.screens.look import LookScreen
+    from quicksand_tui.screens.reports import CommandsScreen, FailureScreen, ReportScreen
+    from quicksand_tui.screens.run_many import RunManyScreen
+
+__all__ = [
+    "IMAGE",
+    "NAME",
+    "SAVE",
+    "Answer",
+    "CommandScreen",
+    "CommandsScreen",
+    "ConfirmScreen",
+    "FailureScreen",
+    "FormScreen",
+    "HelpScreen",
+    "JobsScreen",
+    "LookScreen",
+    "Question",
+    "ReportScreen",
+    "RunMany",
+    "RunManyScreen",
+    "SavesOperations",
+    "checkpoint_form",
+    "checkpoint_spec",
+    "clone_form",
+    "clone_spec",
+    "last_of",
+    "mount_form",
+    "mount_spec",
+    "new_form",
+    "note_form",
+    "recall_last",
+    "save_form",
+    "save_spec",
+]
+
+_HOMES = {
+    "forms.checkpoints": (
+        "checkpoint_form",
+        "checkpoint_spec",
+        "clone_form",
+        "clone_spec",
+        "note_form",
+    ),
+    "forms.mounts": (
+        "mount_form",
+        "mount_spec",
+    ),
+    "forms.sandbox": (
+        "IMAGE",
+        "NAME",
+        "SAVE",
+        "last_of",
+        "new_form",
+        "recall_last",
+    ),
+    "forms.saves": (
+        "save_form",
+        "save_spec",
+    ),
+    "jobs.run_many": ("RunMany",),
+    "jobs.saves": ("SavesOperations",),
+    "screens.command": ("CommandScreen",),
+    "screens.confirm": (
+        "Answer",
+        "ConfirmScreen",
+        "Question",
+    ),
+    "screens.form": ("FormScreen",),
+    "screens.help": ("HelpScreen",),
+    "screens.jobs": ("JobsScreen",),
+    "screens.look": ("LookScreen",),
+    "screens.reports": (
+        "CommandsScreen",
+        "FailureScreen",
+        "ReportScreen",
+    ),
+    "screens.run_many": ("RunManyScreen",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"quicksand_tui.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

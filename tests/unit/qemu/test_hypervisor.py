@@ -1,0 +1,122 @@
+"""What a hypervisor is asked to do, in QEMU's commands: which, in which order, and no more."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from quicksand.base.errors import MachineError, StateError
+from quicksand.base.hypervisor import Hypervisor
+from quicksand.qemu.hypervisor import Qemu, monitor_of
+from quicksand.qemu.qmp import Monitor
+
+STARTED = (
+    "qemu-system-x86_64",
+    "-blockdev",
+    json.dumps({"driver": "file", "node-name": "base-file", "filename": "/i/debian.qcow2"}),
+    "-blockdev",
+    json.dumps({"driver": "file", "node-name": "disk-file", "filename": "layers/0000000a.qcow2"}),
+    "-blockdev",
+    json.dumps({"driver": "qcow2", "node-name": "disk", "file": "disk-file"}),
+)
+
+
+class FakeMonitor:
+    """Keeps what it is told, and answers as it should."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.said: list[tuple[str, dict[str, Any]]] = []
+        self.answers = answers
+
+    async def execute(self, command: str, **arguments: Any) -> Any:
+        self.said.append((command, arguments))
+        answer = self.answers.get(command.replace("-", "_"), {})
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @property
+    def commands(self) -> list[str]:
+        return [command for command, _ in self.said]
+
+
+def qemu(monitor: FakeMonitor) -> Qemu:
+    return Qemu(cast(Monitor, monitor), STARTED)
+
+
+async def test_a_pause_is_one_command_and_so_is_each_step_within_it() -> None:
+    monitor = FakeMonitor(query_status={"running": False, "status": "paused"})
+    found = qemu(monitor)
+    await found.pause()
+    await found.save_devices(Path("/c/devices"))
+    await found.pivot("0000000a", "0000000b")
+    assert not await found.is_running()
+    await found.resume()
+    assert monitor.said == [
+        ("stop", {}),
+        ("xen-save-devices-state", {"filename": "/c/devices", "live": False}),
+        ("blockdev-snapshot", {"node": "disk", "overlay": "disk-0000000b"}),
+        ("query-status", {}),
+        ("cont", {}),
+    ]
+
+
+@pytest.mark.parametrize(("node", "layer"), [("disk", "0000000a"), ("disk-0000000b", "0000000b")])
+async def test_a_layer_is_known_whether_it_was_there_at_the_start_or_added(
+    node: str, layer: str
+) -> None:
+    monitor = FakeMonitor(qom_get=node)
+    found = qemu(monitor)
+    assert await found.top_layer() == layer
+    await found.pivot(layer, "0000000c")
+    assert monitor.said[-1][1]["node"] == node
+
+
+async def test_a_disk_that_is_no_layer_is_an_error() -> None:
+    with pytest.raises(MachineError, match="'other'"):
+        await qemu(FakeMonitor(qom_get="other")).top_layer()
+
+
+async def test_a_merged_layer_is_opened_put_below_the_top_and_the_others_are_closed() -> None:
+    monitor = FakeMonitor(blockdev_del=StateError("it is in use"))
+    found = qemu(monitor)
+    await found.open_layer("0000000d", writable=False, below="0000000a")
+    await found.put_below("0000000e", "0000000d")
+    await found.close_layers(["0000000c", "0000000b"])  # refused, and no error
+    opened, reopened = monitor.said[1][1], monitor.said[2][1]["options"][0]
+    assert (opened["node-name"], opened["backing"]) == ("disk-0000000d", "disk")
+    assert (reopened["node-name"], reopened["backing"]) == ("disk-0000000e", "disk-0000000d")
+    assert monitor.commands == ["blockdev-add"] * 2 + ["blockdev-reopen"] + ["blockdev-del"] * 4
+    assert [arguments["node-name"] for _, arguments in monitor.said[3:]] == [
+        "disk-0000000c",
+        "disk-0000000c-file",
+        "disk-0000000b",
+        "disk-0000000b-file",
+    ]
+
+
+async def test_a_forward_is_removed_by_its_side_of_the_host() -> None:
+    monitor = FakeMonitor(human_monitor_command="")
+    found = qemu(monitor)
+    await found.add_forward("tcp:127.0.0.1:8080-:80")
+    await found.remove_forward("tcp:127.0.0.1:8080-:80")
+    assert [arguments["command-line"] for _, arguments in monitor.said] == [
+        "hostfwd_add net0 tcp:127.0.0.1:8080-:80",
+        "hostfwd_remove net0 tcp:127.0.0.1:8080",
+    ]
+
+
+async def test_an_address_that_qemu_does_not_tell_is_an_error() -> None:
+    found = qemu(FakeMonitor(human_monitor_command="Host virtual address is 0x7f0000001000\r\n"))
+    assert await found.host_address(0) == 0x7F0000001000
+    with pytest.raises(MachineError, match="No memory is mapped"):
+        await qemu(FakeMonitor(human_monitor_command="No memory is mapped")).host_address(0)
+
+
+async def test_only_qemu_has_a_monitor() -> None:
+    monitor = FakeMonitor()
+    assert cast(object, monitor_of(qemu(monitor))) is monitor
+    with pytest.raises(MachineError, match="needs QEMU"):
+        monitor_of(cast(Hypervisor, object()))
