@@ -178,8 +178,8 @@ class Copier:
             )
 
     def commit(self, node: str) -> None:
-        """Write the mark: the checkpoint ``node`` is on disk, and what was written since its pause
-        is tracked."""
+        """Write the mark: the checkpoint ``node`` is on disk, and writes since its pause are
+        tracked."""
         if self._level.tracker is not None:
             _write_mark(self._mark, self._run, node, self._level)
 

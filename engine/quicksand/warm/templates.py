@@ -314,9 +314,9 @@ def discard(root: Path) -> None:
 
 
 def prune(root: Path, log: Path, *, kept: int = KEPT) -> None:
-    """Remove all but the ``kept`` most recently used templates, those that were not checked as
-    they are now, and what processes that died while making one have left. What cannot be removed
-    is noted in ``log``."""
+    """Remove all but the ``kept`` most recently used templates, those that were not checked as they
+    are now, and the remains of processes that died while making one. Those that cannot be removed
+    are noted in ``log``."""
     found, useless = [], []
     for path in own_directories(root, UNFINISHED):
         with contextlib.suppress(OSError):

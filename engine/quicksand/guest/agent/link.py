@@ -69,8 +69,8 @@ class AgentLink:
         return await (await self.session()).request(method, params, timeout=timeout)
 
     async def dial(self, machine: MachineDir, port: int) -> Session:
-        """Connect to a port of ``machine`` before its agent runs. After the handshake, which is the
-        caller's, it is the live session. Raises StateError, AgentUnreachableError."""
+        """Connect to a port of ``machine`` before its agent runs. After the caller's handshake it
+        is the live session. Raises StateError, AgentUnreachableError."""
         self._lease = await take_lease(
             [machine.agent_socket(port)], what="agent ports", timeout=LEASE_TIMEOUT_S
         )

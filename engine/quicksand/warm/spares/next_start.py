@@ -46,7 +46,7 @@ async def expect_next(registry: Registry, record: Record, timing: BootTiming) ->
 
 
 async def restock_later(paths: Paths) -> None:
-    """Have made what is ordered, with the templates that it needs, as `expect_next` does."""
+    """Have the ordered spares made, with the templates that they need, as `expect_next` does."""
     if not makes_none():
         await _run_maker(paths, ORDERS, None)
 
