@@ -77,7 +77,7 @@ def look_at_target(file: str, *, replace: bool) -> str:
         if not target.parent.is_dir():
             return f"there is no directory {sanitise(str(target.parent))}"
         if target.exists() and not replace:
-            return "there is such a file already"
+            return "this file exists already"
     except (OSError, RuntimeError, ValueError) as error:
         return sanitise(str(error))
     return ""
@@ -87,7 +87,7 @@ def look_at_source(file: str) -> str:
     """Returns what is wrong with a file that is to be imported; "" if nothing is. Waits for the
     disk."""
     if not file:
-        return "a file that export has written"
+        return "name a file written by export"
     try:
         source = Path(file).expanduser().absolute()
         if source.is_dir():
@@ -181,7 +181,7 @@ def _find_machine_problems(spec: NewSpec) -> dict[str, str]:
 
 def _find_origin_problem(spec: NewSpec, world: World) -> str:
     if not spec.image:
-        return "choose what it begins with" if world.usable_images else NO_IMAGE
+        return "choose an image or a save" if world.usable_images else NO_IMAGE
     if spec.save:
         save = next((save for save in world.saves.saves if save.key == spec.save), None)
         if save is None:
@@ -189,7 +189,7 @@ def _find_origin_problem(spec: NewSpec, world: World) -> str:
         trouble, problems = trouble_of(save)
         return problems[0] if problems else trouble
     if any(save.address == spec.image for save in world.saves.saves):
-        return f"the save {spec.image} would be taken: it has the same name"
+        return f"a save has the name {spec.image}, too, and would be used"
     image = world.image(spec.image)
     return image.error if image is not None else ""
 
@@ -219,7 +219,7 @@ def look_at_ports(text: str) -> str:
             try:
                 asked.bind(("127.0.0.1", port))
             except PermissionError:
-                return f"port {port} is not for ordinary users: take one from 1024 on"
+                return f"port {port} is reserved for root: choose one from 1024 on"
             except OSError:
                 return f"another program has port {port} of this host"
     return ""
@@ -231,7 +231,7 @@ def find_tag_problem(tag: str, tree: CheckpointTree) -> str:
     from quicksand.records.nodes import check_tag
 
     if any(checkpoint.tag == tag for checkpoint in tree.checkpoints):
-        return f"there is a {tag} already"
+        return f"the tag {tag} is taken"
     try:
         if tag:
             check_tag(tag)

@@ -26,11 +26,11 @@ LOOKED_AT_MAX = 5000
 READ_ONLY, PROTECT = "ro", "protect"
 MODES = (
     Option(value="", label="read and write"),
-    Option(value=READ_ONLY, label="read-only", note="even root in the sandbox changes nothing"),
+    Option(value=READ_ONLY, label="read-only", note="not even root there can change anything"),
     Option(
         value=PROTECT,
         label="protect hooks",
-        note="read and write, but not what programs here run: git's hooks, editors' tasks",
+        note="read and write, except files that programs here run, such as git's hooks",
     ),
 )
 
@@ -46,7 +46,7 @@ def mount_form(sandbox: SandboxView) -> Form:
         return {"host": problem} if problem else {}
 
     return Form(
-        title=f"A directory in {sandbox.name}",
+        title=f"Mount a directory in {sandbox.name}",
         does="mounts it",
         button="Mount",
         fields=(
@@ -94,7 +94,7 @@ def read_spec(word: str) -> MountSpec:
 
     read = parse_mount(word)
     if read.type != CIFS:
-        raise ConfigError(f"a directory can be mounted by {read.type} at a start only")
+        raise ConfigError(f"{read.type} mounts are possible at a start only")
     return MountSpec(host=read.host, guest=read.guest, readonly=read.readonly, protect=read.protect)
 
 
