@@ -16,11 +16,11 @@ from quicksand_tui import __version__
 from quicksand_tui.cli.opening import has_terminal, open_app
 from quicksand_tui.cli.output import COMPLETE_VARIABLE, MEANINGS, PROGRAM, Exit, complain
 from quicksand_tui.model.text import did_you_mean
-from quicksand_tui.model.verb import Kind
-from quicksand_tui.model.verbs import VERBS
+from quicksand_tui.verbs.row import Kind
+from quicksand_tui.verbs.rows import VERBS
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.verb import VerbRecord
+    from quicksand_tui.verbs.row import VerbRecord
 
 
 def load(verb: VerbRecord) -> click.Command:

@@ -1,4 +1,4 @@
-"""The `Service` of the app: reads the store, and runs operations on the engine's own loop."""
+"""The app's service: reads the store, and carries out verbs on the engine's own loop."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from quicksand_tui.model.text import sanitise, sanitise_lines
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from quicksand_tui.door import protocol
     from quicksand_tui.door.engine import Engine
     from quicksand_tui.door.look import Reader
     from quicksand_tui.door.protocol import (
         GuestScreen,
         LogKind,
         LogSource,
-        Operation,
-        Report,
+        Questions,
         ScreenRecording,
         ScreenSink,
+        ShellView,
     )
     from quicksand_tui.door.saves_look import SavesReader
     from quicksand_tui.door.traffic import TrafficWatch
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.saves import SavesView
     from quicksand_tui.model.world import World
     from quicksand_tui.panes.content import GuestTerminal, Sink
+    from quicksand_tui.verbs.record import Report, Verb
 
 T = TypeVar("T")
 CLOSE_WAIT_S = 10.0
@@ -44,8 +44,8 @@ LOG_LINES = 40
 
 
 class EngineService:
-    """Implements `Service`. The engine runs on its own event loop in a thread, so that nothing it
-    does delays a key press."""
+    """The app's way to the engine, which runs on its own event loop in a thread, so that nothing
+    that it does delays a key press. Tests bring services of their own."""
 
     def __init__(self) -> None:
         self._reader: Reader | None = None
@@ -68,6 +68,14 @@ class EngineService:
         network: Collection[str] = (),
         fresh: bool = False,
     ) -> World:
+        """Reads sandboxes, images and the host. Blocks for milliseconds; called in a thread, never
+        by two at once.
+
+        CPU and memory are read only for running sandboxes in ``visible``; the guests of those in
+        ``network`` are asked for their traffic every few seconds. ``fresh`` discards what is
+        remembered. Broken items carry their error. Raises OSError and OperationError if the host
+        lets it read nothing now.
+        """
         # Imports the engine here, in the reading thread, after the first paint.
         from quicksand_tui.door.look import Reader
         from quicksand_tui.door.traffic import with_traffic
@@ -100,6 +108,9 @@ class EngineService:
             self._traffic_task.add_done_callback(self._tasks.discard)
 
     def read_saves(self, *, fresh: bool = False) -> SavesView:
+        """Reads all saves and the trash. Blocks, for seconds if there are thousands; called in a
+        thread, never by two at once. Returns the same object as before if no directory has changed,
+        unless ``fresh``. Broken items carry their error. Raises as `read` does."""
         with _reading("The saves cannot be read"):
             return self._saves.read(fresh=fresh)
 
@@ -112,6 +123,7 @@ class EngineService:
         return self._saves_reader
 
     def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource:
+        """Opens a log, which may not exist yet."""
         from quicksand.base.paths import paths
         from quicksand.records.registry import Registry
 
@@ -124,17 +136,24 @@ class EngineService:
 
     # Operations
 
-    async def run(self, operation: Operation[T], report: Report) -> T:
-        return await self._carry_out(
-            operation.title, lambda: operation.run(self._current_engine(), report)
+    async def carry_out(self, verb: Verb[T], sandbox_id: str, report: Report) -> T:
+        """Carries out a verb on the engine's loop, as `Verb.carry_out`; what fails is titled as the
+        verb says. When cancelled, it returns after the engine has undone what it began. Raises
+        OperationError."""
+        return await self._on_the_loop(
+            verb.failed, lambda: self._current_engine().carry_out(verb, sandbox_id, report)
         )
 
-    async def ask(self, title: str, question: Callable[[protocol.Engine], Awaitable[T]]) -> T:
-        return await self._carry_out(title, lambda: question(self._current_engine()))
+    async def ask(self, title: str, question: Callable[[Questions], Awaitable[T]]) -> T:
+        """Puts a question to the engine on its loop; ``title`` is that of a failure. Raises
+        OperationError."""
+        return await self._on_the_loop(title, lambda: question(self._current_engine()))
 
     def open_terminal(
         self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
     ) -> GuestTerminal:
+        """Opens a terminal of ``size`` (columns, rows) in a guest, or the existing ``session``.
+        Never raises: ``sink`` is told of failures."""
         from quicksand_tui.door.terminals import EngineTerminal
 
         return EngineTerminal(
@@ -142,6 +161,7 @@ class EngineService:
         )
 
     def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
+        """Opens the screen of a sandbox. Never raises: ``sink`` is told of failures."""
         from quicksand_tui.door.desktop import EngineScreen
 
         return EngineScreen(sandbox_id, sink, engine=self._engine_loop(), tasks=self._tasks)
@@ -149,6 +169,8 @@ class EngineService:
     def record_screen(
         self, sandbox_id: str, path: Path, ended: Callable[[str], None]
     ) -> ScreenRecording:
+        """Records the screen of a sandbox into a new animated file. Never raises: ``ended`` is
+        called once, on another thread, with what was written or why nothing was."""
         from quicksand_tui.door.recordings import EngineRecording
 
         engine, tasks = self._engine_loop(), self._tasks
@@ -164,7 +186,7 @@ class EngineService:
             self._engine = Engine(self._saves.learn)
         return self._engine
 
-    async def _carry_out(self, title: str, work: Callable[[], Awaitable[T]]) -> T:
+    async def _on_the_loop(self, title: str, work: Callable[[], Awaitable[T]]) -> T:
         """Runs ``work`` on the engine's loop. When cancelled, it cancels the work there and returns
         after that has undone what it began. Raises OperationError for every exception."""
         engine = self._engine_loop()
@@ -225,6 +247,8 @@ class EngineService:
                 task.cancel()
 
     def close(self) -> None:
+        """Closes everything; sandboxes keep running. Blocks, for seconds at most, until running
+        operations have undone what they began."""
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
@@ -298,3 +322,13 @@ def describe_failure(title: str, error: BaseException) -> Failure:
 def _last_lines(log: str) -> tuple[str, ...]:
     lines = [line.rstrip() for line in sanitise_lines(log.strip("\n"), width=400)]
     return tuple(lines[-LOG_LINES:]) if any(lines) else ()
+
+
+async def shells_of(service: EngineService, sandbox_id: str) -> tuple[ShellView, ...]:
+    """Returns the terminals in a guest, newest first; none if it cannot be asked."""
+    try:
+        return await service.ask(
+            "The terminals are not known", lambda engine: engine.shells(sandbox_id)
+        )
+    except OperationError:
+        return ()

@@ -54,7 +54,7 @@ from quicksand_tui.views.rows import with_jobs
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.kit.hands import Hands
     from quicksand_tui.kit.probe import Probe
     from quicksand_tui.model.jobs import Failure
@@ -84,7 +84,7 @@ class QuicksandApp(App[int]):
 
     def __init__(
         self,
-        service: Service,
+        service: EngineService,
         *,
         clock: Callable[[], float] = time.time,
         ascii_glyphs: bool = False,

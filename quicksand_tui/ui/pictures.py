@@ -22,7 +22,7 @@ from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.shots import SHOTS, ShotSpec
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
 
 
 LOADED_WAIT_S = 30.0
@@ -85,7 +85,7 @@ def _to_png(svg: bytes) -> bytes:
 
 
 async def picture(
-    service: Service,
+    service: EngineService,
     spec: ShotSpec,
     *,
     then: Callable[[Pilot[int]], Awaitable[None]] | None = None,

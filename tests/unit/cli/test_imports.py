@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from quicksand_tui.model.verbs import VERBS
+from quicksand_tui.verbs.rows import VERBS
 
 MODULES = sorted({verb.module for verb in VERBS})
 
