@@ -28,7 +28,7 @@ EVERY_HOME = """
 from importlib import import_module
 table = import_module({name!r})
 for home in getattr(table, "_HOMES", {{"saves.public": ()}}):
-    import_module({root!r} + "." + home)
+    import_module(home if home.startswith("quicksand") else {root!r} + "." + home)
 """
 
 
