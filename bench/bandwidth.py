@@ -61,7 +61,7 @@ def run_child() -> None:
     from quicksand_tui.door import service
     from quicksand_tui.opening.opening import run_app
 
-    service.EngineService = Ticking  # type: ignore[assignment, misc]
+    service.EngineService = Ticking  # type: ignore[misc]
     sys.exit(run_app())
 
 

@@ -1,5 +1,5 @@
-"""Actions: a record of each, why it is not possible now, and its `:` line and command.
+"""Actions: a record of each, why it is not possible now, and its `:` line.
 
-Imports `model` and `views` only, so that keys, footer, help, palette and the `:` line can derive
-from the records without knowing how an action is carried out.
+Imports `model`, `views` and `verbs` only, so that keys, footer, help, palette and the `:` line can
+derive from the records without knowing how an action is carried out.
 """

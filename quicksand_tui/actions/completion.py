@@ -14,8 +14,8 @@ from quicksand_tui.actions.line import (
     quoted,
 )
 from quicksand_tui.model.amounts import age_text, clock_text, size_text
-from quicksand_tui.model.verb import Kind, Parameter
 from quicksand_tui.model.world import Selection, World
+from quicksand_tui.verbs.row import Kind, Parameter
 
 if TYPE_CHECKING:
     from quicksand_tui.model.checkpoints import CheckpointView

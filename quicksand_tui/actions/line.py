@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.record import Action, Group, Scope
 from quicksand_tui.actions.registry import in_scope
-from quicksand_tui.model import verbs as records
 from quicksand_tui.model.text import LINE_MAX, did_you_mean, sanitise
-from quicksand_tui.model.verb import Kind, Parameter
 from quicksand_tui.model.world import Selection, World
+from quicksand_tui.verbs import rows as records
+from quicksand_tui.verbs.row import Kind, Parameter
 
 if TYPE_CHECKING:
     from quicksand_tui.model.checkpoints import CheckpointView
@@ -368,7 +368,7 @@ def _find_source(word: str, world: World, target: Target) -> Target:
 
 
 def _count(word: str, argument: Parameter) -> int:
-    least, most = int(argument.least or 0), argument.most
+    least, most = int(argument.least or 0), argument.limit
     if word.isascii() and word.isdigit():
         count = int(word[:6])
         if least <= count and (most is None or count <= most):

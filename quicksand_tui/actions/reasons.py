@@ -63,7 +63,7 @@ def _busy(world: World, sandbox: SandboxView) -> str | None:
     job = world.job(sandbox.id)
     if job is None:
         return None
-    return f"{sandbox.name} is just being {_DOING[job.verb]}"
+    return f"{sandbox.name} is just being {_DOING.get(job.verb, 'changed')}"
 
 
 _DOING = {
@@ -78,8 +78,6 @@ _DOING = {
     JobVerb.UNDO: "reverted",
     JobVerb.REMOVE: "changed: a checkpoint is deleted",
     JobVerb.CLONE: "cloned",
-    JobVerb.PIN: "changed",
-    JobVerb.NOTE: "changed",
     JobVerb.MOUNT: "changed: a directory is mounted",
     JobVerb.UNMOUNT: "changed: a directory is unmounted",
     JobVerb.SAVE: "saved",
@@ -125,7 +123,7 @@ def desktop(world: World, selection: Selection) -> str | None:
     if sandbox is None:
         return why
     if not sandbox.has_display:
-        return f"{sandbox.name} has no display: `run --display` makes one that has"
+        return f"{sandbox.name} has no display; `run --display` makes a sandbox with one"
     return None
 
 
@@ -381,7 +379,7 @@ def look(world: World, selection: Selection) -> str | None:
 def remove(world: World, selection: Selection) -> str | None:
     chosen = selection.checkpoint
     if chosen is not None and chosen.error:
-        return "it cannot be read, so nobody knows what else needs it"
+        return "it cannot be read, so others may need it"
     if chosen is not None and chosen.pinned:
         return f"{chosen.tag} is pinned: {world.keymap.hint('pin', 'tree')} lets it be deleted"
     return go_there(world, selection)

@@ -7,11 +7,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions import reasons
-from quicksand_tui.actions.commands import Value, command_about
-from quicksand_tui.model.verbs import find_verb
+from quicksand_tui.verbs.commands import Value, command_about
+from quicksand_tui.verbs.rows import find_verb
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.verb import Parameter
+    from quicksand_tui.verbs.row import Parameter
 
 
 class Group(StrEnum):
@@ -73,7 +73,7 @@ class Action:
     group: Group
     disabled_reason: reasons.Reason = reasons.always
     verb: str = ""
-    """The verb whose command does the same (`quicksand_tui.model.verbs`)."""
+    """The verb whose command does the same (`quicksand_tui.verbs.rows`)."""
     flags: tuple[str, ...] = ()
     """Flags of that command, by the names of their parameters."""
     flags_if_live: tuple[str, ...] = ()

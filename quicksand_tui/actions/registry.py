@@ -8,7 +8,7 @@ from functools import cache
 from quicksand_tui.actions import reasons, saves_reasons
 from quicksand_tui.actions.record import PREFIXED, Action, Group, Maker, Scope
 from quicksand_tui.model.keymap import Keymap, key_text
-from quicksand_tui.model.verb import Kind, Parameter
+from quicksand_tui.verbs.row import Kind, Parameter
 
 __all__ = [
     "ACTIONS",

@@ -4,23 +4,27 @@ in one file."""
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import click
+from quicksand.base.errors import PathError
+from quicksand.base.paths import paths
+from quicksand.sandbox import Sandbox
+from quicksand.saves.finding import workspace_store
+from quicksand.saves.store import SaveStore
 
 from quicksand_tui.cli.commands import command_of
-
-if TYPE_CHECKING:
-    from quicksand.saves.store import Save, SaveStore
-
-    from quicksand_tui.cli.runner import Signals
-
-
-VOLATILE_SHOWN = 5
+from quicksand_tui.cli.output import UNSYNCED, Exit, print_json, print_table, say, show_size
+from quicksand_tui.cli.progress import shown
+from quicksand_tui.cli.runner import Signals, run_async
+from quicksand_tui.cli.standing import Rate
+from quicksand_tui.model.amounts import seconds_text
+from quicksand_tui.model.specs import ExportSpec, ImportSpec, SaveSpec
+from quicksand_tui.model.text import clean
+from quicksand_tui.verbs import bundles, saves
+from quicksand_tui.verbs.saves import VOLATILE_SHOWN, Saved
 
 
 @command_of("save")
@@ -41,38 +45,26 @@ def save_command(
     that disk; the save itself never changes. It holds no memory and no processes: `checkpoint`
     keeps those.
     """
-    from quicksand.sandbox import Sandbox
-    from quicksand.saves.saving import SaveOptions
-
-    from quicksand_tui.cli.output import Exit, print_json
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import run_async
-    from quicksand_tui.cli.standing import Rate
-
     rate = Rate(f"{name}: saving")
-    options = SaveOptions(
-        compress=compress,
-        delete_checkpoints=delete_checkpoints,
-        note=note,
+    verb = saves.save(
+        SaveSpec(name=save, note=note, compress=compress),
+        store=lambda: save_store(workspace),
         replace=replace,
         freeze=freeze,
-        progress=rate.report,
+        delete_checkpoints=delete_checkpoints,
     )
 
     async def main(signals: Signals) -> int:
-        started = time.perf_counter()
         sandbox = Sandbox.open(name)
         try:
             async with shown(rate.look):
-                made = await sandbox.save_to(save_store(workspace), save, options)
+                made = await verb.act(sandbox, rate.take)
         finally:
             sandbox.close()
         if as_json:
-            print_json(
-                {"sandbox": sandbox.name, "path": str(made.root), **made.require().to_json()}
-            )
+            print_json(verb.facts(sandbox.name, made))
         else:
-            _say(made, time.perf_counter() - started)
+            _say(made)
         return Exit.OK
 
     return run_async(main)
@@ -80,26 +72,15 @@ def save_command(
 
 def save_store(workspace: Path | None) -> SaveStore:
     """Returns the store of ``workspace``, or the user's own store for None."""
-    from quicksand.base.paths import paths
-    from quicksand.saves.finding import workspace_store
-    from quicksand.saves.store import SaveStore
-
     return SaveStore(paths().saves) if workspace is None else workspace_store(workspace)
 
 
-def _say(made: Save, seconds: float) -> None:
-    from quicksand.base.footprint import Footprint
-
-    from quicksand_tui.cli.output import UNSYNCED, print_table, say, show_size
-    from quicksand_tui.model.amounts import seconds_text
-    from quicksand_tui.model.text import clean
-
-    manifest = made.require()
+def _say(saved: Saved) -> None:
+    manifest = saved.save.require()
     layers = manifest.layers or ()
-    size = show_size(Footprint(made.root).size)  # as `saves` counts it: own and shared
     print_table(
         ("SAVE", "SIZE", "LAYERS", "TIME"),
-        [(made.name, size, len(layers), seconds_text(seconds, 2))],
+        [(saved.save.name, show_size(saved.size), len(layers), seconds_text(saved.seconds, 2))],
     )
     if manifest.unsynced:
         say(UNSYNCED)
@@ -124,27 +105,20 @@ def export_command(
     is a sandbox, running or stopped, and FILE gets its checkpoints with the guest's memory and
     every secret in it. Only you can read FILE; - is stdout.
     """
-    from quicksand import saves
-
-    from quicksand_tui.cli.output import Exit, print_json
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import run_async
-    from quicksand_tui.cli.standing import Rate
-
     if as_json and file == STREAM:
         raise click.UsageError("--json and - as FILE do not go together: both are for stdout")
     target = _stdout() if file == STREAM else Path(file)
     rate = Rate(f"{name}: exporting")
     packed = tree if compress is None else compress
+    spec = ExportSpec(file=file, full=full, compress=packed, replace=True)
+    verb = bundles.export(name, spec, target=target, tree=tree)
 
     async def main(signals: Signals) -> int:
         async with shown(rate.look):
-            done = await saves.export(
-                name, target, full=full, tree=tree, compress=packed, progress=rate.report
-            )
-        _note(name, done.notes)
+            sent = await verb.carry_out(name, rate.take)
+        _note(name, sent.exported.notes)
         if as_json:
-            print_json({**asdict(done), "file": str(Path(file).absolute())})
+            print_json(verb.facts(name, sent))
         elif file != STREAM:
             print(file, flush=True)
         return Exit.OK
@@ -161,26 +135,19 @@ def import_command(file: str, name: str | None, replace: bool, trust: bool, as_j
     of people whom you trust: QEMU does not defend itself against a forged machine state. FILE may
     be -, which is stdin.
     """
-    from quicksand import saves
-
-    from quicksand_tui.cli.output import Exit, print_json
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import run_async
-    from quicksand_tui.cli.standing import Rate
-
     if file == STREAM and sys.stdin.isatty():
         raise click.UsageError("stdin is a terminal: give a FILE, or pipe one in")
     rate = Rate(f"{name or file}: importing")
 
     async def main(signals: Signals) -> int:
         source = sys.stdin.buffer if file == STREAM else Path(file)
+        spec = ImportSpec(file=file, name=name or "")
+        verb = bundles.import_(spec, source=source, replace=replace, trusted=trust)
         async with shown(rate.look):
-            done = await saves.import_(
-                source, name=name, replace=replace, trusted=trust, progress=rate.report
-            )
+            done = await verb.carry_out("", rate.take)
         _note(done.name, done.notes)
         if as_json:
-            print_json({**asdict(done), "root": str(done.root)})
+            print_json(verb.facts("", done))
         else:
             print(done.name, flush=True)
         return Exit.OK
@@ -195,9 +162,6 @@ def _stdout() -> BinaryIO:
 
 
 def _note(name: str, notes: Sequence[str]) -> None:
-    from quicksand_tui.cli.output import say
-    from quicksand_tui.model.text import clean
-
     for note in notes:
         say(clean(f"{name}: {note}"))
 
@@ -211,14 +175,6 @@ def snapshot_command(
     `quicksand-tui run ./FILE` starts sandboxes from it, here or on any host that has the same
     image.
     """
-    from quicksand.base.errors import PathError
-    from quicksand.sandbox import Sandbox
-
-    from quicksand_tui.cli.output import UNSYNCED, Exit, print_json, print_table, say, show_size
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import run_async
-    from quicksand_tui.cli.standing import Rate
-
     if file.exists() and not replace:
         raise PathError(f"{file} is there already", hint="choose another name, or --replace it")
     rate = Rate(f"{name}: writing {file}")

@@ -4,23 +4,47 @@ compare them."""
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+from quicksand.base.errors import QuicksandError
+from quicksand.base.paths import paths
+from quicksand.records.registry import Registry
+from quicksand.sandbox import Sandbox
+from quicksand.snapshots.checkpoint import list_checkpoints
+from quicksand.snapshots.history import history_of
+from quicksand.snapshots.tree import read_tree
 
 from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.output import (
+    Exit,
+    complain,
+    format_table,
+    has_colour,
+    is_unicode,
+    print_json,
+    print_table,
+    say,
+    show_age,
+    show_size,
+)
+from quicksand_tui.cli.progress import shown
+from quicksand_tui.cli.runner import Signals, opened, run_async
 from quicksand_tui.model.amounts import pause_text, seconds_text
 from quicksand_tui.model.checkpoints import FANCY, PLAIN, Forest, Marks
+from quicksand_tui.model.specs import CheckpointSpec
+from quicksand_tui.model.text import clean
+from quicksand_tui.verbs import checkpoints
+from quicksand_tui.verbs.record import ignore
 
 if TYPE_CHECKING:
     from quicksand.disks.diff.changes import FileChange
-    from quicksand.sandbox import Sandbox
     from quicksand.snapshots.checkpoint import Checkpoint
 
-    from quicksand_tui.cli.runner import Signals
+    from quicksand_tui.verbs.checkpoints import Reached
+    from quicksand_tui.verbs.record import SandboxVerb
 
 
 @command_of("checkpoint")
@@ -47,19 +71,16 @@ def checkpoint_command(
     if replace and tag is None:
         raise click.UsageError("--replace needs the TAG that is to be replaced")
 
-    from quicksand_tui.cli.output import Exit, print_json, print_table, say, show_size
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import opened, run_async
-    from quicksand_tui.model.text import clean
+    verb = checkpoints.take(
+        CheckpointSpec(tag=tag or "", note=note), replace=replace, tier=tier, unmount_9p=unmount_9p
+    )
 
     async def main(signals: Signals) -> int:
         with opened(name, hint=f"`quicksand-tui start {name}` starts it") as sandbox:
-            async with shown(f"{name}: taking a checkpoint"):
-                made = await sandbox.checkpoint(
-                    tag, note=note, replace=replace, tier=tier, unmount_9p=unmount_9p
-                )
+            async with shown(f"{name}: {verb.stage}"):
+                made = await verb.act(sandbox, ignore)
         if as_json:
-            print_json({"sandbox": sandbox.name, **asdict(made)})
+            print_json(verb.facts(sandbox.name, made))
             return Exit.OK
         row = (made.tag, pause_text(made.pause_s), show_size(made.bytes_written), made.tier)
         print_table(("TAG", "PAUSE", "WRITTEN", "TIER"), [row])
@@ -78,36 +99,30 @@ def remove(name: str, tags: tuple[str, ...]) -> int:
 
     Data that other checkpoints need are kept. The tags of the removed ones are printed.
     """
-    return _each(name, tags, lambda sandbox, tag: sandbox.delete_checkpoint(tag))
+    return _each(name, tags, checkpoints.remove)
 
 
 @command_of("checkpoint pin")
 def pin(name: str, tags: tuple[str, ...]) -> int:
     """Protect checkpoints from removal, by mistake or as the oldest automatic ones."""
-    return _each(name, tags, lambda sandbox, tag: sandbox.pin_checkpoint(tag))
+    return _each(name, tags, checkpoints.pin)
 
 
 @command_of("checkpoint unpin")
 def unpin(name: str, tags: tuple[str, ...]) -> int:
     """Let checkpoints be removed again."""
-    return _each(name, tags, lambda sandbox, tag: sandbox.pin_checkpoint(tag, False))
+    return _each(name, tags, lambda tag: checkpoints.pin(tag, pinned=False))
 
 
 @command_of("checkpoint note")
 def write_note(name: str, tag: str, note: str) -> int:
     """Change the note of a checkpoint; an empty one deletes it."""
-    return _each(name, (tag,), lambda sandbox, tag: sandbox.note_checkpoint(tag, note))
+    return _each(name, (tag,), lambda tag: checkpoints.write_note(tag, note))
 
 
-def _each(name: str, tags: tuple[str, ...], work: Callable[[Sandbox, str], Awaitable[None]]) -> int:
-    """Does ``work`` for every tag; prints the tags that succeeded and reports the errors of the
-    others. Returns the exit code."""
-    from quicksand.base.errors import QuicksandError
-    from quicksand.sandbox import Sandbox
-
-    from quicksand_tui.cli.output import Exit, complain
-    from quicksand_tui.cli.runner import run_async
-    from quicksand_tui.model.text import clean
+def _each(name: str, tags: tuple[str, ...], verb_of: Callable[[str], SandboxVerb[None]]) -> int:
+    """Carries out the verb of every tag; prints the tags that succeeded and reports the errors of
+    the others. Returns the exit code."""
 
     async def main(signals: Signals) -> int:
         sandbox = Sandbox.open(name)
@@ -115,7 +130,7 @@ def _each(name: str, tags: tuple[str, ...], work: Callable[[Sandbox, str], Await
         try:
             for tag in dict.fromkeys(tags):
                 try:
-                    await work(sandbox, tag)
+                    await verb_of(tag).act(sandbox, ignore)
                 except QuicksandError as error:
                     failures += 1
                     complain(error)
@@ -126,9 +141,6 @@ def _each(name: str, tags: tuple[str, ...], work: Callable[[Sandbox, str], Await
         return Exit.FAILURE if failures else Exit.OK
 
     return run_async(main)
-
-
-Change = Callable[["Sandbox"], Awaitable["Checkpoint"]]
 
 
 @command_of("revert")
@@ -142,11 +154,8 @@ def revert_command(name: str, tag: str, discard: bool, unmount_9p: bool, as_json
     NAME gets a copy of it then, and keeps its own name, addresses and secrets.
     """
     hint = f"`quicksand-tui start {name} --at TAG` goes on from a checkpoint"
-
-    async def change(sandbox: Sandbox) -> Checkpoint:
-        return await sandbox.revert(tag, keep_now=not discard, unmount_9p=unmount_9p)
-
-    return _go(name, change, hint=hint, as_json=as_json)
+    verb = checkpoints.revert(tag, keep_now=not discard, unmount_9p=unmount_9p)
+    return _go(name, verb, hint=hint, as_json=as_json)
 
 
 @command_of("undo")
@@ -156,45 +165,27 @@ def undo_command(name: str, unmount_9p: bool, as_json: bool) -> int:
     A second undo undoes the first one.
     """
     hint = f"`quicksand-tui tree {name}` lists what `start {name} --at TAG` can go on from"
-    return _go(name, lambda s: s.undo(unmount_9p=unmount_9p), hint=hint, as_json=as_json)
+    return _go(name, checkpoints.undo(unmount_9p=unmount_9p), hint=hint, as_json=as_json)
 
 
-def _go(name: str, change: Change, *, hint: str, as_json: bool) -> int:
-    from quicksand_tui.cli.output import Exit, print_json
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import opened, run_async
-
+def _go(name: str, verb: SandboxVerb[Reached], *, hint: str, as_json: bool) -> int:
     async def main(signals: Signals) -> int:
         with opened(name, hint=hint) as sandbox:
-            before = {made.id for made in sandbox.checkpoints()}
-            started = time.perf_counter()
-            async with shown(f"{name}: going back"):
-                reached = await change(sandbox)
-            seconds = time.perf_counter() - started
-            kept = newest_automatic(sandbox, before)
+            async with shown(f"{name}: {verb.stage}"):
+                reached = await verb.act(sandbox, ignore)
         if as_json:
-            facts = {"sandbox": sandbox.name, "seconds": round(seconds, 4)}
-            print_json({**facts, "at": asdict(reached), "kept": asdict(kept) if kept else None})
+            print_json(verb.facts(sandbox.name, reached))
         else:
-            _tell(sandbox.name, reached, kept, seconds)
+            _tell(sandbox.name, reached)
         return Exit.OK
 
     return run_async(main)
 
 
-def newest_automatic(sandbox: Sandbox, before: set[str]) -> Checkpoint | None:
-    """Returns the newest automatic checkpoint whose id is not in ``before``: the one that keeps the
-    state from before a revert."""
-    new = [made for made in sandbox.checkpoints() if made.auto and made.id not in before]
-    return new[-1] if new else None
-
-
-def _tell(name: str, reached: Checkpoint, kept: Checkpoint | None, seconds: float) -> None:
-    from quicksand_tui.cli.output import show_age
-    from quicksand_tui.model.text import clean
-
-    age, took = show_age(reached.created), seconds_text(seconds, 2)
-    print(f"{clean(name)} is back at {clean(reached.tag)!r}, from {age} ago ({took})")
+def _tell(name: str, reached: Reached) -> None:
+    at, kept = reached.at, reached.kept
+    age, took = show_age(at.created), seconds_text(reached.seconds, 2)
+    print(f"{clean(name)} is back at {clean(at.tag)!r}, from {age} ago ({took})")
     if kept is None:
         print("what was until now is not kept", flush=True)
     else:
@@ -238,9 +229,6 @@ def tree_command(name: str, as_json: bool) -> None:
     The sandbox may run or not. Automatic checkpoints, which `revert` takes, are dim. A checkpoint
     that cannot be read is shown with the reason.
     """
-    from quicksand_tui.cli.output import has_colour, is_unicode, print_json, say
-    from quicksand_tui.model.text import clean
-
     past = read_past(name)
     if as_json:
         print_json(_facts(past))
@@ -257,14 +245,6 @@ def tree_command(name: str, as_json: bool) -> None:
 
 def read_past(name: str) -> Past:
     """Reads the checkpoints of a sandbox, which need not run. Raises SandboxNotFoundError."""
-    from quicksand.base.paths import paths
-    from quicksand.records.registry import Registry
-    from quicksand.snapshots.checkpoint import list_checkpoints
-    from quicksand.snapshots.history import history_of
-    from quicksand.snapshots.tree import read_tree
-
-    from quicksand_tui.cli.output import complain
-
     registry = Registry(paths())
     entry = registry.find(name)
     tree = read_tree(history_of(registry, entry.id))
@@ -285,8 +265,6 @@ def draw(past: Past, marks: Marks, *, colour: bool = False) -> list[str]:
     Does not use `rich.tree`, which indents every generation: hundreds of checkpoints in a line stay
     in one column here. Nor has it columns for age, pause, size and note.
     """
-    from quicksand_tui.cli.output import format_table
-
     made = {checkpoint.id: checkpoint for checkpoint in past.checkpoints}
     rows: list[tuple[object, ...]] = [(past.name, "", "", "", "")]
     styles: list[dict[str, Any]] = [{}]
@@ -309,14 +287,10 @@ def draw(past: Past, marks: Marks, *, colour: bool = False) -> list[str]:
 def _here(past: Past, marks: Marks) -> str:
     """Returns the mark of the sandbox's present state, with the bytes written to the disk since its
     checkpoint."""
-    from quicksand_tui.cli.output import show_size
-
     return f"{marks.here} +{show_size(past.changed)}" if past.changed else marks.here
 
 
 def _row(before: str, made: Checkpoint, marks: Marks, *, here: str) -> tuple[object, ...]:
-    from quicksand_tui.cli.output import show_age, show_size
-
     glyph = marks.head if here else marks.node
     pinned = " (pinned)" if made.pinned else ""
     return (
@@ -329,8 +303,6 @@ def _row(before: str, made: Checkpoint, marks: Marks, *, here: str) -> tuple[obj
 
 
 def _facts(past: Past) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
         "sandbox": past.name,
         "head": past.head,
@@ -356,14 +328,6 @@ def diff_command(name: str, a: str, b: str | None, as_json: bool) -> int:
     The files are read from the sandbox's disk; it may run or not, and nothing is booted. Data that
     the guest has not written to its disk yet are not seen.
     """
-    from quicksand.base.paths import paths
-    from quicksand.records.registry import Registry
-    from quicksand.sandbox import Sandbox
-
-    from quicksand_tui.cli.output import Exit, print_json, say
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import run_async
-    from quicksand_tui.model.text import clean
 
     async def main(signals: Signals) -> int:
         entry = Registry(paths()).find(name)
@@ -385,8 +349,6 @@ def diff_command(name: str, a: str, b: str | None, as_json: bool) -> int:
 
 
 def _show_changes(changes: list[FileChange]) -> None:
-    from quicksand_tui.cli.output import format_table, say
-
     if changes:
         for line in format_table(("", "", "", ""), [_change_row(change) for change in changes])[1:]:
             print(line)
@@ -413,8 +375,6 @@ def _change_row(change: FileChange) -> tuple[str, ...]:
 
 
 def _sizes(change: FileChange) -> str:
-    from quicksand_tui.cli.output import show_size
-
     before, after = change.size_before, change.size_after
     known = [show_size(size) for size in (before, after) if size is not None]
     return known[0] if before == after and known else " -> ".join(known)

@@ -1,4 +1,4 @@
-"""Makes click's commands from the records of verbs (`quicksand_tui.model.verbs`)."""
+"""Makes click's commands from the records of verbs (`quicksand_tui.verbs.rows`)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import click
 
 from quicksand_tui.cli.completing import completer_of
 from quicksand_tui.cli.options import parse_env
-from quicksand_tui.model.verb import Kind, Parameter, VerbRecord
-from quicksand_tui.model.verbs import find_verb
+from quicksand_tui.verbs.row import Kind, Parameter, VerbRecord
+from quicksand_tui.verbs.rows import find_verb
 
 TYPES: Mapping[Kind, Callable[[Parameter], click.ParamType[Any]]] = {
     Kind.FILE: lambda _: click.Path(dir_okay=False, path_type=Path),
     Kind.STREAM: lambda _: click.Path(allow_dash=True),
     Kind.DIRECTORY: lambda _: click.Path(file_okay=False, path_type=Path),
     Kind.COUNT: lambda found: (
-        click.INT if found.least is None else click.IntRange(int(found.least), found.most)
+        click.INT if found.least is None else click.IntRange(int(found.least), found.limit)
     ),
     Kind.NUMBER: lambda found: click.FloatRange(found.least, min_open=found.above_least),
-    Kind.CHOICE: lambda found: click.Choice(found.choices),
+    Kind.CHOICE: lambda found: click.Choice(found.all_choices),
     Kind.ARGV: lambda _: click.UNPROCESSED,
 }
 CALLBACKS = {Kind.ENV: parse_env}
@@ -82,7 +82,7 @@ def _to_click(found: Parameter) -> click.Parameter:
     if found.shows_default:
         given["show_default"] = True
     names = [found.name, *found.flags]
-    return click.Option(names, help=found.help, multiple=found.repeatable, **given)
+    return click.Option(names, help=found.help_text, multiple=found.repeatable, **given)
 
 
 def _class_of(verb: VerbRecord) -> Callable[..., click.Command]:

@@ -17,13 +17,12 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from quicksand.base.errors import AgentRefusedError, DiskSpaceError
-from quicksand.guest.files import GuestFile
+from quicksand.guest.files import GuestFile, GuestFiles
 
 from quicksand_tui.cli.streams import FdWriter
 from quicksand_tui.cli.transfer import (
     DEPTH_MAX,
     SMALL,
-    Files,
     Survey,
     Tally,
     TransferError,
@@ -58,7 +57,7 @@ NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-async def to_stdout(files: Files, source: str, tally: Tally) -> None:
+async def to_stdout(files: GuestFiles, source: str, tally: Tally) -> None:
     """Writes one file of the guest to stdout. Raises OSError, QuicksandError."""
     if (await files.stat(source)).is_dir:
         raise TransferError(f"{source} is a directory; only a file can go to stdout")
@@ -69,7 +68,13 @@ async def to_stdout(files: Files, source: str, tally: Tally) -> None:
 
 
 async def fetch(
-    files: Files, source: str, target: str, tally: Tally, *, follow: bool, to_the_full: bool = False
+    files: GuestFiles,
+    source: str,
+    target: str,
+    tally: Tally,
+    *,
+    follow: bool,
+    to_the_full: bool = False,
 ) -> None:
     """Copies ``source`` of the guest to ``target`` on this host. Files that cannot be copied are
     reported and counted in ``tally``; QuicksandError is raised only if nothing at all can be.
@@ -170,7 +175,7 @@ def _is_stream(target: str) -> bool:
     return True
 
 
-async def _write_through(files: Files, source: str, target: str, tally: Tally) -> None:
+async def _write_through(files: GuestFiles, source: str, target: str, tally: Tally) -> None:
     with _target_errors(target):
         descriptor = os.open(target, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -212,7 +217,7 @@ class _Receiver:
     """Creates what the guest lists, relative to descriptors of directories."""
 
     def __init__(
-        self, files: Files, survey: Survey, tally: Tally, top: int, *, to_the_full: bool
+        self, files: GuestFiles, survey: Survey, tally: Tally, top: int, *, to_the_full: bool
     ) -> None:
         """``top`` is a descriptor of the directory where the copy begins. ``to_the_full`` goes on
         until the disk is full, rather than stop shortly before."""

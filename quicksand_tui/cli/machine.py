@@ -16,7 +16,7 @@ from quicksand.records.machine_options import MachineOption, dashed, options_of
 from quicksand_tui.cli.completing import completer_of
 from quicksand_tui.cli.mount_words import read_mount
 from quicksand_tui.model.remedies import hint_of
-from quicksand_tui.model.verb import Kind
+from quicksand_tui.verbs.row import Kind
 
 if TYPE_CHECKING:
     from quicksand_tui.cli.options import Decorator

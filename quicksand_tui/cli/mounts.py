@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import ConfigError, MountError
+from quicksand.base.paths import paths
+from quicksand.mounts.known import MountState, known_mounts
+from quicksand.records.mount import CIFS, Mount
+from quicksand.records.registry import Registry
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.mount_words import ORDER, is_directory, read_mount
+from quicksand_tui.cli.output import Exit, print_json, print_table, say
+from quicksand_tui.cli.progress import shown
+from quicksand_tui.cli.runner import Signals, attached, run_async
+from quicksand_tui.cli.written import say_written, written_lines
+from quicksand_tui.model.specs import MountSpec
+from quicksand_tui.model.text import clean, did_you_mean
+from quicksand_tui.verbs import mounts
+from quicksand_tui.verbs.record import ignore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from quicksand.mounts.known import KnownMount
-    from quicksand.records.mount import Mount
-
-    from quicksand_tui.cli.runner import Signals
 
 HEADS = ("SANDBOX", "HOST", "GUEST", "MODE", "STATE")
 
@@ -33,22 +41,20 @@ def mount_command(name: str, mount: str) -> int:
     there can change files that programs here run by themselves, such as git's hooks and the tasks
     of editors. A revert leaves the directory as it is. `run -v HOST:GUEST` mounts it at each start.
     """
-    from quicksand_tui.cli.output import Exit
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import attached, run_async
-
     wanted = read_mount(mount)
+    spec = MountSpec(
+        host=wanted.host,
+        guest=wanted.guest,
+        readonly=wanted.readonly,
+        protect=wanted.protect,
+        type=wanted.type,
+    )
+    verb = mounts.mount(spec)
 
     async def main(signals: Signals) -> int:
         with attached(name) as sandbox, _explained(wanted):
-            async with shown(f"{name}: mounting {wanted.guest}"):
-                await sandbox.mount(
-                    wanted.host,
-                    wanted.guest,
-                    wanted.readonly,
-                    type=wanted.type,
-                    protect=wanted.protect,
-                )
+            async with shown(f"{name}: {verb.stage}"):
+                await verb.act(sandbox, ignore)
         return Exit.OK
 
     return run_async(main)
@@ -74,19 +80,16 @@ def unmount_command(name: str, guest: str, force: bool) -> int:
     This is refused while a program in the sandbox uses it. With --force it is unmounted in any
     case: such programs get errors, and data that they have not written yet are lost.
     """
-    from quicksand_tui.cli.output import Exit
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import attached, run_async
-    from quicksand_tui.cli.written import say_written
 
     async def main(signals: Signals) -> int:
         with attached(name) as sandbox:
             there = [handle.guest for handle in sandbox.active_mounts]
             where = _find(guest, there, name=sandbox.name)
             say_written(sandbox, where)
-            async with shown(f"{name}: unmounting {where}"):
+            verb = mounts.unmount(where, force=force)
+            async with shown(f"{name}: {verb.stage}"):
                 try:
-                    await sandbox.unmount(where, force=force)
+                    await verb.act(sandbox, ignore)
                 except MountError as error:
                     raise MountError(str(error), hint=_way_out(sandbox.name, where)) from error
         return Exit.OK
@@ -101,8 +104,6 @@ def _way_out(name: str, guest: str) -> str:
 
 def _find(guest: str, there: list[str], *, name: str) -> str:
     """Returns the path of the mount at ``guest``. Raises ConfigError if there is none."""
-    from quicksand_tui.model.text import did_you_mean
-
     wanted = guest if guest == "/" else guest.rstrip("/")
     if wanted in there:
         return wanted
@@ -124,14 +125,6 @@ def mounts_command(names: tuple[str, ...], as_json: bool) -> None:
     mounted` could not be mounted when the sandbox started or was reverted. Below, files are named
     that a sandbox wrote and that programs here run by themselves.
     """
-    from quicksand.base.paths import paths
-    from quicksand.mounts.known import MountState, known_mounts
-    from quicksand.records.registry import Registry
-
-    from quicksand_tui.cli.output import print_json, print_table, say
-    from quicksand_tui.cli.written import written_lines
-    from quicksand_tui.model.text import clean
-
     registry = Registry(paths())
     if names:
         entries = [registry.find(name) for name in dict.fromkeys(names)]
@@ -171,8 +164,6 @@ def _facts(name: str, known: KnownMount) -> dict[str, Any]:
 
 
 def _row(name: str, known: KnownMount) -> tuple[object, ...]:
-    from quicksand.records.mount import CIFS
-
     mount = known.mount
     mode = "ro" if mount.readonly else "rw"
     mode = f"{mode} protect" if mount.protect else mode

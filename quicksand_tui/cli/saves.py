@@ -3,23 +3,46 @@ sandbox."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from quicksand.base.errors import SaveNotFoundError
+from quicksand.base.paths import paths
+from quicksand.base.threads import in_thread_to_the_end
+from quicksand.saves.census import Census, freed_by, list_trash
+from quicksand.saves.finding import all_stores, find_save
+from quicksand.saves.rebasing import rebase as rebase_save
+from quicksand.saves.save_removal import choose_old, freed_together, remove_all
+from quicksand.saves.store import TRASH_KEPT_S
+from quicksand.saves.verifying import find_any
+from quicksand.saves.workspaces import known_stores
 
 from quicksand_tui.cli.commands import command_of
-from quicksand_tui.cli.output import Exit
+from quicksand_tui.cli.output import (
+    Exit,
+    complain,
+    complain_of,
+    print_json,
+    print_table,
+    say,
+    show_age,
+    show_size,
+)
+from quicksand_tui.cli.progress import shown
+from quicksand_tui.cli.runner import Signals, run_async
+from quicksand_tui.cli.standing import Rate
+from quicksand_tui.model.amounts import date_text, megabytes_text, seconds_text
+from quicksand_tui.model.text import clean
+from quicksand_tui.verbs import saves
+from quicksand_tui.verbs.saves import Swept, sweep_trash
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from quicksand.saves.census import SaveInfo
     from quicksand.saves.save_removal import Removed
     from quicksand.saves.store import Save, Trashed
     from quicksand.saves.verifying import Verdict
-
-    from quicksand_tui.cli.runner import Signals
 
 
 DAY_S = 86400
@@ -31,33 +54,26 @@ def remove(names: tuple[str, ...], now: bool) -> int:
 
     Sandboxes and saves that share data with them keep those data, and are named.
     """
-    from quicksand.base.errors import QuicksandError
-    from quicksand.base.paths import paths
-    from quicksand.saves.save_removal import remove_save
+    chosen = list(dict.fromkeys(names))
+    verb = saves.discard(chosen, now=now)
 
-    from quicksand_tui.cli.output import complain_of
+    async def main(signals: Signals) -> int:
+        discarded = await verb.carry_out("")
+        code = Exit.OK
+        for name, found in zip(chosen, discarded.each, strict=True):
+            if isinstance(found, Exception):
+                code = Exit.FAILURE
+                complain_of(name, found)
+            else:
+                print(found.info.name, flush=True)
+                _explain(found)
+        _say_swept(discarded.swept)
+        return code
 
-    failed = False
-    for name in dict.fromkeys(names):
-        try:
-            removed = remove_save(name, paths(), now=now)
-        except QuicksandError as error:
-            failed = True
-            complain_of(name, error)
-        else:
-            print(removed.info.name, flush=True)
-            _explain(removed)
-    _sweep()
-    return Exit.FAILURE if failed else Exit.OK
+    return run_async(main)
 
 
 def _explain(removed: Removed) -> None:
-    from quicksand.saves.store import TRASH_KEPT_S
-
-    from quicksand_tui.cli.output import say, show_size
-    from quicksand_tui.model.amounts import date_text
-    from quicksand_tui.model.text import clean
-
     info, size = removed.info, show_size(removed.info.own)
     name = clean(info.name)
     if removed.trashed is None:
@@ -75,17 +91,37 @@ def _explain(removed: Removed) -> None:
 
 
 @command_of("saves restore")
-def restore(name: str, new_name: str | None) -> None:
+def restore(name: str, new_name: str | None) -> int:
     """Restore a save from the trash: the one with this id, or the one of this name that was removed
     last.
 
     `saves trash` lists them.
     """
-    from quicksand.base.paths import paths
-    from quicksand.saves.save_removal import restore_save
+    return restore_save(name, new_name)
 
-    print(restore_save(name, paths(), new_name=new_name).name, flush=True)
-    _sweep()
+
+def restore_save(name: str, new_name: str | None) -> int:
+    """Brings a save back, and prints its name. Returns the exit code."""
+
+    async def main(signals: Signals) -> int:
+        restored = await saves.bring_back([name], name=new_name or "").carry_out("")
+        for error in restored.failed:
+            raise error
+        print(*restored.names, flush=True)
+        _say_swept(restored.swept)
+        return Exit.OK
+
+    return run_async(main)
+
+
+def purge(places: Sequence[Path]) -> None:
+    """Removes entries of the trash for good."""
+
+    async def main(signals: Signals) -> int:
+        await saves.purge(places).carry_out("")
+        return Exit.OK
+
+    run_async(main)
 
 
 @command_of("saves prune")
@@ -94,12 +130,6 @@ def prune(older_than: float | None, keep: int | None, dry_run: bool, as_json: bo
 
     Saves that cannot be read stay: `saves rm` removes them by name.
     """
-    from quicksand.base.paths import paths
-    from quicksand.saves.census import Census
-    from quicksand.saves.save_removal import choose_old, freed_together, remove_all
-
-    from quicksand_tui.cli.output import print_json, print_table, say, show_age, show_size
-
     if older_than is None and keep is None:
         raise click.UsageError("say which may go: --older-than DAYS, --keep N, or both")
     seconds = None if older_than is None else older_than * DAY_S
@@ -124,25 +154,15 @@ def prune(older_than: float | None, keep: int | None, dry_run: bool, as_json: bo
         )
         say(f"{show_size(total)} {where}" if old else "there are no such saves")
     if not dry_run:
-        _sweep()
+        _say_swept(sweep_trash())
 
 
-def _sweep() -> None:
-    """Removes what has been in the trash for long enough."""
-    from quicksand.base.errors import QuicksandError
-    from quicksand.base.paths import paths
-    from quicksand.saves.save_removal import sweep
-
-    from quicksand_tui.cli.output import complain, say
-    from quicksand_tui.model.text import clean
-
-    try:
-        gone = sweep(paths())
-    except QuicksandError as error:  # the command itself has succeeded
-        complain(error, about="the trash")
-        return
-    if gone:
-        names = ", ".join(clean(trashed.save.name) for trashed in gone)
+def _say_swept(swept: Swept) -> None:
+    """Says what has been in the trash for long enough, and is gone now."""
+    if swept.error is not None:
+        complain(swept.error, about="the trash")
+    elif swept.gone:
+        names = ", ".join(clean(trashed.save.name) for trashed in swept.gone)
         say(f"a week in the trash has passed for {names}: gone for good")
 
 
@@ -153,16 +173,6 @@ def rebase(name: str, onto: str | None, as_json: bool) -> int:
     The disk's contents stay as they are; guests boot it with the new image's kernel. The old save
     goes to the trash, and `images prune` may remove the old image.
     """
-    from quicksand.base.paths import paths
-    from quicksand.base.threads import in_thread_to_the_end
-    from quicksand.saves.finding import find_save
-    from quicksand.saves.rebasing import rebase as rebase_save
-
-    from quicksand_tui.cli.output import print_json, show_size
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import run_async
-    from quicksand_tui.cli.standing import Rate
-
     save = find_save(name, paths())
     manifest = save.require()
     image = onto or (manifest.base.name if manifest.base else manifest.config.image)
@@ -191,40 +201,26 @@ def verify(names: tuple[str, ...], deep: bool, as_json: bool) -> int:
     NAME can also be the file of a snapshot. The exit status is 1 if a save is damaged or its image
     is missing.
     """
-    from quicksand.base.paths import paths
-    from quicksand.saves.finding import all_stores
-    from quicksand.saves.verifying import find_any, verify_saves
+    rate = Rate("verifying")
 
-    from quicksand_tui.cli.output import print_json, say
-    from quicksand_tui.cli.progress import shown
-    from quicksand_tui.cli.runner import run_async
-    from quicksand_tui.cli.standing import Rate
-
-    if names:
-        saves = [find_any(name, paths()) for name in dict.fromkeys(names)]
-    else:
-        saves = [save for store in all_stores(paths()) for save in store.list()]
-    from quicksand_tui.model.amounts import megabytes_text, seconds_text
-
-    rate, total = Rate("verifying"), 0
-
-    def report(done: int, size: int) -> None:
-        nonlocal total
-        total = size
-        rate.report("reading", done, size)
+    def find() -> list[Save]:
+        if names:
+            return [find_any(name, paths()) for name in dict.fromkeys(names)]
+        return [save for store in all_stores(paths()) for save in store.list()]
 
     async def main(signals: Signals) -> int:
-        started = time.perf_counter()
+        verb = saves.verify([], deep=deep, find=find)
         async with shown(rate.look):
-            verdicts = await verify_saves(saves, paths(), deep=deep, progress=report)
-        seconds = time.perf_counter() - started
+            verified = await verb.carry_out("", rate.take)
+        verdicts = verified.verdicts
         if as_json:
-            print_json([_facts(verdict) for verdict in verdicts])
+            print_json(verb.facts("", verified))
         else:
             _print(verdicts)
             if deep:
-                say(f"read {megabytes_text(total)} in {seconds_text(seconds)}")
-            elif saves:
+                read, took = megabytes_text(verified.size), seconds_text(verified.seconds)
+                say(f"read {read} in {took}")
+            elif verdicts:
                 say("looked at from outside; --deep reads every byte")
         is_good = all(verdict.is_whole for verdict in verdicts)
         return Exit.OK if is_good else Exit.FAILURE
@@ -232,9 +228,7 @@ def verify(names: tuple[str, ...], deep: bool, as_json: bool) -> int:
     return run_async(main)
 
 
-def _print(verdicts: list[Verdict]) -> None:
-    from quicksand_tui.cli.output import print_table
-
+def _print(verdicts: Sequence[Verdict]) -> None:
     rows: list[tuple[object, ...]] = []
     for verdict in verdicts:
         name = verdict.save.name
@@ -242,17 +236,6 @@ def _print(verdicts: list[Verdict]) -> None:
             rows.append((name, "whole" if verdict.deep else "ok", "", ""))
         rows += [(name, "BAD", file, text) for file, text in verdict.problems.items()]
     print_table(("NAME", "STATE", "FILE", "PROBLEM"), rows)
-
-
-def _facts(verdict: Verdict) -> dict[str, Any]:
-    save: Save = verdict.save
-    return {
-        "name": save.name,
-        "path": str(save.root),
-        "deep": verdict.deep,
-        "whole": verdict.is_whole,
-        "problems": dict(verdict.problems),
-    }
 
 
 HEADS = ("NAME", "OWN", "SHARED", "BASE", "AGE", "PARENT", "CHILDREN", "FROM", "NOTE")
@@ -284,11 +267,6 @@ def list_saves(everywhere: bool, as_json: bool) -> None:
 
 
 def _list(everywhere: bool, as_json: bool) -> None:
-    from quicksand.base.paths import paths
-    from quicksand.saves.census import Census
-
-    from quicksand_tui.cli.output import print_json, print_table, say
-
     found = Census(paths()).list(everywhere=everywhere)
     if as_json:
         print_json([facts(info) for info in found])
@@ -304,8 +282,6 @@ def _list(everywhere: bool, as_json: bool) -> None:
 
 
 def _row(info: SaveInfo) -> tuple[object, ...]:
-    from quicksand_tui.cli.output import show_age, show_size
-
     base = "" if info.base is None else f"{info.base.name} {info.base.version}".strip()
     return (
         info.name,
@@ -328,9 +304,6 @@ def _some(names: Sequence[str]) -> str:
 def _origin(info: SaveInfo) -> str:
     """Returns where a save was found: in the workspace of this directory, among the user's own
     saves, in the directory itself, or elsewhere."""
-    from quicksand.base.paths import paths
-    from quicksand.saves.finding import all_stores
-
     names = ("workspace", "user", "here")
     known = dict(zip((store.root for store in all_stores(paths())), names, strict=True))
     return known.get(info.store.root, str(info.store.root))
@@ -381,21 +354,12 @@ def facts(info: SaveInfo) -> dict[str, Any]:
 @command_of("saves trash")
 def trash(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
     """List removed and replaced saves, which can be restored for a week."""
-    from quicksand.base.paths import paths
-    from quicksand.saves.census import freed_by, list_trash
-    from quicksand.saves.workspaces import known_stores
-
-    from quicksand_tui.cli.output import print_json, print_table, say, show_size
-
     stores = known_stores(paths())
     found = _chosen(list_trash(stores), ids)
     total = freed_by(trashed.root for trashed in found)
     told = [trashed_save_facts(trashed) for trashed in found]
     if empty:
-        shown = {trashed.id for trashed in found}
-        for store in stores:
-            if doomed := [trashed.id for trashed in store.trash() if trashed.id in shown]:
-                store.empty_trash(doomed)
+        purge([trashed.root for trashed in found])
     if as_json:
         print_json({"emptied": empty, "frees": total, "saves": told})
         return
@@ -408,8 +372,6 @@ def trash(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
 
 def _chosen(found: Sequence[Trashed], ids: Sequence[str]) -> Sequence[Trashed]:
     """Returns what the ids name, or all of the trash without ids."""
-    from quicksand.base.errors import SaveNotFoundError
-
     if missing := set(ids) - {trashed.id for trashed in found}:
         raise SaveNotFoundError(
             f"there is no {min(missing)!r} in the trash", hint="`saves trash` lists the ids"
@@ -419,9 +381,6 @@ def _chosen(found: Sequence[Trashed], ids: Sequence[str]) -> Sequence[Trashed]:
 
 def trashed_save_facts(trashed: Trashed) -> dict[str, Any]:
     """Returns the fields of a save in the trash for `--json`."""
-    from quicksand.saves.census import freed_by
-    from quicksand.saves.store import TRASH_KEPT_S
-
     manifest = trashed.save.manifest
     return {
         "id": trashed.id,
@@ -436,9 +395,6 @@ def trashed_save_facts(trashed: Trashed) -> dict[str, Any]:
 
 
 def _trash_row(told: dict[str, Any]) -> tuple[object, ...]:
-    from quicksand_tui.cli.output import show_age, show_size
-    from quicksand_tui.model.amounts import date_text
-
     return (
         told["name"],
         show_age(told["removed"]),

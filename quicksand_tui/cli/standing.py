@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from quicksand_tui.verbs.stages import stage_text
+
+if TYPE_CHECKING:
+    from quicksand_tui.verbs.record import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,16 +27,6 @@ class Standing:
     """Whether ``done`` and ``total`` are bytes."""
 
 
-STAGES = {
-    "image": "finding the image",
-    "accelerator": "choosing the accelerator",
-    "disk": "making the disk",
-    "qemu": "starting QEMU",
-    "guest": "booting",
-    "desktop": "waiting for the desktop",
-}
-
-
 class StartProgress:
     """Follows the start of a sandbox. Its `stage` serves as the sandbox's ``progress_callback``."""
 
@@ -39,14 +35,15 @@ class StartProgress:
         self._stage = "starting"
 
     def stage(self, name: str, done: int, total: int) -> None:
-        self._stage = f"{STAGES.get(name, name)} ({done + 1} of {total})"
+        self._stage = f"{stage_text(name)} ({done + 1} of {total})"
 
     def look(self) -> Standing:
         return Standing(text=f"{self._name}: {self._stage}")
 
 
 class Rate:
-    """Follows work that moves bytes. `report` takes the stage, and the bytes done and in all."""
+    """Follows work that moves bytes: `report` takes the stage, and the bytes done and in all;
+    `take` the progress of a verb."""
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -54,7 +51,10 @@ class Rate:
         self._done = self._total = 0
 
     def report(self, stage: str, done: int, total: int) -> None:
-        self._stage, self._done, self._total = stage, done, total
+        self._stage, self._done, self._total = stage_text(stage), done, total
+
+    def take(self, progress: Progress) -> None:
+        self.report(progress.stage, progress.done, progress.total)
 
     def look(self) -> Standing:
         """Returns the progress now."""

@@ -9,12 +9,11 @@ import os
 import stat
 from collections.abc import AsyncIterable, AsyncIterator
 from pathlib import Path
-from typing import Protocol
 
 from quicksand.base.errors import AgentRefusedError, DiskSpaceError, QuicksandError
 from quicksand.base.space import DISK_RESERVE
 from quicksand.guest.agent.extents import FILE_MAX, Extent
-from quicksand.guest.files import GuestFile
+from quicksand.guest.files import GuestFile, GuestFiles
 
 from quicksand_tui.cli.output import complain, complain_of, show_size
 from quicksand_tui.cli.standing import Standing
@@ -88,18 +87,6 @@ SMALL = 1024 * 1024
 """Bytes that are copied unchecked, however full the disk is."""
 
 
-class Files(Protocol):
-    """The part of `GuestFiles` that this needs."""
-
-    def stream(self, path: str) -> AsyncIterator[bytes]: ...
-
-    def extents(self, path: str) -> AsyncIterator[Extent]: ...
-
-    async def stat(self, path: str, *, follow: bool = True) -> GuestFile: ...
-
-    async def list(self, path: str) -> list[GuestFile]: ...
-
-
 class NotEnoughSpaceError(DiskSpaceError):
     """Raised when the copy needs more than the disk has to spare. Nothing has been copied."""
 
@@ -107,7 +94,7 @@ class NotEnoughSpaceError(DiskSpaceError):
 class Survey:
     """Looks through a tree of the guest, and keeps the listings for the copy."""
 
-    def __init__(self, files: Files, tally: Tally) -> None:
+    def __init__(self, files: GuestFiles, tally: Tally) -> None:
         self._files = files
         self._tally = tally
         self._remembered: dict[str, list[GuestFile]] = {}
@@ -187,34 +174,12 @@ OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """Flags that follow no symlink, and do not wait for the other end of a pipe."""
 
 
-class GuestTarget(Protocol):
-    """The part of `GuestFiles` that this needs."""
-
-    async def write(self, path: str, content: AsyncIterable[bytes]) -> int: ...
-
-    async def write_extents(
-        self, path: str, content: AsyncIterable[Extent], *, mode: int, mtime_ns: int
-    ) -> int: ...
-
-    async def stat(self, path: str, *, follow: bool = True) -> GuestFile: ...
-
-    async def mkdir(self, path: str, *, mode: int = 0o755, exist_ok: bool = False) -> None: ...
-
-    async def symlink(self, path: str, target: str, *, mtime_ns: int) -> None: ...
-
-    async def link(self, path: str, existing: str, *, follow: bool) -> None: ...
-
-    async def set_mtime(self, path: str, mtime_ns: int) -> None: ...
-
-    async def remove(self, path: str) -> None: ...
-
-
-async def from_stdin(files: GuestTarget, target: str, tally: Tally) -> None:
+async def from_stdin(files: GuestFiles, target: str, tally: Tally) -> None:
     """Writes stdin to one file of the guest. Raises OSError, QuicksandError."""
     await files.write(target, tally.count(FdReader(STDIN)))
 
 
-async def send(files: GuestTarget, source: str, target: str, tally: Tally, *, follow: bool) -> None:
+async def send(files: GuestFiles, source: str, target: str, tally: Tally, *, follow: bool) -> None:
     """Copies ``source`` of this host to ``target`` in the guest. Failures are handled as in
     `incoming.fetch`."""
     source, contents = split_contents(source)
@@ -244,7 +209,7 @@ async def send(files: GuestTarget, source: str, target: str, tally: Tally, *, fo
     await sender.take(source, target, found)
 
 
-async def _stat(files: GuestTarget, path: str) -> GuestFile | None:
+async def _stat(files: GuestFiles, path: str) -> GuestFile | None:
     try:
         return await files.stat(path)
     except AgentRefusedError as error:
@@ -254,7 +219,7 @@ async def _stat(files: GuestTarget, path: str) -> GuestFile | None:
 
 
 class _Sender:
-    def __init__(self, files: GuestTarget, tally: Tally) -> None:
+    def __init__(self, files: GuestFiles, tally: Tally) -> None:
         self._files = files
         self._tally = tally
         self._copied: dict[tuple[int, int], str] = {}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from quicksand_tui.cockpit.shells import Shells
     from quicksand_tui.cockpit.stats import StatsPanel
     from quicksand_tui.cockpit.then_and_now import ThenAndNow
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config import Settings
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.keys import Keys
@@ -48,7 +48,7 @@ class Area(Vertical):
 
     def __init__(
         self,
-        service: Service,
+        service: EngineService,
         settings: Settings,
         operations: Operations,
         keys: Keys,

@@ -9,6 +9,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from quicksand_tui.kit.base import ActionScreen
+from quicksand_tui.kit.doing import Doer
 from quicksand_tui.model.text import plain
 
 if TYPE_CHECKING:
@@ -48,8 +49,9 @@ class MountMoved(Message):
     """The cursor of the mounts is on another one."""
 
 
-class PartWidget(Widget):
-    """A part with its own keys: those of ``scope`` in the registry."""
+class PartWidget(Doer, Widget):
+    """A part with its own keys: those of ``scope`` in the registry. It carries out those actions of
+    them that it has methods for, and the main screen the others."""
 
     scope: ClassVar[Scope]
     ascii_only: bool = False

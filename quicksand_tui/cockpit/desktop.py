@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +21,9 @@ from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import TITLE_CELLS, clip
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import ScreenRecording, Service
+    from quicksand_tui.door.protocol import ScreenRecording
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config import Settings
-    from quicksand_tui.kit.base import Handlers
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.model.sandboxes import SandboxView
@@ -53,7 +52,7 @@ class DesktopPanel(PartWidget, Vertical):
 
     def __init__(
         self,
-        service: Service,
+        service: EngineService,
         settings: Settings,
         keys: Keys,
         terminal: OuterTerminal,
@@ -114,21 +113,26 @@ class DesktopPanel(PartWidget, Vertical):
             return
         self._app_keys.panes.command_done()
 
-    @cached_property
-    def handlers(self) -> Handlers:
-        """The method of each action, by its id."""
-        return {
-            "zoom_in": lambda: self._zoom(ZOOM),
-            "zoom_out": lambda: self._zoom(1 / ZOOM),
-            "zoom_all": lambda: self._zoom(0),
-            "move_left": lambda: self._move(-MOVE, 0),
-            "move_right": lambda: self._move(MOVE, 0),
-            "move_up": lambda: self._move(0, -MOVE),
-            "move_down": lambda: self._move(0, MOVE),
-            "save_picture": self.do_save_picture,
-            "copy_picture": lambda: self.do_save_picture(copies=True),
-            "record": self.do_record,
-        }
+    def do_zoom_in(self) -> None:
+        self._zoom(ZOOM)
+
+    def do_zoom_out(self) -> None:
+        self._zoom(1 / ZOOM)
+
+    def do_zoom_all(self) -> None:
+        self._zoom(0)
+
+    def do_move_left(self) -> None:
+        self._move(-MOVE, 0)
+
+    def do_move_right(self) -> None:
+        self._move(MOVE, 0)
+
+    def do_move_up(self) -> None:
+        self._move(0, -MOVE)
+
+    def do_move_down(self) -> None:
+        self._move(0, MOVE)
 
     def _zoom(self, factor: float) -> None:
         if (view := self.view.frame_view) is not None:
@@ -139,7 +143,13 @@ class DesktopPanel(PartWidget, Vertical):
         if (view := self.view.frame_view) is not None:
             self.view.change(centre=view.moved(right, down).centre)
 
-    def do_save_picture(self, *, copies: bool = False) -> None:
+    def do_save_picture(self) -> None:
+        self._save_picture()
+
+    def do_copy_picture(self) -> None:
+        self._save_picture(copies=True)
+
+    def _save_picture(self, *, copies: bool = False) -> None:
         """Saves the screen. ``copies`` puts the file's path on the clipboard: terminals take
         texts there, and no pictures."""
         if self._sandbox is None:
@@ -193,7 +203,8 @@ def _no_screen(sandbox: SandboxView | None) -> str:
         return "No sandbox is selected."
     if not sandbox.has_display:
         return (
-            f"{clip(sandbox.name, TITLE_CELLS)} has no display: `run --display` makes one that has."
+            f"{clip(sandbox.name, TITLE_CELLS)} has no display; "
+            "`run --display` makes a sandbox with one."
         )
     if sandbox.state is not State.RUNNING and sandbox.state is not State.PAUSED:
         return f"It is {sandbox.state.value}: it has no screen now."

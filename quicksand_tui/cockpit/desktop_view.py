@@ -29,7 +29,8 @@ from quicksand_tui.pixels.user_input import PASTE_MAX, ScreenInput
 from quicksand_tui.pixels.viewport import USUAL_CELL
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import GuestScreen, Service
+    from quicksand_tui.door.protocol import GuestScreen
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config import Settings
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.pixels.viewport import Viewport
@@ -118,7 +119,7 @@ class DesktopView(Widget, can_focus=True):
 
     def __init__(
         self,
-        service: Service,
+        service: EngineService,
         settings: Settings,
         terminal: OuterTerminal,
         *,

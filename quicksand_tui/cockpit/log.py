@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on, work
@@ -17,7 +16,7 @@ from textual.widgets import Input
 
 from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import PartWidget
-from quicksand_tui.door.protocol import LogKind, LogSource, Service
+from quicksand_tui.door.protocol import LogKind, LogSource
 from quicksand_tui.kit.base import bindings_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.amounts import clock_text, seconds_text
@@ -28,9 +27,9 @@ from quicksand_tui.widgets.inputs import LineInput
 from quicksand_tui.widgets.log_view import LogView
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.shown import CommandRecord
-    from quicksand_tui.kit.base import Handlers
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.model.jobs import CommandRecord
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.views.happenings import Happening
 
@@ -58,7 +57,7 @@ class LogPanel(PartWidget, Vertical):
 
     def __init__(
         self,
-        service: Service,
+        service: EngineService,
         events: Callable[[], Sequence[Happening]],
         commands: Callable[[], Sequence[CommandRecord]],
         keys: Keys,
@@ -169,18 +168,6 @@ class LogPanel(PartWidget, Vertical):
             self.view.border_subtitle = self.fit(titles[1])
 
     # Actions, by the registry's ids
-
-    @cached_property
-    def handlers(self) -> Handlers:
-        """The method of each action, by its id."""
-        return {
-            "follow": self.do_follow,
-            "wrap": self.do_wrap,
-            "kind": self.do_kind,
-            "search": self.do_search,
-            "next": self.do_next,
-            "previous": self.do_previous,
-        }
 
     def do_follow(self) -> None:
         self.view.set_following(not self.view.following)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
@@ -17,6 +16,7 @@ from quicksand_tui.cockpit.base import MountMoved, PartWidget
 from quicksand_tui.kit.base import bindings_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.text import TITLE_CELLS, clip
+from quicksand_tui.verbs.mounts import unmount
 from quicksand_tui.views.losses import of_unmount
 from quicksand_tui.views.mounts import mount_row, no_mounts_text, plan_mount_columns
 from quicksand_tui.widgets.long_table import LongTable
@@ -24,7 +24,6 @@ from quicksand_tui.widgets.long_table import LongTable
 if TYPE_CHECKING:
     from quicksand_tui.cockpit.base import Confirm
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.base import Handlers
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.model.sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import World
@@ -101,11 +100,6 @@ class MountsPanel(PartWidget, Vertical):
 
     # Actions, by the registry's ids
 
-    @cached_property
-    def handlers(self) -> Handlers:
-        """The method of each action, by its id."""
-        return {"unmount": self.do_unmount, "force": self.do_force, "copy": self.do_copy}
-
     @property
     def _chosen(self) -> tuple[SandboxView, MountView]:
         sandbox = self._sandbox
@@ -115,7 +109,11 @@ class MountsPanel(PartWidget, Vertical):
         return sandbox, mount
 
     def do_unmount(self) -> None:
-        self._operations.unmount(*self._chosen)
+        self._begin(*self._chosen)
+
+    def _begin(self, sandbox: SandboxView, mount: MountView, *, force: bool = False) -> None:
+        verb = unmount(mount.key, force=force, host=mount.host, shown=mount.guest)
+        self._operations.do(verb, sandbox)
 
     def do_force(self) -> None:
         sandbox, mount = self._chosen
@@ -123,7 +121,7 @@ class MountsPanel(PartWidget, Vertical):
             f"Unmount {clip(mount.guest, TITLE_CELLS)} by force?",
             of_unmount(mount),
             "Unmount",
-            lambda: self._operations.unmount(sandbox, mount, force=True),
+            lambda: self._begin(sandbox, mount, force=True),
             undo=f"The directory itself stays; {self._app_keys.map.hint('mount')} mounts it again.",
         )
 

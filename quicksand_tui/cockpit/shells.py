@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from textual import events, on, work
@@ -15,7 +14,7 @@ from textual.widgets import Static
 from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import Asked, PartWidget
-from quicksand_tui.door.protocol import shells_of
+from quicksand_tui.door.service import shells_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.keymap import Keymap, key_text
@@ -29,9 +28,8 @@ from quicksand_tui.views import losses
 
 if TYPE_CHECKING:
     from quicksand_tui.cockpit.base import Confirm
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.base import Handlers
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.model.sandboxes import SandboxView
@@ -63,7 +61,7 @@ class Shells(PartWidget, Vertical):
 
     def __init__(
         self,
-        service: Service,
+        service: EngineService,
         operations: Operations,
         keys: Keys,
         memory: Memory,
@@ -349,32 +347,6 @@ class Shells(PartWidget, Vertical):
         self._app_keys.panes.command_done()
 
     # Actions, by the registry's ids
-
-    @cached_property
-    def handlers(self) -> Handlers:
-        """The method of each action, by its id."""
-        return {
-            "split_beside": self.do_split_beside,
-            "split_below": self.do_split_below,
-            "next": self.do_next,
-            "before": self.do_before,
-            "go_left": self.do_go_left,
-            "go_right": self.do_go_right,
-            "go_up": self.do_go_up,
-            "go_down": self.do_go_down,
-            "line_left": self.do_line_left,
-            "line_right": self.do_line_right,
-            "line_up": self.do_line_up,
-            "line_down": self.do_line_down,
-            "copy_mode": self.do_copy_mode,
-            "page_back": self.do_page_back,
-            "paste": self.do_paste,
-            "swap_before": self.do_swap_before,
-            "swap_next": self.do_swap_next,
-            "even": self.do_even,
-            "broadcast": self.do_broadcast,
-            "close": self.do_close,
-        }
 
     def do_split_beside(self) -> None:
         self._split(Way.BESIDE)

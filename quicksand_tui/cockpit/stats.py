@@ -19,7 +19,7 @@ from quicksand_tui.views.rows import MUTED
 from quicksand_tui.views.stats import stats_lines
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.sandboxes import GuestView, SandboxView, TrafficRates
 
 ASK_EVERY_S = 2.0
@@ -30,7 +30,7 @@ STYLES = {"muted": MUTED, "heading": "bold", "accent": "$text-accent", "": ""}
 class StatsPanel(VerticalScroll, can_focus=True):
     """Shows what a sandbox uses, and asks its guest while it is visible."""
 
-    def __init__(self, service: Service, *, ascii_only: bool, **options: Any) -> None:
+    def __init__(self, service: EngineService, *, ascii_only: bool, **options: Any) -> None:
         super().__init__(**options)
         self._service = service
         self._ascii = ascii_only

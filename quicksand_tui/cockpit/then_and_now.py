@@ -17,7 +17,7 @@ from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip, plain
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.pixels.cells import Cells
@@ -37,7 +37,7 @@ HAS_SCREEN = (State.RUNNING, State.PAUSED)
 class ThenAndNow(Widget):
     """Draws two small pictures side by side in half cells. Hidden, it asks for nothing."""
 
-    def __init__(self, service: Service, *, ascii_only: bool, **options: Any) -> None:
+    def __init__(self, service: EngineService, *, ascii_only: bool, **options: Any) -> None:
         super().__init__(**options)
         self._service = service
         self._ascii = ascii_only

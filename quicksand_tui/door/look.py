@@ -33,7 +33,6 @@ from quicksand.snapshots.tree import Tree, read_tree
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.checkpoints import (
     NO_TREE,
-    NOTE_LIMIT,
     TAG_LIMIT,
     CheckpointTree,
     CheckpointView,
@@ -50,6 +49,7 @@ from quicksand_tui.model.sandboxes import (
 )
 from quicksand_tui.model.text import error_text, sanitise
 from quicksand_tui.model.world import HostView, World
+from quicksand_tui.verbs.checkpoints import view_of
 
 Stamp = tuple[int, ...]
 
@@ -124,27 +124,6 @@ class TreeReader:
 
 def _broken(id_: str, error: str) -> CheckpointView:
     return CheckpointView(id=id_, tag=id_, name=id_, error=sanitise(error) or "unreadable")
-
-
-def view_of(checkpoint: Checkpoint) -> CheckpointView:
-    """Returns a checkpoint of the engine as the app shows it."""
-    tag = sanitise(checkpoint.tag, limit=TAG_LIMIT)
-    return CheckpointView(
-        id=checkpoint.id,
-        tag=tag,
-        name=tag if tag == checkpoint.tag else checkpoint.id,
-        parent=checkpoint.parent,
-        created=checkpoint.created,
-        note=sanitise(checkpoint.note, limit=NOTE_LIMIT),
-        tier=sanitise(checkpoint.tier, limit=20),
-        tier_note=sanitise(checkpoint.tier_note),
-        has_memory=checkpoint.has_memory,
-        has_pages=checkpoint.has_pages,
-        auto=checkpoint.auto,
-        pinned=checkpoint.pinned,
-        pause_s=checkpoint.pause_s,
-        written=checkpoint.bytes_written,
-    )
 
 
 def _order(view: CheckpointView) -> tuple[bool, float, str]:

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
-
-from quicksand_tui.model.jobs import OperationError
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from quicksand_tui.model.checkpoints import CheckpointView
-    from quicksand_tui.model.jobs import CommandOutput, JobVerb
-    from quicksand_tui.model.sandboxes import GuestView, RemovedView
-    from quicksand_tui.model.saves import SavesView
-    from quicksand_tui.model.specs import (
-        CheckpointSpec,
-        ExportSpec,
-        ImportSpec,
-        MountSpec,
-        NewSpec,
-        SaveSpec,
-        Told,
-    )
-    from quicksand_tui.model.world import World
-    from quicksand_tui.panes.content import GuestTerminal, Sink
+    from quicksand_tui.model.jobs import CommandOutput
+    from quicksand_tui.model.sandboxes import GuestView
     from quicksand_tui.pixels.cells import Cells
     from quicksand_tui.pixels.keysyms import Chord
     from quicksand_tui.pixels.orders import Drawn
-    from quicksand_tui.verbs.record import SandboxVerb
+
+
+T = TypeVar("T")
 
 
 class LogKind(StrEnum):
@@ -66,109 +53,9 @@ class ShellView:
     """It was opened for a pane, by this app or another one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far an operation is."""
-
-    sandbox_id: str
-    """"" if unknown; a new sandbox's id as soon as it exists."""
-    stage: str = ""
-    step: int = 0
-    steps: int = 0
-    done: int = 0
-    total: int = 0
-    """``done`` of ``total`` bytes; both are 0 if bytes are not counted."""
-
-
-Report = Callable[[Progress], None]
-"""Receives progress; may be called from any thread."""
-
-
-class Engine(Protocol):
-    """The verbs of the engine. Sandboxes and checkpoints are given by id, saves by the key of their
-    view. A cancelled call returns after it has undone what it began. Every call may raise
-    QuicksandError, OSError or OperationError; callers use it through `Service`, which raises
-    OperationError alone."""
-
-    # A sandbox's life
-
-    async def create(self, spec: NewSpec, report: Report) -> tuple[str, ...]:
-        """Starts a new sandbox that outlives the app. The first report gives its id. Returns what
-        the start could not do, in words."""
-
-    async def start(self, sandbox_id: str, report: Report, *, at: str = "") -> tuple[str, ...]:
-        """Starts a stopped sandbox, at the checkpoint ``at`` if one is given; it outlives the app.
-        Returns as `create`."""
-
-    async def carry_out(self, verb: SandboxVerb, sandbox_id: str) -> None: ...
-
-    async def delete(self, sandbox_id: str) -> RemovedView:
-        """Moves a sandbox to the trash. A running one is stopped, and its state kept in a
-        checkpoint; one marked ``discard`` is removed for good."""
-
-    async def bring_back(self, sandbox_id: str, report: Report) -> bool:
-        """Restores a sandbox from the trash; if it ran, it resumes where it was. Returns whether
-        it runs."""
-
-    # Checkpoints
-
-    async def checkpoint(self, sandbox_id: str, spec: CheckpointSpec) -> CheckpointView:
-        """Takes a checkpoint of a running or paused sandbox."""
-
-    async def revert(self, sandbox_id: str, checkpoint_id: str) -> CheckpointView:
-        """Goes back to a checkpoint, after taking one of the present state."""
-
-    async def undo(self, sandbox_id: str) -> CheckpointView:
-        """Undoes the last revert."""
-
-    async def clone(
-        self, sandbox_id: str, count: int, *, at: str = "", mounts: str = ""
-    ) -> tuple[str, ...]:
-        """Makes ``count`` sandboxes that continue from the present state or from the checkpoint
-        ``at``, all or none, without mounts or with those of the source: ``mounts`` is "ro", or "rw"
-        for as they are there. They outlive the app. Returns their names."""
-
-    async def pin_checkpoint(self, sandbox_id: str, checkpoint_id: str, *, pinned: bool) -> None:
-        """Protects a checkpoint against deletion, or ends that."""
-
-    async def note_checkpoint(self, sandbox_id: str, checkpoint_id: str, note: str) -> None: ...
-
-    async def delete_checkpoint(self, sandbox_id: str, checkpoint_id: str) -> None: ...
-
-    # The host's directories
-
-    async def mount(self, sandbox_id: str, spec: MountSpec) -> None:
-        """Mounts a directory of this host in a running sandbox."""
-
-    async def unmount(self, sandbox_id: str, guest: str, *, force: bool) -> None:
-        """Takes away what is mounted at the guest's path ``guest``; with ``force`` even if programs
-        use it."""
-
-    # Saves
-
-    async def save(self, sandbox_id: str, spec: SaveSpec, report: Report) -> Told:
-        """Saves the disk of a sandbox, running or not, among the user's own saves."""
-
-    async def delete_saves(self, keys: Sequence[str], report: Report, *, now: bool) -> Told:
-        """Moves saves to the trash, or removes them for good with ``now``. Cancelling leaves the
-        saves that are not yet removed."""
-
-    async def restore_saves(self, keys: Sequence[str], report: Report, *, name: str = "") -> Told:
-        """Restores entries of the trash, under ``name`` if one is given."""
-
-    async def purge_saves(self, keys: Sequence[str]) -> Told:
-        """Removes entries of the trash for good."""
-
-    async def export_save(self, key: str, spec: ExportSpec, report: Report) -> Told: ...
-
-    async def import_bundle(self, spec: ImportSpec, report: Report) -> Told:
-        """Imports what a bundle holds: a save, a stopped sandbox, or an image."""
-
-    async def verify_saves(self, keys: Sequence[str], report: Report, *, deep: bool) -> Told:
-        """Checks the files of saves from outside, or with ``deep`` every byte; afterwards the views
-        hold the verdicts. Raises OperationError if a save is damaged."""
-
-    # Guests
+class Questions(Protocol):
+    """What guests are asked, on the engine's loop. Every call may raise QuicksandError, OSError or
+    OperationError; callers ask by `EngineService.ask`, which raises OperationError alone."""
 
     async def shells(self, sandbox_id: str) -> tuple[ShellView, ...]:
         """Returns the terminals in a guest, newest first. Raises TimeoutError."""
@@ -230,88 +117,3 @@ class ScreenRecording(Protocol):
 
     def stop(self) -> None:
         """Ends the recording. Its file is complete when the end is reported."""
-
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation(Generic[T]):
-    """A call of the engine as the app carries it out: what runs, and what it reports at its end."""
-
-    verb: JobVerb
-    title: str
-    """The title of its failure, such as "The revert failed"."""
-    run: Callable[[Engine, Report], Awaitable[T]]
-    """Called on the engine's loop."""
-    command: str
-    """The shell command that does the same."""
-    tell: Callable[[T], str | None] = lambda _: None
-    """Turns the result into a message; None if the sandbox's row shows it, "" for no message."""
-    done: str = ""
-    """What the sandbox is then, in a word, if its row shows it."""
-
-
-class Service(Protocol):
-    """The app's interface to the engine."""
-
-    def read(
-        self,
-        *,
-        visible: Collection[str] = (),
-        network: Collection[str] = (),
-        fresh: bool = False,
-    ) -> World:
-        """Reads sandboxes, images and the host. Blocks for milliseconds; called in a thread, never
-        by two at once.
-
-        CPU and memory are read only for running sandboxes in ``visible``; the guests of those in
-        ``network`` are asked for their traffic every few seconds. ``fresh`` discards what is
-        remembered. Broken items carry their error. Raises OSError and OperationError if the host
-        lets it read nothing now.
-        """
-
-    def read_saves(self, *, fresh: bool = False) -> SavesView:
-        """Reads all saves and the trash. Blocks, for seconds if there are thousands; called in a
-        thread, never by two at once. Returns the same object as before if no directory has changed,
-        unless ``fresh``. Broken items carry their error. Raises as `read` does."""
-
-    async def run(self, operation: Operation[T], report: Report) -> T:
-        """Carries out an operation on the engine's loop. When cancelled, it returns after undoing
-        what it began. Raises OperationError."""
-
-    async def ask(self, title: str, question: Callable[[Engine], Awaitable[T]]) -> T:
-        """Asks a question that changes nothing; ``title`` names its failure. Raises
-        OperationError."""
-
-    def open_terminal(
-        self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
-    ) -> GuestTerminal:
-        """Opens a terminal of ``size`` (columns, rows) in a guest, or the existing ``session``.
-        Never raises: ``sink`` is told of failures."""
-
-    def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
-        """Opens the screen of a sandbox. Never raises: ``sink`` is told of failures."""
-
-    def record_screen(
-        self, sandbox_id: str, path: Path, ended: Callable[[str], None]
-    ) -> ScreenRecording:
-        """Records the screen of a sandbox into a new animated file. Never raises: ``ended`` is
-        called once, on another thread, with what was written or why nothing was."""
-
-    def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource:
-        """Opens a log, which may not exist yet."""
-
-    def close(self) -> None:
-        """Closes everything; sandboxes keep running. Blocks, for seconds at most, until running
-        operations have undone what they began."""
-
-
-async def shells_of(service: Service, sandbox_id: str) -> tuple[ShellView, ...]:
-    """Returns the terminals in a guest, newest first; none if it cannot be asked."""
-    try:
-        return await service.ask(
-            "The terminals are not known", lambda engine: engine.shells(sandbox_id)
-        )
-    except OperationError:
-        return ()

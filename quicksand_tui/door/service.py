@@ -1,4 +1,4 @@
-"""The `Service` of the app: reads the store, and runs operations on the engine's own loop."""
+"""The app's service: reads the store, and carries out verbs on the engine's own loop."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from quicksand_tui.door import on_demand
+from quicksand_tui.door.protocol import LogKind
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import sanitise, sanitise_lines
@@ -17,17 +19,15 @@ from quicksand_tui.model.text import sanitise, sanitise_lines
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from quicksand_tui.door import protocol
     from quicksand_tui.door.engine import Engine
     from quicksand_tui.door.look import Reader
     from quicksand_tui.door.protocol import (
         GuestScreen,
-        LogKind,
         LogSource,
-        Operation,
-        Report,
+        Questions,
         ScreenRecording,
         ScreenSink,
+        ShellView,
     )
     from quicksand_tui.door.saves_look import SavesReader
     from quicksand_tui.door.traffic import TrafficWatch
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.saves import SavesView
     from quicksand_tui.model.world import World
     from quicksand_tui.panes.content import GuestTerminal, Sink
+    from quicksand_tui.verbs.record import Report, Verb
 
 T = TypeVar("T")
 CLOSE_WAIT_S = 10.0
@@ -44,8 +45,8 @@ LOG_LINES = 40
 
 
 class EngineService:
-    """Implements `Service`. The engine runs on its own event loop in a thread, so that nothing it
-    does delays a key press."""
+    """The app's way to the engine, which runs on its own event loop in a thread, so that nothing
+    that it does delays a key press. Tests bring services of their own."""
 
     def __init__(self) -> None:
         self._reader: Reader | None = None
@@ -68,25 +69,29 @@ class EngineService:
         network: Collection[str] = (),
         fresh: bool = False,
     ) -> World:
+        """Reads sandboxes, images and the host. Blocks for milliseconds; called in a thread, never
+        by two at once.
+
+        CPU and memory are read only for running sandboxes in ``visible``; the guests of those in
+        ``network`` are asked for their traffic every few seconds. ``fresh`` discards what is
+        remembered. Broken items carry their error. Raises OSError and OperationError if the host
+        lets it read nothing now.
+        """
         # Imports the engine here, in the reading thread, after the first paint.
-        from quicksand_tui.door.look import Reader
-        from quicksand_tui.door.traffic import with_traffic
 
         with _reading("The store cannot be read"):
             if self._reader is None:
-                self._reader = Reader()
+                self._reader = on_demand.Reader()
             world = self._reader.read(frozenset(visible), fresh=fresh)
-        return with_traffic(world, self._traffic_of(network))
+        return on_demand.with_traffic(world, self._traffic_of(network))
 
     def _traffic_of(self, sandbox_ids: Collection[str]) -> Mapping[str, TrafficRates]:
         """Returns the known rates, and has these guests asked from now on."""
         if self._traffic is None:
             if not sandbox_ids:
                 return {}
-            from quicksand_tui.door.engine import ask_traffic
-            from quicksand_tui.door.traffic import TrafficWatch
 
-            self._traffic = TrafficWatch(ask_traffic)
+            self._traffic = on_demand.TrafficWatch(on_demand.ask_traffic)
         self._traffic.want(sandbox_ids)
         if sandbox_ids:
             self._engine_loop().call_soon_threadsafe(self._watch_traffic, self._traffic)
@@ -100,71 +105,71 @@ class EngineService:
             self._traffic_task.add_done_callback(self._tasks.discard)
 
     def read_saves(self, *, fresh: bool = False) -> SavesView:
+        """Reads all saves and the trash. Blocks, for seconds if there are thousands; called in a
+        thread, never by two at once. Returns the same object as before if no directory has changed,
+        unless ``fresh``. Broken items carry their error. Raises as `read` does."""
         with _reading("The saves cannot be read"):
             return self._saves.read(fresh=fresh)
 
     @property
     def _saves(self) -> SavesReader:
         if self._saves_reader is None:
-            from quicksand_tui.door.saves_look import SavesReader
-
-            self._saves_reader = SavesReader()
+            self._saves_reader = on_demand.SavesReader()
         return self._saves_reader
 
     def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource:
-        from quicksand.base.paths import paths
-        from quicksand.records.registry import Registry
-
-        from quicksand_tui.door.logs import FileLog
-        from quicksand_tui.door.protocol import LogKind
-
+        """Opens a log, which may not exist yet."""
         with _reading("The log cannot be read"):
-            place = Registry(paths()).place(sandbox_id)
-        return FileLog(place.console_log if kind is LogKind.CONSOLE else place.qemu_log)
+            place = on_demand.Registry(on_demand.paths()).place(sandbox_id)
+        return on_demand.FileLog(place.console_log if kind is LogKind.CONSOLE else place.qemu_log)
 
     # Operations
 
-    async def run(self, operation: Operation[T], report: Report) -> T:
-        return await self._carry_out(
-            operation.title, lambda: operation.run(self._current_engine(), report)
+    async def carry_out(self, verb: Verb[T], sandbox_id: str, report: Report) -> T:
+        """Carries out a verb on the engine's loop, as `Verb.carry_out`; what fails is titled as the
+        verb says. When cancelled, it returns after the engine has undone what it began. Raises
+        OperationError."""
+        return await self._on_the_loop(
+            verb.failed, lambda: self._current_engine().carry_out(verb, sandbox_id, report)
         )
 
-    async def ask(self, title: str, question: Callable[[protocol.Engine], Awaitable[T]]) -> T:
-        return await self._carry_out(title, lambda: question(self._current_engine()))
+    async def ask(self, title: str, question: Callable[[Questions], Awaitable[T]]) -> T:
+        """Puts a question to the engine on its loop; ``title`` is that of a failure. Raises
+        OperationError."""
+        return await self._on_the_loop(title, lambda: question(self._current_engine()))
 
     def open_terminal(
         self, sandbox_id: str, session: str, size: tuple[int, int], sink: Sink
     ) -> GuestTerminal:
-        from quicksand_tui.door.terminals import EngineTerminal
-
-        return EngineTerminal(
+        """Opens a terminal of ``size`` (columns, rows) in a guest, or the existing ``session``.
+        Never raises: ``sink`` is told of failures."""
+        return on_demand.EngineTerminal(
             sandbox_id, session, size, sink, engine=self._engine_loop(), tasks=self._tasks
         )
 
     def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
-        from quicksand_tui.door.desktop import EngineScreen
-
-        return EngineScreen(sandbox_id, sink, engine=self._engine_loop(), tasks=self._tasks)
+        """Opens the screen of a sandbox. Never raises: ``sink`` is told of failures."""
+        return on_demand.EngineScreen(
+            sandbox_id, sink, engine=self._engine_loop(), tasks=self._tasks
+        )
 
     def record_screen(
         self, sandbox_id: str, path: Path, ended: Callable[[str], None]
     ) -> ScreenRecording:
-        from quicksand_tui.door.recordings import EngineRecording
-
+        """Records the screen of a sandbox into a new animated file. Never raises: ``ended`` is
+        called once, on another thread, with what was written or why nothing was."""
         engine, tasks = self._engine_loop(), self._tasks
-        return EngineRecording(sandbox_id, path, ended, engine=engine, tasks=tasks)
+        return on_demand.EngineRecording(sandbox_id, path, ended, engine=engine, tasks=tasks)
 
     # The engine's thread
 
     def _current_engine(self) -> Engine:
         """Returns the engine, importing it the first time. On the engine's loop."""
         if self._engine is None:
-            from quicksand_tui.door.engine import Engine
-
-            self._engine = Engine(self._saves.learn)
+            self._engine = on_demand.Engine(self._saves.learn)
         return self._engine
 
-    async def _carry_out(self, title: str, work: Callable[[], Awaitable[T]]) -> T:
+    async def _on_the_loop(self, title: str, work: Callable[[], Awaitable[T]]) -> T:
         """Runs ``work`` on the engine's loop. When cancelled, it cancels the work there and returns
         after that has undone what it began. Raises OperationError for every exception."""
         engine = self._engine_loop()
@@ -225,6 +230,8 @@ class EngineService:
                 task.cancel()
 
     def close(self) -> None:
+        """Closes everything; sandboxes keep running. Blocks, for seconds at most, until running
+        operations have undone what they began."""
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
@@ -240,11 +247,9 @@ class EngineService:
 @contextlib.contextmanager
 def _reading(title: str) -> Iterator[None]:
     """Turns an error of the engine into OperationError; one of the host stays OSError."""
-    from quicksand.base.errors import QuicksandError
-
     try:
         yield
-    except QuicksandError as error:
+    except on_demand.QuicksandError as error:
         raise OperationError(describe_failure(title, error)) from error
 
 
@@ -275,9 +280,7 @@ async def _until_done(ended: asyncio.Future[None]) -> None:
 def describe_failure(title: str, error: BaseException) -> Failure:
     """Returns message, hint and end of the log of an error of the engine; of any other exception,
     its type and the traceback, as a fault of the app."""
-    from quicksand.base.errors import QuicksandError
-
-    if isinstance(error, QuicksandError):
+    if isinstance(error, on_demand.QuicksandError):
         log = str(getattr(error, "log", ""))
         # str(error) includes the log.
         message = str(error.args[0]) if log else text_of(error) or type(error).__name__
@@ -298,3 +301,13 @@ def describe_failure(title: str, error: BaseException) -> Failure:
 def _last_lines(log: str) -> tuple[str, ...]:
     lines = [line.rstrip() for line in sanitise_lines(log.strip("\n"), width=400)]
     return tuple(lines[-LOG_LINES:]) if any(lines) else ()
+
+
+async def shells_of(service: EngineService, sandbox_id: str) -> tuple[ShellView, ...]:
+    """Returns the terminals in a guest, newest first; none if it cannot be asked."""
+    try:
+        return await service.ask(
+            "The terminals are not known", lambda engine: engine.shells(sandbox_id)
+        )
+    except OperationError:
+        return ()

@@ -1,5 +1,5 @@
-"""Forms: their fields, suggestions and checks, and the specs that they result in.
+"""Forms: their fields, suggestions and checks, and the verbs that they ask for.
 
-Imports `model`, `views`, `actions` and `home`; of the engine, the records of machine options and
-checks of names.
+Imports `model`, `views`, `verbs`, `actions` and `home`; of the engine, the records of machine
+options and checks of names.
 """

@@ -1,23 +1,28 @@
-"""Suggestions for forms, checks of what is typed, and the command that does the same as a form."""
+"""Suggestions for forms, and checks of what is typed."""
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Mapping, Sequence
+import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quicksand_tui.actions.commands import COMMAND_MAX
+from quicksand.base.errors import ConfigError
+from quicksand.records.config import SandboxConfig, check_name
+from quicksand.records.nodes import check_tag
+from quicksand.records.sizes import parse_memory
+from quicksand.saves.manifest import check_save_name
+
 from quicksand_tui.actions.reasons import NO_IMAGE
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import sanitise
+from quicksand_tui.verbs.starting import machine_records
 from quicksand_tui.views.saves import trouble_of
 
 if TYPE_CHECKING:
     from quicksand.records.config import PortForward
-    from quicksand.records.machine_options import MachineOption
 
     from quicksand_tui.model.checkpoints import CheckpointTree
     from quicksand_tui.model.saves import SaveView
@@ -47,9 +52,6 @@ def _saves_taken(world: World) -> set[str]:
 
 def find_save_name_problem(name: str, world: World) -> str:
     """Returns what is wrong with the name of a new save; "" if no problem is known."""
-    from quicksand.base.errors import ConfigError
-    from quicksand.saves.manifest import check_save_name
-
     try:
         check_save_name(name)
     except ConfigError as error:
@@ -79,7 +81,7 @@ def look_at_target(file: str, *, replace: bool) -> str:
         if not target.parent.is_dir():
             return f"there is no directory {sanitise(str(target.parent))}"
         if target.exists() and not replace:
-            return "there is such a file already"
+            return "this file exists already"
     except (OSError, RuntimeError, ValueError) as error:
         return sanitise(str(error))
     return ""
@@ -89,7 +91,7 @@ def look_at_source(file: str) -> str:
     """Returns what is wrong with a file that is to be imported; "" if nothing is. Waits for the
     disk."""
     if not file:
-        return "a file that export has written"
+        return "name a file written by export"
     try:
         source = Path(file).expanduser().absolute()
         if source.is_dir():
@@ -124,22 +126,11 @@ def _taken(world: World) -> set[str]:
 
 def find_name_problem(name: str, world: World) -> str:
     """Returns what is wrong with the name of a new sandbox; "" if nothing is."""
-    from quicksand.base.errors import ConfigError
-    from quicksand.records.config import check_name
-
     try:
         check_name(name)
     except ConfigError as error:
         return sanitise(hint_of(error) or text_of(error))
     return f"{name} is taken" if name in _taken(world) else ""
-
-
-def machine_records() -> Mapping[str, MachineOption]:
-    """Returns the records of a machine's options by keyword."""
-    from quicksand.records.config import SandboxConfig
-    from quicksand.records.machine_options import options_of
-
-    return {record.keyword: record for record in options_of(SandboxConfig)}
 
 
 def parse_ports(text: str) -> Sequence[PortForward]:
@@ -148,21 +139,9 @@ def parse_ports(text: str) -> Sequence[PortForward]:
     return forwards
 
 
-def machine_keywords(spec: NewSpec) -> dict[str, Any]:
-    """Returns the form's values as keyword arguments of the engine. For a start from a save, the
-    engine takes values that are missing from the save. Raises ConfigError."""
-    return {
-        keyword: record.parse_text(text)
-        for keyword, record in machine_records().items()
-        if (text := spec.machine.get(keyword))
-    }
-
-
 def find_problems(spec: NewSpec, world: World) -> dict[str, str]:
     """Returns what is wrong, by field; empty if the sandbox can be started. The checks are those of
     the engine, so it accepts what the form accepts."""
-    from quicksand.records.sizes import parse_memory
-
     problems = _find_machine_problems(spec)
     if problem := _find_origin_problem(spec, world):
         problems["begin"] = problem
@@ -179,9 +158,6 @@ def find_problems(spec: NewSpec, world: World) -> dict[str, str]:
 def _find_machine_problems(spec: NewSpec) -> dict[str, str]:
     """Returns the engine's complaints by field: for each option alone, and together with those
     before it."""
-    from quicksand.base.errors import ConfigError
-    from quicksand.records.config import SandboxConfig
-
     problems: dict[str, str] = {}
     good: dict[str, Any] = {"image": "x"}
     for keyword, record in machine_records().items():
@@ -201,7 +177,7 @@ def _find_machine_problems(spec: NewSpec) -> dict[str, str]:
 
 def _find_origin_problem(spec: NewSpec, world: World) -> str:
     if not spec.image:
-        return "choose what it begins with" if world.usable_images else NO_IMAGE
+        return "choose an image or a save" if world.usable_images else NO_IMAGE
     if spec.save:
         save = next((save for save in world.saves.saves if save.key == spec.save), None)
         if save is None:
@@ -209,7 +185,7 @@ def _find_origin_problem(spec: NewSpec, world: World) -> str:
         trouble, problems = trouble_of(save)
         return problems[0] if problems else trouble
     if any(save.address == spec.image for save in world.saves.saves):
-        return f"the save {spec.image} would be taken: it has the same name"
+        return f"a save has the name {spec.image}, too, and would be used"
     image = world.image(spec.image)
     return image.error if image is not None else ""
 
@@ -226,8 +202,6 @@ def _find_taken_port(spec: NewSpec, world: World) -> str:
 def look_at_ports(text: str) -> str:
     """Returns why ports of this host cannot be used; "" if they can. Asks the system, so it is to
     be called in a thread."""
-    import socket
-
     try:
         ports = parse_ports(text)
     except ValueError:
@@ -239,35 +213,16 @@ def look_at_ports(text: str) -> str:
             try:
                 asked.bind(("127.0.0.1", port))
             except PermissionError:
-                return f"port {port} is not for ordinary users: take one from 1024 on"
+                return f"port {port} is reserved for root: choose one from 1024 on"
             except OSError:
                 return f"another program has port {port} of this host"
     return ""
 
 
-def run_command(spec: NewSpec) -> str:
-    """Returns the command that starts the same sandbox, quoted for a shell."""
-    image = spec.image or "IMAGE"
-    words = ["--name", spec.name or "NAME"]
-    for keyword, record in machine_records().items():
-        text = spec.machine.get(keyword, "")
-        # From a save, an option that is not given has the save's value, so defaults are given too.
-        usual = spec.suggested.get(keyword, record.default_text)
-        if text and (spec.save or text != usual):
-            words += record.words(text)
-    words.append("--detach")
-    # A name that begins with a dash must not be taken for an option.
-    words = [*words, "--", image] if image.startswith("-") else [image, *words]
-    return sanitise(shlex.join(["quicksand-tui", "run", *words]), limit=COMMAND_MAX)
-
-
 def find_tag_problem(tag: str, tree: CheckpointTree) -> str:
     """Returns what is wrong with the tag of a new checkpoint; "" if nothing is."""
-    from quicksand.base.errors import ConfigError
-    from quicksand.records.nodes import check_tag
-
     if any(checkpoint.tag == tag for checkpoint in tree.checkpoints):
-        return f"there is a {tag} already"
+        return f"the tag {tag} is taken"
     try:
         if tag:
             check_tag(tag)

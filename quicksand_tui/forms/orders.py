@@ -14,8 +14,8 @@ from quicksand_tui.forms.checks import (
 )
 from quicksand_tui.forms.mounts import find_mount_problems, read_spec
 from quicksand_tui.model.specs import NewSpec
-from quicksand_tui.model.verbs import find_verb
 from quicksand_tui.model.world import Selection, World
+from quicksand_tui.verbs.rows import find_verb
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import MountView, SandboxView

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from quicksand_tui.actions.shown import (
-    export_command,
-    import_command,
-    restore_command,
-    save_command,
-)
 from quicksand_tui.forms.checks import (
     find_name_problem,
     find_save_name_problem,
@@ -24,11 +19,13 @@ from quicksand_tui.forms.form import Field, Form, Values
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.specs import ExportSpec, ImportSpec, SaveSpec
 from quicksand_tui.model.text import TITLE_CELLS, clip
+from quicksand_tui.verbs import bundles, saves
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.saves import SaveView, TrashedView
     from quicksand_tui.model.world import World
+    from quicksand_tui.verbs.record import HostVerb, SandboxVerb
 
 
 NO, YES = "no", "yes"
@@ -52,22 +49,24 @@ def save_form(sandbox: SandboxView) -> Form:
             Field(
                 id="name", label="Name", suggest=lambda now, _: suggest_save_name(sandbox.name, now)
             ),
-            Field(id="note", label="Note", hint="what it is", limit=500),
+            Field(id="note", label="Note", hint="optional", limit=500),
             Field(id="compress", label="Compress", value=NO, choices=(NO, YES)),
         ),
-        command=lambda values: save_command(sandbox.name, save_spec(values)),
+        command=lambda values: save_of(values).command_for(sandbox.name),
         problems=lambda values, now: _only("name", find_save_name_problem(values["name"], now)),
         remarks=lambda values, _: {
-            "compress": "smaller, slower, shared with nothing"
+            "compress": "smaller, but slower, and shares no data"
             if values["compress"] == YES
-            else "shares its layers: costs next to nothing"
+            else "shares its layers; takes hardly any space"
         },
         shows_saves=True,
     )
 
 
-def save_spec(values: Values) -> SaveSpec:
-    return SaveSpec(name=values["name"], note=values["note"], compress=values["compress"] == YES)
+def save_of(values: Values) -> SandboxVerb[Any]:
+    """Returns what the form asks for."""
+    compress = values["compress"] == YES
+    return saves.save(SaveSpec(name=values["name"], note=values["note"], compress=compress))
 
 
 # Files that move
@@ -84,7 +83,7 @@ def export_form(save: SaveView) -> Form:
             Field(id="compress", label="Compress", value=NO, choices=(NO, YES)),
             Field(id="replace", label="Replace", value=NO, choices=(NO, YES)),
         ),
-        command=lambda values: export_command(save, export_spec(values)),
+        command=lambda values: export_of(values, save).command_for(),
         problems=lambda values, _: _only("file", "" if values["file"] else "a file's name"),
         look=lambda values: _only(
             "file", look_at_target(values["file"], replace=values["replace"] == YES)
@@ -96,23 +95,25 @@ def export_form(save: SaveView) -> Form:
 def _export_remarks(save: SaveView, values: Values) -> Mapping[str, str]:
     thin = f"{size_text(save.size)}; needs {clip(save.base, 16) or 'its image'} there"
     return {
-        "content": "with its image: needs nothing else" if values["content"] == FULL else thin,
+        "content": "with its image, so needs nothing else" if values["content"] == FULL else thin,
         "compress": "with Zstandard" if values["compress"] == YES else "as it is",
         "replace": (
-            "a file of that name makes room"
+            "replaces a file of that name"
             if values["replace"] == YES
-            else "a file of that name stays"
+            else "refused if a file of that name exists"
         ),
     }
 
 
-def export_spec(values: Values) -> ExportSpec:
-    return ExportSpec(
+def export_of(values: Values, save: SaveView) -> HostVerb[Any]:
+    """Returns what the form asks for."""
+    spec = ExportSpec(
         file=values["file"],
         full=values["content"] == FULL,
         compress=values["compress"] == YES,
         replace=values["replace"] == YES,
     )
+    return bundles.export(Path(save.key), spec, shown=save.address)
 
 
 def import_form() -> Form:
@@ -121,10 +122,10 @@ def import_form() -> Form:
         does="imports",
         button="Import",
         fields=(
-            Field(id="file", label="File", hint="as export has written it", limit=PATH_MAX),
+            Field(id="file", label="File", hint="a file written by export", limit=PATH_MAX),
             Field(id="name", label="Name", hint="its own"),
         ),
-        command=lambda values: import_command(import_spec(values)),
+        command=lambda values: import_of(values).command_for(),
         problems=_import_problems,
         look=lambda values: _only("file", look_at_source(values["file"])),
         shows_saves=True,
@@ -138,11 +139,17 @@ def _import_problems(values: Values, world: World) -> Mapping[str, str]:
     return _only("name", find_save_name_problem(name, world) if name else "")
 
 
-def import_spec(values: Values) -> ImportSpec:
-    return ImportSpec(file=values["file"], name=values["name"])
+def import_of(values: Values) -> HostVerb[Any]:
+    """Returns what the form asks for."""
+    return bundles.import_(ImportSpec(file=values["file"], name=values["name"]))
 
 
 # Back from the trash
+
+
+def restore_of(values: Values, trashed: TrashedView) -> HostVerb[Any]:
+    """Returns what the form asks for."""
+    return saves.bring_back([Path(trashed.key)], name=values["name"], shown=trashed.id)
 
 
 def restore_form(trashed: TrashedView) -> Form:
@@ -161,7 +168,7 @@ def restore_form(trashed: TrashedView) -> Form:
         does="brings it back",
         button="Bring back",
         fields=(Field(id="name", label="Name", suggest=lambda now, _: suggest(now)),),
-        command=lambda values: restore_command(trashed, values["name"]),
+        command=lambda values: restore_of(values, trashed).command_for(),
         problems=problems,
         shows_saves=True,
     )

@@ -1,5 +1,5 @@
 """Jobs: running operations with progress, cancellation and outcome.
 
-Imports `model`, `actions`, `forms` and the protocol of `door`, never Textual, so that jobs are
+Imports `model`, `verbs`, `actions` and the protocol of `door`, never Textual, so that jobs are
 tested without a screen.
 """

@@ -12,28 +12,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from quicksand_tui.actions import reasons
-from quicksand_tui.actions.commands import command_line
-from quicksand_tui.actions.registry import default_keymap, find_action
-from quicksand_tui.actions.shown import (
+from quicksand_tui.actions.registry import default_keymap
+from quicksand_tui.model.jobs import (
     CommandRecord,
-    checkpoint_command,
-    clone_command,
-    mount_command,
-    unmount_command,
+    EndedJob,
+    Job,
+    JobVerb,
+    OperationError,
+    UnsuccessfulError,
 )
-from quicksand_tui.door.protocol import Operation
-from quicksand_tui.forms.checks import run_command
-from quicksand_tui.model.amounts import pause_text, size_text
-from quicksand_tui.model.jobs import EndedJob, Job, JobVerb, OperationError, UnsuccessfulError
+from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import clip
+from quicksand_tui.verbs import removal
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import Engine, Progress, Report, Service
-    from quicksand_tui.model.checkpoints import CheckpointView
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.jobs import Failure
-    from quicksand_tui.model.sandboxes import MountView, RemovedView, SandboxView
-    from quicksand_tui.model.specs import CheckpointSpec, CloneSpec, MountSpec, NewSpec
-    from quicksand_tui.verbs.record import SandboxVerb
+    from quicksand_tui.model.sandboxes import RemovedView, SandboxView
+    from quicksand_tui.verbs.record import Progress, Report, Verb
 
 
 T = TypeVar("T")
@@ -70,12 +66,10 @@ class Meter:
 
 LOG_MAX = 200
 """How many commands the log keeps."""
-NAMES_SHOWN = 3
 ENDED_MAX = 50
 """How many ended jobs are kept."""
-TAG_CELLS = 40
-"""Width of a tag within a sentence."""
-STARTED = "started"
+STAGE_CELLS = 60
+"""Width of a stage, which may name a path or a tag."""
 
 Work = Callable[["Report"], Awaitable[str | None]]
 """Carries out a job, reporting its progress. Returns the message to show ("" for none), or None
@@ -109,7 +103,7 @@ class Operations:
     """The jobs of this app, one per sandbox at a time. Lives on the UI's event loop."""
 
     def __init__(
-        self, service: Service, host: Host, *, clock: Callable[[], float] = time.time
+        self, service: EngineService, host: Host, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._service = service
         self._host = host
@@ -132,211 +126,30 @@ class Operations:
     def jobs(self) -> tuple[Job, ...]:
         return tuple(self._jobs.values())
 
-    # A sandbox's life
-
-    def create(self, spec: NewSpec) -> None:
-        operation = Operation(
-            verb=JobVerb.START,
-            title=f"{spec.name} did not start",
-            run=lambda engine, report: engine.create(spec, report),
-            tell=lambda notices: _told_of(spec.name, notices),
-            done=STARTED,
-            command=run_command(spec),
-        )
-        self.begin(operation, sandbox_id=f"new:{spec.name}", name=spec.name, image=spec.image)
-
-    def start(self, sandbox: SandboxView) -> None:
-        self._begin_on(
-            sandbox,
-            JobVerb.START,
-            "The sandbox did not start",
-            lambda engine, report: engine.start(sandbox.id, report),
-            tell=lambda notices: _told_of(sandbox.name, notices),
-            done=STARTED,
-        )
-
-    def do(self, verb: SandboxVerb, sandbox: SandboxView) -> None:
-        """Begins a verb. To kill a sandbox replaces the job of one that is being stopped."""
-        self._begin_on(
-            sandbox,
-            verb.job,
-            verb.failed,
-            lambda engine, _: engine.carry_out(verb, sandbox.id),
-            done=verb.done,
-            command=command_line(verb.job.value, names=[sandbox.name]),
-        )
+    def do(
+        self, verb: Verb[T], sandbox: SandboxView, *, got: Callable[[T], None] = lambda _: None
+    ) -> None:
+        """Begins a verb as a job of a sandbox. To kill one replaces its job that stops it. ``got``
+        receives the result."""
+        self.begin(verb, sandbox_id=sandbox.id, name=sandbox.name, image=sandbox.image, got=got)
 
     def delete(self, sandboxes: Sequence[SandboxView]) -> None:
         """Moves sandboxes to the trash; one undo restores them all."""
         self.removed = ()
         for sandbox in sandboxes:
-            self._delete(sandbox)
+            verb = removal.remove(stop=True, forced=sandbox.is_live, why="deleted in the app")
+            self.do(verb, sandbox, got=lambda gone: self._note_removed(removal.removed_view(gone)))
 
-    def _delete(self, sandbox: SandboxView) -> None:
-        def tell(removed: RemovedView) -> str:
-            if not removed.in_trash:
-                return f"{sandbox.name} is gone for good"
+    def _note_removed(self, removed: RemovedView) -> None:
+        if removed.in_trash:
             self.removed += (removed,)
-            lost = f"; only its disk is kept: {removed.not_kept}" if removed.not_kept else ""
-            return f"{sandbox.name} is in the trash ({self._undo_hint()}){lost}"
-
-        self._begin_on(
-            sandbox,
-            JobVerb.DELETE,
-            "The sandbox was not deleted",
-            lambda engine, _: engine.delete(sandbox.id),
-            tell=tell,
-        )
 
     def bring_back(self) -> None:
         """Undoes the last delete; sandboxes that ran resume where they were."""
         deleted, self.removed = self.removed, ()
         for removed in deleted:
-            self._bring_back(removed)
-
-    def _bring_back(self, removed: RemovedView) -> None:
-        operation = Operation(
-            verb=JobVerb.START,
-            title="The sandbox was not brought back",
-            run=lambda engine, report: engine.bring_back(removed.id, report),
-            command=command_line("restore", start=removed.goes_on, name=removed.name),
-            tell=lambda runs: (
-                f"{removed.name} is back{' and goes on where it was' if runs else ''}"
-            ),
-        )
-        self.begin(operation, sandbox_id=removed.id, name=removed.name)
-
-    # Checkpoints
-
-    def checkpoint(self, sandbox: SandboxView, spec: CheckpointSpec) -> None:
-        def tell(taken: CheckpointView) -> str:
-            tier = f" ({taken.tier}: {taken.tier_note})" if not taken.has_pages else ""
-            return (
-                f"{sandbox.name}: checkpoint {_short(taken)}: stood still for "
-                f"{pause_text(taken.pause_s)}, {size_text(taken.written)} written{tier}"
-            )
-
-        self._begin_on(
-            sandbox,
-            JobVerb.CHECKPOINT,
-            "There is no new checkpoint",
-            lambda engine, _: engine.checkpoint(sandbox.id, spec),
-            tell=tell,
-            command=checkpoint_command(sandbox.name, spec),
-            stage="taking a checkpoint",
-        )
-
-    def revert(self, sandbox: SandboxView, checkpoint: CheckpointView) -> None:
-        self._begin_on(
-            sandbox,
-            JobVerb.REVERT,
-            "The revert failed",
-            lambda engine, _: engine.revert(sandbox.id, checkpoint.id),
-            tell=lambda reached: (
-                f"{sandbox.name}: reverted to {_short(reached)} ({self._undo_hint()})"
-            ),
-            command=command_line("revert", name=sandbox.name, tag=checkpoint.name),
-            stage=f"going back to {_short(checkpoint)}",
-        )
-
-    def undo(self, sandbox: SandboxView) -> None:
-        self._begin_on(
-            sandbox,
-            JobVerb.UNDO,
-            "The undo failed",
-            lambda engine, _: engine.undo(sandbox.id),
-            tell=lambda _: f"{sandbox.name}: back where it was ({self._undo_hint()})",
-            stage="undoing the revert",
-        )
-
-    def start_at(self, sandbox: SandboxView, checkpoint: CheckpointView) -> None:
-        self._begin_on(
-            sandbox,
-            JobVerb.START,
-            "The sandbox did not start",
-            lambda engine, report: engine.start(sandbox.id, report, at=checkpoint.id),
-            tell=lambda notices: (
-                _told_of(sandbox.name, notices)
-                or f"{sandbox.name}: goes on from {_short(checkpoint)}"
-            ),
-            command=command_line("start", names=[sandbox.name], at=checkpoint.name),
-        )
-
-    def clone(self, sandbox: SandboxView, spec: CloneSpec) -> None:
-        def tell(names: tuple[str, ...]) -> str:
-            shown = ", ".join(names[:NAMES_SHOWN]) + (" …" if len(names) > NAMES_SHOWN else "")
-            return f"{sandbox.name}: {len(names)} more: {shown}"
-
-        self._begin_on(
-            sandbox,
-            JobVerb.CLONE,
-            "There are no clones",
-            lambda engine, _: engine.clone(sandbox.id, spec.count, at=spec.at, mounts=spec.mounts),
-            tell=tell,
-            command=clone_command(sandbox.name, spec, sandbox.tree.find(spec.at)),
-            stage=f"making {'a clone' if spec.count == 1 else f'{spec.count} clones'}",
-        )
-
-    def pin(self, sandbox: SandboxView, checkpoint: CheckpointView) -> None:
-        verb = "checkpoint unpin" if checkpoint.pinned else "checkpoint pin"
-        now = "can be deleted again" if checkpoint.pinned else "is pinned: it cannot be deleted"
-        self._begin_on(
-            sandbox,
-            JobVerb.PIN,
-            "The checkpoint is as it was",
-            lambda engine, _: engine.pin_checkpoint(
-                sandbox.id, checkpoint.id, pinned=not checkpoint.pinned
-            ),
-            tell=lambda _: f"{sandbox.name}: {_short(checkpoint)} {now}",
-            command=command_line(verb, name=sandbox.name, tags=[checkpoint.name]),
-        )
-
-    def write_note(self, sandbox: SandboxView, checkpoint: CheckpointView, note: str) -> None:
-        self._begin_on(
-            sandbox,
-            JobVerb.NOTE,
-            "The note is as it was",
-            lambda engine, _: engine.note_checkpoint(sandbox.id, checkpoint.id, note),
-            tell=lambda _: f"{sandbox.name}: {_short(checkpoint)} has {'a' if note else 'no'} note",
-            command=command_line(
-                "checkpoint note", name=sandbox.name, tag=checkpoint.name, note=note
-            ),
-        )
-
-    def delete_checkpoint(self, sandbox: SandboxView, checkpoint: CheckpointView) -> None:
-        self._begin_on(
-            sandbox,
-            JobVerb.REMOVE,
-            "The checkpoint was not deleted",
-            lambda engine, _: engine.delete_checkpoint(sandbox.id, checkpoint.id),
-            tell=lambda _: f"{sandbox.name}: checkpoint {_short(checkpoint)} is deleted",
-            command=command_line("checkpoint rm", name=sandbox.name, tags=[checkpoint.name]),
-            stage=f"deleting {_short(checkpoint)}",
-        )
-
-    # The host's directories
-
-    def mount(self, sandbox: SandboxView, spec: MountSpec) -> None:
-        self._begin_on(
-            sandbox,
-            JobVerb.MOUNT,
-            "The directory is not mounted",
-            lambda engine, _: engine.mount(sandbox.id, spec),
-            tell=lambda _: f"{sandbox.name} has {spec.host} at {spec.guest}",
-            command=mount_command(sandbox.name, spec),
-            stage=f"mounting {clip(spec.guest, TAG_CELLS)}",
-        )
-
-    def unmount(self, sandbox: SandboxView, mount: MountView, *, force: bool = False) -> None:
-        self._begin_on(
-            sandbox,
-            JobVerb.UNMOUNT,
-            "The directory is still mounted",
-            lambda engine, _: engine.unmount(sandbox.id, mount.key, force=force),
-            tell=lambda _: f"{sandbox.name} has no longer {mount.host} at {mount.guest}",
-            command=unmount_command(sandbox.name, mount, force=force),
-            stage=f"unmounting {clip(mount.guest, TAG_CELLS)}",
-        )
+            verb = removal.bring_back(start=removed.goes_on)
+            self.begin(verb, sandbox_id=removed.id, name=removed.name)
 
     def cancel(self, sandbox_id: str) -> None:
         """Cancels a job; it stays listed until it has undone what it began."""
@@ -359,68 +172,50 @@ class Operations:
             self.log.append(CommandRecord(command, outcome="done", about=about))
             self._host.jobs_changed()
 
-    def _undo_hint(self) -> str:
-        return f"undo: {self.keymap.hint('undo')}"
-
     # Running
-
-    def _begin_on(
-        self,
-        sandbox: SandboxView,
-        verb: JobVerb,
-        title: str,
-        run: Callable[[Engine, Report], Awaitable[T]],
-        *,
-        tell: Callable[[T], str | None] = lambda _: None,
-        done: str = "",
-        command: str = "",
-        stage: str = "",
-    ) -> None:
-        """Begins a job of a sandbox; by default ``command`` is that of the verb's action."""
-        if not command:
-            command = find_action(verb.value).command_for(sandbox.name, live=sandbox.is_live)
-        operation = Operation(
-            verb=verb, title=title, run=run, command=command, tell=tell, done=done
-        )
-        self.begin(
-            operation,
-            sandbox_id=sandbox.id,
-            name=sandbox.name,
-            image=sandbox.image,
-            stage=stage,
-        )
 
     def begin(
         self,
-        operation: Operation[T],
+        verb: Verb[T],
         *,
         sandbox_id: str,
         name: str,
         image: str = "",
-        stage: str = "",
+        command: str = "",
         about: frozenset[str] = frozenset(),
+        got: Callable[[T], None] = lambda _: None,
         ended: Callable[[], None] = lambda: None,
+        show: Callable[[Told], None] = lambda _: None,
     ) -> None:
-        """Carries out an operation as a job; most keywords are its fields. ``ended`` is called
-        however it ends."""
+        """Carries out a verb as a job; most keywords are fields of that. ``command`` is by default
+        the verb's for the sandbox of that name. ``got`` receives the result, ``ended`` is called
+        however it ends, and ``show`` gets what is told in more than a line."""
 
         async def work(report: Report) -> str | None:
             try:
-                return operation.tell(await self._service.run(operation, report))
+                result = await self._service.carry_out(verb, sandbox_id, report)
             finally:
                 ended()
+            got(result)
+            told = verb.tell(name, result, self.keymap)
+            if not isinstance(told, Told):
+                return told
+            if not told.lines:
+                return told.summary
+            show(told)
+            return ""
 
         job = Job(
             sandbox_id=sandbox_id,
             name=name,
-            verb=operation.verb,
+            verb=verb.job,
             image=image,
-            stage=stage,
+            stage=clip(verb.stage, STAGE_CELLS),
             started=self._clock(),
-            command=operation.command,
+            command=command or verb.command_for(name),
             about=about,
         )
-        self.begin_work(job, work, operation.done)
+        self.begin_work(job, work, verb.done)
 
     def begin_work(self, job: Job, work: Work, done: str = "") -> None:
         """Carries out a job that is more than one operation. ``done`` says what the sandbox is
@@ -530,12 +325,3 @@ class Operations:
                     about=ended.job.sandboxes,  # a new one has its id by now
                 )
         self._host.jobs_changed()
-
-
-def _told_of(name: str, notices: tuple[str, ...]) -> str | None:
-    """Returns what a start could not do; None if the sandbox's row says enough."""
-    return f"{name} runs, but: {'; '.join(notices)}" if notices else None
-
-
-def _short(checkpoint: CheckpointView) -> str:
-    return clip(checkpoint.tag, TAG_CELLS)

@@ -9,15 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from quicksand_tui.actions.commands import COMMAND_MAX, command_line
-from quicksand_tui.door.protocol import Progress, Report, Service
 from quicksand_tui.model.jobs import Job, JobVerb, OperationError, Run, RunState, UnsuccessfulError
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip, sanitise
+from quicksand_tui.verbs.commands import COMMAND_MAX, command_line
+from quicksand_tui.verbs.record import Progress
 
 if TYPE_CHECKING:
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.verbs.record import Report
 
 
 AT_ONCE = 8
@@ -34,7 +36,7 @@ class RunMany:
 
     def __init__(
         self,
-        service: Service,
+        service: EngineService,
         operations: Operations,
         *,
         clock: Callable[[], float] = time.time,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
@@ -15,6 +15,7 @@ from quicksand_tui.model.keymap import UNBOUND
 
 if TYPE_CHECKING:
     from quicksand_tui.actions.registry import Action, Scope
+    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.model.world import Selection, World
 
 
@@ -39,10 +40,6 @@ def bindings_of(actions: Iterable[Action]) -> list[Binding]:
         )
         for action in actions
     ]
-
-
-Handlers = Mapping[str, Callable[[], None]]
-"""The methods that carry out actions, by their id in the registry."""
 
 
 class SavesShown(Message):

@@ -35,6 +35,8 @@ class JobVerb(StrEnum):
     """Moves saves to the trash, or removes them for good."""
     RESTORE = "way back from the trash"
     RUN = "command"
+    CHANGE = "change"
+    """Anything else that is done to a sandbox, within a moment."""
 
 
 SAVE_VERBS = frozenset(
@@ -130,13 +132,25 @@ class Failure:
     """The last lines that QEMU or the guest wrote."""
 
 
+@dataclass(frozen=True, slots=True)
+class CommandRecord:
+    """A line of the command log: the command that does the same as an action."""
+
+    command: str
+    outcome: str = "running"
+    """ "running", "done", "failed" or "cancelled"."""
+    seconds: float | None = None
+    about: frozenset[str] = frozenset()
+    """The ids of the sandboxes that it is about; none if it is about saves or images."""
+
+
 class UnsuccessfulError(Exception):
     """Raised by an operation that ran to its end without reaching its goal. The app shows the
     message as an outcome, not as a failure dialog."""
 
 
 class OperationError(Exception):
-    """Raised by a `Service`; carries the failure to show."""
+    """Raised by `door.service`; carries the failure to show."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)

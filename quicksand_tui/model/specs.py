@@ -26,6 +26,8 @@ class MountSpec:
     readonly: bool = False
     protect: bool = False
     """What programs of this host run by themselves is read-only."""
+    type: str = ""
+    """How it is mounted; "" for the usual way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from quicksand_tui.actions.line import (
 from quicksand_tui.forms.orders import check
 from quicksand_tui.kit.base import AppScreen, SavesShown
 from quicksand_tui.model.text import LINE_MAX, clip, plain
-from quicksand_tui.model.verb import Kind
+from quicksand_tui.verbs.row import Kind
 from quicksand_tui.views.rows import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 
@@ -41,7 +41,7 @@ SHOWN = 8
 OTHER_LINES = 4
 """Rows not for candidates: their number, the hint, the line, and one row of the screen below."""
 NAME_CELLS = 24
-HINT = "tab completes · ↑ ↓ what was typed before · esc leaves"
+HINT = "tab completes · ↑ ↓ earlier lines · esc leaves"
 
 
 class _Line(LineInput):

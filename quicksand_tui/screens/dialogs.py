@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.model.text import TITLE_CELLS, clip
 from quicksand_tui.screens import on_demand
+from quicksand_tui.verbs.saves import discard
 from quicksand_tui.views import losses
 
 if TYPE_CHECKING:
     from textual.app import App
 
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.forms.form import Form, Values
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.jobs.run_many import RunMany
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.specs import NewSpec, Told
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.confirm import Answer
+    from quicksand_tui.verbs.record import Verb
 
 
 class Dialogs:
@@ -37,7 +39,7 @@ class Dialogs:
     def __init__(
         self,
         app: App[int],
-        service: Service,
+        service: EngineService,
         operations: Operations,
         keys: Keys,
         memory: Memory,
@@ -149,50 +151,29 @@ class Dialogs:
 
         self.ask(form, take)
 
-    def ask_for_checkpoint(self, sandbox: SandboxView) -> None:
-        def take(values: Values) -> None:
-            self._operations.checkpoint(sandbox, on_demand.checkpoint_spec(values))
-
-        self.ask(on_demand.checkpoint_form(sandbox), take)
-
-    def ask_for_clones(self, sandbox: SandboxView, checkpoint: CheckpointView | None) -> None:
-        """Asks for clones of the present state, or of a checkpoint."""
-
-        def take(values: Values) -> None:
-            self._operations.clone(sandbox, on_demand.clone_spec(values, checkpoint))
-
-        self.ask(on_demand.clone_form(sandbox, checkpoint), take)
-
-    def ask_for_mount(self, sandbox: SandboxView) -> None:
-        def take(values: Values) -> None:
-            self._operations.mount(sandbox, on_demand.mount_spec(values))
-
-        self.ask(on_demand.mount_form(sandbox), take)
-
-    def ask_for_note(self, sandbox: SandboxView, checkpoint: CheckpointView) -> None:
-        def take(values: Values) -> None:
-            self._operations.write_note(sandbox, checkpoint, values["note"])
-
-        self.ask(on_demand.note_form(sandbox, checkpoint), take)
-
-    def ask_for_save(self, sandbox: SandboxView) -> None:
-        def take(values: Values) -> None:
-            self.save_operations.save(sandbox, on_demand.save_spec(values))
-
-        self.ask(on_demand.save_form(sandbox), take)
+    def ask_to_do(
+        self, form: Form, verb_of: Callable[[Values], Verb[Any]], sandbox: SandboxView
+    ) -> None:
+        """Shows a form for a verb; if the user submits it, the verb is done to the sandbox."""
+        self.ask(form, lambda values: self._operations.do(verb_of(values), sandbox))
 
     def ask_to_discard(self, saves: tuple[SaveView, ...]) -> None:
         """Asks before deleting saves: to the trash, or for good."""
-        begin, world = self.save_operations, self._world()
+        world = self._world()
+        keys, shown = [save.key for save in saves], [save.address for save in saves]
+
+        def begin(*, now: bool) -> None:
+            self.save_operations.do(discard(keys, now=now, shown=shown), saves)
+
         trash = world.keymap.hint("trash", Scope.SAVES.value)
         one = f"the save {clip(saves[0].name, TITLE_CELLS)}"
         self.confirm(
             f"Delete {one if len(saves) == 1 else f'{len(saves)} saves'}?",
             losses.of_saves(saves, world.taken),
             "To the trash",
-            lambda: begin.discard(saves, now=False),
+            lambda: begin(now=False),
             undo=f"In the trash they stay for a week: {trash} shows it.",
-            harder=("For good", lambda: begin.discard(saves, now=True)),
+            harder=("For good", lambda: begin(now=True)),
         )
 
     # Screens

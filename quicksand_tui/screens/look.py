@@ -14,7 +14,7 @@ from quicksand_tui.kit.base import Dialog
 from quicksand_tui.model.text import plain
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.sandboxes import SandboxView
 
@@ -30,7 +30,7 @@ class LookScreen(Dialog[None]):
 
     def __init__(
         self,
-        service: Service,
+        service: EngineService,
         sandbox: SandboxView,
         checkpoint: CheckpointView,
         compared: CheckpointView | None,

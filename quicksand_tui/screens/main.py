@@ -11,15 +11,15 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Static
 
+from quicksand_tui.actions.hints import LISTS, hint_for
 from quicksand_tui.actions.record import PREFIXED
 from quicksand_tui.actions.registry import Scope, find_action, in_scope
-from quicksand_tui.actions.shown import LISTS, hint_for
 from quicksand_tui.cockpit.base import Asked, DesktopChanged, MountMoved
 from quicksand_tui.cockpit.cockpit import Cockpit
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.tree import TreePanel
 from quicksand_tui.home.state import recall_shape
-from quicksand_tui.kit.base import ActionScreen, Handlers, SavesShown, bindings_of, refuse_paste
+from quicksand_tui.kit.base import ActionScreen, SavesShown, bindings_of, refuse_paste
 from quicksand_tui.kit.outline import BRAND
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
@@ -38,12 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from quicksand_tui.actions.registry import Action
-    from quicksand_tui.actions.shown import CommandRecord
     from quicksand_tui.cockpit.area import Area
     from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.kit.outer_terminal import OuterTerminal
+    from quicksand_tui.model.jobs import CommandRecord
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.screens.dialogs import Dialogs

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from quicksand_tui.actions.reasons import waits_for
-from quicksand_tui.actions.registry import find_action
+from quicksand_tui.actions.registry import Scope, find_action
+from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.specs import CheckpointSpec
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Panel, Selection
-from quicksand_tui.verbs import life
+from quicksand_tui.screens import on_demand
+from quicksand_tui.verbs import checkpoints, life, starting
 from quicksand_tui.views import losses
 from quicksand_tui.views.layout import Part, Tab
 from quicksand_tui.views.losses import losses_of_stop
 
 if TYPE_CHECKING:
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.base import ActionScreen, Handlers
+    from quicksand_tui.kit.base import ActionScreen
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
 TITLE_CELLS = 30
 
 
-class MainActions:
-    """Carries out the actions of `Scope.MAIN`; the caller checks that they are possible."""
+class MainActions(Doer):
+    """Carries out the actions of `Scope.MAIN`, and `back` for the parts of the screen; the caller
+    checks that they are possible."""
 
     def __init__(
         self,
@@ -49,45 +51,6 @@ class MainActions:
         self._full_shell = full_shell
         self.is_aimed = False
         """The present action has a named target."""
-
-    @cached_property
-    def handlers(self) -> Handlers:
-        """The method of each action, by its id."""
-        return {
-            "new": self.do_new,
-            "open": self.do_open,
-            "start": self.do_start,
-            "stop": self.do_stop,
-            "pause": self.do_pause,
-            "kill": self.do_kill,
-            "delete": self.do_delete,
-            "cancel": self.do_cancel,
-            "checkpoint": self.do_checkpoint,
-            "revert": self.do_revert,
-            "undo": self.do_undo,
-            "clone": self.do_clone,
-            "save": self.do_save,
-            "shell": self.do_shell,
-            "full_shell": self.do_full_shell,
-            "desktop": self.do_desktop,
-            "execute": self.do_execute,
-            "mount": self.do_mount,
-            "mounts": self.do_mounts,
-            "log": self.do_log,
-            "details": self.do_details,
-            "next_tab": self.do_next_tab,
-            "previous_tab": self.do_previous_tab,
-            "zoom": self.do_zoom,
-            "wider": self.do_wider,
-            "narrower": self.do_narrower,
-            "copy": self.do_copy,
-            "mark": self.do_mark,
-            "mark_all": self.do_mark_all,
-            "filter": self.do_filter,
-            "order": self.do_order,
-            "escape": self.do_escape,
-            "back": self.do_back,
-        }
 
     @property
     def _selection(self) -> Selection:
@@ -124,7 +87,13 @@ class MainActions:
         while self._places.lists.sandboxes.query_text and self._places.lists.sandboxes.step_back():
             pass
         self._places.go_to(Part.LISTS)
-        self._begin.create(spec)
+        self._begin.begin(
+            starting.create(spec),
+            sandbox_id=f"new:{spec.name}",
+            name=spec.name,
+            image=spec.image,
+            command=starting.run_command(spec),
+        )
         self._places.lists.want(spec.name)
 
     def do_open(self) -> None:
@@ -142,12 +111,12 @@ class MainActions:
         elif sandbox is not None and sandbox.state is State.PAUSED:
             self._begin.do(life.RESUME, sandbox)
         elif sandbox is not None:
-            self._begin.start(sandbox)
+            self._begin.do(starting.start(), sandbox)
 
     def do_start(self) -> None:
         about = self._selection.sandboxes
         for sandbox in self._able("start"):
-            self._begin.start(sandbox)
+            self._begin.do(starting.start(), sandbox)
         self._unmark(about)
 
     def do_stop(self) -> None:
@@ -225,10 +194,13 @@ class MainActions:
     def do_checkpoint(self) -> None:
         about, chosen = self._selection.sandboxes, self._able("checkpoint")
         if len(chosen) == 1:
-            self._dialogs.ask_for_checkpoint(chosen[0])
+            sandbox = chosen[0]
+            self._dialogs.ask_to_do(
+                on_demand.checkpoint_form(sandbox), on_demand.checkpoint_of, sandbox
+            )
             return
         for sandbox in chosen:
-            self._begin.checkpoint(sandbox, CheckpointSpec())
+            self._begin.do(checkpoints.take(CheckpointSpec()), sandbox)
         self._unmark(about)
 
     def do_revert(self) -> None:
@@ -239,15 +211,19 @@ class MainActions:
         if self._begin.removed and not self.is_aimed:
             self._begin.bring_back()
         elif (sandbox := self._selection.sandbox) is not None:
-            self._begin.undo(sandbox)
+            self._begin.do(checkpoints.undo(), sandbox)
 
     def do_clone(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
-            self._dialogs.ask_for_clones(sandbox, None)
+            self._dialogs.ask_to_do(on_demand.clone_form(sandbox), on_demand.clones_of, sandbox)
 
     def do_save(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
-            self._dialogs.ask_for_save(sandbox)
+            begin = self._dialogs.save_operations
+            self._dialogs.ask(
+                on_demand.save_form(sandbox),
+                lambda values: begin.do_to(sandbox, on_demand.save_of(values)),
+            )
 
     # Views
 
@@ -285,7 +261,7 @@ class MainActions:
 
     def do_mount(self) -> None:
         if (sandbox := self._selection.sandbox) is not None:
-            self._dialogs.ask_for_mount(sandbox)
+            self._dialogs.ask_to_do(on_demand.mount_form(sandbox), on_demand.mount_of, sandbox)
 
     def do_mounts(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
@@ -363,8 +339,10 @@ class MainActions:
         self._places.go_to(Part.LISTS)
 
 
-class TreeActions:
+class TreeActions(Doer):
     """Carries out the actions of `Scope.TREE`; the caller checks that they are possible."""
+
+    scope = Scope.TREE
 
     def __init__(
         self, screen: ActionScreen, places: Places, operations: Operations, dialogs: Dialogs
@@ -373,20 +351,6 @@ class TreeActions:
         self._places = places
         self._begin = operations
         self._dialogs = dialogs
-
-    @cached_property
-    def handlers(self) -> Handlers:
-        """The method of each action, by its id."""
-        return {
-            "go": self.do_go,
-            "remove": self.do_remove,
-            "clone": self.do_clone,
-            "note": self.do_note,
-            "pin": self.do_pin,
-            "copy": self.do_copy,
-            "compare": self.do_compare,
-            "look": self.do_look,
-        }
 
     @property
     def _chosen(self) -> tuple[SandboxView, CheckpointView]:
@@ -400,7 +364,7 @@ class TreeActions:
         there."""
         sandbox, checkpoint = self._chosen
         if sandbox.state in (State.RUNNING, State.PAUSED):
-            self._begin.revert(sandbox, checkpoint)
+            self._begin.do(checkpoints.revert(checkpoint.id, shown=checkpoint.name), sandbox)
             self._places.come_back()
             return
         reason = find_action("start").disabled_reason(
@@ -409,7 +373,7 @@ class TreeActions:
         if reason is not None:
             tell(self._screen, reason, severity="warning")
             return
-        self._begin.start_at(sandbox, checkpoint)
+        self._begin.do(starting.start(checkpoint.id, shown=checkpoint.name), sandbox)
 
     def do_remove(self) -> None:
         sandbox, checkpoint = self._chosen
@@ -417,7 +381,9 @@ class TreeActions:
             f"Delete the checkpoint {clip(checkpoint.tag, TITLE_CELLS)}?",
             losses.of_checkpoint(sandbox, checkpoint, self._screen.world.taken),
             "Delete",
-            lambda: self._begin.delete_checkpoint(sandbox, checkpoint),
+            lambda: self._begin.do(
+                checkpoints.remove(checkpoint.id, shown=checkpoint.name), sandbox
+            ),
         )
 
     def do_compare(self) -> None:
@@ -431,13 +397,22 @@ class TreeActions:
         self._dialogs.show_screens(sandbox, checkpoint, compared)
 
     def do_clone(self) -> None:
-        self._dialogs.ask_for_clones(*self._chosen)
+        sandbox, checkpoint = self._chosen
+        form = on_demand.clone_form(sandbox, checkpoint)
+        self._dialogs.ask_to_do(
+            form, lambda values: on_demand.clones_of(values, checkpoint), sandbox
+        )
 
     def do_note(self) -> None:
-        self._dialogs.ask_for_note(*self._chosen)
+        sandbox, checkpoint = self._chosen
+        form = on_demand.note_form(sandbox, checkpoint)
+        self._dialogs.ask_to_do(form, lambda values: on_demand.note_of(values, checkpoint), sandbox)
 
     def do_pin(self) -> None:
-        self._begin.pin(*self._chosen)
+        sandbox, checkpoint = self._chosen
+        pinned = not checkpoint.pinned
+        verb = checkpoints.pin(checkpoint.id, shown=checkpoint.name, pinned=pinned)
+        self._begin.do(verb, sandbox)
 
     def do_copy(self) -> None:
         _, checkpoint = self._chosen

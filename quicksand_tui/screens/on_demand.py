@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quicksand_tui.forms.checkpoints import (
         checkpoint_form,
-        checkpoint_spec,
+        checkpoint_of,
         clone_form,
-        clone_spec,
+        clones_of,
         note_form,
+        note_of,
     )
-    from quicksand_tui.forms.mounts import mount_form, mount_spec
+    from quicksand_tui.forms.mounts import mount_form, mount_of
     from quicksand_tui.forms.sandbox import IMAGE, NAME, SAVE, last_of, new_form, recall_last
-    from quicksand_tui.forms.saves import save_form, save_spec
+    from quicksand_tui.forms.saves import save_form, save_of
     from quicksand_tui.jobs.run_many import RunMany
     from quicksand_tui.jobs.saves import SavesOperations
-    from quicksand_tui.screens.command import CommandScreen
     from quicksand_tui.screens.confirm import Answer, ConfirmScreen, Question
     from quicksand_tui.screens.form import FormScreen
     from quicksand_tui.screens.help import HelpScreen
@@ -31,7 +31,6 @@ __all__ = [
     "NAME",
     "SAVE",
     "Answer",
-    "CommandScreen",
     "CommandsScreen",
     "ConfirmScreen",
     "FailureScreen",
@@ -45,30 +44,32 @@ __all__ = [
     "RunManyScreen",
     "SavesOperations",
     "checkpoint_form",
-    "checkpoint_spec",
+    "checkpoint_of",
     "clone_form",
-    "clone_spec",
+    "clones_of",
     "last_of",
     "mount_form",
-    "mount_spec",
+    "mount_of",
     "new_form",
     "note_form",
+    "note_of",
     "recall_last",
     "save_form",
-    "save_spec",
+    "save_of",
 ]
 
 _HOMES = {
     "forms.checkpoints": (
         "checkpoint_form",
-        "checkpoint_spec",
+        "checkpoint_of",
         "clone_form",
-        "clone_spec",
+        "clones_of",
         "note_form",
+        "note_of",
     ),
     "forms.mounts": (
         "mount_form",
-        "mount_spec",
+        "mount_of",
     ),
     "forms.sandbox": (
         "IMAGE",
@@ -80,11 +81,10 @@ _HOMES = {
     ),
     "forms.saves": (
         "save_form",
-        "save_spec",
+        "save_of",
     ),
     "jobs.run_many": ("RunMany",),
     "jobs.saves": ("SavesOperations",),
-    "screens.command": ("CommandScreen",),
     "screens.confirm": (
         "Answer",
         "ConfirmScreen",

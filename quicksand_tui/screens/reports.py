@@ -16,12 +16,11 @@ from quicksand_tui.model.text import plain
 from quicksand_tui.widgets.bars import command_content
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.shown import CommandRecord
-    from quicksand_tui.model.jobs import Failure
+    from quicksand_tui.model.jobs import CommandRecord, Failure
     from quicksand_tui.model.specs import Told
 
 
-NOTHING = "Nothing was done yet. Each action of yours will be here as a command."
+NOTHING = "You have done nothing yet. Your actions will be listed here as commands."
 
 
 class CommandsScreen(Dialog[None]):

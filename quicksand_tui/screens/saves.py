@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from textual import events, on
@@ -11,22 +12,25 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import Static
 
+from quicksand_tui.actions.hints import CommandHint, save_hint, trash_hint
 from quicksand_tui.actions.registry import Scope, find_action, in_scope
 from quicksand_tui.actions.saves_reasons import job_to_cancel
-from quicksand_tui.actions.shown import CommandHint, save_hint, trash_hint
 from quicksand_tui.cockpit.lists import SAVES
 from quicksand_tui.forms.saves import (
     export_form,
-    export_spec,
+    export_of,
     import_form,
-    import_spec,
+    import_of,
     restore_form,
+    restore_of,
 )
-from quicksand_tui.kit.base import ActionScreen, Handlers, bindings_of, refuse_paste
+from quicksand_tui.kit.base import ActionScreen, bindings_of, refuse_paste
+from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.saves import SaveView, TrashedView
 from quicksand_tui.model.text import TITLE_CELLS, clip, plain
 from quicksand_tui.model.world import Selection
+from quicksand_tui.verbs.saves import bring_back, purge, verify
 from quicksand_tui.views import losses
 from quicksand_tui.views.saves import (
     TRASH_ORDERS,
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from quicksand_tui.actions.registry import Action
     from quicksand_tui.forms.form import Values
     from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.model.world import World
@@ -59,7 +64,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Keyed)
 
 
-class BrowsingScreen(ActionScreen, Generic[T]):
+class BrowsingScreen(ActionScreen, Doer, Generic[T]):
     """A screen with a `Browser`, the facts of the selection, the command line, and the footer."""
 
     CSS_PATH = "saves.tcss"
@@ -188,15 +193,7 @@ class BrowsingScreen(ActionScreen, Generic[T]):
     # Actions of both screens
 
     def handlers_of(self, scope: Scope) -> Handlers:
-        return {
-            **self._everywhere,
-            "cancel": self.do_cancel,
-            "mark": self.do_mark,
-            "mark_all": self.do_mark_all,
-            "filter": self.do_filter,
-            "order": self.do_order,
-            "back": self.do_back,
-        }
+        return {**self._everywhere, **self.handlers}
 
     def do_cancel(self) -> None:
         if (job := job_to_cancel(self.world, self.selection)) is not None:
@@ -281,18 +278,6 @@ class SavesScreen(BrowsingScreen[SaveView]):
 
     # Actions, by the registry's ids
 
-    def handlers_of(self, scope: Scope) -> Handlers:
-        return {
-            **super().handlers_of(scope),
-            "begin": self.do_begin,
-            "discard": self.do_discard,
-            "export": self.do_export,
-            "import": self.do_import,
-            "verify": self.do_verify,
-            "verify_deep": self.do_verify_deep,
-            "copy": self.do_copy,
-        }
-
     def do_begin(self) -> None:
         if saves := self.selection.saves:
             self._dialogs.ask_for_new(None, self._begin, save=saves[0].key)
@@ -306,21 +291,27 @@ class SavesScreen(BrowsingScreen[SaveView]):
         save = saves[0]
 
         def take(values: Values) -> None:
-            self._dialogs.save_operations.export(save, export_spec(values))
+            self._dialogs.save_operations.do(export_of(values, save), [save])
 
         self._dialogs.ask(export_form(save), take)
 
     def do_import(self) -> None:
         def take(values: Values) -> None:
-            self._dialogs.save_operations.import_(import_spec(values))
+            file = values["file"].rpartition("/")[2]
+            self._dialogs.save_operations.do(import_of(values), name=file)
 
         self._dialogs.ask(import_form(), take)
 
     def do_verify(self) -> None:
-        self._dialogs.save_operations.verify(self.selection.saves, deep=False)
+        self._verify(deep=False)
 
     def do_verify_deep(self) -> None:
-        self._dialogs.save_operations.verify(self.selection.saves, deep=True)
+        self._verify(deep=True)
+
+    def _verify(self, *, deep: bool) -> None:
+        saves = self.selection.saves
+        keys, shown = [save.key for save in saves], [save.address for save in saves]
+        self._dialogs.save_operations.do(verify(keys, deep=deep, shown=shown), saves)
 
     def do_copy(self) -> None:
         self.copy([save.address for save in self.selection.saves])
@@ -366,24 +357,18 @@ class TrashScreen(BrowsingScreen[TrashedView]):
 
     # Actions, by the registry's ids
 
-    def handlers_of(self, scope: Scope) -> Handlers:
-        return {
-            **super().handlers_of(scope),
-            "restore": self.do_restore,
-            "purge": self.do_purge,
-            "copy": self.do_copy,
-        }
-
     def do_restore(self) -> None:
         trash, begin = self.selection.trash, self._dialogs.save_operations
         there = self.world.sandboxes if trash[0].kind == "sandbox" else self.world.saves.saves
         names = {view.name for view in there}
         if len(trash) > 1 or trash[0].name not in names:
-            begin.restore(trash)
+            each = [bring_back([], shown=found.id).command_for() for found in trash]
+            places = [Path(found.key) for found in trash]
+            begin.do(bring_back(places), trash, command="; ".join(each))
             return
 
         def take(values: Values) -> None:
-            begin.restore(trash, values["name"])
+            begin.do(restore_of(values, trash[0]), trash)
 
         self._dialogs.ask(restore_form(trash[0]), take)
 
@@ -394,7 +379,10 @@ class TrashScreen(BrowsingScreen[TrashedView]):
             f"Remove {one if len(trash) == 1 else f'{len(trash)} things'} for good?",
             losses.of_trash(trash, self.world.taken),
             "Remove",
-            lambda: self._dialogs.save_operations.purge(trash),
+            lambda: self._dialogs.save_operations.do(
+                purge([Path(found.key) for found in trash], shown=[found.id for found in trash]),
+                trash,
+            ),
         )
 
     def do_copy(self) -> None:

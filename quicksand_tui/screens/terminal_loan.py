@@ -10,18 +10,18 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from quicksand_tui.actions.commands import command_line
 from quicksand_tui.actions.reasons import READ_ONLY
-from quicksand_tui.door.protocol import shells_of
+from quicksand_tui.door.service import shells_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.text import error_text, plain, sanitise, sanitise_lines
 from quicksand_tui.screens.shells import ShellsScreen
+from quicksand_tui.verbs.commands import command_line
 
 if TYPE_CHECKING:
     from textual.app import App
 
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.model.sandboxes import SandboxView
 
@@ -52,7 +52,7 @@ class FullShell:
     def __init__(
         self,
         app: App[int],
-        service: Service,
+        service: EngineService,
         operations: Operations,
         *,
         lend_terminal: Callable[[Callable[[], Coroutine[Any, Any, Ended]]], Awaitable[Ended]],

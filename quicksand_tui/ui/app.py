@@ -42,6 +42,7 @@ from quicksand_tui.model.sandboxes import State
 from quicksand_tui.screens.dialogs import Dialogs
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.terminal_loan import FullShell
+from quicksand_tui.ui import on_demand
 from quicksand_tui.ui.colon_line import ColonLine
 from quicksand_tui.ui.everywhere import Everywhere
 from quicksand_tui.ui.leaving import Leaving
@@ -53,7 +54,7 @@ from quicksand_tui.views.rows import with_jobs
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.kit.hands import Hands
     from quicksand_tui.kit.probe import Probe
     from quicksand_tui.model.jobs import Failure
@@ -83,7 +84,7 @@ class QuicksandApp(App[int]):
 
     def __init__(
         self,
-        service: Service,
+        service: EngineService,
         *,
         clock: Callable[[], float] = time.time,
         ascii_glyphs: bool = False,
@@ -439,9 +440,7 @@ class QuicksandApp(App[int]):
             self.run_worker(self.saves.run(), name="saves", group="saves")
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        from quicksand_tui.ui.palette import palette_commands
-
-        return palette_commands(
+        return on_demand.palette_commands(
             screen,
             self.world,
             self.keys,

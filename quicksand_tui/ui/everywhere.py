@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from quicksand_tui.actions.registry import Scope
+from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
+from quicksand_tui.ui import on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from quicksand_tui.jobs.operations import Operations
-    from quicksand_tui.kit.base import Handlers
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.model.world import World
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from quicksand_tui.ui.stack import ScreenStack
 
 
-class Everywhere:
+class Everywhere(Doer):
     """The actions of the whole app; they work on the selection of the front screen."""
 
     def __init__(
@@ -57,22 +57,26 @@ class Everywhere:
         self._leave = leave
         self._ascii = ascii_only
 
-    @cached_property
-    def handlers(self) -> Handlers:
-        """The method of each action, by its id."""
-        return {
-            "jobs": self._dialogs.open_jobs,
-            "saves": self.do_saves,
-            "refresh": self._refresh,
-            "trash": self.do_trash,
-            "commands": self._dialogs.open_commands,
-            "mouse": self.do_mouse,
-            "command": self._colon_line.open,
-            "suspend": self._app.action_suspend_process,
-            "palette": self._app.action_command_palette,
-            "help": self.do_help,
-            "quit": self._leave,
-        }
+    def do_jobs(self) -> None:
+        self._dialogs.open_jobs()
+
+    def do_refresh(self) -> None:
+        self._refresh()
+
+    def do_commands(self) -> None:
+        self._dialogs.open_commands()
+
+    def do_command(self) -> None:
+        self._colon_line.open()
+
+    def do_suspend(self) -> None:
+        self._app.action_suspend_process()
+
+    def do_palette(self) -> None:
+        self._app.action_command_palette()
+
+    def do_quit(self) -> None:
+        self._leave()
 
     def do_help(self) -> None:
         screen = self._stack.with_actions
@@ -80,11 +84,9 @@ class Everywhere:
 
     def do_saves(self) -> None:
         """Opens the saves, with the cursor on the selected one."""
-        from quicksand_tui.screens.saves import SavesScreen
-
         selected = self._stack.selection.save
         self._app.push_screen(
-            SavesScreen(
+            on_demand.SavesScreen(
                 self._world(),
                 self._operations,
                 self._dialogs,
@@ -97,10 +99,8 @@ class Everywhere:
         )
 
     def do_trash(self) -> None:
-        from quicksand_tui.screens.saves import TrashScreen
-
         self._app.push_screen(
-            TrashScreen(
+            on_demand.TrashScreen(
                 self._world(),
                 self._operations,
                 self._dialogs,

@@ -9,6 +9,7 @@ from quicksand_tui.actions.line import Target, selection_of
 from quicksand_tui.forms.mounts import read_spec
 from quicksand_tui.forms.orders import MOUNT_WORD, mount_of, new_spec_of, sandbox_of
 from quicksand_tui.model.specs import CheckpointSpec, CloneSpec, SaveSpec
+from quicksand_tui.verbs import checkpoints, mounts, saves, starting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,13 +95,15 @@ class Orders:
     def _start(self, target: Target, selection: Selection) -> bool:
         if target.checkpoint is None or target.sandbox is None:
             return False
-        self._begin.start_at(target.sandbox, target.checkpoint)
+        checkpoint = target.checkpoint
+        self._begin.do(starting.start(checkpoint.id, shown=checkpoint.name), target.sandbox)
         return True
 
     def _revert(self, target: Target, selection: Selection) -> bool:
         if target.checkpoint is None or target.sandbox is None:
             return False
-        self._begin.revert(target.sandbox, target.checkpoint)
+        checkpoint = target.checkpoint
+        self._begin.do(checkpoints.revert(checkpoint.id, shown=checkpoint.name), target.sandbox)
         return True
 
     def _checkpoint(self, target: Target, selection: Selection) -> bool:
@@ -108,15 +111,17 @@ class Orders:
         if sandbox is None or not target.order.words:
             return False  # without arguments, the form asks
         spec = CheckpointSpec(tag=target.word("TAG"), note=target.word("NOTE"))
-        self._begin.checkpoint(sandbox, spec)
+        self._begin.do(checkpoints.take(spec), sandbox)
         return True
 
     def _clone(self, target: Target, selection: Selection) -> bool:
         sandbox = sandbox_of(target, selection)
         if sandbox is None or not target.order.words:
             return False
-        at = target.checkpoint.id if target.checkpoint is not None else ""
-        self._begin.clone(sandbox, CloneSpec(count=target.count, at=at))
+        at = target.checkpoint
+        spec = CloneSpec(count=target.count, at=at.id if at is not None else "")
+        verb = starting.clone(spec, shown_at=at.name if at is not None else "")
+        self._begin.do(verb, sandbox)
         return True
 
     def _save(self, target: Target, selection: Selection) -> bool:
@@ -124,20 +129,21 @@ class Orders:
         if sandbox is None or not target.word("SAVE"):
             return False
         spec = SaveSpec(name=target.word("SAVE"), note=target.word("NOTE"))
-        self._dialogs.save_operations.save(sandbox, spec)
+        self._dialogs.save_operations.do_to(sandbox, saves.save(spec))
         return True
 
     def _mount(self, target: Target, selection: Selection) -> bool:
         sandbox = sandbox_of(target, selection)
         if sandbox is None or not (word := target.word(MOUNT_WORD)):
             return False
-        self._begin.mount(sandbox, read_spec(word))
+        self._begin.do(mounts.mount(read_spec(word)), sandbox)
         return True
 
     def _unmount(self, target: Target, selection: Selection) -> bool:
         sandbox = sandbox_of(target, selection)
         if sandbox is not None and (mount := mount_of(target, sandbox)) is not None:
-            self._begin.unmount(sandbox, mount)
+            verb = mounts.unmount(mount.key, host=mount.host, shown=mount.guest)
+            self._begin.do(verb, sandbox)
         return True
 
     def _tree(self, target: Target, selection: Selection) -> bool:

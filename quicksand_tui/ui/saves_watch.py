@@ -13,7 +13,7 @@ from quicksand_tui.model.saves import NO_SAVES, SavesView
 from quicksand_tui.model.text import error_text
 
 if TYPE_CHECKING:
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
 
 
 LOOK_EVERY_S = 0.5
@@ -27,7 +27,7 @@ class SavesWatch:
 
     def __init__(
         self,
-        service: Service,
+        service: EngineService,
         *,
         is_wanted: Callable[[], bool],
         changed: Callable[[], None],

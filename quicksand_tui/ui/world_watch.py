@@ -16,7 +16,7 @@ from quicksand_tui.views.happenings import happenings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from quicksand_tui.door.protocol import Service
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config import Settings
     from quicksand_tui.views.happenings import Happening
 
@@ -33,7 +33,7 @@ class WorldWatch:
 
     def __init__(
         self,
-        service: Service,
+        service: EngineService,
         settings: Settings,
         *,
         clock: Callable[[], float],

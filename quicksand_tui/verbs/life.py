@@ -5,62 +5,59 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.jobs import JobVerb
-from quicksand_tui.model.verbs import GRACE_S
-from quicksand_tui.verbs.record import SandboxVerb
+from quicksand_tui.verbs import engine
+from quicksand_tui.verbs.record import Report, SandboxVerb, attach
+from quicksand_tui.verbs.rows import GRACE_S
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
 
-def _open_to_end_it(name: str) -> Sandbox:
-    from quicksand.sandbox import Sandbox
-
-    return Sandbox.open(name, to_end_it=True)
+def _open_to_end_it(name: str, report: Report) -> Sandbox:
+    return engine.Sandbox.open(name, to_end_it=True)
 
 
-def _attach(name: str) -> Sandbox:
-    from quicksand.sandbox import Sandbox
-
-    return Sandbox.attach(name)
-
-
-def stop_within(grace_s: float) -> SandboxVerb:
+def stop_within(grace_s: float) -> SandboxVerb[None]:
     """Returns the verb that kills a guest which does not power down in that time."""
     return SandboxVerb(
+        name="stop",
         job=JobVerb.STOP,
         doing="stopping",
         done="stopped",
         failed="The sandbox did not stop",
         open=_open_to_end_it,
-        act=lambda sandbox: sandbox.stop(grace=grace_s),
+        act=lambda sandbox, _: sandbox.stop(grace=grace_s),
     )
 
 
 STOP = stop_within(GRACE_S)
 
-KILL = SandboxVerb(
+KILL: SandboxVerb[None] = SandboxVerb(
+    name="kill",
     job=JobVerb.KILL,
     doing="killing",
     done="killed",
     failed="The sandbox was not killed",
     open=_open_to_end_it,
-    act=lambda sandbox: sandbox.kill(),
+    act=lambda sandbox, _: sandbox.kill(),
 )
 
-PAUSE = SandboxVerb(
+PAUSE: SandboxVerb[None] = SandboxVerb(
+    name="pause",
     job=JobVerb.PAUSE,
     doing="pausing",
     done="paused",
     failed="The sandbox was not paused",
-    open=_attach,
-    act=lambda sandbox: sandbox.pause(),
+    open=attach,
+    act=lambda sandbox, _: sandbox.pause(),
 )
 
-RESUME = SandboxVerb(
+RESUME: SandboxVerb[None] = SandboxVerb(
+    name="resume",
     job=JobVerb.RESUME,
     doing="resuming",
     done="running again",
     failed="The sandbox does not go on",
-    open=_attach,
-    act=lambda sandbox: sandbox.resume(),
+    open=attach,
+    act=lambda sandbox, _: sandbox.resume(),
 )

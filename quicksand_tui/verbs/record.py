@@ -1,42 +1,131 @@
-"""The record of a verb that does something to one sandbox, and answers nothing."""
+"""The record of a verb with its parameters: what its command and its job share."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.verbs import engine
+from quicksand_tui.verbs.commands import Value, command_about
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
-    from quicksand_tui.model.jobs import JobVerb
+    from quicksand_tui.model.keymap import Keymap
+    from quicksand_tui.model.specs import Told
+
+T = TypeVar("T")
 
 
-def _nothing(_: Sandbox) -> None:
-    pass
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a verb is."""
+
+    sandbox_id: str
+    """"" if unknown; a new sandbox's id as soon as it exists."""
+    stage: str = ""
+    step: int = 0
+    steps: int = 0
+    done: int = 0
+    total: int = 0
+    """``done`` of ``total`` bytes; both are 0 if bytes are not counted."""
+
+
+Report = Callable[[Progress], None]
+"""Receives progress; may be called from any thread."""
+
+
+def ignore(_: Any) -> None:
+    """Receives progress that nobody follows, or a sandbox that nobody looks at."""
+
+
+def _no_message(name: str, result: Any, keymap: Keymap) -> None:
+    return None
+
+
+def _no_facts(name: str, result: Any) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxVerb:
-    """What the command and the job of a verb share."""
+class Verb(Generic[T]):
+    """A verb with its parameters. `carry_out` calls the engine; its result is ``T``."""
 
-    job: JobVerb
-    doing: str
-    """What is under way, as in "stopping web"."""
-    done: str
-    """What the sandbox is then, as in "web is stopped"."""
+    name: str
+    """Its command, such as "checkpoint rm" (`quicksand_tui.verbs.rows`)."""
     failed: str
-    """The title of its failure."""
-    open: Callable[[str], Sandbox]
-    """Opens the sandbox of that name or id for it."""
-    act: Callable[[Sandbox], Awaitable[None]]
+    """The title of its failure, such as "The revert failed"."""
+    job: JobVerb = JobVerb.CHANGE
+    """What its job is called, and how it is shown and can be cancelled, if that is special."""
+    doing: str = ""
+    """What is under way, as in "stopping web"."""
+    stage: str = ""
+    """What is under way, where the name of the sandbox stands before it: "web: going back"."""
+    done: str = ""
+    """What the sandbox is then, as in "web is stopped", if its row shows the result."""
+    flags: tuple[str, ...] = ()
+    """The flags of the command that does the same, by the names of their parameters."""
+    values: Mapping[str, Value] = field(default_factory=dict)
+    """Its further parameters, in the order in which the command shows them."""
+    spec: object = None
+    """What it works on, if that is one value: what a form asked for, or the keys of saves."""
+    tell: Callable[[str, T, Keymap], str | Told | None] = _no_message
+    """Turns the result for the sandbox of that name into a message of the app; None if the
+    sandbox's row shows it. Raises OperationError for a result that is a failure."""
+    facts: Callable[[str, T], Any] = _no_facts
+    """Turns the result for the sandbox of that name into what ``--json`` prints."""
 
-    async def carry_out(self, name: str, opened: Callable[[Sandbox], None] = _nothing) -> None:
-        """Does it to the sandbox of that name or id, which ``opened`` gets first. Raises
-        QuicksandError or OSError as the engine does."""
-        sandbox = self.open(name)
+    def command_for(self, subject: str = "") -> str:
+        """Returns the command that does the same to ``subject``."""
+        return command_about(self.name, subject, *self.flags, **self.values)
+
+    async def carry_out(self, name: str, report: Report = ignore) -> T:
+        """Does it to the sandbox of that name or id. A cancelled call returns after it has undone
+        what it began. Raises QuicksandError or OSError as the engine does, or OperationError."""
+        raise NotImplementedError
+
+
+def open_any(name: str, report: Report) -> Sandbox:
+    """Opens a sandbox, running or not."""
+    return engine.Sandbox.open(name)
+
+
+def attach(name: str, report: Report) -> Sandbox:
+    """Opens a running sandbox."""
+    return engine.Sandbox.attach(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxVerb(Verb[T]):
+    """A verb that is done to one sandbox, which is opened for it."""
+
+    act: Callable[[Sandbox, Report], Awaitable[T]]
+    """Does it to an open sandbox."""
+    open: Callable[[str, Report], Sandbox] = open_any
+    """Opens the sandbox of that name or id."""
+    prepares_revert: bool = False
+    """Whether the app leaves the sandbox open then, to prepare its next revert."""
+
+    async def carry_out(
+        self, name: str, report: Report = ignore, opened: Callable[[Sandbox], None] = ignore
+    ) -> T:
+        """Does it as `Verb.carry_out`; ``opened`` gets the sandbox first."""
+        sandbox = self.open(name, report)
         try:
             opened(sandbox)
-            await self.act(sandbox)
+            return await self.act(sandbox, report)
         finally:
             sandbox.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostVerb(Verb[T]):
+    """A verb that opens no sandbox: it makes one, or works on what stands on disk."""
+
+    run: Callable[[str, Report], Awaitable[T]]
+    """Does it to the sandbox of that name or id; what is about none ignores that."""
+
+    async def carry_out(self, name: str, report: Report = ignore) -> T:
+        return await self.run(name, report)

@@ -22,7 +22,8 @@ from quicksand_tui.views.rows import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
-    from quicksand_tui.actions.shown import CommandHint, CommandRecord
+    from quicksand_tui.actions.hints import CommandHint
+    from quicksand_tui.model.jobs import CommandRecord
     from quicksand_tui.model.world import Selection, World
 
 

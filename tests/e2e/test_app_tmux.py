@@ -286,9 +286,9 @@ def test_a_cancelled_start_leaves_nothing(places: Paths) -> None:
         terminal.press("n")
         terminal.sees("New sandbox")
         terminal.press("Enter")
-        terminal.sees("boot the guest", timeout=BOOT_S)
+        terminal.sees("booting the guest", timeout=BOOT_S)
         terminal.press("Escape")
-        terminal.sees("It goes on: X cancels it", "boot the guest")
+        terminal.sees("It goes on: X cancels it", "booting the guest")
         terminal.press("X")
         terminal.sees("No sandboxes yet", "cancelled")
         assert states(places) == []
@@ -304,7 +304,7 @@ def test_a_start_ends_with_its_app_and_leaves_nothing(places: Paths) -> None:
         terminal.press("n")
         terminal.sees("New sandbox")
         terminal.press("Enter")
-        terminal.sees("boot the guest", timeout=BOOT_S)
+        terminal.sees("booting the guest", timeout=BOOT_S)
         os.kill(terminal.pid_of("-m quicksand_tui"), signal.SIGTERM)
         left_clean(terminal, 128 + signal.SIGTERM)
         assert states(places) == []

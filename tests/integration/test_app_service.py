@@ -18,18 +18,20 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.sandboxes import MountState, State
 from quicksand_tui.model.specs import CheckpointSpec, MountSpec, NewSpec
+from quicksand_tui.verbs import checkpoints, mounts, removal, starting
 from quicksand_tui.verbs.life import KILL
 from tests.conftest import free_port, our_processes, wait_for
+from tests.unit.app.carrying import carry_out
 
 pytestmark = pytest.mark.vm
 
 
 async def delete(service: EngineService, sandbox_id: str) -> None:
-    await service.ask("It is still there", lambda engine: engine.delete(sandbox_id))
+    await carry_out(service, removal.remove(stop=True), sandbox_id)
 
 
 async def revert(service: EngineService, sandbox_id: str, checkpoint_id: str) -> None:
-    await service.ask("No revert", lambda engine: engine.revert(sandbox_id, checkpoint_id))
+    await carry_out(service, checkpoints.revert(checkpoint_id), sandbox_id)
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ async def until_it_receives(service: EngineService, sandbox_id: str, port: int) 
 async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -> None:
     port = free_port()
     spec = NewSpec(image="debian", name="one", machine={"port_forwards": f"{port}:80, 0:22"})
-    await service.ask("it failed", lambda engine: engine.create(spec, lambda _: None))
+    await carry_out(service, starting.create(spec))
     (view,) = service.read(fresh=True).sandboxes
     assert view.state is State.RUNNING
     assert (port, 80) in view.ports and {guest for _, guest in view.ports} == {80, 22}
@@ -96,7 +98,7 @@ async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -
         await task
     assert (await run(count))[1] == ("0",)
 
-    await service.ask("it failed", lambda engine: engine.carry_out(KILL, view.id))
+    await carry_out(service, KILL, view.id)
     with pytest.raises(OperationError, match="not running"):
         await service.ask(
             "it failed", lambda engine: engine.run_command(view.id, "id", timeout_s=5)
@@ -106,10 +108,7 @@ async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -
 async def test_a_checkpoint_makes_its_revert_ready_and_keeps_no_port(
     service: EngineService, places: Paths
 ) -> None:
-    await service.ask(
-        "it failed",
-        lambda engine: engine.create(NewSpec(image="debian", name="one"), lambda _: None),
-    )
+    await carry_out(service, starting.create(NewSpec(image="debian", name="one")))
     (view,) = service.read().sandboxes
     runtime = runtime_dir(places, view.id)
 
@@ -117,9 +116,7 @@ async def test_a_checkpoint_makes_its_revert_ready_and_keeps_no_port(
         return any(runtime.root.glob("*/waiting.json"))
 
     for _ in range(2):
-        made = await service.ask(
-            "it failed", lambda engine: engine.checkpoint(view.id, CheckpointSpec(tag=""))
-        )
+        made = await carry_out(service, checkpoints.take(CheckpointSpec(tag="")), view.id)
         current = runtime.current()
         assert not any(is_leased(current.agent_socket(n)) for n in range(AGENT_PORTS))
         await asyncio.to_thread(wait_for, waiting, what="one to wait", timeout=30)
@@ -131,14 +128,9 @@ async def test_a_checkpoint_makes_its_revert_ready_and_keeps_no_port(
 async def test_an_app_that_ends_leaves_nothing_half_made_ready(
     service: EngineService, places: Paths
 ) -> None:
-    await service.ask(
-        "it failed",
-        lambda engine: engine.create(NewSpec(image="debian", name="one"), lambda _: None),
-    )
+    await carry_out(service, starting.create(NewSpec(image="debian", name="one")))
     (view,) = service.read().sandboxes
-    await service.ask(
-        "it failed", lambda engine: engine.checkpoint(view.id, CheckpointSpec(tag=""))
-    )
+    await carry_out(service, checkpoints.take(CheckpointSpec(tag="")), view.id)
     runtime = runtime_dir(places, view.id)
 
     def processes() -> int:
@@ -157,14 +149,11 @@ async def test_a_directory_is_mounted_seen_and_taken_away(
     service: EngineService, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("from the host")
-    await service.ask(
-        "it failed",
-        lambda engine: engine.create(NewSpec(image="debian", name="one"), lambda _: None),
-    )
+    await carry_out(service, starting.create(NewSpec(image="debian", name="one")))
     (view,) = service.read(fresh=True).sandboxes
     assert view.mounts == ()
     spec = MountSpec(host=str(tmp_path), guest="/mnt/src", readonly=True)
-    await service.ask("not mounted", lambda engine: engine.mount(view.id, spec))
+    await carry_out(service, mounts.mount(spec), view.id)
     (view,) = service.read(visible=[view.id]).sandboxes
     (mount,) = view.mounts
     assert (mount.host, mount.guest, mount.readonly) == (str(tmp_path), "/mnt/src", True)
@@ -175,6 +164,6 @@ async def test_a_directory_is_mounted_seen_and_taken_away(
     )
     assert ran.lines == ("from the host",)
     with pytest.raises(OperationError, match="is in use in the guest"):
-        await service.ask("not yet", lambda engine: engine.unmount(view.id, mount.key, force=False))
-    await service.ask("never", lambda engine: engine.unmount(view.id, mount.key, force=True))
+        await carry_out(service, mounts.unmount(mount.key, force=False), view.id)
+    await carry_out(service, mounts.unmount(mount.key, force=True), view.id)
     assert service.read(visible=[view.id]).sandboxes[0].mounts == ()

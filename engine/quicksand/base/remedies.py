@@ -1,4 +1,4 @@
-"""What can be done about an error, as data.
+"""Remedies for errors, as data.
 
 The engine is used from Python and from the command line, and each says the same remedy in its own
 words: ``Sandbox.open('web').start()`` here, a command there. So an error does not hold the words,
@@ -21,7 +21,7 @@ Verb = Literal[
     "restore_as", "restore_save_as", "resume", "run_with_display", "save", "setup", "start",
     "start_at", "trash", "tree",
 ]  # fmt: skip
-"""What can be done."""
+"""The kind of a remedy."""
 
 PYTHON: Mapping[Verb, str] = {
     "build_any_image": "`quicksand_images.build_image()`",

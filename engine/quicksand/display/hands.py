@@ -13,8 +13,9 @@ from typing import Self
 from quicksand.base.errors import DisplayError, StateError
 from quicksand.base.files import try_lock
 from quicksand.base.hypervisor import Hypervisor
+from quicksand.base.limits import BUTTONS
 from quicksand.base.threads import to_the_end
-from quicksand.display.held import ABS_MAX, BUTTONS, Held
+from quicksand.display.held import ABS_MAX, Held
 from quicksand.display.keys import STROKES, Key
 from quicksand.display.queue import Event, Pace, Queues, button_event, key_event, move_events
 from quicksand.qemu.hypervisor import monitor_of

@@ -1,6 +1,6 @@
-"""What clients have done with a machine's keyboard and pointer and what still counts: where the
-pointer is, and what is held down. It is a file of the machine's, so all clients know it, and a
-checkpoint can have everything released."""
+"""The state of a machine's keyboard and pointer, as clients have left it: the pointer's place, and
+the keys and buttons that are held down. It is a file of the machine's, so that all clients know it
+and a checkpoint can have everything released."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Any
 
 from quicksand.base.errors import ConfigError, QuicksandError
 from quicksand.base.files import read_json, write_json
+from quicksand.base.limits import BUTTONS
 from quicksand.display.checks import is_whole
 from quicksand.display.keys import parse_key
 from quicksand.records.layout import MachineDir
-
-BUTTONS = ("left", "middle", "right", "side", "extra")
-"""The pointer's buttons (QEMU, InputButton), without those that are its wheel."""
 
 ABS_MAX = 0x7FFF
 """The right and lower edge of the screen (QEMU, INPUT_EVENT_ABS_MAX)."""
@@ -33,7 +31,7 @@ class Held:
 
     @classmethod
     def read(cls, machine: MachineDir) -> Held:
-        """What the machine's file says; nothing if there is none."""
+        """The contents of the machine's file; nothing held if there is none."""
         try:
             return cls._parse(read_json(machine.input_record))
         except (OSError, ValueError, KeyError, TypeError, QuicksandError):

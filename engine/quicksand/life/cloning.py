@@ -22,6 +22,7 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.files import map_os_errors
+from quicksand.base.limits import CLONES_AT_ONCE, CLONES_MAX
 from quicksand.base.remedies import Words
 from quicksand.base.sharing import share_file
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
@@ -42,11 +43,6 @@ from quicksand.snapshots.pivot import freeze_stopped
 from quicksand.snapshots.taking import checkpoint_live, working_on
 from quicksand.warm.desktop_ready import with_desktop
 from quicksand.warm.starting import boot
-
-AT_ONCE_MAX = 4
-"""More clones that start at the same time would compete for the disk."""
-CLONES_MAX = 1000
-"""Clones that one call may make; a larger number is taken for a mistake."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,7 +83,7 @@ async def make_clones(
         named = record.name != record.id
         names = free_names(registry, record.name, count) if named else [None] * count
     if concurrency is None:
-        concurrency = min(AT_ONCE_MAX, os.cpu_count() or 1)
+        concurrency = min(CLONES_AT_ONCE, os.cpu_count() or 1)
     if len(names) != count or concurrency < 1:
         raise ConfigError("as many names as clones are needed, and a concurrency above 0")
     embryos = await prepare_clones(registry, record, names, at=at, mounts=mounts)

@@ -1,6 +1,6 @@
-"""Who is having a guest mount something, and the look that ends it. Until a look from the guest has
-found it there, a record names the process that is at it, so that nobody is told of a mount that is
-not there yet, or for ever of one that is under way."""
+"""The record of the process that is having a guest mount something, and the look that ends it.
+Until a look from the guest has found it there, a record names the process that is at it, so that
+nobody is told of a mount that is not there yet, or for ever of one that is under way."""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ class Share:
     known: KnownDirectory | None = None
     """The directory itself; None in records of older versions."""
     mounter: Mounter | None = None
-    """Who is having the guest mount it; None once a look from the guest has found it mounted."""
+    """The process that is having the guest mount it; None once a look from the guest has found it
+    mounted."""
 
     @property
     def is_served(self) -> bool:
@@ -112,7 +113,7 @@ def end_unknown(machine: MachineDir) -> None:
 
 def _end_holders(lock: Path) -> None:
     """End all that have a lock. One that is just starting forks, so that a look at the processes
-    may miss its child: what counts is that the lock is free."""
+    may miss its child; so go on until the lock is free."""
     deadline = time.monotonic() + END_S
     while is_locked(lock) and time.monotonic() < deadline:
         for pid in holders_of(lock):
@@ -149,7 +150,7 @@ class MountTraffic:
 
 
 def traffic_of(machine: MachineDir, number: int) -> MountTraffic | None:
-    """What a stream has carried; None if nobody counts. Blocks for I/O."""
+    """The bytes that a stream has carried; None if nobody counts. Blocks for I/O."""
     try:
         with open_file(machine.share_traffic(number)) as file:
             received, sent = TRAFFIC.unpack(file.read(TRAFFIC.size))
@@ -159,8 +160,8 @@ def traffic_of(machine: MachineDir, number: int) -> MountTraffic | None:
 
 
 def last_words(machine: MachineDir, number: int) -> str:
-    """What the last server on a stream that ended said, in one line that can be printed; "" if none
-    has ended. Blocks for I/O."""
+    """The last words of the last server on a stream that ended, in one line that can be printed; ""
+    if none has ended. Blocks for I/O."""
     lines = tail(machine.share_log(number), limit=WORDS_MAX).splitlines()
     begins = [at for at, line in enumerate(lines) if ENDED in line]
     if not begins:
@@ -184,7 +185,7 @@ def count_start(machine: MachineDir) -> None:
 
 def may_be_mounted(machine: MachineDir) -> bool:
     """Whether a machine's guest may have a share mounted. The lock of a stream that was ever taken
-    stays: what became of the mount is the guest's word. Blocks for I/O."""
+    stays, and only the guest knows what became of the mount. Blocks for I/O."""
     locks = map(machine.share_lock, range(SHARES))
     return machine.past_shares.exists() or any(lock.exists() for lock in locks)
 

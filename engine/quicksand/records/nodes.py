@@ -161,7 +161,7 @@ class Node:
     layers: tuple[str, ...]
     """Frozen layers of its disk, the lowest first."""
     shape: dict[str, Any]
-    """What a machine must be to continue from here (`SHAPE_NAMES` in restore.py)."""
+    """Properties that a machine must have to continue from here (`SHAPE_NAMES` in restore.py)."""
     memory: str
     """The memory image below its pages: a file in memory/, or BLANK."""
     pages: tuple[File, ...]

@@ -106,7 +106,7 @@ def _read_source(value: object) -> SaveSource | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """What a client needs to use a running sandbox."""
+    """Everything that a client needs to use a running sandbox."""
 
     keeper_pid: int
     qemu_pid: int

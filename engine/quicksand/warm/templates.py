@@ -163,7 +163,7 @@ class Templates:
 
 @dataclass(frozen=True, slots=True)
 class TemplateOrder:
-    """What a process that makes a template is told."""
+    """The order for a process that makes a template."""
 
     record: Record
     beside: tuple[int, str] | None = None
@@ -319,9 +319,9 @@ def discard(root: Path) -> None:
 
 
 def prune(root: Path, log: Path, *, kept: int = KEPT) -> None:
-    """Remove all but the ``kept`` most recently used templates, those that were not checked as
-    they are now, and what processes that died while making one have left. What cannot be removed
-    is noted in ``log``."""
+    """Remove all but the ``kept`` most recently used templates, those that were not checked as they
+    are now, and the remains of processes that died while making one. Those that cannot be removed
+    are noted in ``log``."""
     found, useless = [], []
     for path in own_directories(root, UNFINISHED):
         with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem
 
-from quicksand_tui.model.verb import Kind
+from quicksand_tui.verbs.row import Kind
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 

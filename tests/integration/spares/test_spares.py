@@ -36,11 +36,13 @@ from quicksand.warm.spares.stock import (
 from quicksand.warm.template_maker import make_template
 from quicksand.warm.templates import list_templates
 
-from quicksand_tui.door.protocol import Progress
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.specs import NewSpec
+from quicksand_tui.verbs import removal, starting
+from quicksand_tui.verbs.record import Progress
 from tests.conftest import share_findings, wait_for
 from tests.integration.spares.conftest import PATIENT, Make, mode_of, started
+from tests.unit.app.carrying import carry_out
 
 pytestmark = pytest.mark.vm
 
@@ -343,9 +345,9 @@ async def test_the_app_takes_one(places: Paths, make: Make) -> None:
     service, seen = EngineService(), list[Progress]()
     try:
         spec = NewSpec(image="debian", name="one", machine={})
-        await service.ask("it failed", lambda engine: engine.create(spec, seen.append))
+        await carry_out(service, starting.create(spec), report=seen.append)
         (view,) = service.read(fresh=True).sandboxes
         assert view.id == spare.id == seen[-1].sandbox_id
-        await service.ask("it is there", lambda engine: engine.delete(view.id))
+        await carry_out(service, removal.remove(stop=True), view.id)
     finally:
         await asyncio.to_thread(service.close)

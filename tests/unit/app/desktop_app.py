@@ -50,5 +50,5 @@ for name, value in (
     ("Sandbox", SimpleNamespace(open=lambda _: sandbox)),
 ):
     setattr(desktop, name, value)
-service.EngineService = Service  # type: ignore[assignment, misc]
+service.EngineService = Service  # type: ignore[misc]
 sys.exit(run_app())

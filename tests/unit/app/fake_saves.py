@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
-from quicksand_tui.door.protocol import Progress, Report
+from quicksand.saves.verifying import Verdict
+
 from quicksand_tui.model.saves import (
     SavesView,
     SaveView,
@@ -15,7 +18,9 @@ from quicksand_tui.model.saves import (
     freed_together,
     total_size,
 )
-from quicksand_tui.model.specs import ExportSpec, ImportSpec, SaveSpec, Told
+from quicksand_tui.verbs.bundles import Sent
+from quicksand_tui.verbs.record import Progress, Report, Verb
+from quicksand_tui.verbs.saves import Discarded, Restored, Saved, Swept, Verified
 
 NOW = 1_800_000_000.0
 KIB, MIB = 1 << 10, 1 << 20
@@ -112,18 +117,36 @@ SAVES = view_of(APP, DAMAGED, DEV, DEV2, LOST, trash=(GONE, SPOILT))
 NOTHING = view_of()
 
 
+class FakeSave(SimpleNamespace):
+    """A save as the engine has it."""
+
+    def __init__(self, name: str, manifest: Any = None) -> None:
+        super().__init__(name=name, root=Path(f"/saves/{name}"), manifest=manifest)
+
+    def require(self) -> Any:
+        return self.manifest
+
+
 class FakeSaves:
     """The part of `FakeService` that is about saves."""
 
     calls: list[str]
     reports: list[Report]
-    _operate: Callable[..., Awaitable[None]]
+    operate: Callable[..., Awaitable[None]]
 
     def __init__(self) -> None:
         self.kept = SAVES
         """What there is."""
-        self.brought: tuple[str, ...] = ()
-        """What an import has to tell."""
+        self.imported = SimpleNamespace(
+            name="dev3",
+            kind=SimpleNamespace(value="save"),
+            size=64 * MIB,
+            checkpoints=0,
+            base="",
+            image_added=False,
+            notes=(),
+        )
+        """What an import brings."""
 
     def read_saves(self, *, fresh: bool = False) -> SavesView:
         if fresh:
@@ -136,47 +159,71 @@ class FakeSaves:
     def _without(self, keys: Sequence[str]) -> tuple[SaveView, ...]:
         return tuple(save for save in self.kept.saves if save.key not in keys)
 
-    async def save(self, sandbox_id: str, spec: SaveSpec, report: Report) -> Told:
+    async def save(self, sandbox_id: str, spec: Any, report: Report) -> Any:
         report(Progress("", "copying", done=10 * MIB, total=40 * MIB))
-        await self._operate(f"save {sandbox_id} {spec}", report)
+        await self.operate(f"save {sandbox_id} {spec}", report)
         self._put_saves(*self.kept.saves, saved(spec.name, note=spec.note, created=NOW))
-        return Told(summary=f"{spec.name} is saved: 67M")
+        manifest = SimpleNamespace(unsynced=False, volatile=())
+        return Saved(cast(Any, FakeSave(spec.name, manifest)), 67 * MIB, 1.0)
 
-    async def delete_saves(self, keys: Sequence[str], report: Report, *, now: bool) -> Told:
+    async def do_to_saves(self, verb: Verb[Any], report: Report) -> Any:
+        """Does what a verb about saves asks for; its result is what the engine's would be."""
+        spec: Any = verb.spec
+        match verb.name:
+            case "saves rm":
+                return await self._discard(spec, report, now="now" in verb.flags)
+            case "restore":
+                return await self._restore(spec, report, name=str(verb.values["new_name"]))
+            case "trash":
+                return await self._purge(spec)
+            case "export":
+                return await self._export(spec, report)
+            case "import":
+                return await self._import(spec, report)
+            case "saves verify":
+                return await self._verify(spec, report, deep="deep" in verb.flags)
+        raise AssertionError(verb.name)
+
+    async def _discard(self, keys: Sequence[str], report: Report, *, now: bool) -> Any:
         report(Progress("", "removing", 1, len(keys)))
-        await self._operate(f"delete {' '.join(keys)}{' now' if now else ''}", report)
+        await self.operate(f"delete {' '.join(keys)}{' now' if now else ''}", report)
         gone = [] if now else [trashed(s.name) for s in self.kept.saves if s.key in keys]
         self._put_saves(*self._without(keys), trash=[*gone, *self.kept.trash])
-        return Told(summary=f"{len(keys)} removed")
+        each = [SimpleNamespace(info=SimpleNamespace(name=Path(key).name)) for key in keys]
+        return Discarded(cast(Any, each), Swept())
 
-    async def restore_saves(self, keys: Sequence[str], report: Report, *, name: str = "") -> Told:
-        await self._operate(f"restore {' '.join(keys)} {name}".rstrip(), report)
+    async def _restore(self, places: Sequence[Path], report: Report, *, name: str) -> Any:
+        keys = [str(place) for place in places]
+        await self.operate(f"restore {' '.join(keys)} {name}".rstrip(), report)
         back = [saved(name or found.name) for found in self.kept.trash if found.key in keys]
         left = [found for found in self.kept.trash if found.key not in keys]
         self._put_saves(*self.kept.saves, *back, trash=left)
-        return Told(summary=f"{len(keys)} back")
+        return Restored([save.name for save in back], (), Swept())
 
-    async def purge_saves(self, keys: Sequence[str]) -> Told:
-        await self._operate(f"purge {' '.join(keys)}")
+    async def _purge(self, places: Sequence[Path]) -> Any:
+        keys = [str(place) for place in places]
+        await self.operate(f"purge {' '.join(keys)}")
         left = [found for found in self.kept.trash if found.key not in keys]
         self._put_saves(*self.kept.saves, trash=left)
-        return Told(summary=f"{len(keys)} gone")
+        return [place.name for place in places]
 
-    async def export_save(self, key: str, spec: ExportSpec, report: Report) -> Told:
+    async def _export(self, spec: Any, report: Report) -> Any:
         report(Progress("", "writing", done=30 * MIB, total=64 * MIB))
-        await self._operate(f"export {key} {spec}", report)
-        return Told(summary=f"{key} is in {spec.file}")
+        await self.operate(f"export {spec}", report)
+        done = SimpleNamespace(name="dev", full=True, base="")
+        return Sent(cast(Any, done), Path(spec.file), 64 * MIB, 1.0)
 
-    async def import_bundle(self, spec: ImportSpec, report: Report) -> Told:
+    async def _import(self, spec: Any, report: Report) -> Any:
         report(Progress("", "reading", done=MIB, total=2 * MIB))
-        await self._operate(f"import {spec}", report)
-        return Told(summary="dev3 is imported", lines=self.brought)
+        await self.operate(f"import {spec}", report)
+        return self.imported
 
-    async def verify_saves(self, keys: Sequence[str], report: Report, *, deep: bool) -> Told:
+    async def _verify(self, keys: Sequence[str], report: Report, *, deep: bool) -> Any:
         report(Progress("", "reading", done=16 * MIB, total=64 * MIB))
-        await self._operate(f"verify {' '.join(keys)}{' deep' if deep else ''}", report)
+        await self.operate(f"verify {' '.join(keys)}{' deep' if deep else ''}", report)
         verdict = VerdictView(deep=deep, when=NOW)
         self._put_saves(
             *(replace(s, verdict=verdict) if s.key in keys else s for s in self.kept.saves)
         )
-        return Told(summary="all whole")
+        verdicts = [Verdict(save=cast(Any, FakeSave(Path(key).name)), deep=deep) for key in keys]
+        return Verified(verdicts, 64 * MIB, 1.0, NOW)

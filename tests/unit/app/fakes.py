@@ -8,23 +8,23 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from PIL import Image
 from quicksand.guest.traffic import GuestTraffic
+from quicksand.snapshots.checkpoint import Checkpoint
 from textual.events import Key
 from textual.pilot import Pilot
 
 from quicksand_tui.actions.registry import default_keymap
 from quicksand_tui.door.protocol import (
-    Engine,
     LogKind,
-    Operation,
-    Progress,
-    Report,
+    Questions,
     ScreenSink,
     ShellView,
 )
+from quicksand_tui.door.service import EngineService
 from quicksand_tui.home.config import Settings
 from quicksand_tui.kit.hands import Hands
 from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
@@ -35,12 +35,11 @@ from quicksand_tui.model.sandboxes import (
     MountState,
     MountView,
     ProcessView,
-    RemovedView,
     SandboxView,
     State,
     TrafficRates,
 )
-from quicksand_tui.model.specs import CheckpointSpec, MountSpec, NewSpec
+from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import HostView, World
 from quicksand_tui.panes.content import LinkState, LinkStatus, Said, Sink
 from quicksand_tui.pixels.cells import Cells
@@ -48,7 +47,10 @@ from quicksand_tui.pixels.keysyms import Chord, strokes
 from quicksand_tui.pixels.orders import Order
 from quicksand_tui.pixels.small import fit
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.verbs.record import SandboxVerb
+from quicksand_tui.verbs import starting
+from quicksand_tui.verbs.record import Progress, Report, SandboxVerb, Verb
+from quicksand_tui.verbs.removal import Back
+from quicksand_tui.verbs.starting import Started
 from tests.conftest import Patience
 from tests.unit.app import fake_saves
 from tests.unit.app.fake_saves import FakeSaves
@@ -294,15 +296,7 @@ class FakeRecording:
         threading.Thread(target=self._ended, args=(text,)).start()
 
 
-STATES_AFTER = {
-    JobVerb.STOP: State.STOPPED,
-    JobVerb.KILL: State.STOPPED,
-    JobVerb.PAUSE: State.PAUSED,
-    JobVerb.RESUME: State.RUNNING,
-}
-
-
-class FakeService(FakeSaves):
+class FakeService(FakeSaves, EngineService):
     """A service and its engine in one. Shows ``world``; operations change it when the test lets
     them (or at once)."""
 
@@ -351,10 +345,7 @@ class FakeService(FakeSaves):
             self.calls.append("read fresh")
         return self.world
 
-    async def run(self, operation: Operation[T], report: Report) -> T:
-        return await operation.run(self, report)
-
-    async def ask(self, title: str, question: Callable[[Engine], Awaitable[T]]) -> T:
+    async def ask(self, title: str, question: Callable[[Questions], Awaitable[T]]) -> T:
         return await question(self)
 
     def open_terminal(
@@ -375,34 +366,44 @@ class FakeService(FakeSaves):
         self.recordings.append(FakeRecording(path, ended))
         return self.recordings[-1]
 
-    async def create(self, spec: NewSpec, report: Report) -> tuple[str, ...]:
+    async def carry_out(self, verb: Verb[T], sandbox_id: str, report: Report) -> T:
+        """Lets a verb work on a `FakeSandbox`; what opens no sandbox is done here."""
+        result: Any
+        if isinstance(verb, SandboxVerb):
+            if verb.job is JobVerb.SAVE:
+                result = await self.save(sandbox_id, verb.spec, report)
+            else:
+                fake: Any = FakeSandbox(self, sandbox_id, report)
+                result = await verb.act(fake, report)
+        elif verb.job is JobVerb.DELETE:
+            result = await self.delete(sandbox_id)
+        elif verb.name == "restore" and verb.job is JobVerb.START:
+            result = await self.bring_back(sandbox_id, report)
+        elif verb.job is JobVerb.START:
+            result = await self.create(verb.spec, report)
+        else:
+            result = await self.do_to_saves(verb, report)
+        found: T = result
+        return found
+
+    async def create(self, spec: Any, report: Report) -> Started:
         self.made.append(spec)
         new_id = f"{len(self.calls):012x}"
         report(Progress(new_id))
         report(Progress(new_id, "boot the guest", 5, 5))
-        await self._operate(f"create {spec.name}", report)
-        self._put(
+        await self.operate(f"create {spec.name}", report)
+        self.put(
             replace(WEB, id=new_id, name=spec.name, image=spec.image, created=NOW, started=NOW)
         )
-        return self.notices
-
-    async def start(self, sandbox_id: str, report: Report, *, at: str = "") -> tuple[str, ...]:
-        report(Progress(sandbox_id, "start QEMU", 4, 5))
-        await self._operate(f"start {sandbox_id}" + (f" at {at}" if at else ""), report)
-        self._change(sandbox_id, State.RUNNING)
-        return self.notices
-
-    async def carry_out(self, verb: SandboxVerb, sandbox_id: str) -> None:
-        await self._operate(f"{verb.job} {sandbox_id}")
-        self._change(sandbox_id, STATES_AFTER[verb.job])
+        return Started(self.notices)
 
     async def shells(self, sandbox_id: str) -> tuple[ShellView, ...]:
         if self.hold_shells is not None:
             await self.hold_shells.wait()
         return self.left_shells
 
-    async def delete(self, sandbox_id: str) -> RemovedView:
-        await self._operate(f"delete {sandbox_id}")
+    async def delete(self, sandbox_id: str) -> Any:
+        await self.operate(f"delete {sandbox_id}")
         view = self.world.sandbox(sandbox_id)
         assert view is not None
         kept = tuple(s for s in self.world.sandboxes if s.id != sandbox_id)
@@ -410,102 +411,42 @@ class FakeService(FakeSaves):
         if not view.discard:
             self.deleted[sandbox_id] = view
         runs = view.is_live and not view.discard
-        return RemovedView(id=sandbox_id, name=view.name, in_trash=not view.discard, goes_on=runs)
+        trashed = None if view.discard else SimpleNamespace(instant="last" if runs else "")
+        return SimpleNamespace(id=sandbox_id, name=view.name, trashed=trashed, not_kept="")
 
-    async def bring_back(self, sandbox_id: str, report: Report) -> bool:
+    async def bring_back(self, sandbox_id: str, report: Report) -> Back:
         report(Progress(sandbox_id, "out of the trash"))
-        await self._operate(f"bring back {sandbox_id}", report)
+        await self.operate(f"bring back {sandbox_id}", report)
         view = self.deleted.pop(sandbox_id)
-        self._put(view)
-        return view.is_live
+        self.put(view)
+        return Back(view.id, view.name, "", view.is_live)
 
-    async def checkpoint(self, sandbox_id: str, spec: CheckpointSpec) -> CheckpointView:
-        await self._operate(f"checkpoint {sandbox_id} {spec.tag!r} {spec.note!r}")
-        tree = self._tree(sandbox_id)
-        number = len(tree.checkpoints) + 1
-        made = kept(f"n{number}", spec.tag or str(number), tree.head, note=spec.note, created=NOW)
-        self._set_tree(sandbox_id, (*tree.checkpoints, made), made.id)
-        return made
-
-    async def revert(self, sandbox_id: str, checkpoint_id: str) -> CheckpointView:
-        await self._operate(f"revert {sandbox_id} {checkpoint_id}")
-        tree = self._tree(sandbox_id)
-        auto = kept("auto", "before revert", tree.head, auto=True, created=NOW)
-        self._set_tree(sandbox_id, (*tree.checkpoints, auto), checkpoint_id)
-        reached = tree.find(checkpoint_id)
-        assert reached is not None
-        return reached
-
-    async def undo(self, sandbox_id: str) -> CheckpointView:
-        await self._operate(f"undo {sandbox_id}")
-        tree = self._tree(sandbox_id)
-        reached = tree.undo_goes_to
-        assert reached is not None
-        self._set_tree(sandbox_id, tree.checkpoints, reached.id)
-        return reached
-
-    async def delete_checkpoint(self, sandbox_id: str, checkpoint_id: str) -> None:
-        await self._operate(f"delete {sandbox_id} {checkpoint_id}")
-        tree = self._tree(sandbox_id)
-        left = tuple(made for made in tree.checkpoints if made.id != checkpoint_id)
-        self._set_tree(sandbox_id, left, tree.head)
-
-    async def clone(
-        self, sandbox_id: str, count: int, *, at: str = "", mounts: str = ""
-    ) -> tuple[str, ...]:
-        await self._operate(" ".join(filter(None, ("clone", sandbox_id, str(count), at, mounts))))
-        source = self.world.sandbox(sandbox_id)
-        assert source is not None
-        names = tuple(f"{source.name}-{number + 1}" for number in range(count))
-        for name in names:
-            self._put(replace(source, id=f"{abs(hash(name)):012x}"[:12], name=name))
-        return names
-
-    async def mount(self, sandbox_id: str, spec: MountSpec) -> None:
-        mode = "ro" if spec.readonly else "rw"
-        await self._operate(f"mount {sandbox_id} {spec.host} {spec.guest} {mode}")
-        made = MountView(key=spec.guest, host=spec.host, guest=spec.guest, readonly=spec.readonly)
-        self._set_mounts(sandbox_id, (*self._mounts(sandbox_id), made))
-
-    async def unmount(self, sandbox_id: str, guest: str, *, force: bool) -> None:
-        await self._operate(f"unmount {sandbox_id} {guest}{' by force' if force else ''}")
-        left = tuple(mount for mount in self._mounts(sandbox_id) if mount.key != guest)
-        self._set_mounts(sandbox_id, left)
-
-    def _mounts(self, sandbox_id: str) -> tuple[MountView, ...]:
+    def mounts(self, sandbox_id: str) -> tuple[MountView, ...]:
         found = self.world.sandbox(sandbox_id)
         assert found is not None
         return found.mounts
 
-    def _set_mounts(self, sandbox_id: str, mounts: tuple[MountView, ...]) -> None:
+    def set_mounts(self, sandbox_id: str, mounts: tuple[MountView, ...]) -> None:
         views = tuple(
             replace(s, mounts=mounts) if s.id == sandbox_id else s for s in self.world.sandboxes
         )
         self.world = replace(self.world, sandboxes=views)
 
-    async def pin_checkpoint(self, sandbox_id: str, checkpoint_id: str, *, pinned: bool) -> None:
-        await self._operate(f"pin {sandbox_id} {checkpoint_id} {pinned}")
-        self._change_checkpoint(sandbox_id, checkpoint_id, pinned=pinned)
-
-    async def note_checkpoint(self, sandbox_id: str, checkpoint_id: str, note: str) -> None:
-        await self._operate(f"note {sandbox_id} {checkpoint_id} {note!r}")
-        self._change_checkpoint(sandbox_id, checkpoint_id, note=note)
-
-    def _change_checkpoint(self, sandbox_id: str, checkpoint_id: str, **facts: Any) -> None:
-        tree = self._tree(sandbox_id)
+    def change_checkpoint(self, sandbox_id: str, checkpoint_id: str, **facts: Any) -> None:
+        tree = self.tree(sandbox_id)
         made = tuple(replace(m, **facts) if m.id == checkpoint_id else m for m in tree.checkpoints)
-        self._set_tree(sandbox_id, made, tree.head)
+        self.set_tree(sandbox_id, made, tree.head)
 
     async def look_inside(self, sandbox_id: str) -> GuestView:
         self.calls.append(f"look inside {sandbox_id}")
         return GUEST
 
-    def _tree(self, sandbox_id: str) -> CheckpointTree:
+    def tree(self, sandbox_id: str) -> CheckpointTree:
         found = self.world.sandbox(sandbox_id)
         assert found is not None
         return found.tree
 
-    def _set_tree(
+    def set_tree(
         self, sandbox_id: str, checkpoints: tuple[CheckpointView, ...], head: str | None
     ) -> None:
         tree = CheckpointTree(checkpoints=checkpoints, head=head)
@@ -529,7 +470,7 @@ class FakeService(FakeSaves):
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         try:
-            await self._operate(f"run {sandbox_id} {command}")
+            await self.operate(f"run {sandbox_id} {command}")
         finally:
             self.running -= 1
         return self.outputs.get(sandbox_id, CommandOutput(exit_code=0, seconds=0.3))
@@ -541,7 +482,7 @@ class FakeService(FakeSaves):
     def close(self) -> None:
         self.closed = True
 
-    async def _operate(self, what: str, report: Report | None = None) -> None:
+    async def operate(self, what: str, report: Report | None = None) -> None:
         self.calls.append(what)
         if report is not None:
             self.reports.append(report)
@@ -554,15 +495,164 @@ class FakeService(FakeSaves):
         if self.failure is not None:
             raise OperationError(self.failure)
 
-    def _put(self, view: SandboxView) -> None:
+    def put(self, view: SandboxView) -> None:
         self.world = replace(self.world, sandboxes=(*self.world.sandboxes, view))
 
-    def _change(self, sandbox_id: str, state: State) -> None:
+    def change(self, sandbox_id: str, state: State) -> None:
         views = tuple(
             replace(s, state=state, error="") if s.id == sandbox_id else s
             for s in self.world.sandboxes
         )
         self.world = replace(self.world, sandboxes=views)
+
+
+class FakeSandbox:
+    """A sandbox of the engine, as verbs use it: what is done to it changes the service's world."""
+
+    def __init__(self, service: FakeService, sandbox_id: str, report: Report) -> None:
+        self._service = service
+        self._id = sandbox_id
+        self._report = report
+        self.notices = service.notices
+
+    async def _operate(self, what: str, *, cancellable: bool = False) -> None:
+        await self._service.operate(what, self._report if cancellable else None)
+
+    async def start(self, *, at: str | None = None) -> None:
+        self._report(Progress(self._id, "start QEMU", 4, 5))
+        await self._operate(f"start {self._id}" + (f" at {at}" if at else ""), cancellable=True)
+        self._service.change(self._id, State.RUNNING)
+
+    def detach(self) -> None: ...
+
+    async def stop(self, *, grace: float) -> None:
+        await self._end("stop", State.STOPPED)
+
+    async def kill(self) -> None:
+        await self._end("kill", State.STOPPED)
+
+    async def pause(self) -> None:
+        await self._end("pause", State.PAUSED)
+
+    async def resume(self) -> None:
+        await self._end("resume", State.RUNNING)
+
+    async def _end(self, what: str, state: State) -> None:
+        await self._operate(f"{what} {self._id}")
+        self._service.change(self._id, state)
+
+    @property
+    def _tree(self) -> CheckpointTree:
+        return self._service.tree(self._id)
+
+    def checkpoints(self) -> list[CheckpointView]:
+        return [*self._tree.checkpoints]
+
+    async def checkpoint(
+        self, tag: str | None, *, note: str, replace: bool, tier: str | None, unmount_9p: bool
+    ) -> Checkpoint:
+        await self._operate(f"checkpoint {self._id} {tag or ''!r} {note!r}")
+        tree = self._tree
+        number = len(tree.checkpoints) + 1
+        made = kept(f"n{number}", tag or str(number), tree.head, note=note, created=NOW)
+        self._service.set_tree(self._id, (*tree.checkpoints, made), made.id)
+        return engines(made)
+
+    async def revert(self, to: str, *, keep_now: bool, unmount_9p: bool) -> Checkpoint:
+        await self._operate(f"revert {self._id} {to}")
+        tree = self._tree
+        auto = kept("auto", "before revert", tree.head, auto=True, created=NOW)
+        self._service.set_tree(self._id, (*tree.checkpoints, auto), to)
+        reached = tree.find(to)
+        assert reached is not None
+        return engines(reached)
+
+    async def undo(self, *, unmount_9p: bool) -> Checkpoint:
+        await self._operate(f"undo {self._id}")
+        tree = self._tree
+        reached = tree.undo_goes_to
+        assert reached is not None
+        self._service.set_tree(self._id, tree.checkpoints, reached.id)
+        return engines(reached)
+
+    async def delete_checkpoint(self, checkpoint: str) -> None:
+        await self._operate(f"delete {self._id} {checkpoint}")
+        left = tuple(made for made in self._tree.checkpoints if made.id != checkpoint)
+        self._service.set_tree(self._id, left, self._tree.head)
+
+    async def pin_checkpoint(self, checkpoint: str, pinned: bool) -> None:
+        await self._operate(f"pin {self._id} {checkpoint} {pinned}")
+        self._service.change_checkpoint(self._id, checkpoint, pinned=pinned)
+
+    async def note_checkpoint(self, checkpoint: str, note: str) -> None:
+        await self._operate(f"note {self._id} {checkpoint} {note!r}")
+        self._service.change_checkpoint(self._id, checkpoint, note=note)
+
+    async def clone(
+        self,
+        count: int,
+        *,
+        concurrency: int | None,
+        at: str | None,
+        names: list[str] | None,
+        mounts: str | None,
+    ) -> list[Any]:
+        words = ("clone", self._id, str(count), at, mounts)
+        await self._operate(" ".join(word for word in words if word))
+        source = self._service.world.sandbox(self._id)
+        assert source is not None
+        made = [f"{source.name}-{number + 1}" for number in range(count)]
+        for name in made:
+            self._service.put(replace(source, id=f"{abs(hash(name)):012x}"[:12], name=name))
+        return [FakeClone(name) for name in made]
+
+    async def mount(self, host: str, guest: str, readonly: bool, **how: object) -> None:
+        await self._operate(f"mount {self._id} {host} {guest} {'ro' if readonly else 'rw'}")
+        made = MountView(key=guest, host=host, guest=guest, readonly=readonly)
+        self._service.set_mounts(self._id, (*self._service.mounts(self._id), made))
+
+    async def unmount(self, guest: str, *, force: bool) -> None:
+        await self._operate(f"unmount {self._id} {guest}{' by force' if force else ''}")
+        left = tuple(mount for mount in self._service.mounts(self._id) if mount.key != guest)
+        self._service.set_mounts(self._id, left)
+
+
+class FakeClone(SimpleNamespace):
+    """A clone that was just made."""
+
+    def __init__(self, name: str) -> None:
+        config = SimpleNamespace(network_mode=SimpleNamespace(value="full"))
+        super().__init__(
+            name=name,
+            id="",
+            accelerator="tcg",
+            config=config,
+            port_forwards={},
+            agent_url="",
+            boot_timing=None,
+            notices=(),
+        )
+
+    def detach(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def engines(view: CheckpointView) -> Checkpoint:
+    """Returns a checkpoint as the engine has it."""
+    return Checkpoint(
+        tag=view.tag,
+        id=view.id,
+        parent=view.parent,
+        created=view.created or 0.0,
+        note=view.note,
+        tier="pages" if view.has_pages else view.tier,
+        tier_note=view.tier_note,
+        auto=view.auto,
+        pinned=view.pinned,
+        pause_s=view.pause_s,
+        bytes_written=view.written or 0,
+    )
 
 
 class SlowHands:
@@ -601,6 +691,11 @@ def make_app(
     )
     app.animation_level = "none"
     return app
+
+
+def create(app: QuicksandApp, spec: NewSpec) -> None:
+    """Starts a new sandbox, without moving the cursor."""
+    app.operations.begin(starting.create(spec), sandbox_id=f"new:{spec.name}", name=spec.name)
 
 
 async def until(condition: Callable[[], object], *, timeout: float = 30.0) -> None:

@@ -19,11 +19,11 @@ from quicksand_tui.cockpit.tree import TreePanel
 from quicksand_tui.kit.base import ActionScreen
 from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.sandboxes import SandboxView, State
-from quicksand_tui.model.verbs import find_verb
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.screens.help import help_content
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.saves import SavesScreen, TrashScreen
+from quicksand_tui.verbs.rows import find_verb
 from tests.unit.app.fakes import (
     AGENT,
     BROKEN,

@@ -97,7 +97,7 @@ async def test_a_taken_tag_is_said_before_anything_is_done() -> None:
         await pilot.press("c")
         await until(lambda: isinstance(app.screen, FormScreen))
         await pilot.press(*"clean", "enter")
-        await until(lambda: "there is a clean already" in screen_text(app))
+        await until(lambda: "the tag clean is taken" in screen_text(app))
         assert isinstance(app.screen, FormScreen)
         assert app.screen.query_one("#tag", Input).has_focus
         await pilot.press("escape")
@@ -173,9 +173,9 @@ async def test_what_enter_does_follows_the_state() -> None:
     async with shown(service) as (app, pilot):
         await open_tree(pilot)
         await until(lambda: "enter goes back" in screen_text(app))
-        service._change(WEB.id, State.STOPPED)
+        service.change(WEB.id, State.STOPPED)
         await until(lambda: "enter starts it there" in screen_text(app))
-        service._change(WEB.id, State.STARTING)
+        service.change(WEB.id, State.STARTING)
         await until(lambda: "◐ starting" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: "web is already starting" in toasts(app))
@@ -260,7 +260,7 @@ async def test_what_cannot_be_read_is_shown_with_the_reason_and_refused() -> Non
         await pilot.press("enter", "d")
         await until(lambda: len(toasts(app)) == 2)
         assert "cannot be read: no JSON" in toasts(app)[0]
-        assert "nobody knows what else needs it" in toasts(app)[1]
+        assert "so others may need it" in toasts(app)[1]
         assert service.calls == []
 
 
@@ -270,11 +270,11 @@ async def test_changes_of_other_clients_show_and_the_cursor_stays() -> None:
         screen = await open_tree(pilot)
         await go_to(pilot, screen, "c1")
         more = (*PAST.checkpoints, kept("c9", "from-a-script", "c2", created=NOW))
-        service._set_tree(WEB.id, more, "c9")
+        service.set_tree(WEB.id, more, "c9")
         await until(lambda: "● from-a-script" in screen_text(app))
         assert screen.table.selected_key == "c9", "it follows where the sandbox stands"
         await go_to(pilot, screen, "c1")
-        service._set_tree(WEB.id, more[1:], "c9")
+        service.set_tree(WEB.id, more[1:], "c9")
         await until(lambda: "c0ffee00" not in screen_text(app))
         assert screen.table.selected_key == "c1"
         service.world = FULL

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from quicksand_tui.actions.shown import CommandHint, hint_for
+from quicksand_tui.actions.hints import CommandHint, hint_for
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.views.layout import Tab

@@ -20,13 +20,15 @@ from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.saving import SaveOptions
 from quicksand.saves.store import Save, SaveStore
 
-from quicksand_tui.door.protocol import Progress
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.saves import SaveView
 from quicksand_tui.model.specs import ExportSpec, ImportSpec, NewSpec, SaveSpec, Told
+from quicksand_tui.verbs import bundles, saves, starting
+from quicksand_tui.verbs.record import Progress
 from tests.unit.aged import make_overdue
+from tests.unit.app.carrying import carry_out, told_of
 from tests.unit.saves.making import make_published, make_save
 
 
@@ -46,6 +48,10 @@ def dev(store: SaveStore, base: Base) -> str:
 Reports = list[Progress]
 
 
+def places_of(keys: list[str]) -> list[Path]:
+    return [Path(key) for key in keys]
+
+
 def names(service: EngineService) -> list[str]:
     return [save.name for save in service.read_saves().saves]
 
@@ -57,33 +63,25 @@ def only(service: EngineService) -> SaveView:
 
 async def test_to_the_trash_and_back(service: EngineService, dev: str) -> None:
     reports: Reports = []
-    told = await service.ask(
-        "it failed", lambda engine: engine.delete_saves([dev], reports.append, now=False)
-    )
+    told = await told_of(service, saves.discard([dev], now=False), report=reports.append)
     assert told.summary == "dev is in the trash for a week: T shows it"
     assert (reports[-1].step, reports[-1].steps) == (1, 1)
     (gone,) = service.read_saves().trash
     assert (names(service), gone.name, gone.note) == ([], "dev", "gcc")
     assert (
-        await service.ask(
-            "it failed", lambda engine: engine.restore_saves([gone.key], reports.append)
-        )
+        await told_of(service, saves.bring_back(places_of([gone.key])), report=reports.append)
     ).summary == "dev is back"
     assert names(service) == ["dev"]
-    await service.ask(
-        "it failed", lambda engine: engine.delete_saves([dev], reports.append, now=False)
-    )
+    await told_of(service, saves.discard([dev], now=False), report=reports.append)
     (gone,) = service.read_saves().trash
-    await service.ask(
-        "it failed", lambda engine: engine.restore_saves([gone.key], reports.append, name="dev-old")
+    await told_of(
+        service, saves.bring_back(places_of([gone.key]), name="dev-old"), report=reports.append
     )
     assert names(service) == ["dev-old"]
 
 
 async def test_for_good_and_out_of_the_trash(service: EngineService, dev: str) -> None:
-    told = await service.ask(
-        "it failed", lambda engine: engine.delete_saves([dev], print, now=True)
-    )
+    told = await told_of(service, saves.discard([dev], now=True))
     assert told.summary == "dev is gone for good"
     assert service.read_saves().trash == ()
 
@@ -92,22 +90,16 @@ async def test_some_of_the_trash_goes_and_the_rest_stays(
     service: EngineService, store: SaveStore, base: Base
 ) -> None:
     keys = [str(make_save(store, name, b"1", base=base).root) for name in ("a", "b", "c")]
-    told = await service.ask(
-        "it failed", lambda engine: engine.delete_saves(keys, print, now=False)
-    )
+    told = await told_of(service, saves.discard(keys, now=False))
     assert told.summary == "3 saves are in the trash for a week: T shows it"
     trash = {found.name: found.key for found in service.read_saves().trash}
     assert (
-        await service.ask("it failed", lambda engine: engine.purge_saves([trash["a"]]))
+        await told_of(service, saves.purge(places_of([trash["a"]])))
     ).summary == "a is gone for good"
     assert {found.name for found in service.read_saves().trash} == {"b", "c"}
     assert (
         "2 things are gone"
-        in (
-            await service.ask(
-                "it failed", lambda engine: engine.purge_saves([trash["b"], trash["c"]])
-            )
-        ).summary
+        in (await told_of(service, saves.purge(places_of([trash["b"], trash["c"]])))).summary
     )
     assert list((store.root / ".trash").iterdir()) == []
 
@@ -117,7 +109,7 @@ async def test_a_change_ends_the_week_of_what_is_overdue(
 ) -> None:
     make_save(store, "old", b"1", base=base)
     make_overdue(store.remove("old").root)
-    await service.ask("it failed", lambda engine: engine.delete_saves([dev], print, now=False))
+    await told_of(service, saves.discard([dev], now=False))
     assert [found.name for found in service.read_saves().trash] == ["dev"]
 
 
@@ -127,12 +119,7 @@ async def test_what_cannot_be_removed_is_told_and_the_others_are_gone(
     low = make_published(store.root / "low", b"1")
     make_published(store.root / "top", b"2", image="low")
     with pytest.raises(OperationError) as caught:
-        await service.ask(
-            "it failed",
-            lambda engine: engine.delete_saves(
-                [dev, str(low), str(store.root / "no")], print, now=False
-            ),
-        )
+        await told_of(service, saves.discard([dev, str(low), str(store.root / "no")], now=False))
     failure = caught.value.failure
     assert failure.title == "2 of 3 saves were not removed"
     assert "top lies on it" in failure.message and "remove that first" in failure.hint
@@ -143,11 +130,11 @@ async def test_what_cannot_be_removed_is_told_and_the_others_are_gone(
 async def test_a_name_that_is_taken_says_so(
     service: EngineService, store: SaveStore, base: Base, dev: str
 ) -> None:
-    await service.ask("it failed", lambda engine: engine.delete_saves([dev], print, now=False))
+    await told_of(service, saves.discard([dev], now=False))
     make_save(store, "dev", b"1", base=base)
     (gone,) = service.read_saves().trash
     with pytest.raises(OperationError) as caught:
-        await service.ask("it failed", lambda engine: engine.restore_saves([gone.key], print))
+        await told_of(service, saves.bring_back(places_of([gone.key])))
     assert caught.value.failure.title == "It was not brought back"
     assert "there is a save 'dev'" in caught.value.failure.message
     assert len(service.read_saves().trash) == 1
@@ -159,27 +146,21 @@ async def test_out_to_a_file_and_in_again(
 ) -> None:
     reports: Reports = []
     spec = ExportSpec(file="dev.quicksand", full=full, compress=compress)
-    told = await service.ask(
-        "it failed", lambda engine: engine.export_save(dev, spec, reports.append)
-    )
+    told = await told_of(service, bundles.export(Path(dev), spec), report=reports.append)
     assert told.summary.startswith(f"dev is in {Path.cwd() / 'dev.quicksand'}: ")
     assert ("whoever imports it needs" in told.summary) is not full
     assert reports[-1].stage == "writing" and reports[-1].done == reports[-1].total > 0
     with pytest.raises(OperationError, match="quicksand already"):
-        await service.ask("it failed", lambda engine: engine.export_save(dev, spec, print))
+        await told_of(service, bundles.export(Path(dev), spec))
     again = ExportSpec(file="dev.quicksand", full=full, compress=compress, replace=True)
-    await service.ask("it failed", lambda engine: engine.export_save(dev, again, print))
+    await told_of(service, bundles.export(Path(dev), again))
     with pytest.raises(OperationError, match="there is a save 'dev'"):
-        await service.ask(
-            "it failed",
-            lambda engine: engine.import_bundle(ImportSpec(file="dev.quicksand"), print),
-        )
+        await told_of(service, bundles.import_(ImportSpec(file="dev.quicksand")))
     reports.clear()
-    told = await service.ask(
-        "it failed",
-        lambda engine: engine.import_bundle(
-            ImportSpec(file="dev.quicksand", name="dev2"), reports.append
-        ),
+    told = await told_of(
+        service,
+        bundles.import_(ImportSpec(file="dev.quicksand", name="dev2")),
+        report=reports.append,
     )
     assert told.summary == "dev2 is imported"
     assert told.lines[0].startswith("It is the save dev2: ")
@@ -192,10 +173,7 @@ async def test_out_to_a_file_and_in_again(
 async def test_what_is_no_bundle_changes_nothing(service: EngineService, dev: str) -> None:
     Path("bad.quicksand").write_bytes(b"\x1b[2J" * 300)
     with pytest.raises(OperationError) as caught:
-        await service.ask(
-            "Nothing was imported",
-            lambda engine: engine.import_bundle(ImportSpec(file="bad.quicksand"), print),
-        )
+        await told_of(service, bundles.import_(ImportSpec(file="bad.quicksand")))
     assert caught.value.failure.title == "Nothing was imported"
     assert "\x1b" not in caught.value.failure.message
     assert names(service) == ["dev"]
@@ -203,14 +181,10 @@ async def test_what_is_no_bundle_changes_nothing(service: EngineService, dev: st
 
 async def test_verifying_tells_and_the_views_know_it(service: EngineService, dev: str) -> None:
     service.read_saves()
-    told = await service.ask(
-        "it failed", lambda engine: engine.verify_saves([dev], print, deep=False)
-    )
+    told = await told_of(service, saves.verify([dev], deep=False))
     assert told.summary == "dev is fine as seen from outside; F reads every byte"
     reports: Reports = []
-    told = await service.ask(
-        "it failed", lambda engine: engine.verify_saves([dev], reports.append, deep=True)
-    )
+    told = await told_of(service, saves.verify([dev], deep=True), report=reports.append)
     assert told.summary.startswith("dev is whole: ")
     assert reports[-1].total > 0
     verdict = only(service).verdict
@@ -226,9 +200,7 @@ async def test_what_is_not_whole_is_told_with_the_file(
     data[-1] ^= 1
     layer.write_bytes(data)
     with pytest.raises(OperationError) as caught:
-        await service.ask(
-            "it failed", lambda engine: engine.verify_saves([dev, whole], print, deep=True)
-        )
+        await told_of(service, saves.verify([dev, whole], deep=True))
     failure = caught.value.failure
     assert failure.title == "1 of 2 saves are not whole"
     assert failure.message.startswith("dev: overlays/0.qcow2: ")
@@ -238,7 +210,7 @@ async def test_what_is_not_whole_is_told_with_the_file(
     assert found["whole"] is not None and not found["whole"].problems
     (Path(dev) / MANIFEST).unlink()
     with pytest.raises(OperationError) as caught:
-        await service.ask("it failed", lambda engine: engine.verify_saves([dev], print, deep=False))
+        await told_of(service, saves.verify([dev], deep=False))
     assert caught.value.failure.title == "dev is not whole"
 
 
@@ -253,9 +225,7 @@ async def test_verifying_can_be_cancelled(
             reading.set()
             go_on.wait(10)
 
-    task = asyncio.create_task(
-        service.ask("it failed", lambda engine: engine.verify_saves([dev], report, deep=True))
-    )
+    task = asyncio.create_task(told_of(service, saves.verify([dev], deep=True), report=report))
     assert await asyncio.to_thread(reading.wait, 10)
     task.cancel()
     # The engine's loop hears of it before it hears of anything else, and only then it goes on.
@@ -319,11 +289,11 @@ async def test_saving_never_replaces_and_says_what_is_not_in_it(
     service: EngineService, sandbox: FakeSandbox
 ) -> None:
     reports: Reports = []
-    told: Told = await service.ask(
-        "it failed",
-        lambda engine: engine.save(
-            "0" * 12, SaveSpec(name="dev", note="x", compress=True), reports.append
-        ),
+    told: Told = await told_of(
+        service,
+        saves.save(SaveSpec(name="dev", note="x", compress=True)),
+        "0" * 12,
+        report=reports.append,
     )
     size = size_text(Footprint(sandbox.root).size)
     assert size.startswith("1.0")
@@ -348,7 +318,7 @@ async def test_a_save_that_is_cancelled_ends_at_its_next_step(
     begun = threading.Event()
     spec = SaveSpec(name="dev")
     task = asyncio.create_task(
-        service.ask("it failed", lambda engine: engine.save("0" * 12, spec, lambda _: begun.set()))
+        told_of(service, saves.save(spec), "0" * 12, report=lambda _: begun.set())
     )
     assert await asyncio.to_thread(begun.wait, 10)
     task.cancel()
@@ -375,7 +345,7 @@ async def test_a_sandbox_begins_with_a_save_and_what_that_says(
     manifest["config"]["cpus"] = 3
     write_json(path, manifest)
     spec = NewSpec(image="dev", save=dev, name="dev-1")
-    await service.ask("it failed", lambda engine: engine.create(spec, print))
+    await carry_out(service, starting.create(spec))
     ((name, cpus, source),) = begun
     assert (name, cpus) == ("dev-1", 3)
     assert source is not None and str(source.root) == dev

@@ -375,10 +375,10 @@ async def test_a_form_whose_look_at_the_host_fails_says_so_and_looks_again(
 
 LOOKERS = {
     "cockpit/log.py:_follow": "test_a_log_that_cannot_be_read_says_so_and_is_read_again",
-    "cockpit/shells.py:_add_left": "asks by `Service.ask`, which raises OperationError only",
+    "cockpit/shells.py:_add_left": "asks by `EngineService.ask`, which raises OperationError only",
     "cockpit/shells.py:_open": "likewise; `PaneMemory.read` never raises",
-    "cockpit/stats.py:_ask": "asks by `Service.ask`, which raises OperationError only",
-    "cockpit/then_and_now.py:_ask": "asks by `Service.ask`, which raises OperationError only",
+    "cockpit/stats.py:_ask": "asks by `EngineService.ask`, which raises OperationError only",
+    "cockpit/then_and_now.py:_ask": "asks by `EngineService.ask`, which raises OperationError only",
     "kit/memory.py:remember": "`Remembered.write` gives up on an OSError",
     "kit/memory.py:remember_command": "`CommandHistory.add` never raises",
     "kit/memory.py:remember_panes": "`PaneMemory.write` gives up on an OSError",
@@ -390,7 +390,7 @@ LOOKERS = {
     "screens/terminal_loan.py:open": "an OSError is the failure that is shown",
     "ui/app.py:_remember_theme": "tells an OSError",
     "ui/app.py:_watch": "test_a_store_that_could_not_be_read_at_first_is_read_later",
-    "ui/app.py:run_operation": "`Service.run` raises OperationError only",
+    "ui/app.py:run_operation": "`EngineService.carry_out` raises OperationError only",
     "ui/app.py:watch_saves": "test_saves_that_cannot_be_read_say_so_and_are_read_again",
 }
 """What runs beside the keys, and what becomes of an error of the host there."""

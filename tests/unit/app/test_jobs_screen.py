@@ -18,6 +18,7 @@ from quicksand_tui.screens.reports import FailureScreen, ReportScreen
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.life import PAUSE, STOP
+from quicksand_tui.verbs.starting import start
 from quicksand_tui.views.jobs import (
     cancel_text,
     describe_job,
@@ -38,6 +39,7 @@ from tests.unit.app.fakes import (
     PAUSED,
     WEB,
     FakeService,
+    create,
     screen_text,
     select,
     shown,
@@ -126,9 +128,9 @@ def test_the_end_of_a_job_is_told_by_glyph_word_and_message() -> None:
 async def test_nothing_yet_says_what_it_is_for() -> None:
     async with shown() as (app, pilot):
         await open_jobs(app, pilot)
-        await until(lambda: "Nothing was done yet" in screen_text(app))
+        await until(lambda: "No jobs yet" in screen_text(app))
         await pilot.press("enter", "c")
-        assert toasts(app) == ["only what is under way can be cancelled"]
+        assert toasts(app) == ["only a running job can be cancelled"]
         await pilot.press("J")
         await until(lambda: app.screen is app.main)
 
@@ -166,8 +168,8 @@ async def test_the_command_of_one_under_way_is_its_own() -> None:
         await pilot.press("x")
         await until(lambda: len(app.operations.ended) == 1)
         service.hold = asyncio.Event()
-        app.operations.start(WEB)
-        app.operations.create(NewSpec(image="debian", name="new1"))
+        app.operations.do(start(), WEB)
+        create(app, NewSpec(image="debian", name="new1"))
         await until(lambda: any(job.name == "new1" and job.steps for job in app.operations.jobs))
         told = {job.name: describe_job(job, NOW).lines[-1] for job in app.operations.jobs}
         assert told[WEB.name] == "$ quicksand-tui start web"
@@ -214,7 +216,7 @@ async def test_it_opens_among_the_saves_and_tells_what_they_told() -> None:
         await pilot.press("f")
         await until(lambda: app.operations.ended)
         await open_jobs(app, pilot)
-        await until(lambda: "✓ verify" in screen_text(app) and "all whole" in screen_text(app))
+        await until(lambda: "✓ verify" in screen_text(app) and "is fine" in screen_text(app))
 
 
 @pytest.mark.parametrize("key", ["l", "u", "v"])
@@ -225,7 +227,7 @@ async def test_the_top_of_each_screen_tells_how_many_are_under_way(key: str) -> 
         await until(lambda: (app.screen is app.main) is (key != "v"))
         await pilot.pause()
         service.hold = asyncio.Event()
-        app.operations.start(DB)
+        app.operations.do(start(), DB)
         app.operations.do(STOP, AGENT)
         await until(lambda: "◐ 2 under way (J)" in screen_text(app))
         await open_jobs(app, pilot)
@@ -247,7 +249,7 @@ async def test_any_size_and_hostile_text_do_no_harm(size: tuple[int, int]) -> No
     service = FakeService()
     service.failure = replace(FAILURE, message="[red]x[/] " + "y" * 500)
     async with shown(service, size=size, ascii_glyphs=True) as (app, pilot):
-        app.operations.start(DB)
+        app.operations.do(start(), DB)
         await until(lambda: isinstance(app.screen, FailureScreen))
         await pilot.press("escape")
         await until(lambda: app.screen is app.main)

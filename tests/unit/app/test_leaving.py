@@ -11,6 +11,7 @@ import pytest
 from quicksand_tui.jobs.run_many import RunMany
 from quicksand_tui.model.jobs import RunState
 from quicksand_tui.screens.run_many import RunManyScreen
+from quicksand_tui.verbs.starting import start
 from quicksand_tui.views.layout import Part, Tab
 from tests.unit.app.fakes import (
     DB,
@@ -58,7 +59,7 @@ async def test_escape_cancels_nothing_on_any_screen(keys: tuple[str, ...]) -> No
     service = FakeService(replace(KEPT, sandboxes=(DESKTOP, PAUSED, DB)))
     async with shown(service) as (app, pilot):
         service.hold = asyncio.Event()
-        app.operations.start(DB)
+        app.operations.do(start(), DB)
         await until(lambda: app.operations.jobs)
         calls = list(service.calls)
         for key in keys:

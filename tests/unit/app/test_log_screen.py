@@ -12,6 +12,7 @@ from quicksand_tui.jobs.run_many import RunMany
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.life import PAUSE
+from quicksand_tui.verbs.starting import start
 from quicksand_tui.widgets.log_view import LINES_MAX, LogView
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
@@ -22,6 +23,7 @@ from tests.unit.app.fakes import (
     WEB,
     WEB_PAST,
     FakeService,
+    create,
     make_app,
     ready,
     screen_text,
@@ -156,14 +158,14 @@ async def test_the_commands_of_a_sandbox_are_its_own() -> None:
     async with app.run_test(size=(120, 36)) as pilot:
         await ready(pilot)
         app.operations.do(PAUSE, WEB)
-        app.operations.start(DB)
+        app.operations.do(start(), DB)
         await until(lambda: not app.operations.jobs)
         many = RunMany(service, app.operations)
         other = replace(WEB, id="ee55ff667788", name="other")
         for views, command in (((WEB, other), "uname"), ((other,), "id -u")):
             many.begin(views, command)
             await until(lambda: not many.is_running)
-        app.operations.create(NewSpec(image="debian", name="fresh"))
+        create(app, NewSpec(image="debian", name="fresh"))
         await until(lambda: not app.operations.jobs)
         commands = [record.command for record in app.operations.log]
         await select(pilot, WEB)

@@ -32,6 +32,7 @@ from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.reports import FailureScreen
 from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.verbs.starting import start
 from quicksand_tui.views.mounts import mount_row, plan_mount_columns
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fakes import (
@@ -324,7 +325,7 @@ async def test_mount_alone_on_the_line_opens_the_form() -> None:
     async with shown(FakeService()) as (app, pilot):
         await enter(app, pilot, "mount web")
         await until(lambda: isinstance(app.screen, FormScreen))
-        await until(lambda: "A directory in web" in screen_text(app))
+        await until(lambda: "Mount a directory in web" in screen_text(app))
 
 
 def test_mounted_paths_are_completed_on_the_line() -> None:
@@ -344,7 +345,7 @@ async def test_clones_get_the_mounts_only_if_asked() -> None:
     async with shown(service) as (app, pilot):
         await pilot.press("b")
         await until(lambda: isinstance(app.screen, FormScreen))
-        await until(lambda: "without them" in screen_text(app))
+        await until(lambda: "none" in screen_text(app))
         await pilot.press("down", "right")
         await until(lambda: "clone web --mounts ro" in screen_text(app))
         await pilot.press("enter")
@@ -384,6 +385,6 @@ async def test_what_a_start_could_not_mount_is_told() -> None:
     service = FakeService()
     service.notices = ("not mounted at /mnt/data: /data cannot be mounted: No such file",)
     async with shown(service) as (app, _):
-        app.operations.start(DB)
+        app.operations.do(start(), DB)
         await until(lambda: toasts(app))
         assert toasts(app) == [f"db runs, but: {service.notices[0]}"]

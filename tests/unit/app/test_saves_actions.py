@@ -175,7 +175,7 @@ async def test_deleting_asks_names_the_losses_and_the_chord_is_the_trash() -> No
             assert words in text
         assert app.screen.query_one("#cancel", Button).has_focus
         await pilot.press("ctrl+y")
-        await until(lambda: "1 removed" in toasts(app))
+        await until(lambda: "dev is in the trash for a week: T shows it" in toasts(app))
         assert service.calls == [f"delete {DEV.key}"]
         assert last_command(app) == ("quicksand-tui saves rm dev", "done")
         await until(lambda: rows(app) == 4)
@@ -200,7 +200,7 @@ async def test_for_good_is_a_choice_within_the_question_only() -> None:
     async with saves_shown(service, "D", "space", "space", "d") as (app, pilot):
         await until(lambda: "Delete 2 saves?" in screen_text(app))
         await pilot.press("ctrl+g")
-        await until(lambda: "2 removed" in toasts(app))
+        await until(lambda: "2 saves are gone for good" in toasts(app))
         assert service.calls == [f"delete {APP.key} {DAMAGED.key} now"]
         assert last_command(app)[0] == "quicksand-tui saves rm --now my-app damaged"
         await until(lambda: rows(app) == 3)
@@ -258,7 +258,7 @@ async def test_an_export_goes_on_when_the_screen_is_left_and_can_be_cancelled(
         await until(lambda: "◐ exporting: writing 46%" in screen_text(app))
         assert isinstance(app.screen, SavesScreen)
         spec = ExportSpec(file="dev.quicksand", full=True, compress=True)
-        assert service.calls == [f"export {DEV.key} {spec}"]
+        assert service.calls == [f"export {spec}"]
         await pilot.press("f", "d")
         await until(lambda: toasts(app) == ["dev: exporting is under way"] * 2)
         await pilot.press("enter")
@@ -285,7 +285,7 @@ async def test_a_file_that_is_there_is_not_replaced_unless_that_is_chosen(
     async with saves_shown(service) as (app, pilot):
         await go_to(pilot, DEV.key)
         await pilot.press("e")
-        await until(lambda: "there is such a file already" in screen_text(app))
+        await until(lambda: "this file exists already" in screen_text(app))
         await pilot.press("enter")
         await pilot.pause()
         assert isinstance(app.screen, FormScreen) and service.calls == []
@@ -299,7 +299,7 @@ async def test_a_file_that_is_there_is_not_replaced_unless_that_is_chosen(
             await until(lambda says=says: says in screen_text(app))  # type: ignore[misc]
         field.value = "dev.quicksand"
         await pilot.press("down", "down", "down", "right")
-        await until(lambda: "a file of that name makes room" in screen_text(app))
+        await until(lambda: "replaces a file of that name" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: service.calls)
         assert "replace=True" in service.calls[-1]
@@ -311,7 +311,7 @@ async def test_an_import_shows_what_it_brought(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.quicksand").touch()
     service = FakeService()
-    service.brought = ("It is the save dev3: 64M were in the file.", "Know that [b]it is full[/b]")
+    service.imported.notes = ("[b]it is full[/b]",)
     async with saves_shown(service, "i") as (app, pilot):
         await until(lambda: isinstance(app.screen, FormScreen))
         await pilot.press(*"nope")
@@ -353,7 +353,7 @@ async def test_verifying_marks_what_is_whole() -> None:
         await pilot.press("F")
         await until(lambda: screen_text(app).count("◐ verifying: read") == 3)
         service.hold.set()
-        await until(lambda: "all whole" in toasts(app))
+        await until(lambda: "2 saves are whole: 64M read in 1.0 s" in toasts(app))
         assert last_command(app) == ("quicksand-tui saves verify --deep dev dev2", "done")
         await until(lambda: screen_text(app).count("✓ whole") == 2)
         await pilot.press("escape", "f")

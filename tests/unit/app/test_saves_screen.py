@@ -19,6 +19,7 @@ from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.ui import saves_watch
+from quicksand_tui.verbs.saves import save
 from tests.unit.app.corpus import HOSTILE
 from tests.unit.app.fake_saves import (
     APP,
@@ -248,7 +249,7 @@ async def test_the_keys_of_the_screens_open_help_palette_and_commands() -> None:
         await until(lambda: isinstance(app.screen, HelpScreen))
         await until(lambda: "Verify every byte of it and of its base" in screen_text(app))
         await pilot.press("escape", "at")
-        await until(lambda: "Nothing was done yet" in screen_text(app))
+        await until(lambda: "You have done nothing yet" in screen_text(app))
         await pilot.press("escape", "ctrl+p")
         await until(lambda: isinstance(app.screen, CommandPalette))
         await pilot.press("escape")
@@ -337,7 +338,7 @@ async def test_they_are_counted_before_they_are_opened_and_again_after_a_job() -
     async with app.run_test(size=(120, 36)):
         await until(lambda: f"2 Saves {len(SAVES.saves)} " in screen_text(app))
         await until(lambda: not app.saves.is_running)
-        app.dialogs.save_operations.save(WEB, SaveSpec(name="more"))
+        app.dialogs.save_operations.do_to(WEB, save(SaveSpec(name="more")))
         await until(lambda: f"2 Saves {len(SAVES.saves) + 1} " in screen_text(app))
         await until(lambda: not app.saves.is_running)
 

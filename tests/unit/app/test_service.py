@@ -11,11 +11,13 @@ from collections.abc import Iterator
 import pytest
 from quicksand.base.errors import BootTimeoutError, NameTakenError
 
-from quicksand_tui.door.protocol import Progress
 from quicksand_tui.door.service import LOG_LINES, EngineService, describe_failure
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.specs import NewSpec
+from quicksand_tui.verbs import starting
 from quicksand_tui.verbs.life import KILL, STOP
+from quicksand_tui.verbs.record import Progress
+from tests.unit.app.carrying import carry_out
 
 
 @pytest.fixture
@@ -109,20 +111,18 @@ async def test_a_start_that_cannot_be_is_explained_and_leaves_nothing(
     seen: list[Progress] = []
     spec = NewSpec(image="no-such-image", name="x")
     with pytest.raises(OperationError) as caught:
-        await service.ask("x did not start", lambda engine: engine.create(spec, seen.append))
+        await carry_out(service, starting.create(spec), report=seen.append)
     assert caught.value.failure.title == "x did not start"
     assert "Image not found" in caught.value.failure.message
-    assert seen[0].sandbox_id and seen[-1].stage == "find the image"
+    assert seen[0].sandbox_id and seen[-1].stage == "finding the image"
     assert service.read().sandboxes == ()
 
 
 async def test_actions_on_a_sandbox_that_is_gone_say_so(service: EngineService) -> None:
     with pytest.raises(OperationError, match="no sandbox"):
-        await service.ask("It did not stop", lambda engine: engine.carry_out(STOP, "000000000000"))
+        await carry_out(service, STOP, "000000000000")
     with pytest.raises(OperationError, match="no sandbox"):
-        await service.ask(
-            "It was not killed", lambda engine: engine.carry_out(KILL, "000000000000")
-        )
+        await carry_out(service, KILL, "000000000000")
 
 
 def test_closing_a_service_that_did_nothing_is_fine() -> None:

@@ -23,6 +23,7 @@ from quicksand_tui.screens.jobs import JobsScreen
 from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.life import PAUSE, RESUME
+from quicksand_tui.verbs.starting import start
 from tests.unit.app.fake_saves import DEV, LOST, NOTHING
 from tests.unit.app.fakes import (
     DB,
@@ -170,7 +171,7 @@ def test_jobs(snap_compare: Compare, size: tuple[int, int]) -> None:
         await pilot.press("escape")
         service.hold = asyncio.Event()
         await select(pilot, DB)
-        tui.operations.start(DB)
+        tui.operations.do(start(), DB)
         await until(lambda: "4/5 start QEMU" in screen_text(tui))
         await pilot.press("J")
         await until(lambda: isinstance(tui.screen, JobsScreen))
@@ -457,7 +458,7 @@ def test_delete_a_checkpoint(snap_compare: Compare) -> None:
 def test_new_checkpoint(snap_compare: Compare, size: tuple[int, int]) -> None:
     async def run(pilot: Pilot[int]) -> None:
         await show("c", sees="Checkpoint of web")(pilot)
-        await show("c l e a n down o k", sees="there is a clean already")(pilot)
+        await show("c l e a n down o k", sees="the tag clean is taken")(pilot)
 
     assert snap_compare(app(KEPT), terminal_size=size, run_before=run)
 
@@ -540,10 +541,8 @@ def test_what_an_import_brought(
     snap_compare: Compare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = FakeService()
-    service.brought = (
-        "It is the save dev3: 64M were in the file.",
-        "Know that its network mode is full: what runs in it reaches this host's own services",
-    )
+    note = "its network mode is full: what runs in it reaches this host's own services"
+    service.imported.notes = (note,)
     (tmp_path / "dev3.quicksand").touch()
     monkeypatch.chdir(tmp_path)
 

@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 from quicksand.records.config import SandboxConfig
 
-from quicksand_tui.actions.shown import checkpoint_command
 from quicksand_tui.forms.checks import (
     find_problems,
     find_tag_problem,
     look_at_ports,
-    machine_keywords,
-    run_command,
     suggest_name,
 )
 from quicksand_tui.model.checkpoints import CheckpointTree
 from quicksand_tui.model.specs import CheckpointSpec, NewSpec
+from quicksand_tui.verbs import checkpoints
+from quicksand_tui.verbs.starting import machine_keywords, run_command
 from quicksand_tui.views import losses
 from tests.unit.app.fake_saves import SAVES
 from tests.unit.app.fakes import (
@@ -95,9 +94,9 @@ def test_ports_need_a_network() -> None:
 @pytest.mark.parametrize(
     ("image", "save", "says"),
     [
-        ("", "", "choose what"),
+        ("", "", "choose an image"),
         ("old", "", "damaged"),
-        ("dev", "", "the save dev would be taken"),
+        ("dev", "", "a save has the name dev, too"),
         ("lost", "/saves/lost", "is not here"),
         ("none", "/saves/none", "this save is gone"),
     ],
@@ -210,7 +209,8 @@ def test_a_port_that_another_program_has_is_seen_on_this_host() -> None:
     ],
 )
 def test_the_command_of_a_checkpoint(tag: str, note: str, command: str) -> None:
-    assert checkpoint_command("web", CheckpointSpec(tag=tag, note=note)) == command
+    verb = checkpoints.take(CheckpointSpec(tag=tag, note=note))
+    assert verb.command_for("web") == command
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_the_command_of_a_checkpoint(tag: str, note: str, command: str) -> None:
         ("", ""),
         ("new", ""),
         ("[red]x[/]", ""),
-        ("clean", "there is a clean already"),
+        ("clean", "the tag clean is taken"),
         ("a\u202eb", "cannot be printed"),
         ("x" * 129, "1 to 128 characters"),
     ],
@@ -256,11 +256,8 @@ def test_a_question_names_what_is_lost_with_a_checkpoint() -> None:
 
 
 def test_limits_are_the_engine_s() -> None:
-    from quicksand.life import cloning
     from quicksand.records.nodes import TAG_MAX
 
     from quicksand_tui.model.checkpoints import TAG_LIMIT
-    from quicksand_tui.model.verbs import CLONES_MAX
 
-    assert CLONES_MAX == cloning.CLONES_MAX
     assert TAG_LIMIT == TAG_MAX

@@ -19,7 +19,7 @@ from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from quicksand_tui.cli.relay import Wish
 from quicksand_tui.cli.runner import Signals, why_gone
-from quicksand_tui.model.verbs import VERBS, find_verb
+from quicksand_tui.verbs.rows import VERBS, find_verb
 from tests.unit.cli.histories import add, history_of, spoil, stand_at
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
@@ -278,4 +278,4 @@ def test_the_verbs_are_in_the_help() -> None:
 
 def test_the_tiers_to_choose_from_are_the_engine_s() -> None:
     tier = find_verb("checkpoint").parameter("tier")
-    assert list(tier.choices) == [way.tier.name for way in WAYS]
+    assert list(tier.all_choices) == [way.tier.name for way in WAYS]

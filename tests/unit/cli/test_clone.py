@@ -12,13 +12,11 @@ import pytest
 from quicksand.base.boot_timing import BootTiming
 from quicksand.base.errors import MachineError
 from quicksand.base.paths import Paths
-from quicksand.life import cloning
 from quicksand.records.config import PortForward, SandboxConfig
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
-from quicksand_tui.model import verbs
 from tests.unit.cli.histories import add, history_of
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_main import complete
@@ -130,10 +128,6 @@ def test_one_clone_can_be_named(source: FakeSource, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == "new\n"
     assert source.asked.pop("names") == ["new"]
     assert source.asked == {"n": 1, "at": None, "concurrency": None, "mounts": None}
-
-
-def test_the_help_knows_how_many_start_at_a_time() -> None:
-    assert verbs.CLONES_AT_ONCE == cloning.AT_ONCE_MAX
 
 
 def test_clones_have_mounts_if_asked(source: FakeSource) -> None:

@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentRefusedError, QuicksandError
@@ -37,7 +38,11 @@ def entry(name: str, kind: str = "file", **facts: object) -> GuestFile:
     return GuestFile(**fields)  # type: ignore[arg-type]
 
 
-class HostileFiles:
+GuestFiles: Any = object
+"""Takes its place: what stands for it here has only what is used."""
+
+
+class HostileFiles(GuestFiles):  # type: ignore[misc]
     """Says of any directory what the test has it say."""
 
     def __init__(self, listings: dict[str, list[GuestFile]], **contents: bytes) -> None:

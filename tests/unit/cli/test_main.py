@@ -13,8 +13,8 @@ from quicksand.base.paths import Paths
 from quicksand_tui.cli.group import cli, load
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import MEANINGS, Exit
-from quicksand_tui.model.verb import VerbRecord
-from quicksand_tui.model.verbs import VERBS
+from quicksand_tui.verbs.row import VerbRecord
+from quicksand_tui.verbs.rows import VERBS
 from tests.unit.cli.run_cli import MODULE, make_stopped, quicksand
 
 AVAILABLE = list(VERBS)

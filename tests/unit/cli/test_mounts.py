@@ -23,7 +23,7 @@ from quicksand.records.mount import Mount
 from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.cli import runner
+from quicksand_tui.cli import mounts
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.unit.cli.run_cli import make_stopped
@@ -62,7 +62,7 @@ class FakeBox:
 @pytest.fixture
 def box(monkeypatch: pytest.MonkeyPatch) -> FakeBox:
     found = FakeBox()
-    monkeypatch.setattr(runner, "attached", lambda _name: found)
+    monkeypatch.setattr(mounts, "attached", lambda _name: found)
     return found
 
 

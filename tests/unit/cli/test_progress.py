@@ -181,4 +181,4 @@ def test_a_job_tells_what_it_does_and_of_how_much() -> None:
     start = StartProgress("web")
     assert start.look().text == "web: starting"
     start.stage("guest", 4, 5)
-    assert (start.look().text, start.look().total) == ("web: booting (5 of 5)", 0)
+    assert (start.look().text, start.look().total) == ("web: booting the guest (5 of 5)", 0)

@@ -19,7 +19,7 @@ from quicksand.base.remedies import PYTHON, Remedy, Verb, Words
 
 from quicksand_tui.cli.group import load
 from quicksand_tui.model.remedies import COMMANDS, as_command, hint_of, text_of
-from quicksand_tui.model.verbs import find_verb
+from quicksand_tui.verbs.rows import find_verb
 
 ROOT = Path(__file__).parents[3]
 

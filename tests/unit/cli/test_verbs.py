@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import quicksand_tui
-from quicksand_tui.actions.commands import command_line
 from quicksand_tui.actions.line import MORE, SANDBOX, verbs_of
 from quicksand_tui.actions.registry import ACTIONS, Scope
 from quicksand_tui.cli.group import cli, load
-from quicksand_tui.model.verb import Kind, Parameter, VerbRecord
-from quicksand_tui.model.verbs import VERBS, find_verb
+from quicksand_tui.verbs.commands import command_line
+from quicksand_tui.verbs.row import Kind, Parameter, VerbRecord
+from quicksand_tui.verbs.rows import VERBS, find_verb
 
 ROOT = Path(quicksand_tui.__file__).parent
 ALL = [found for verb in VERBS for found in verb.walk()]
@@ -103,11 +103,11 @@ def values_of(found: Parameter) -> st.SearchStrategy[Any]:
     match found.kind:
         case Kind.COUNT:
             least = int(found.least or 0)
-            return st.integers(least, found.most or least + 9)
+            return st.integers(least, found.limit or least + 9)
         case Kind.NUMBER:
             return st.floats((found.least or 0) + 0.5, 99).map(lambda number: str(round(number, 2)))
         case Kind.CHOICE:
-            return st.sampled_from(found.choices)
+            return st.sampled_from(found.all_choices)
         case Kind.ENV:
             return st.lists(st.just("K=v"), max_size=2)
     return st.lists(TEXT, min_size=1, max_size=3) if found.repeatable else TEXT
@@ -153,17 +153,30 @@ def test_a_sandbox_that_is_called_as_a_part_of_the_verb_is_not_taken_for_it() ->
     assert (params["name"], params["tag"]) == ("rm", "rm")
 
 
+def shown_commands(path: Path) -> Iterator[tuple[str, set[str]]]:
+    """The verbs of the commands that a module shows, and the names of the parameters that each
+    gets: calls of `command_line`, and records."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        called = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+        given = {one.arg: one.value for one in node.keywords} if isinstance(node, ast.Call) else {}
+        if isinstance(node, ast.Call) and called == "command_line":
+            if isinstance(verb := node.args[0], ast.Constant):
+                yield str(verb.value), {str(name) for name in given}
+        elif called in ("SandboxVerb", "HostVerb") and isinstance(given["name"], ast.Constant):
+            values, flags = given.get("values"), given.get("flags")
+            found: list[ast.AST | None] = [*values.keys] if isinstance(values, ast.Dict) else []
+            found += [*ast.walk(flags)] if flags is not None else []
+            names = {str(one.value) for one in found if isinstance(one, ast.Constant)}
+            yield str(given["name"].value), names
+
+
 def test_every_command_that_is_shown_is_made_of_parameters_of_its_verb() -> None:
     calls = 0
     for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "command_line":
-                verb = node.args[0]
-                if isinstance(verb, ast.Constant):
-                    calls += 1
-                    record = find_verb(str(verb.value))
-                    names = {str(keyword.arg) for keyword in node.keywords}
-                    assert names <= {found.name for found in record.parameters}, record.name
+        for verb, names in shown_commands(path):
+            calls += 1
+            record = find_verb(verb)
+            assert names <= {found.name for found in record.parameters}, record.name
     assert calls > 20
 
 

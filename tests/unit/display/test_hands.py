@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import ConfigError, DisplayError, StateError
+from quicksand.base.limits import BUTTONS
 from quicksand.display import hands, queue
 from quicksand.display.hands import Hands, let_go_all, lift_all, may_hold
 from quicksand.display.held import ABS_MAX, Held, check_button, check_place
@@ -18,8 +19,6 @@ from quicksand.display.keys import STROKES
 from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import MachineDir
-
-from quicksand_tui.model import verbs
 
 QUEUE = 64
 """Buffers of a virtio-input device's queue (QEMU, hw/input/virtio-input.c)."""
@@ -378,7 +377,7 @@ def test_places_have_limits(value: object) -> None:
 
 
 def test_buttons() -> None:
-    assert [check_button(button) for button in verbs.BUTTONS] == [*verbs.BUTTONS]
+    assert [check_button(button) for button in BUTTONS] == [*BUTTONS]
     assert check_button("LEFT") == "left"
     for button in ("wheel-up", "", 1):
         with pytest.raises(ConfigError, match="no button"):

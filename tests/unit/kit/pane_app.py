@@ -30,5 +30,5 @@ class Service(FakeService):
         return guest
 
 
-service.EngineService = Service  # type: ignore[assignment, misc]
+service.EngineService = Service  # type: ignore[misc]
 sys.exit(run_app())

@@ -378,7 +378,7 @@ async def test_a_shell_waits_for_what_is_under_way_and_gets_what_was_typed() -> 
         service.world = KEPT
         operations, service.hold = service.hold, None
         # The world is as it was: nothing is paused.
-        service._change = lambda *_: None  # type: ignore[method-assign]
+        service.change = lambda *_: None  # type: ignore[method-assign]
         operations.set()
         await until(lambda: service.terminals and service.terminals[0].typed == b"dxqdy\r")
         assert lost(service) == []

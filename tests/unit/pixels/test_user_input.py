@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from quicksand_tui.model.verbs import find_verb
 from quicksand_tui.pixels.choice import (
     WISHES,
     Colours,
@@ -23,6 +22,7 @@ from quicksand_tui.pixels.user_input import (
     Pointer,
     ScreenInput,
 )
+from quicksand_tui.verbs.rows import find_verb
 
 PREFIX = Chord("]", control=True)
 

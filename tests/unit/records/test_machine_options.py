@@ -21,10 +21,11 @@ from quicksand.saves.manifest import SaveManifest
 from quicksand.saves.resolving import confine, left_out_of
 
 from quicksand_tui.cli import machine, run, runner
-from quicksand_tui.forms.checks import find_problems, machine_keywords, run_command
+from quicksand_tui.forms.checks import find_problems
 from quicksand_tui.forms.sandbox import NAME, last_of, new_form, recall_last
 from quicksand_tui.home.state import Remembered
 from quicksand_tui.model.specs import NewSpec
+from quicksand_tui.verbs.starting import machine_keywords, run_command
 from tests.unit.app.fakes import FULL
 
 TEXTS = {

@@ -6,9 +6,9 @@ import pytest
 from quicksand.base.errors import StateError
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.model.verbs import GRACE_S, find_verb
 from quicksand_tui.verbs import life
 from quicksand_tui.verbs.record import SandboxVerb
+from quicksand_tui.verbs.rows import GRACE_S, find_verb
 
 
 class FakeSandbox:
@@ -69,15 +69,15 @@ VERBS = [
 
 @pytest.mark.parametrize(("verb", "opens", "does"), VERBS)
 async def test_a_verb_opens_a_sandbox_acts_and_closes_it(
-    box: FakeSandbox, verb: SandboxVerb, opens: str, does: str
+    box: FakeSandbox, verb: SandboxVerb[None], opens: str, does: str
 ) -> None:
-    await verb.carry_out("web", lambda _: box.calls.append("shown"))
+    await verb.carry_out("web", opened=lambda _: box.calls.append("shown"))
     assert box.calls == [opens, "shown", does, "close"]
 
 
 @pytest.mark.parametrize("verb", [life.STOP, life.KILL, life.PAUSE, life.RESUME])
 async def test_a_verb_that_fails_closes_the_sandbox_too(
-    monkeypatch: pytest.MonkeyPatch, verb: SandboxVerb
+    monkeypatch: pytest.MonkeyPatch, verb: SandboxVerb[None]
 ) -> None:
     box = opened_by(monkeypatch, FakeSandbox(StateError("it is not running")))
     with pytest.raises(StateError):
@@ -86,6 +86,6 @@ async def test_a_verb_that_fails_closes_the_sandbox_too(
 
 
 @pytest.mark.parametrize("verb", [life.STOP, life.KILL, life.PAUSE, life.RESUME])
-def test_the_job_of_a_verb_is_called_as_the_command(verb: SandboxVerb) -> None:
+def test_the_job_of_a_verb_is_called_as_the_command(verb: SandboxVerb[None]) -> None:
     assert find_verb(verb.job.value).module == "life"
     assert verb.doing and verb.done and not verb.failed.endswith(".")

@@ -63,7 +63,7 @@ class StoredImage:
     cmdline: str = ""
     """Additional words for the kernel's command line."""
     machine: Mapping[str, Any] = field(default_factory=dict)
-    """What it suggests for machines where the user says nothing (`suggested`)."""
+    """Values that it suggests for options that the user does not give (`suggested`)."""
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By part ("disk", "kernel", "initrd"): name, size in bytes and sha256."""
     errors: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ class Exported:
     full: bool
     checkpoints: int = 0
     notes: tuple[str, ...] = ()
-    """What it does not contain, and what an import will ask for."""
+    """Things that it lacks and that an import will need."""
 
 
 def export_save(

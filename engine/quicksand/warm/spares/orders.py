@@ -14,13 +14,12 @@ from pathlib import Path
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, StateError
 from quicksand.base.files import lock_within, map_os_errors, read_json, write_json
+from quicksand.base.limits import SPARES_MAX
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.records.config import Accelerator, SandboxConfig
 from quicksand.records.sizes import write_size
 
 SCHEMA = 1
-SPARES_MAX = 16
-"""The most spares of one machine. Each takes some 60 MiB of memory."""
 
 LOCK_WAIT_S = 5.0
 
@@ -117,6 +116,6 @@ def plain(config: SandboxConfig) -> SandboxConfig:
 
 
 def digest_of(config: SandboxConfig) -> str:
-    """A short name of the machines that `plain` makes equal."""
+    """A short name, equal for machines that `plain` makes equal."""
     text = json.dumps(plain(config).to_json(), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

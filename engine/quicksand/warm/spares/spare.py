@@ -1,4 +1,4 @@
-"""What a spare is: its record (``spare.json``), and the key that says which starts it fits."""
+"""A spare: its record (``spare.json``), and the key that says which starts it fits."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Fit:
     refusal: str
     """Why there can be none; "" if there can."""
     hint: str
-    """What to do about that; "" if nothing can be done."""
+    """A hint for it; "" if nothing can be done."""
 
     @classmethod
     def of(cls, paths: Paths, record: Record, parts: Parts) -> Fit:

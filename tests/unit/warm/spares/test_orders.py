@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, StateError
 from quicksand.base.files import write_json
+from quicksand.base.limits import SPARES_MAX
 from quicksand.base.paths import Paths
 from quicksand.records.config import Accelerator, PortForward, SandboxConfig
 from quicksand.records.registry import Registry
-from quicksand.warm.spares import orders
-from quicksand.warm.spares.orders import SPARES_MAX, Orders, digest_of
+from quicksand.warm.spares.orders import Orders, digest_of
 from quicksand.warm.spares.spare import Spare, has_spares, list_spares
 
-from quicksand_tui.model import verbs
 from tests.conftest import blank_record
 from tests.unit.records.test_registry import RUN
 
@@ -87,10 +86,6 @@ def test_a_file_that_cannot_be_read_is_not_replaced(places: Paths, text: str) ->
 def test_a_bad_number_is_refused(places: Paths, count: Any) -> None:
     with pytest.raises(ConfigError):
         Orders(places).set(DEBIAN, count)
-
-
-def test_the_command_has_the_same_limit() -> None:
-    assert verbs.SPARES_MAX == orders.SPARES_MAX
 
 
 @given(st.one_of(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists)))

@@ -3,7 +3,7 @@ the help derive."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -74,21 +74,23 @@ class Parameter(NamedTuple):
     """An argument or an option."""
 
     name: str
-    """The name of its value for the command's function and for `actions.commands`."""
+    """The name of its value for the command's function and for `verbs.commands`."""
     kind: Kind
     flags: tuple[str, ...] = ()
     """The flags of an option, first the one that the app's commands use. An argument has none."""
     metavar: str = ""
     """The name of the value in the command's help; "" leaves it to click."""
-    help: str = ""
+    help: str | Callable[[], str] = ""
     required: bool = False
     repeatable: bool = False
     default: str | int | float | None = None
     shows_default: bool = False
     """Whether the help shows the default by itself."""
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
     least: float | None = None
-    most: int | None = None
+    most: Callable[[], int] | None = None
+    """Returns the largest number that is taken. This and the others that are called are read from
+    the engine when they are needed."""
     above_least: bool = False
     """Whether ``least`` itself is too little."""
     on_line: bool = False
@@ -101,6 +103,19 @@ class Parameter(NamedTuple):
     def word(self) -> str:
         """Returns its name for the `:` line, in capitals."""
         return _WORDS.get(self.kind, self.name.upper())
+
+    @property
+    def help_text(self) -> str:
+        return self.help() if callable(self.help) else self.help
+
+    @property
+    def all_choices(self) -> tuple[str, ...]:
+        return self.choices() if callable(self.choices) else self.choices
+
+    @property
+    def limit(self) -> int | None:
+        """Returns the largest number that is taken."""
+        return self.most() if self.most is not None else None
 
     @property
     def is_flag(self) -> bool:
@@ -168,7 +183,13 @@ def argument(name: str, kind: Kind = Kind.TEXT, metavar: str = "", **more: Any) 
 
 
 def option(
-    flags: str, kind: Kind, metavar: str, help_text: str, *, name: str = "", **more: Any
+    flags: str,
+    kind: Kind,
+    metavar: str,
+    help_text: str | Callable[[], str],
+    *,
+    name: str = "",
+    **more: Any,
 ) -> Parameter:
     """Makes an option with a value. ``flags`` are separated by spaces; the name is that of the long
     flag unless ``name`` is given."""

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.text import sanitise
-from quicksand_tui.model.verbs import find_verb
+from quicksand_tui.verbs.rows import find_verb
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.verb import Parameter, VerbRecord
+    from quicksand_tui.verbs.row import Parameter, VerbRecord
 
 COMMAND_MAX = 4000
 """The most characters of a shown command; the rest is cut."""
@@ -23,7 +23,7 @@ may be ""."""
 def command_line(verb: str, /, **values: Value) -> str:
     """Returns the command of a verb, quoted for a shell and sanitised for the screen.
 
-    ``values`` are named as the verb's parameters (`quicksand_tui.model.verbs`), and their words
+    ``values`` are named as the verb's parameters (`quicksand_tui.verbs.rows`), and their words
     keep this order. From the first argument on that could be taken for an option or for a part of
     the verb, arguments move to the end, behind ``--``. Raises LookupError for a verb or a parameter
     without a record.

@@ -2,24 +2,14 @@
 
 The commands' parameters (`quicksand_tui.cli.commands`), the overview of `--help`, the `:` line and
 its completion (`quicksand_tui.actions.line`), and the commands that the app shows
-(`quicksand_tui.actions.commands`) derive from these records. What a command does is described by
+(`quicksand_tui.verbs.commands`) derive from these records. What a command does is described by
 the docstring of its function.
 """
 
 from __future__ import annotations
 
-from quicksand_tui.model.verb import Kind, Parameter, VerbRecord, argument, flag, option
-
-CLONES_MAX = 1000
-"""The most clones of one call. A test checks that this is the engine's limit, since the model does
-not import the engine."""
-
-SPARES_MAX = 16
-"""The most spares of one machine. A test compares it with the engine's."""
-
-CLONES_AT_ONCE = 4
-"""How many clones start at the same time without --concurrency. A test compares it with the
-engine's."""
+from quicksand_tui.verbs import engine
+from quicksand_tui.verbs.row import Kind, Parameter, VerbRecord, argument, flag, option
 
 GRACE_S = 10.0
 """Seconds until a guest that does not power down is killed, unless `stop` is told otherwise."""
@@ -32,11 +22,31 @@ STREAM_MB = 500
 """The megabytes that `benchmark` sends through a command."""
 
 MOUSE_ACTIONS = ("move", "click", "double", "down", "up", "drag", "scroll", "where")
-BUTTONS = ("left", "middle", "right", "side", "extra")
-"""The buttons of a mouse. A test compares them with the engine's."""
 
 RECORD_SECONDS, RECORD_FPS = 600, 10
 """How long `record` records, and how often it looks, unless it is told."""
+
+# Limits of the engine, which is not imported before they are needed.
+
+
+def clones_max() -> int:
+    """Returns the most clones of one call."""
+    return engine.CLONES_MAX
+
+
+def spares_max() -> int:
+    """Returns the most spares of one machine."""
+    return engine.SPARES_MAX
+
+
+def buttons() -> tuple[str, ...]:
+    """Returns the buttons of a mouse."""
+    return engine.BUTTONS
+
+
+def _concurrency_help() -> str:
+    return f"Start this many at a time.  [default: one per CPU, at most {engine.CLONES_AT_ONCE}]"
+
 
 # Parameters of several verbs. Tables are formatted by hand: a parameter in a row or two.
 # fmt: off
@@ -182,7 +192,7 @@ _SCREEN = _section(
         argument("action", Kind.CHOICE, "ACTION", choices=MOUSE_ACTIONS),
         argument("places", Kind.TEXT, "[X,Y|up|down|N]...", repeatable=True, required=False),
         option("-b --button", Kind.CHOICE, "", "Use this button.  [default: left]", default="left",
-               choices=BUTTONS),
+               choices=buttons),
         flag("--absolute", "Count X and Y from 0 to 32767, not in pixels."),
         _JSON),
     _verb("vnc", "display", "Show the address of a sandbox's screen for VNC viewers.",
@@ -196,10 +206,10 @@ _LIVES = _section(
         _SANDBOXES,
         option("--at", Kind.CHECKPOINT, "TAG",
                "Continue from this checkpoint, with its processes.", on_line=True)),
-    _verb("clone", "run", "Copy a sandbox as it is now, with its running processes.",
+    _verb("clone", "clone", "Copy a sandbox as it is now, with its running processes.",
         _SANDBOX,
         option("-n --count", Kind.COUNT, "N", "Make this many clones.  [default: 1]", default=1,
-               least=1, most=CLONES_MAX, on_line=True, by_place=True),
+               least=1, most=clones_max, on_line=True, by_place=True),
         option("--at", Kind.CHECKPOINT, "TAG",
                "Clone this checkpoint instead of the present state.", on_line=True),
         option("--name", Kind.TEXT, "NEW", "Name the clone, if there is only one.",
@@ -207,9 +217,7 @@ _LIVES = _section(
         option("--mounts", Kind.CHOICE, "ro|rw",
                "Mount NAME's directories too: read-only, or as NAME has them.  "
                "[default: no mounts]", choices=("ro", "rw")),
-        option("--concurrency", Kind.COUNT, "C",
-               f"Start this many at a time.  [default: one per CPU, at most {CLONES_AT_ONCE}]",
-               least=1),
+        option("--concurrency", Kind.COUNT, "C", _concurrency_help, least=1),
         _JSON),
     _verb("stop", "life", "Stop sandboxes: their guests sync and power down.",
         _MAYBE_SANDBOXES,
@@ -220,16 +228,16 @@ _LIVES = _section(
     _verb("kill", "life", "Stop sandboxes at once, like pulling the plug.", _SANDBOXES),
     _verb("pause", "life", "Freeze running sandboxes.", _SANDBOXES),
     _verb("resume", "life", "Resume paused sandboxes.", _SANDBOXES),
-    _verb("rm", "life", "Move sandboxes to the trash, which keeps them for a week.",
+    _verb("rm", "removal", "Move sandboxes to the trash, which keeps them for a week.",
         _MAYBE_SANDBOXES,
         flag("--force -f", "End running sandboxes first."),
         _NOW,
         flag("--all-stopped", "Remove all stopped and crashed sandboxes.")),
-    _verb("trash", "life", "List the trash: removed sandboxes and saves.",
+    _verb("trash", "removal", "List the trash: removed sandboxes and saves.",
         argument("ids", Kind.TRASHED, "[ID]...", repeatable=True, required=False),
         _EMPTY, _JSON,
         reads=True),
-    _verb("restore", "life", "Restore a sandbox or a save from the trash.",
+    _verb("restore", "removal", "Restore a sandbox or a save from the trash.",
         argument("name", Kind.TRASHED, "NAME"),
         _NEW_NAME,
         flag("--start", "Start it; one that was running continues where it was.")),
@@ -345,7 +353,7 @@ _LOOK = _section(
             _part("images warm", _IMAGE, _MACHINE,
                   option("--spares", Kind.COUNT, "N",
                          "Keep N machines ready for the next starts from now on; 0 ends that.",
-                         least=0, most=SPARES_MAX),
+                         least=0, most=spares_max),
                   _BUILD, _JSON),
             _part("images inspect", argument("name", Kind.IMAGE), _JSON, reads=True),
             _part("images rm", argument("name", Kind.IMAGE)),

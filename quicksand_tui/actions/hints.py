@@ -1,0 +1,90 @@
+"""The commands that show or do the same as what is selected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.world import Panel
+from quicksand_tui.verbs import checkpoints, saves, starting
+from quicksand_tui.verbs.commands import command_about, command_line
+from quicksand_tui.views.layout import Tab
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.checkpoints import CheckpointView
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.saves import SaveView, TrashedView
+    from quicksand_tui.model.world import Selection
+
+
+ENTER = "as enter does"
+SHOWS = "shows the same"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandHint:
+    """A command, and how it relates to what is on the screen."""
+
+    command: str
+    about: str = SHOWS
+
+
+LISTS = {
+    Panel.SANDBOXES: CommandHint(command_line("ps", everything=True)),
+    Panel.SAVES: CommandHint(command_line("saves")),
+    Panel.IMAGES: CommandHint(command_line("images")),
+}
+
+OPENED_BY = {
+    State.RUNNING: "shell",
+    State.PAUSED: "resume",
+    State.STOPPED: "start",
+    State.CRASHED: "start",
+}
+"""The verbs that do what Enter does, by state."""
+
+
+def hint_for(selection: Selection, tab: Tab | None = None) -> CommandHint:
+    """Returns the command for what is selected. ``tab`` is that of the main area if it has the
+    focus."""
+    found: CommandHint | None = None
+    match selection.panel:
+        case Panel.IMAGES if selection.image is not None and not selection.image.error:
+            found = _enter(command_line("run", image=selection.image.name))
+        case Panel.SAVES if selection.save is not None and not selection.save.trouble:
+            found = save_hint(selection.save)
+        case Panel.SANDBOXES if (sandbox := selection.sandbox) is not None:
+            if selection.in_tree:
+                found = _checkpoint_hint(sandbox, selection.checkpoint)
+            elif tab is Tab.LOG:
+                found = CommandHint(command_line("logs", follow=True, name=sandbox.name))
+            elif tab is Tab.DESKTOP and sandbox.has_display:
+                found = CommandHint(command_line("view", name=sandbox.name))
+            elif tab is Tab.STATS:
+                found = CommandHint(command_line("stats", names=[sandbox.name]))
+            elif tab is Tab.MOUNTS:
+                found = CommandHint(command_line("mounts", names=[sandbox.name]))
+            elif sandbox.state in OPENED_BY:
+                found = _enter(command_about(OPENED_BY[sandbox.state], sandbox.name))
+    return found or LISTS[selection.panel]
+
+
+def _enter(command: str) -> CommandHint:
+    return CommandHint(command, ENTER)
+
+
+def _checkpoint_hint(sandbox: SandboxView, checkpoint: CheckpointView | None) -> CommandHint:
+    if checkpoint is None:
+        return CommandHint(command_line("tree", name=sandbox.name))
+    is_live = sandbox.state in (State.RUNNING, State.PAUSED)
+    go = checkpoints.revert if is_live else starting.start
+    return _enter(go(checkpoint.id, shown=checkpoint.name).command_for(sandbox.name))
+
+
+def save_hint(save: SaveView) -> CommandHint:
+    return _enter(command_line("run", image=save.address))
+
+
+def trash_hint(trashed: TrashedView) -> CommandHint:
+    return _enter(saves.bring_back([], shown=trashed.id).command_for())

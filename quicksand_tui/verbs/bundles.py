@@ -1,0 +1,138 @@
+"""Moves saves and sandboxes to other hosts, in one file: `export`, `import`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from quicksand_tui.model.amounts import size_text
+from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.model.specs import Told
+from quicksand_tui.model.text import sanitise
+from quicksand_tui.verbs import engine
+from quicksand_tui.verbs.record import HostVerb, Report
+from quicksand_tui.verbs.saves import SHOWN_MAX, bytes_to, time_text
+
+if TYPE_CHECKING:
+    from quicksand.saves.bundle.exporting import Exported
+    from quicksand.saves.bundle.receiving import Imported
+
+    from quicksand_tui.model.keymap import Keymap
+    from quicksand_tui.model.specs import ExportSpec, ImportSpec
+
+
+class Sent(NamedTuple):
+    """What was exported."""
+
+    exported: Exported
+    file: Path | None
+    """None if it went to a stream."""
+    size: int
+    """Bytes of the file."""
+    seconds: float
+
+
+def export(
+    source: str | Path,
+    spec: ExportSpec,
+    *,
+    shown: str = "",
+    target: Path | BinaryIO | None = None,
+    tree: bool = False,
+) -> HostVerb[Sent]:
+    """Writes a save, given by name or path, or with ``tree`` a sandbox to one file, or to
+    ``target``. Commands call it ``shown``."""
+
+    async def run(_: str, report: Report) -> Sent:
+        from quicksand import saves  # noqa: PLC0415
+
+        there = Path(spec.file).expanduser().absolute() if target is None else target
+        if isinstance(there, Path) and not spec.replace and there.exists():
+            raise engine.PathError(
+                f"there is {there} already", hint="choose another name, or replace it"
+            )
+        started = time.monotonic()
+        done = await saves.export(
+            source,
+            there,
+            full=spec.full,
+            tree=tree,
+            compress=spec.compress,
+            progress=bytes_to(report),
+        )
+        spent = time.monotonic() - started
+        file = there if isinstance(there, Path) else None
+        return Sent(done, file, file.stat().st_size if file is not None else 0, spent)
+
+    return HostVerb(
+        name="export",
+        values={
+            "full": spec.full,
+            "compress": spec.compress,
+            "name": shown or str(source),
+            "file": spec.file or "FILE",
+        },
+        job=JobVerb.EXPORT,
+        failed="There is no new file",
+        run=run,
+        spec=spec,
+        tell=_tell_sent,
+        facts=lambda _, sent: {**asdict(sent.exported), "file": str(Path(spec.file).absolute())},
+    )
+
+
+def _tell_sent(_: str, sent: Sent, keymap: Keymap) -> Told:
+    done = sent.exported
+    file, size = sanitise(str(sent.file)), size_text(sent.size)
+    summary = f"{sanitise(done.name, limit=60)} is in {file}: {size}"
+    if not done.full:
+        return Told(summary=f"{summary}; whoever imports it needs {sanitise(done.base)}")
+    return Told(summary=f"{summary} in {time_text(sent.seconds)}")
+
+
+def import_(
+    spec: ImportSpec,
+    *,
+    source: Path | BinaryIO | None = None,
+    replace: bool = False,
+    trusted: bool = False,
+) -> HostVerb[Imported]:
+    """Imports what a file, or ``source``, holds: a save, a stopped sandbox, or an image."""
+
+    async def run(_: str, report: Report) -> Imported:
+        from quicksand import saves  # noqa: PLC0415
+
+        there = Path(spec.file).expanduser().absolute() if source is None else source
+        return await saves.import_(
+            there,
+            name=spec.name or None,
+            replace=replace,
+            trusted=trusted,
+            progress=bytes_to(report),
+        )
+
+    return HostVerb(
+        name="import",
+        values={"name": spec.name, "file": spec.file or "FILE"},
+        job=JobVerb.IMPORT,
+        failed="Nothing was imported",
+        run=run,
+        spec=spec,
+        tell=_tell_imported,
+        facts=lambda _, done: {**asdict(done), "root": str(done.root)},
+    )
+
+
+def _tell_imported(_: str, done: Imported, keymap: Keymap) -> Told:
+    name, kind = sanitise(done.name, limit=200), str(done.kind.value)
+    what = {"save": "save", "tree": "sandbox", "image": "image"}.get(kind, kind)
+    lines = [f"It is the {what} {name}: {size_text(done.size)} were in the file."]
+    if done.checkpoints:
+        lines.append(f"It has {done.checkpoints} checkpoints; it can be started at each.")
+    if done.base:
+        came = "came with it" if done.image_added else "was here"
+        lines.append(f"The image below it, {sanitise(done.base)}, {came}.")
+    lines += [f"Know that {sanitise(note)}" for note in done.notes[:SHOWN_MAX]]
+    return Told(summary=f"{name} is imported", lines=tuple(lines))

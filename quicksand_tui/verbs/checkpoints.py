@@ -1,0 +1,194 @@
+"""Keeps moments of a sandbox, and goes back to them: `checkpoint`, `revert`, `undo`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from quicksand_tui.model.amounts import pause_text, size_text
+from quicksand_tui.model.checkpoints import NOTE_LIMIT, TAG_LIMIT, CheckpointView
+from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.model.text import TITLE_CELLS, clip, sanitise
+from quicksand_tui.verbs.record import SandboxVerb
+
+if TYPE_CHECKING:
+    from quicksand.sandbox import Sandbox
+    from quicksand.snapshots.checkpoint import Checkpoint
+
+    from quicksand_tui.model.keymap import Keymap
+    from quicksand_tui.model.specs import CheckpointSpec
+
+
+def take(
+    spec: CheckpointSpec,
+    *,
+    replace: bool = False,
+    tier: str | None = None,
+    unmount_9p: bool = False,
+) -> SandboxVerb[Checkpoint]:
+    """Takes a checkpoint of a running or paused sandbox; with ``replace`` instead of the one that
+    has its tag."""
+    return SandboxVerb(
+        name="checkpoint",
+        values={"note": spec.note, "tag": spec.tag},
+        job=JobVerb.CHECKPOINT,
+        failed="There is no new checkpoint",
+        stage="taking a checkpoint",
+        prepares_revert=True,
+        act=lambda sandbox, _: sandbox.checkpoint(
+            spec.tag or None, note=spec.note, replace=replace, tier=tier, unmount_9p=unmount_9p
+        ),
+        tell=_tell_taken,
+        facts=lambda name, taken: {"sandbox": name, **asdict(taken)},
+    )
+
+
+def _tell_taken(name: str, taken: Checkpoint, keymap: Keymap) -> str:
+    view = view_of(taken)
+    tier = f" ({view.tier}: {view.tier_note})" if not view.has_pages else ""
+    return (
+        f"{name}: checkpoint {_short(view.tag)}: stood still for "
+        f"{pause_text(view.pause_s)}, {size_text(view.written)} written{tier}"
+    )
+
+
+def view_of(checkpoint: Checkpoint) -> CheckpointView:
+    """Returns a checkpoint of the engine as the app shows it."""
+    tag = sanitise(checkpoint.tag, limit=TAG_LIMIT)
+    return CheckpointView(
+        id=checkpoint.id,
+        tag=tag,
+        name=tag if tag == checkpoint.tag else checkpoint.id,
+        parent=checkpoint.parent,
+        created=checkpoint.created,
+        note=sanitise(checkpoint.note, limit=NOTE_LIMIT),
+        tier=sanitise(checkpoint.tier, limit=20),
+        tier_note=sanitise(checkpoint.tier_note),
+        has_memory=checkpoint.has_memory,
+        has_pages=checkpoint.has_pages,
+        auto=checkpoint.auto,
+        pinned=checkpoint.pinned,
+        pause_s=checkpoint.pause_s,
+        written=checkpoint.bytes_written,
+    )
+
+
+def _short(tag: str) -> str:
+    return clip(sanitise(tag), TITLE_CELLS)
+
+
+# Going back
+
+
+class Reached(NamedTuple):
+    """The result of going back."""
+
+    at: Checkpoint
+    kept: Checkpoint | None
+    """The checkpoint that keeps the state from before."""
+    seconds: float
+
+
+async def _go(sandbox: Sandbox, change: Callable[[], Awaitable[Checkpoint]]) -> Reached:
+    before = {made.id for made in sandbox.checkpoints()}
+    started = time.perf_counter()
+    reached = await change()
+    seconds = time.perf_counter() - started
+    return Reached(reached, newest_automatic(sandbox, before), seconds)
+
+
+def newest_automatic(sandbox: Sandbox, before: set[str]) -> Checkpoint | None:
+    """Returns the newest automatic checkpoint whose id is not in ``before``: the one that keeps the
+    state from before a revert."""
+    new = [made for made in sandbox.checkpoints() if made.auto and made.id not in before]
+    return new[-1] if new else None
+
+
+def _reached_facts(name: str, reached: Reached) -> dict[str, Any]:
+    return {
+        "sandbox": name,
+        "seconds": round(reached.seconds, 4),
+        "at": asdict(reached.at),
+        "kept": asdict(reached.kept) if reached.kept else None,
+    }
+
+
+def revert(
+    to: str, *, shown: str = "", keep_now: bool = True, unmount_9p: bool = False
+) -> SandboxVerb[Reached]:
+    """Goes back to the checkpoint ``to``, an id or a tag that commands call ``shown``, after taking
+    one of the present state unless ``keep_now`` is false."""
+    return SandboxVerb(
+        name="revert",
+        values={"tag": shown or to},
+        job=JobVerb.REVERT,
+        failed="The revert failed",
+        stage=f"going back to {shown or to}",
+        prepares_revert=True,
+        act=lambda sandbox, _: _go(
+            sandbox, lambda: sandbox.revert(to, keep_now=keep_now, unmount_9p=unmount_9p)
+        ),
+        tell=lambda name, reached, keymap: (
+            f"{name}: reverted to {_short(reached.at.tag)} (undo: {keymap.hint('undo')})"
+        ),
+        facts=_reached_facts,
+    )
+
+
+def undo(*, unmount_9p: bool = False) -> SandboxVerb[Reached]:
+    """Takes the last revert back."""
+    return SandboxVerb(
+        name="undo",
+        job=JobVerb.UNDO,
+        failed="The undo failed",
+        stage="undoing the revert",
+        act=lambda sandbox, _: _go(sandbox, lambda: sandbox.undo(unmount_9p=unmount_9p)),
+        tell=lambda name, _, keymap: f"{name}: back where it was (undo: {keymap.hint('undo')})",
+        facts=_reached_facts,
+    )
+
+
+# What stands in the tree. Each takes a checkpoint's id or tag, which commands call ``shown``.
+
+
+def remove(checkpoint: str, *, shown: str = "") -> SandboxVerb[None]:
+    """Deletes a checkpoint; what others need of it stays."""
+    shown = shown or checkpoint
+    return SandboxVerb(
+        name="checkpoint rm",
+        values={"tags": shown},
+        job=JobVerb.REMOVE,
+        failed="The checkpoint was not deleted",
+        stage=f"deleting {shown}",
+        act=lambda sandbox, _: sandbox.delete_checkpoint(checkpoint),
+        tell=lambda name, _, keymap: f"{name}: checkpoint {_short(shown)} is deleted",
+    )
+
+
+def pin(checkpoint: str, *, shown: str = "", pinned: bool = True) -> SandboxVerb[None]:
+    """Protects a checkpoint against deletion, or ends that."""
+    shown = shown or checkpoint
+    now = "is pinned: it cannot be deleted" if pinned else "can be deleted again"
+    return SandboxVerb(
+        name="checkpoint pin" if pinned else "checkpoint unpin",
+        values={"tags": shown},
+        job=JobVerb.PIN,
+        failed="The checkpoint is as it was",
+        act=lambda sandbox, _: sandbox.pin_checkpoint(checkpoint, pinned),
+        tell=lambda name, _, keymap: f"{name}: {_short(shown)} {now}",
+    )
+
+
+def write_note(checkpoint: str, note: str, *, shown: str = "") -> SandboxVerb[None]:
+    """Writes another note to a checkpoint; an empty one takes it away."""
+    shown = shown or checkpoint
+    return SandboxVerb(
+        name="checkpoint note",
+        values={"tag": shown, "note": note},
+        job=JobVerb.NOTE,
+        failed="The note is as it was",
+        act=lambda sandbox, _: sandbox.note_checkpoint(checkpoint, note),
+        tell=lambda name, _, keymap: f"{name}: {_short(shown)} has {'a' if note else 'no'} note",
+    )

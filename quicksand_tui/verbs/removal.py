@@ -1,0 +1,101 @@
+"""Moves sandboxes to the trash, and brings them back: `rm`, `restore`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.model.sandboxes import RemovedView
+from quicksand_tui.model.text import sanitise
+from quicksand_tui.verbs import engine
+from quicksand_tui.verbs.record import HostVerb, Progress, Report
+from quicksand_tui.verbs.starting import NAME_LIMIT, let_go_on
+
+if TYPE_CHECKING:
+    from quicksand.life.sandbox_removal import RemovedSandbox
+
+    from quicksand_tui.model.keymap import Keymap
+
+
+def remove(
+    *, stop: bool = False, now: bool = False, forced: bool = False, why: str = ""
+) -> HostVerb[RemovedSandbox]:
+    """Moves a sandbox to the trash, or removes it for good with ``now``; one that is marked
+    ``discard`` goes for good in any case. With ``stop`` a running one is ended first, and its state
+    kept in a checkpoint; the command says so if ``forced``. ``why`` is what the trash tells."""
+
+    async def run(name: str, _: Report) -> RemovedSandbox:
+        return await engine.remove_sandbox(
+            engine.Registry(engine.paths()), name, now=now, stop=stop, why=why
+        )
+
+    return HostVerb(
+        name="rm",
+        flags=("force",) if forced else (),
+        job=JobVerb.DELETE,
+        doing="removing",
+        failed="The sandbox was not deleted",
+        run=run,
+        tell=_tell_removed,
+    )
+
+
+def removed_view(removed: RemovedSandbox) -> RemovedView:
+    """Returns a removed sandbox of the engine as the app shows it."""
+    trashed = removed.trashed
+    return RemovedView(
+        id=removed.id,
+        name=sanitise(removed.name, limit=NAME_LIMIT),
+        in_trash=trashed is not None,
+        goes_on=trashed is not None and bool(trashed.instant),
+        not_kept=sanitise(removed.not_kept),
+    )
+
+
+def _tell_removed(name: str, removed: RemovedSandbox, keymap: Keymap) -> str:
+    view = removed_view(removed)
+    if not view.in_trash:
+        return f"{name} is gone for good"
+    lost = f"; only its disk is kept: {view.not_kept}" if view.not_kept else ""
+    return f"{name} is in the trash (undo: {keymap.hint('undo')}){lost}"
+
+
+class Back(NamedTuple):
+    """A sandbox that is back from the trash."""
+
+    id: str
+    name: str
+    instant: str
+    """The id of the checkpoint that keeps its last instant; "" if it did not run."""
+    runs: bool
+
+
+def bring_back(*, new_name: str | None = None, start: bool = False) -> HostVerb[Back]:
+    """Restores a sandbox from the trash, under another name if one is given. With ``start`` it goes
+    on where it was, or boots if it did not run."""
+
+    async def run(name: str, report: Report) -> Back:
+        trash = engine.SandboxTrash(engine.Registry(engine.paths()))
+        found = trash.find(name)
+        report(Progress(found.id, "out of the trash"))
+        entry = await engine.in_thread_to_the_end(lambda: trash.restore(found.id, new_name))
+        if start:
+            report(Progress(found.id, "going on where it was"))
+            sandbox = engine.Sandbox.open(entry.id)
+            try:
+                await let_go_on(sandbox, found.instant)
+            finally:
+                sandbox.close()
+        return Back(entry.id, entry.name, found.instant, start)
+
+    return HostVerb(
+        name="restore",
+        flags=("start",) if start else (),
+        values={"new_name": new_name},
+        job=JobVerb.START,
+        failed="The sandbox was not brought back",
+        run=run,
+        tell=lambda name, back, keymap: (
+            f"{name} is back{' and goes on where it was' if back.runs else ''}"
+        ),
+    )

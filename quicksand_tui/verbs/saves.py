@@ -1,0 +1,433 @@
+"""Keeps disks that outlive their sandbox: `save`, `saves rm`, `saves verify`, the trash."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from quicksand_tui.model.amounts import pause_text, seconds_text, size_text
+from quicksand_tui.model.jobs import Failure, JobVerb, OperationError
+from quicksand_tui.model.remedies import hint_of, text_of
+from quicksand_tui.model.saves import VerdictView
+from quicksand_tui.model.specs import SaveSpec, Told
+from quicksand_tui.model.text import sanitise
+from quicksand_tui.verbs import engine
+from quicksand_tui.verbs.record import HostVerb, Progress, Report, SandboxVerb
+from quicksand_tui.verbs.stages import stage_text
+
+if TYPE_CHECKING:
+    from quicksand.base.errors import QuicksandError
+    from quicksand.sandbox import Sandbox
+    from quicksand.saves.save_removal import Removed
+    from quicksand.saves.store import Save, SaveStore, Trashed
+    from quicksand.saves.verifying import Verdict
+
+    from quicksand_tui.model.keymap import Keymap
+
+SHOWN_MAX = 200
+"""How many lines a report shows."""
+VOLATILE_SHOWN = 5
+
+Bytes = Callable[[str, int, int], None]
+"""Receives the stage, the bytes done, and the bytes in all."""
+
+
+def bytes_to(report: Report) -> Bytes:
+    """Returns the engine's callback for work that moves bytes."""
+
+    def take(stage: str, done: int, total: int) -> None:
+        report(Progress("", stage_text(stage), done=done, total=total))
+
+    return take
+
+
+# Saving
+
+
+class Saved(NamedTuple):
+    """A save that was made."""
+
+    save: Save
+    size: int
+    """Its allocated bytes, as in the list of saves; the lengths of its sparse files are larger."""
+    seconds: float
+
+
+def save(
+    spec: SaveSpec,
+    *,
+    store: Callable[[], SaveStore] | None = None,
+    replace: bool = False,
+    freeze: bool | None = None,
+    delete_checkpoints: bool = False,
+) -> SandboxVerb[Saved]:
+    """Saves the disk of a sandbox, running or not, in ``store``, or among the user's own saves."""
+
+    async def act(sandbox: Sandbox, report: Report) -> Saved:
+        started = time.perf_counter()
+        stop = threading.Event()
+        options = engine.SaveOptions(
+            note=spec.note,
+            compress=spec.compress,
+            replace=replace,
+            freeze=freeze,
+            delete_checkpoints=delete_checkpoints,
+            progress=_until(stop, bytes_to(report)),
+        )
+        there = engine.SaveStore(engine.paths().saves) if store is None else store()
+        made = await _to_the_end(sandbox.save_to(there, spec.name, options), stop)
+        size = await asyncio.to_thread(lambda: engine.Footprint(made.root).size)
+        return Saved(made, size, time.perf_counter() - started)
+
+    return SandboxVerb(
+        name="save",
+        values={"note": spec.note, "compress": spec.compress, "save": spec.name or "SAVE"},
+        job=JobVerb.SAVE,
+        failed=f"{sanitise(spec.name)} was not saved",
+        stage="saving its disk",
+        act=act,
+        spec=spec,
+        tell=_tell_saved,
+        facts=lambda name, saved: {
+            "sandbox": name,
+            "path": str(saved.save.root),
+            **saved.save.require().to_json(),
+        },
+    )
+
+
+def _until(stop: threading.Event, take: Bytes) -> Bytes:
+    """Returns ``take`` until ``stop`` is set: the engine waits for its thread, which only an error
+    raised there ends early."""
+
+    def progress(stage: str, done: int, total: int) -> None:
+        if stop.is_set():
+            raise engine.Stopped
+        take(stage, done, total)
+
+    return progress
+
+
+async def _to_the_end(saving: Any, stop: threading.Event) -> Save:
+    """Waits for a save; when cancelled, for its end as well, after ``stop`` is set."""
+    work: asyncio.Task[Save] = asyncio.create_task(saving, name="quicksand-save")
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        stop.set()
+        work.cancel()
+        await engine.to_the_end(_ended(work))
+        raise
+
+
+async def _ended(work: asyncio.Task[Save]) -> None:
+    await asyncio.wait((work,))
+    if not work.cancelled():
+        work.exception()  # retrieved and ignored: the cancellation is raised instead
+
+
+def _tell_saved(name: str, saved: Saved, keymap: Keymap) -> Told:
+    manifest = saved.save.require()
+    summary = f"{sanitise(saved.save.name)} is saved: {size_text(saved.size)}"
+    if manifest.unsynced:
+        summary += (
+            "; what its guest had not yet written to its disk is missing: resume it, save again"
+        )
+    if not manifest.volatile:
+        return Told(summary=summary)
+    shown = [sanitise(path) for path in manifest.volatile[:VOLATILE_SHOWN]]
+    more = len(manifest.volatile) - len(shown)
+    names = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    return Told(summary=f"{summary}; not in it, since only in the guest's memory: {names}")
+
+
+# Removing, and bringing back
+
+
+class Swept(NamedTuple):
+    """What had been in the trash for long enough, and is gone for good."""
+
+    gone: Sequence[Trashed] = ()
+    error: QuicksandError | None = None
+    """Why the trash could not be swept."""
+
+
+def sweep_trash() -> Swept:
+    """Removes what has been in the trash for long enough. Blocks for I/O."""
+    try:
+        return Swept(engine.sweep(engine.paths()))
+    except engine.QuicksandError as error:  # what was asked for has succeeded
+        return Swept(error=error)
+
+
+class Discarded(NamedTuple):
+    """What became of the saves that were to be removed."""
+
+    each: Sequence[Removed | QuicksandError]
+    """In their order: what was removed, or why it could not be."""
+    swept: Swept
+
+
+def discard(
+    saves: Sequence[str | Path], *, now: bool = False, shown: Sequence[str] = ()
+) -> HostVerb[Discarded]:
+    """Moves saves, given by name or path, to the trash, or removes them for good with ``now``.
+    Cancelling leaves those that are not yet removed. Commands call them ``shown``."""
+
+    async def run(_: str, report: Report) -> Discarded:
+        def work(check: Callable[[], None]) -> Discarded:
+            done: list[Removed | QuicksandError] = []
+            check()
+            for removed in engine.remove_each(saves, engine.paths(), now=now):
+                done.append(removed)
+                report(Progress("", "removing", len(done), len(saves)))
+                check()
+            return Discarded(done, sweep_trash())
+
+        return await engine.in_stoppable_thread(work)
+
+    def tell(_: str, discarded: Discarded, keymap: Keymap) -> Told:
+        failed = [found for found in discarded.each if isinstance(found, Exception)]
+        _require_all(failed, len(saves), "removed")
+        names = [found.info.name for found in discarded.each if not isinstance(found, Exception)]
+        where = "gone for good" if now else "in the trash for a week: T shows it"
+        return Told(summary=f"{_names(names)} {_is(names)} {where}")
+
+    return HostVerb(
+        name="saves rm",
+        flags=("now",) if now else (),
+        values={"names": shown},
+        job=JobVerb.DISCARD,
+        failed="Nothing was removed",
+        run=run,
+        spec=tuple(saves),
+        tell=tell,
+    )
+
+
+class Restored(NamedTuple):
+    """What came back from the trash."""
+
+    names: Sequence[str]
+    failed: Sequence[QuicksandError]
+    swept: Swept
+
+
+def bring_back(
+    places: Sequence[str | Path], *, name: str = "", shown: str = ""
+) -> HostVerb[Restored]:
+    """Restores saves, given by name, id or path in the trash, and sandboxes, given by path; under
+    ``name`` if one is given. A command calls a single one ``shown``."""
+
+    async def run(_: str, report: Report) -> Restored:
+        sandboxes = engine.SandboxTrash(engine.Registry(engine.paths()))
+
+        def restore(place: str | Path) -> str:
+            if isinstance(place, Path) and place.parent == sandboxes.root:
+                return sandboxes.restore(place.name, name or None).name
+            wanted = place.name if isinstance(place, Path) else place
+            return engine.restore_save(wanted, engine.paths(), new_name=name or None).name
+
+        def work(check: Callable[[], None]) -> Restored:
+            back: list[str] = []
+            failed: list[QuicksandError] = []
+            for place in places:
+                check()
+                try:
+                    back.append(restore(place))
+                except engine.QuicksandError as error:
+                    failed.append(error)
+                report(Progress("", "bringing back", len(back) + len(failed), len(places)))
+            return Restored(back, failed, sweep_trash())
+
+        return await engine.in_stoppable_thread(work)
+
+    def tell(_: str, restored: Restored, keymap: Keymap) -> Told:
+        _require_all(restored.failed, len(places), "brought back")
+        back = restored.names
+        return Told(summary=f"{_names(back, 'things')} {_is(back)} back")
+
+    return HostVerb(
+        name="restore",
+        values={"new_name": name, "name": shown},
+        job=JobVerb.RESTORE,
+        failed="Nothing was brought back",
+        run=run,
+        spec=tuple(places),
+        tell=tell,
+    )
+
+
+def purge(places: Sequence[Path], *, shown: Sequence[str] = ()) -> HostVerb[Sequence[str]]:
+    """Removes entries of the trash, given by path, for good. Commands call them ``shown``."""
+
+    async def run(_: str, report: Report) -> Sequence[str]:
+        wanted = set(places)
+        sandboxes = engine.SandboxTrash(engine.Registry(engine.paths()))
+
+        def work() -> Sequence[str]:
+            ids = [path.name for path in wanted if path.parent == sandboxes.root]
+            names = [gone.name for gone in sandboxes.empty(ids)] if ids else []
+            for store in engine.known_stores(engine.paths()):
+                if doomed := [found for found in store.trash() if found.root in wanted]:
+                    store.empty_trash([found.id for found in doomed])
+                    names += [found.save.name for found in doomed]
+            return names
+
+        return await engine.in_thread_to_the_end(work)
+
+    return HostVerb(
+        name="trash",
+        flags=("empty",),
+        values={"ids": shown},
+        job=JobVerb.DISCARD,
+        failed="The trash is as it was",
+        run=run,
+        spec=tuple(places),
+        tell=lambda _, names, keymap: Told(
+            summary=f"{_names(names, 'things')} {_is(names)} gone for good"
+        ),
+    )
+
+
+def _names(names: Sequence[str], things: str = "saves") -> str:
+    """Returns the name of a single thing, or the number of several."""
+    return sanitise(names[0], limit=60) if len(names) == 1 else f"{len(names)} {things}"
+
+
+def _is(things: Sequence[object]) -> str:
+    return "is" if len(things) == 1 else "are"
+
+
+def _require_all(failed: Sequence[QuicksandError], count: int, done: str) -> None:
+    """Raises OperationError with the reasons if any save failed."""
+    if not failed:
+        return
+    first, *others = failed
+    title = f"{len(failed)} of {count} saves were not {done}" if count > 1 else f"It was not {done}"
+    raise OperationError(
+        Failure(
+            title=title,
+            message=sanitise(_message(first)),
+            hint=sanitise(hint_of(first)),
+            log=tuple(sanitise(_message(error)) for error in others[:SHOWN_MAX]),
+        )
+    )
+
+
+def _message(error: Exception) -> str:
+    return text_of(error) or type(error).__name__
+
+
+# Verifying
+
+
+class Verified(NamedTuple):
+    """The result of verifying saves."""
+
+    verdicts: Sequence[Verdict]
+    size: int
+    """Bytes read."""
+    seconds: float
+    when: float
+    """Unix time."""
+
+    def views(self) -> Mapping[str, tuple[str, VerdictView]]:
+        """Returns by key the id of each save, and its verdict as the app shows it."""
+        return {
+            str(verdict.save.root): (_id_of(verdict), self._view(verdict))
+            for verdict in self.verdicts
+        }
+
+    def _view(self, verdict: Verdict) -> VerdictView:
+        problems = (f"{file}: {text}" for file, text in verdict.problems.items())
+        return VerdictView(
+            deep=verdict.deep, when=self.when, problems=tuple(sanitise(text) for text in problems)
+        )
+
+
+def verify(
+    keys: Sequence[str],
+    *,
+    deep: bool = False,
+    find: Callable[[], Sequence[Save]] | None = None,
+    shown: Sequence[str] = (),
+) -> HostVerb[Verified]:
+    """Checks the files of saves from outside, or with ``deep`` every byte: of those that ``find``
+    returns, or of those with these keys, their paths. Commands call them ``shown``."""
+
+    async def run(_: str, report: Report) -> Verified:
+        started, size = time.perf_counter(), 0
+
+        def progress(done: int, total: int) -> None:
+            nonlocal size
+            size = total
+            report(Progress("", "reading", done=done, total=total))
+
+        report(Progress("", "looking"))
+        look = find or (lambda: [engine.load_save(Path(key)) for key in keys])
+        saves = await asyncio.to_thread(look)
+        verdicts = await engine.verify_saves(saves, engine.paths(), deep=deep, progress=progress)
+        return Verified(verdicts, size, time.perf_counter() - started, time.time())
+
+    return HostVerb(
+        name="saves verify",
+        flags=("deep",) if deep else (),
+        values={"names": shown},
+        job=JobVerb.VERIFY,
+        failed="The saves were not verified",
+        run=run,
+        spec=tuple(keys),
+        tell=_tell_verified,
+        facts=lambda _, verified: [_verdict_facts(verdict) for verdict in verified.verdicts],
+    )
+
+
+def _tell_verified(_: str, verified: Verified, keymap: Keymap) -> Told:
+    found = verified.verdicts
+    what = _names([verdict.save.root.name for verdict in found])
+    if bad := list(_problems(found)):
+        count = sum(not verdict.is_whole for verdict in found)
+        several = f"{count} of {len(found)} saves are not whole"
+        raise OperationError(
+            Failure(
+                title=several if len(found) > 1 else f"{what} is not whole",
+                message=bad[0],
+                hint="saves that share its layers may be damaged too: * and F read them all",
+                log=tuple(bad[1:SHOWN_MAX]),
+            )
+        )
+    if all(verdict.deep for verdict in found):
+        read = f"{size_text(verified.size)} read in {time_text(verified.seconds)}"
+        return Told(summary=f"{what} {_is(found)} whole: {read}")
+    return Told(summary=f"{what} {_is(found)} fine as seen from outside; F reads every byte")
+
+
+def _problems(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    for verdict in verdicts:
+        for file, text in verdict.problems.items():
+            yield f"{sanitise(verdict.save.root.name, limit=60)}: {sanitise(f'{file}: {text}')}"
+
+
+def time_text(seconds: float) -> str:
+    """Returns a time that something took."""
+    return pause_text(seconds) if seconds < 1 else seconds_text(seconds)
+
+
+def _id_of(verdict: Verdict) -> str:
+    manifest = verdict.save.manifest
+    return "" if manifest is None else sanitise(manifest.id, limit=200)
+
+
+def _verdict_facts(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "name": verdict.save.name,
+        "path": str(verdict.save.root),
+        "deep": verdict.deep,
+        "whole": verdict.is_whole,
+        "problems": dict(verdict.problems),
+    }

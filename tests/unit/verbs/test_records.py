@@ -1,0 +1,153 @@
+"""Verbs as records: what each asks of the engine, says, and how its command names it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quicksand.snapshots.checkpoint import Checkpoint
+
+from quicksand_tui.actions.registry import default_keymap
+from quicksand_tui.model.specs import (
+    CheckpointSpec,
+    CloneSpec,
+    ExportSpec,
+    ImportSpec,
+    MountSpec,
+    NewSpec,
+    SaveSpec,
+)
+from quicksand_tui.verbs import bundles, checkpoints, life, mounts, removal, saves, starting
+from quicksand_tui.verbs.record import SandboxVerb, Verb, ignore
+from quicksand_tui.verbs.rows import find_verb
+
+VERBS: list[Verb[Any]] = [
+    life.STOP,
+    life.KILL,
+    life.PAUSE,
+    life.RESUME,
+    starting.start(),
+    starting.start("id", shown="clean"),
+    starting.create(NewSpec(image="debian", name="one")),
+    starting.clone(CloneSpec(count=3, at="id", mounts="ro"), shown_at="clean"),
+    checkpoints.take(CheckpointSpec(tag="clean", note="it works")),
+    checkpoints.revert("id", shown="clean"),
+    checkpoints.undo(),
+    checkpoints.remove("id", shown="clean"),
+    checkpoints.pin("id", shown="clean"),
+    checkpoints.pin("id", shown="clean", pinned=False),
+    checkpoints.write_note("id", "", shown="clean"),
+    mounts.mount(MountSpec(host="/srv", guest="/mnt/srv", protect=True)),
+    mounts.unmount("/mnt/srv", force=True),
+    removal.remove(stop=True, forced=True),
+    removal.bring_back(start=True),
+    saves.save(SaveSpec(name="dev", note="gcc", compress=True)),
+    saves.discard(["/saves/dev"], now=True, shown=["dev"]),
+    saves.bring_back([Path("/saves/.trash/dev")], name="dev2", shown="abc"),
+    saves.purge([Path("/saves/.trash/dev")], shown=["abc"]),
+    saves.verify(["/saves/dev"], deep=True, shown=["dev"]),
+    bundles.export("dev", ExportSpec(file="dev.quicksand", full=True)),
+    bundles.import_(ImportSpec(file="dev.quicksand", name="dev2")),
+]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_the_command_of_a_verb_is_made_of_the_parameters_in_its_row(verb: Verb[Any]) -> None:
+    row = find_verb(verb.name)
+    assert {*verb.flags, *verb.values} <= {found.name for found in row.parameters}
+    has_subject = row.subject is not None and row.subject.name in verb.values
+    command = verb.command_for("" if has_subject else "web")
+    assert command.startswith(f"quicksand-tui {verb.name} ")
+
+
+MADE = Checkpoint(
+    tag="clean",
+    id="c1",
+    parent=None,
+    created=1.0,
+    note="it works",
+    tier="pages",
+    tier_note="",
+    auto=False,
+    pinned=False,
+    pause_s=0.012,
+    bytes_written=1 << 20,
+)
+KEPT = Checkpoint(
+    tag="before revert",
+    id="c2",
+    parent="c1",
+    created=2.0,
+    note="",
+    tier="pages",
+    tier_note="",
+    auto=True,
+    pinned=False,
+    pause_s=0.01,
+    bytes_written=0,
+)
+
+
+class FakeSandbox:
+    """Notes what is asked of it, and has the checkpoints of someone who goes back."""
+
+    notices = ("no desktop",)
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.kept = [MADE]
+
+    def checkpoints(self) -> list[Checkpoint]:
+        return [*self.kept]
+
+    async def checkpoint(self, tag: str | None, **how: object) -> Checkpoint:
+        self.calls.append(f"checkpoint {tag} {how}")
+        return MADE
+
+    async def revert(self, to: str, **how: object) -> Checkpoint:
+        self.calls.append(f"revert {to} {how}")
+        self.kept.append(KEPT)
+        return MADE
+
+    async def start(self, *, at: str | None) -> None:
+        self.calls.append(f"start {at}")
+        self.kept.append(KEPT)
+
+    def detach(self) -> None:
+        self.calls.append("detach")
+
+
+async def do(verb: SandboxVerb[Any]) -> tuple[Any, list[str]]:
+    box: Any = FakeSandbox()
+    return await verb.act(box, ignore), box.calls
+
+
+async def test_a_checkpoint_is_taken_as_asked_and_told_in_words_and_as_json() -> None:
+    verb = checkpoints.take(CheckpointSpec(tag="clean", note="it works"), replace=True)
+    made, calls = await do(verb)
+    how = {"note": "it works", "replace": True, "tier": None, "unmount_9p": False}
+    assert calls == [f"checkpoint clean {how}"]
+    told = verb.tell("web", made, default_keymap())
+    assert told == "web: checkpoint clean: stood still for 12 ms, 1.0M written"
+    assert (verb.facts("web", made)["sandbox"], verb.facts("web", made)["id"]) == ("web", "c1")
+
+
+async def test_who_goes_back_gets_what_was_reached_and_what_keeps_the_state_from_before() -> None:
+    verb = checkpoints.revert("c1", shown="clean", keep_now=False)
+    reached, calls = await do(verb)
+    assert calls == ["revert c1 {'keep_now': False, 'unmount_9p': False}"]
+    assert (reached.at, reached.kept) == (MADE, KEPT)
+    assert verb.tell("web", reached, default_keymap()) == "web: reverted to clean (undo: U)"
+    assert verb.facts("web", reached)["kept"]["id"] == "c2"
+
+
+async def test_a_start_lets_the_sandbox_outlive_us_and_tells_what_it_could_not_do() -> None:
+    verb = starting.start("c1", shown="clean")
+    started, calls = await do(verb)
+    assert calls == ["start c1", "detach"]
+    assert (started.notices, started.kept) == (("no desktop",), KEPT)
+    assert verb.tell("web", started, default_keymap()) == "web runs, but: no desktop"
+    fine = starting.Started()
+    assert verb.tell("web", fine, default_keymap()) == "web: goes on from clean"
+    assert starting.start().tell("web", fine, default_keymap()) is None
