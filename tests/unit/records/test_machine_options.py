@@ -21,6 +21,7 @@ from quicksand.saves.manifest import SaveManifest
 from quicksand.saves.resolving import confine, left_out_of
 
 from quicksand_tui.cli import machine, run, runner
+from quicksand_tui.forms import checks
 from quicksand_tui.forms.checks import find_problems
 from quicksand_tui.forms.sandbox import NAME, last_of, new_form, recall_last
 from quicksand_tui.home.state import Remembered
@@ -61,7 +62,7 @@ class TrialConfig(SandboxConfig):
 def config(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[SandboxConfig]:
     """The class of configs, everywhere."""
     kind: type[SandboxConfig] = request.param
-    for module in (quicksand.records.config, quicksand.saves.manifest, machine):
+    for module in (quicksand.records.config, quicksand.saves.manifest, machine, checks):
         monkeypatch.setattr(module, "SandboxConfig", kind)
     return kind
 
