@@ -23,7 +23,7 @@ def main() -> None:
     """Run the command line; without arguments on a terminal, the app."""
     gc.set_threshold(YOUNG_MAX)
     no_core_files()
-    from quicksand_tui.cli.main import run
+    from quicksand_tui.cli.main import run  # noqa: PLC0415
 
     code = run(sys.argv[1:])
     # What is left goes with the process, so Python need not look for garbage when it ends.

@@ -123,7 +123,7 @@ def desktop(world: World, selection: Selection) -> str | None:
     if sandbox is None:
         return why
     if not sandbox.has_display:
-        return f"{sandbox.name} has no display: `run --display` makes one that has"
+        return f"{sandbox.name} has no display; `run --display` makes a sandbox with one"
     return None
 
 
@@ -379,7 +379,7 @@ def look(world: World, selection: Selection) -> str | None:
 def remove(world: World, selection: Selection) -> str | None:
     chosen = selection.checkpoint
     if chosen is not None and chosen.error:
-        return "it cannot be read, so nobody knows what else needs it"
+        return "it cannot be read, so others may need it"
     if chosen is not None and chosen.pinned:
         return f"{chosen.tag} is pinned: {world.keymap.hint('pin', 'tree')} lets it be deleted"
     return go_there(world, selection)

@@ -303,8 +303,6 @@ def _row(before: str, made: Checkpoint, marks: Marks, *, here: str) -> tuple[obj
 
 
 def _facts(past: Past) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
         "sandbox": past.name,
         "head": past.head,

@@ -59,7 +59,7 @@ def _check() -> int:
 
 def _themes() -> Collection[str]:
     """Returns the names of the app's themes. Imports Textual, which other commands never do."""
-    from quicksand_tui.ui.themes import theme_names
+    from quicksand_tui.ui.themes import theme_names  # noqa: PLC0415
 
     return theme_names()
 
@@ -94,7 +94,7 @@ def keys() -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         complain("there is no terminal to press keys in")
         return Exit.USAGE
-    from quicksand_tui.ui.key_tester import KeyTester
+    from quicksand_tui.ui.key_tester import KeyTester  # noqa: PLC0415
 
     KeyTester().run()
     return Exit.OK

@@ -8,7 +8,6 @@ from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.executing import execute
 from quicksand_tui.cli.options import parse_keys
 from quicksand_tui.cli.relay import Wish
-from quicksand_tui.cli.terminal import require_terminal
 
 
 @command_of("exec")
@@ -36,6 +35,8 @@ def exec_command(
         raise click.UsageError("--tty and --json do not go together")
     keys = parse_keys(detach_keys)
     if tty:
+        from quicksand_tui.cli.terminal import require_terminal  # noqa: PLC0415
+
         require_terminal()
     wish = Wish(
         argv=argv, env=env, user=user, cwd=cwd, timeout=timeout, stdin=interactive and not tty

@@ -150,7 +150,9 @@ def _sentence(message: str) -> str:
 def _open(options: dict[str, Any]) -> int:
     """Opens the app, or takes a picture of it; returns the exit code."""
     if options["screenshot"] is not None:
-        return _take_picture(options)
+        from quicksand_tui.cli.picture import take_picture  # noqa: PLC0415
+
+        return take_picture(options)
     if not has_terminal():
         with cli.make_context(PROGRAM, ["ps"]) as ctx:
             click.echo(cli.get_help(ctx), err=True)
@@ -163,28 +165,3 @@ def _open(options: dict[str, Any]) -> int:
         ascii_glyphs=options["ascii"],
         read_only=options["read_only"],
     )
-
-
-def _take_picture(options: dict[str, Any]) -> int:
-    from quicksand_tui.ui.shots import DEFAULT_SIZE, ShotSpec, parse_screen, parse_size
-
-    try:
-        screen, sandbox = parse_screen(options["screen"] or "main")
-        size = parse_size(options["size"]) if options["size"] is not None else DEFAULT_SIZE
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-    spec = ShotSpec(
-        screen=screen,
-        sandbox=sandbox,
-        size=size,
-        theme=options["theme"] or "",
-        ascii_glyphs=options["ascii"],
-    )
-    from quicksand_tui.ui.pictures import ScreenshotError, take
-
-    try:
-        take(options["screenshot"], spec)
-    except ScreenshotError as error:
-        complain(error)
-        return Exit.FAILURE
-    return Exit.OK

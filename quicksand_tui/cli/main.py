@@ -98,7 +98,7 @@ def _import_asyncio() -> None:
     if "asyncio" not in sys.modules and "ssl" not in sys.modules:
         sys.modules["ssl"] = None  # type: ignore[assignment]
         try:
-            import asyncio  # noqa: F401
+            import asyncio  # noqa: F401, PLC0415
         finally:
             del sys.modules["ssl"]
 
@@ -113,11 +113,11 @@ def _dispatch(argv: Sequence[str]) -> int:
             _end_by_interrupt()
             _import_asyncio()
         if argv[:1] == ["exec"] and not completes:
-            from quicksand_tui.cli.executing import execute_plainly
+            from quicksand_tui.cli.executing import execute_plainly  # noqa: PLC0415
 
             if (code := execute_plainly(argv)) is not None:
                 return code
-        from quicksand_tui.cli import group
+        from quicksand_tui.cli import group  # noqa: PLC0415
 
         return group.complete() if completes else group.invoke(argv)
     except KeyboardInterrupt:
@@ -125,7 +125,7 @@ def _dispatch(argv: Sequence[str]) -> int:
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else Exit.FAILURE
     except Exception as error:
-        from quicksand.base.errors import ConfigError, QuicksandError
+        from quicksand.base.errors import ConfigError, QuicksandError  # noqa: PLC0415
 
         if not isinstance(error, QuicksandError):
             raise

@@ -52,13 +52,13 @@ MEANINGS = {
 def hint_with_amounts(error: DiskSpaceError) -> str:
     """Returns the error's hint. If it recommends `clean`, the hint says how much that would free
     now."""
-    from quicksand.base.errors import FREE_SPACE, QuicksandError
+    from quicksand.base.errors import FREE_SPACE, QuicksandError  # noqa: PLC0415
 
     hint = hint_of(error)
     if error.advice != FREE_SPACE:
         return hint
-    from quicksand.base.paths import paths
-    from quicksand.life.cleaning import Cleaner, Waste
+    from quicksand.base.paths import paths  # noqa: PLC0415
+    from quicksand.life.cleaning import Cleaner, Waste  # noqa: PLC0415
 
     try:
         heaps = Cleaner(paths()).look()
@@ -116,7 +116,7 @@ def tell(line: str) -> None:
 
 def complain(error: object, *, hint: str = "", about: str = "") -> None:
     """Writes an error to stderr as ``quicksand-tui: message``, and a line with its hint."""
-    from quicksand.base.errors import DiskSpaceError, shorten
+    from quicksand.base.errors import DiskSpaceError, shorten  # noqa: PLC0415
 
     subject = f"{clean(shorten(about))}: " if about else ""
     message = text_of(error)
@@ -152,7 +152,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Writes a table to stdout: fitted to the width of a terminal, or else as wide as it needs to
     be. Cells are cleaned with `clean`."""
     if is_terminal(sys.stdout):
-        from quicksand_tui.cli.rich_tables import draw_table
+        from quicksand_tui.cli.rich_tables import draw_table  # noqa: PLC0415
 
         if draw_table(heads, rows):
             return

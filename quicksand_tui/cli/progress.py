@@ -50,6 +50,6 @@ async def _tick(look: Callable[[], Standing]) -> None:
 
 
 def _make_display() -> Display:
-    from quicksand_tui.cli.rich_progress import Display
+    from quicksand_tui.cli.rich_progress import Display  # noqa: PLC0415
 
     return Display()

@@ -67,7 +67,7 @@ def ps_command(everything: bool, quiet: bool, processes: bool, as_json: bool) ->
 
 
 def _list_processes(as_json: bool) -> None:
-    from quicksand.life.all_processes import list_all
+    from quicksand.life.all_processes import list_all  # noqa: PLC0415
 
     found = list_all(Registry(paths()))
     if as_json:

@@ -109,7 +109,7 @@ def _decide_terminal(argv: tuple[str, ...], *, tty: bool, detach: bool, as_json:
             "there is no terminal for a shell: give a command after --, or --detach"
         )
     if tty or not argv:
-        from quicksand_tui.cli.terminal import require_terminal
+        from quicksand_tui.cli.terminal import require_terminal  # noqa: PLC0415
 
         require_terminal()
         return True
@@ -150,7 +150,7 @@ async def _run(plan: _Plan, signals: Signals) -> int:
         say(clean(notice))
     if plan.save is not None:
         # What finds and makes saves is loaded for this only: it takes as long as the rest.
-        from quicksand_tui.cli.bundles import save_store
+        from quicksand_tui.cli.bundles import save_store  # noqa: PLC0415
 
         sandbox.save_on_stop(plan.save, save_store(None))
     async with shown(progress.look):
@@ -175,7 +175,7 @@ async def _run(plan: _Plan, signals: Signals) -> int:
 async def _use(sandbox: Sandbox, plan: _Plan, signals: Signals) -> tuple[int, bool]:
     """Runs what the user asked for; returns the exit code, and whether the sandbox is to stay."""
     if plan.in_terminal:
-        from quicksand_tui.cli.shells import Left, run_in_terminal, say_left
+        from quicksand_tui.cli.shells import Left, run_in_terminal, say_left  # noqa: PLC0415
 
         try:
             return await run_in_terminal(sandbox, plan.wish, plan.keys, signals), False

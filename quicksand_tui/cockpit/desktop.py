@@ -203,7 +203,8 @@ def _no_screen(sandbox: SandboxView | None) -> str:
         return "No sandbox is selected."
     if not sandbox.has_display:
         return (
-            f"{clip(sandbox.name, TITLE_CELLS)} has no display: `run --display` makes one that has."
+            f"{clip(sandbox.name, TITLE_CELLS)} has no display; "
+            "`run --display` makes a sandbox with one."
         )
     if sandbox.state is not State.RUNNING and sandbox.state is not State.PAUSED:
         return f"It is {sandbox.state.value}: it has no screen now."

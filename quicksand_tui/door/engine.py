@@ -21,6 +21,7 @@ from quicksand_tui.door.terminals import PANE_NAME, birth_of
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
 from quicksand_tui.model.sandboxes import GuestView, ProcessView
 from quicksand_tui.model.text import sanitise, sanitise_lines
+from quicksand_tui.pixels.small import fit, read_png
 from quicksand_tui.verbs.record import HostVerb, SandboxVerb
 from quicksand_tui.verbs.saves import Verified
 
@@ -155,8 +156,6 @@ class Engine:
     async def look_at_screen(
         self, sandbox_id: str, room: tuple[int, int], *, at: str = ""
     ) -> Cells:
-        from quicksand_tui.pixels.small import fit, read_png
-
         with contextlib.closing(Sandbox.open(sandbox_id)) as sandbox:
             if not at:
                 async with asyncio.timeout(ANSWER_S):

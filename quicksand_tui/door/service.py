@@ -10,6 +10,8 @@ import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from quicksand_tui.door import on_demand
+from quicksand_tui.door.protocol import LogKind
 from quicksand_tui.model.jobs import Failure, OperationError
 from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import sanitise, sanitise_lines
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from quicksand_tui.door.look import Reader
     from quicksand_tui.door.protocol import (
         GuestScreen,
-        LogKind,
         LogSource,
         Questions,
         ScreenRecording,
@@ -77,24 +78,20 @@ class EngineService:
         lets it read nothing now.
         """
         # Imports the engine here, in the reading thread, after the first paint.
-        from quicksand_tui.door.look import Reader
-        from quicksand_tui.door.traffic import with_traffic
 
         with _reading("The store cannot be read"):
             if self._reader is None:
-                self._reader = Reader()
+                self._reader = on_demand.Reader()
             world = self._reader.read(frozenset(visible), fresh=fresh)
-        return with_traffic(world, self._traffic_of(network))
+        return on_demand.with_traffic(world, self._traffic_of(network))
 
     def _traffic_of(self, sandbox_ids: Collection[str]) -> Mapping[str, TrafficRates]:
         """Returns the known rates, and has these guests asked from now on."""
         if self._traffic is None:
             if not sandbox_ids:
                 return {}
-            from quicksand_tui.door.engine import ask_traffic
-            from quicksand_tui.door.traffic import TrafficWatch
 
-            self._traffic = TrafficWatch(ask_traffic)
+            self._traffic = on_demand.TrafficWatch(on_demand.ask_traffic)
         self._traffic.want(sandbox_ids)
         if sandbox_ids:
             self._engine_loop().call_soon_threadsafe(self._watch_traffic, self._traffic)
@@ -117,22 +114,14 @@ class EngineService:
     @property
     def _saves(self) -> SavesReader:
         if self._saves_reader is None:
-            from quicksand_tui.door.saves_look import SavesReader
-
-            self._saves_reader = SavesReader()
+            self._saves_reader = on_demand.SavesReader()
         return self._saves_reader
 
     def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource:
         """Opens a log, which may not exist yet."""
-        from quicksand.base.paths import paths
-        from quicksand.records.registry import Registry
-
-        from quicksand_tui.door.logs import FileLog
-        from quicksand_tui.door.protocol import LogKind
-
         with _reading("The log cannot be read"):
-            place = Registry(paths()).place(sandbox_id)
-        return FileLog(place.console_log if kind is LogKind.CONSOLE else place.qemu_log)
+            place = on_demand.Registry(on_demand.paths()).place(sandbox_id)
+        return on_demand.FileLog(place.console_log if kind is LogKind.CONSOLE else place.qemu_log)
 
     # Operations
 
@@ -154,36 +143,30 @@ class EngineService:
     ) -> GuestTerminal:
         """Opens a terminal of ``size`` (columns, rows) in a guest, or the existing ``session``.
         Never raises: ``sink`` is told of failures."""
-        from quicksand_tui.door.terminals import EngineTerminal
-
-        return EngineTerminal(
+        return on_demand.EngineTerminal(
             sandbox_id, session, size, sink, engine=self._engine_loop(), tasks=self._tasks
         )
 
     def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
         """Opens the screen of a sandbox. Never raises: ``sink`` is told of failures."""
-        from quicksand_tui.door.desktop import EngineScreen
-
-        return EngineScreen(sandbox_id, sink, engine=self._engine_loop(), tasks=self._tasks)
+        return on_demand.EngineScreen(
+            sandbox_id, sink, engine=self._engine_loop(), tasks=self._tasks
+        )
 
     def record_screen(
         self, sandbox_id: str, path: Path, ended: Callable[[str], None]
     ) -> ScreenRecording:
         """Records the screen of a sandbox into a new animated file. Never raises: ``ended`` is
         called once, on another thread, with what was written or why nothing was."""
-        from quicksand_tui.door.recordings import EngineRecording
-
         engine, tasks = self._engine_loop(), self._tasks
-        return EngineRecording(sandbox_id, path, ended, engine=engine, tasks=tasks)
+        return on_demand.EngineRecording(sandbox_id, path, ended, engine=engine, tasks=tasks)
 
     # The engine's thread
 
     def _current_engine(self) -> Engine:
         """Returns the engine, importing it the first time. On the engine's loop."""
         if self._engine is None:
-            from quicksand_tui.door.engine import Engine
-
-            self._engine = Engine(self._saves.learn)
+            self._engine = on_demand.Engine(self._saves.learn)
         return self._engine
 
     async def _on_the_loop(self, title: str, work: Callable[[], Awaitable[T]]) -> T:
@@ -264,11 +247,9 @@ class EngineService:
 @contextlib.contextmanager
 def _reading(title: str) -> Iterator[None]:
     """Turns an error of the engine into OperationError; one of the host stays OSError."""
-    from quicksand.base.errors import QuicksandError
-
     try:
         yield
-    except QuicksandError as error:
+    except on_demand.QuicksandError as error:
         raise OperationError(describe_failure(title, error)) from error
 
 
@@ -299,9 +280,7 @@ async def _until_done(ended: asyncio.Future[None]) -> None:
 def describe_failure(title: str, error: BaseException) -> Failure:
     """Returns message, hint and end of the log of an error of the engine; of any other exception,
     its type and the traceback, as a fault of the app."""
-    from quicksand.base.errors import QuicksandError
-
-    if isinstance(error, QuicksandError):
+    if isinstance(error, on_demand.QuicksandError):
         log = str(getattr(error, "log", ""))
         # str(error) includes the log.
         message = str(error.args[0]) if log else text_of(error) or type(error).__name__

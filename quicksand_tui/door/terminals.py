@@ -11,15 +11,25 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from quicksand.base.errors import (
+    AgentRefusedError,
+    AgentUnreachableError,
+    QuicksandError,
+    RevertedError,
+)
+from quicksand.base.paths import paths
+from quicksand.qemu.started_machine import why_gone
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Status
+from quicksand.sandbox import Sandbox
+
+from quicksand_tui.door.answering import AnswerRight
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.panes.content import TYPED_MAX, UNREAD_MAX, LinkState, LinkStatus, Said, Sink
 
 if TYPE_CHECKING:
     from quicksand.guest.shell import Shell, ShellInfo
     from quicksand.records.layout import MachineDir
-    from quicksand.sandbox import Sandbox
-
-    from quicksand_tui.door.answering import AnswerRight
 
 
 class TypedQueue:
@@ -196,15 +206,10 @@ class EngineTerminal:
         return self._machine is None or self._machine == self._current_machine()
 
     def _current_machine(self) -> MachineDir:
-        from quicksand.base.paths import paths
-        from quicksand.records.registry import Registry
-
         return Registry(paths()).machine(self._sandbox_id)
 
     async def _run(self) -> None:
         """Serves the terminal, again and again: when it is lost, the next machine may have it."""
-        from quicksand.base.errors import AgentRefusedError, QuicksandError
-
         while True:
             self._mark = self._machine_mark()
             try:
@@ -236,11 +241,6 @@ class EngineTerminal:
 
     async def _await_machine(self, gone: object) -> None:
         """Waits until the sandbox runs in another machine than ``gone``."""
-        from quicksand.base.errors import QuicksandError
-        from quicksand.base.paths import paths
-        from quicksand.records.registry import Registry
-        from quicksand.records.sandboxes import Status
-
         while True:
             await asyncio.sleep(RETURN_POLL_S)
             mark = self._machine_mark()
@@ -259,12 +259,6 @@ class EngineTerminal:
     async def _serve(self) -> None:
         """Opens the terminal, and again after each revert, until its program ends. Raises
         QuicksandError or OSError when it is lost."""
-        from quicksand.base.errors import AgentUnreachableError, RevertedError
-        from quicksand.base.paths import paths
-        from quicksand.qemu.started_machine import why_gone
-        from quicksand.records.registry import Registry
-        from quicksand.sandbox import Sandbox
-
         sandbox = await asyncio.to_thread(Sandbox.attach, self._sandbox_id)
         try:
             while True:
@@ -298,8 +292,6 @@ class EngineTerminal:
     async def _open(self, sandbox: Sandbox) -> None:
         """Opens a new terminal or the known one. Raises AgentUnreachableError if the sandbox
         changes its machine meanwhile."""
-        from quicksand.base.errors import AgentUnreachableError
-
         machine, self._mark = self._current_machine(), self._machine_mark()
         if self._session:
             shell = await self._come_back(sandbox, machine)
@@ -313,8 +305,6 @@ class EngineTerminal:
         self._tell(LinkState.OPEN, self._told)
 
     async def _open_new(self, sandbox: Sandbox, machine: MachineDir) -> Shell:
-        from quicksand_tui.door.answering import AnswerRight
-
         columns, rows = self._size
         self._resized.clear()
         shell = await sandbox.shell(columns=columns, rows=rows, env=TERM, name=PANE_NAME)
@@ -328,10 +318,6 @@ class EngineTerminal:
     async def _come_back(self, sandbox: Sandbox, machine: MachineDir) -> Shell:
         """Opens the known terminal. Raises AgentRefusedError (code "not_found") if it is gone or
         another one has its session number."""
-        from quicksand.base.errors import AgentRefusedError
-
-        from quicksand_tui.door.answering import AnswerRight
-
         info = await self._find(sandbox)
         is_ours = info is not None and self._birth in ("", birth_of(info))
         if info is None or not is_ours or (self._state is LinkState.ENDED and not info.alive):
@@ -400,8 +386,6 @@ class EngineTerminal:
 
     async def _let_go(self) -> None:
         """Closes the connection; the program keeps running unless `end` was called."""
-        from quicksand.base.errors import QuicksandError
-
         right, self._right = self._right, None
         if right is not None:
             right.close()

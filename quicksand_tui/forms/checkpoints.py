@@ -32,8 +32,8 @@ def checkpoint_form(sandbox: SandboxView) -> Form:
         does="takes it",
         button="Take it",
         fields=(
-            Field(id="tag", label="Tag", hint="without one it is numbered", limit=TAG_LIMIT),
-            Field(id="note", label="Note", hint="what it is", limit=NOTE_LIMIT),
+            Field(id="tag", label="Tag", hint="a number if empty", limit=TAG_LIMIT),
+            Field(id="note", label="Note", hint="optional", limit=NOTE_LIMIT),
         ),
         command=lambda values: checkpoint_of(values).command_for(sandbox.name),
         problems=problems,
@@ -64,9 +64,9 @@ def note_of(values: Values, checkpoint: CheckpointView) -> SandboxVerb[Any]:
 
 
 WITH_MOUNTS = (
-    Option(value="", label="without them"),
+    Option(value="", label="none"),
     Option(value="ro", label="read-only"),
-    Option(value="rw", label="as they are here", note="all write to the same files"),
+    Option(value="rw", label="as mounted here", note="all clones write to the same files"),
 )
 
 

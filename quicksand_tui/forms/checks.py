@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from quicksand.base.errors import ConfigError
+from quicksand.records.config import SandboxConfig, check_name
+from quicksand.records.nodes import check_tag
+from quicksand.records.sizes import parse_memory
+from quicksand.saves.manifest import check_save_name
 
 from quicksand_tui.actions.reasons import NO_IMAGE
 from quicksand_tui.model.amounts import size_text
@@ -45,9 +52,6 @@ def _saves_taken(world: World) -> set[str]:
 
 def find_save_name_problem(name: str, world: World) -> str:
     """Returns what is wrong with the name of a new save; "" if no problem is known."""
-    from quicksand.base.errors import ConfigError
-    from quicksand.saves.manifest import check_save_name
-
     try:
         check_save_name(name)
     except ConfigError as error:
@@ -77,7 +81,7 @@ def look_at_target(file: str, *, replace: bool) -> str:
         if not target.parent.is_dir():
             return f"there is no directory {sanitise(str(target.parent))}"
         if target.exists() and not replace:
-            return "there is such a file already"
+            return "this file exists already"
     except (OSError, RuntimeError, ValueError) as error:
         return sanitise(str(error))
     return ""
@@ -87,7 +91,7 @@ def look_at_source(file: str) -> str:
     """Returns what is wrong with a file that is to be imported; "" if nothing is. Waits for the
     disk."""
     if not file:
-        return "a file that export has written"
+        return "name a file written by export"
     try:
         source = Path(file).expanduser().absolute()
         if source.is_dir():
@@ -122,9 +126,6 @@ def _taken(world: World) -> set[str]:
 
 def find_name_problem(name: str, world: World) -> str:
     """Returns what is wrong with the name of a new sandbox; "" if nothing is."""
-    from quicksand.base.errors import ConfigError
-    from quicksand.records.config import check_name
-
     try:
         check_name(name)
     except ConfigError as error:
@@ -141,8 +142,6 @@ def parse_ports(text: str) -> Sequence[PortForward]:
 def find_problems(spec: NewSpec, world: World) -> dict[str, str]:
     """Returns what is wrong, by field; empty if the sandbox can be started. The checks are those of
     the engine, so it accepts what the form accepts."""
-    from quicksand.records.sizes import parse_memory
-
     problems = _find_machine_problems(spec)
     if problem := _find_origin_problem(spec, world):
         problems["begin"] = problem
@@ -159,9 +158,6 @@ def find_problems(spec: NewSpec, world: World) -> dict[str, str]:
 def _find_machine_problems(spec: NewSpec) -> dict[str, str]:
     """Returns the engine's complaints by field: for each option alone, and together with those
     before it."""
-    from quicksand.base.errors import ConfigError
-    from quicksand.records.config import SandboxConfig
-
     problems: dict[str, str] = {}
     good: dict[str, Any] = {"image": "x"}
     for keyword, record in machine_records().items():
@@ -181,7 +177,7 @@ def _find_machine_problems(spec: NewSpec) -> dict[str, str]:
 
 def _find_origin_problem(spec: NewSpec, world: World) -> str:
     if not spec.image:
-        return "choose what it begins with" if world.usable_images else NO_IMAGE
+        return "choose an image or a save" if world.usable_images else NO_IMAGE
     if spec.save:
         save = next((save for save in world.saves.saves if save.key == spec.save), None)
         if save is None:
@@ -189,7 +185,7 @@ def _find_origin_problem(spec: NewSpec, world: World) -> str:
         trouble, problems = trouble_of(save)
         return problems[0] if problems else trouble
     if any(save.address == spec.image for save in world.saves.saves):
-        return f"the save {spec.image} would be taken: it has the same name"
+        return f"a save has the name {spec.image}, too, and would be used"
     image = world.image(spec.image)
     return image.error if image is not None else ""
 
@@ -206,8 +202,6 @@ def _find_taken_port(spec: NewSpec, world: World) -> str:
 def look_at_ports(text: str) -> str:
     """Returns why ports of this host cannot be used; "" if they can. Asks the system, so it is to
     be called in a thread."""
-    import socket
-
     try:
         ports = parse_ports(text)
     except ValueError:
@@ -219,7 +213,7 @@ def look_at_ports(text: str) -> str:
             try:
                 asked.bind(("127.0.0.1", port))
             except PermissionError:
-                return f"port {port} is not for ordinary users: take one from 1024 on"
+                return f"port {port} is reserved for root: choose one from 1024 on"
             except OSError:
                 return f"another program has port {port} of this host"
     return ""
@@ -227,11 +221,8 @@ def look_at_ports(text: str) -> str:
 
 def find_tag_problem(tag: str, tree: CheckpointTree) -> str:
     """Returns what is wrong with the tag of a new checkpoint; "" if nothing is."""
-    from quicksand.base.errors import ConfigError
-    from quicksand.records.nodes import check_tag
-
     if any(checkpoint.tag == tag for checkpoint in tree.checkpoints):
-        return f"there is a {tag} already"
+        return f"the tag {tag} is taken"
     try:
         if tag:
             check_tag(tag)

@@ -8,6 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quicksand.base.errors import ConfigError, MountError
+from quicksand.base.paths import paths
+from quicksand.mounts.directories import check_directory
+from quicksand.records.mount import CIFS, Mount, parse_mount
+
 from quicksand_tui.forms.form import Field, Form, Option, Values
 from quicksand_tui.model.specs import MountSpec
 from quicksand_tui.model.text import sanitise
@@ -26,11 +31,11 @@ LOOKED_AT_MAX = 5000
 READ_ONLY, PROTECT = "ro", "protect"
 MODES = (
     Option(value="", label="read and write"),
-    Option(value=READ_ONLY, label="read-only", note="even root in the sandbox changes nothing"),
+    Option(value=READ_ONLY, label="read-only", note="not even root there can change anything"),
     Option(
         value=PROTECT,
         label="protect hooks",
-        note="read and write, but not what programs here run: git's hooks, editors' tasks",
+        note="read and write, except files that programs here run, such as git's hooks",
     ),
 )
 
@@ -46,7 +51,7 @@ def mount_form(sandbox: SandboxView) -> Form:
         return {"host": problem} if problem else {}
 
     return Form(
-        title=f"A directory in {sandbox.name}",
+        title=f"Mount a directory in {sandbox.name}",
         does="mounts it",
         button="Mount",
         fields=(
@@ -89,12 +94,9 @@ def mount_of(values: Values) -> SandboxVerb[None]:
 
 def read_spec(word: str) -> MountSpec:
     """Reads HOST:GUEST[:ro|:protect]. Raises ConfigError, which is a ValueError."""
-    from quicksand.base.errors import ConfigError
-    from quicksand.records.mount import CIFS, parse_mount
-
     read = parse_mount(word)
     if read.type != CIFS:
-        raise ConfigError(f"a directory can be mounted by {read.type} at a start only")
+        raise ConfigError(f"{read.type} mounts are possible at a start only")
     return MountSpec(host=read.host, guest=read.guest, readonly=read.readonly, protect=read.protect)
 
 
@@ -107,13 +109,10 @@ def suggest_guest(host: str) -> str:
 def find_mount_problems(spec: MountSpec, sandbox: SandboxView) -> dict[str, str]:
     """Returns what is wrong with a mount, by field, as far as no look at the disk is needed. The
     checks are the engine's."""
-    from quicksand.base.errors import ConfigError
-    from quicksand.records.mount import Mount
-
     problems: dict[str, str] = {}
-    for field, paths in {"host": (spec.host, "/mnt/x"), "guest": ("/", spec.guest)}.items():
+    for field, places in {"host": (spec.host, "/mnt/x"), "guest": ("/", spec.guest)}.items():
         try:
-            checked = Mount(*paths)
+            checked = Mount(*places)
         except ConfigError as error:
             problems[field] = sanitise(str(error))
             continue
@@ -125,11 +124,6 @@ def find_mount_problems(spec: MountSpec, sandbox: SandboxView) -> dict[str, str]
 
 def look_at_directory(spec: MountSpec) -> str:
     """Returns why a directory of this host cannot be mounted; "" if it can. Waits for the disk."""
-    from quicksand.base.errors import ConfigError, MountError
-    from quicksand.base.paths import paths
-    from quicksand.mounts.directories import check_directory
-    from quicksand.records.mount import Mount
-
     try:
         check_directory(Mount(spec.host, "/mnt/x", spec.readonly), paths())
     except ConfigError:

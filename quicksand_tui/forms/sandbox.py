@@ -153,12 +153,12 @@ class _Origins:
 
 
 def _image_option(image: ImageView) -> Option:
-    note = f"image {image.version}".strip() if image.is_built else "image, is built first: minutes"
+    note = f"image {image.version}".strip() if image.is_built else "image, built first, in minutes"
     return Option(value=f"{IMAGE}{image.name}", label=image.name, note=note)
 
 
 def _save_option(save: SaveView) -> Option:
-    kind = "save" if save.is_own else "save, not made here"
+    kind = "save" if save.is_own else "save from elsewhere"
     note = f"{kind}: {clip(save.note, NOTE_CELLS)}" if save.note else kind
     return Option(value=f"{SAVE}{save.key}", label=save.address, note=note)
 
@@ -469,14 +469,14 @@ def _origin_remark(save: SaveView | None) -> str:
 def _saved_network(save: SaveView | None) -> str:
     """Describes what "as saved" means for the network."""
     if save is None or not save.network:
-        return "what it had"
+        return "as in the save"
     note = machine_records()["network_mode"].choices.get(save.network, "")
     return f"{save.network}: {note}"
 
 
 def _preset_remark(values: Values) -> str:
     if values["preset"] == AS_SAVED:
-        return "the machine that was saved"
+        return "the saved machine"
     if values["preset"] == LAST:
-        return "used last, without what it could reach"
-    return "what you type" if values["preset"] == OWN else ""
+        return "used last, without network and mounts"
+    return "as you type it" if values["preset"] == OWN else ""

@@ -49,15 +49,15 @@ def save_form(sandbox: SandboxView) -> Form:
             Field(
                 id="name", label="Name", suggest=lambda now, _: suggest_save_name(sandbox.name, now)
             ),
-            Field(id="note", label="Note", hint="what it is", limit=500),
+            Field(id="note", label="Note", hint="optional", limit=500),
             Field(id="compress", label="Compress", value=NO, choices=(NO, YES)),
         ),
         command=lambda values: save_of(values).command_for(sandbox.name),
         problems=lambda values, now: _only("name", find_save_name_problem(values["name"], now)),
         remarks=lambda values, _: {
-            "compress": "smaller, slower, shared with nothing"
+            "compress": "smaller, but slower, and shares no data"
             if values["compress"] == YES
-            else "shares its layers: costs next to nothing"
+            else "shares its layers; takes hardly any space"
         },
         shows_saves=True,
     )
@@ -95,12 +95,12 @@ def export_form(save: SaveView) -> Form:
 def _export_remarks(save: SaveView, values: Values) -> Mapping[str, str]:
     thin = f"{size_text(save.size)}; needs {clip(save.base, 16) or 'its image'} there"
     return {
-        "content": "with its image: needs nothing else" if values["content"] == FULL else thin,
+        "content": "with its image, so needs nothing else" if values["content"] == FULL else thin,
         "compress": "with Zstandard" if values["compress"] == YES else "as it is",
         "replace": (
-            "a file of that name makes room"
+            "replaces a file of that name"
             if values["replace"] == YES
-            else "a file of that name stays"
+            else "refused if a file of that name exists"
         ),
     }
 
@@ -122,7 +122,7 @@ def import_form() -> Form:
         does="imports",
         button="Import",
         fields=(
-            Field(id="file", label="File", hint="as export has written it", limit=PATH_MAX),
+            Field(id="file", label="File", hint="a file written by export", limit=PATH_MAX),
             Field(id="name", label="Name", hint="its own"),
         ),
         command=lambda values: import_of(values).command_for(),

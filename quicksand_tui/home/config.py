@@ -262,7 +262,7 @@ def check_theme(loaded: Loaded, themes: Collection[str]) -> Loaded:
 
 def _parse_toml(text: str) -> tuple[dict[str, Any], list[Problem]]:
     """Parses the text up to its first error, which becomes a problem."""
-    import tomllib
+    import tomllib  # noqa: PLC0415
 
     problems: list[Problem] = []
     for _ in range(CUTS_MAX):

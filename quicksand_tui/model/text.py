@@ -177,7 +177,7 @@ def cells(text: str) -> int:
 
 def clip(text: str, width: int) -> str:
     """Returns ``text`` in at most ``width`` cells, with an ellipsis if it was longer."""
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415
 
     if cell_len(text) <= width:
         return text
@@ -191,7 +191,7 @@ day."""
 
 def clip_middle(text: str, width: int) -> str:
     """Clips a text as `clip` does, but keeps its end, which tells similar names apart."""
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415
 
     if cell_len(text) <= width:
         return text

@@ -17,6 +17,8 @@ from quicksand_tui.home.state import (
     Remembered,
     StateFile,
     ThemeChoice,
+    config_file,
+    is_config_named,
     memory,
     recall_shape,
     state_dir,
@@ -90,10 +92,9 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
     if not theme:
         probe.draw(_outline(*probe.size, remembered, ascii_glyphs=ascii_glyphs))
     is_ssh = spare_the_line(os.environ)
-    from quicksand_tui.door.service import EngineService
-    from quicksand_tui.home.config import ConfigFile, Settings
-    from quicksand_tui.home.state import config_file, is_config_named
-    from quicksand_tui.ui.app import QuicksandApp
+    from quicksand_tui.door.service import EngineService  # noqa: PLC0415
+    from quicksand_tui.home.config import ConfigFile, Settings  # noqa: PLC0415
+    from quicksand_tui.ui.app import QuicksandApp  # noqa: PLC0415
 
     file = ConfigFile(config_file(), must_exist=is_config_named())
     settings = Settings(file, read_only=read_only)

@@ -73,11 +73,11 @@ class SixelEncoder:
     ) -> tuple[int, int] | None:
         if self._shown is None or self._shown.size != picture.size:
             return left, right
-        from PIL import ImageChops
+        from PIL.ImageChops import difference  # noqa: PLC0415
 
         wide, high = self._cell
         box = (left * wide, row * high, right * wide, (row + 1) * high)
-        differs = ImageChops.difference(picture.crop(box), self._shown.crop(box)).getbbox()
+        differs = difference(picture.crop(box), self._shown.crop(box)).getbbox()
         if differs is None:
             return None
         return left + differs[0] // wide, left + -(-differs[2] // wide)

@@ -41,7 +41,7 @@ SHOWN = 8
 OTHER_LINES = 4
 """Rows not for candidates: their number, the hint, the line, and one row of the screen below."""
 NAME_CELLS = 24
-HINT = "tab completes · ↑ ↓ what was typed before · esc leaves"
+HINT = "tab completes · ↑ ↓ earlier lines · esc leaves"
 
 
 class _Line(LineInput):

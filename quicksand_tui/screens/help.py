@@ -39,11 +39,11 @@ KEY_WIDTH = 11
 KEYS = "/ filters · esc closes"
 
 MEANINGS = (
-    (State.RUNNING, "its machine runs, also when this app is closed"),
-    (State.STARTING, "under way; {cancel} cancels a start"),
-    (State.PAUSED, "its machine waits, for example for space on a full disk"),
+    (State.RUNNING, "it runs, and keeps running when this app is closed"),
+    (State.STARTING, "its start is under way; {cancel} cancels it"),
+    (State.PAUSED, "it is frozen, for example because the host's disk is full"),
     (State.STOPPED, "its disk is kept; {start} starts it again"),
-    (State.CRASHED, "it ended without being asked; the details say why"),
+    (State.CRASHED, "it ended unexpectedly; the details say why"),
     (State.BROKEN, "its record cannot be read; it can be deleted"),
 )
 NAMED = ("cancel", "start")
@@ -61,13 +61,13 @@ GROUPS = {
 }
 
 COMMAND_LINE = (
-    "  Each action is a command, too: the line above the footer shows the one that\n"
-    "  does the same as your last action; quicksand-tui --help lists them all.",
+    "  Each action is a command, too. The line above the footer shows the command\n"
+    "  of your last action; quicksand-tui --help lists all commands.",
 )
 COLOURS = (
-    "  :theme changes them, the config keeps them; in the environment,\n"
-    "  TEXTUAL_THEME=quicksand-light and NO_COLOR=1 are obeyed.",
-    "  quicksand-tui config example shows what else the config takes: keys, too.",
+    "  :theme changes them, and the config keeps them. The environment variables\n"
+    "  TEXTUAL_THEME=quicksand-light and NO_COLOR=1 work, too.",
+    "  quicksand-tui config example shows all settings, and the keys.",
 )
 
 Why = Mapping[str, str]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.world import World
     from quicksand_tui.views.rows import Row
 
-KEYS = "enter tells more · c cancels · esc closes"
+KEYS = "enter shows details · c cancels · esc closes"
 
 
 class JobsScreen(Dialog[None]):
@@ -119,7 +119,7 @@ class JobsScreen(Dialog[None]):
     def _cancel(self, key: str) -> None:
         job = self._jobs.get(key)
         if job is None:
-            tell(self, "only what is under way can be cancelled", severity="warning")
+            tell(self, "only a running job can be cancelled", severity="warning")
         elif problem := find_cancel_problem(job):
             tell(self, problem, severity="warning")
         else:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from quicksand_tui.forms.saves import save_form, save_of
     from quicksand_tui.jobs.run_many import RunMany
     from quicksand_tui.jobs.saves import SavesOperations
-    from quicksand_tui.screens.command import CommandScreen
     from quicksand_tui.screens.confirm import Answer, ConfirmScreen, Question
     from quicksand_tui.screens.form import FormScreen
     from quicksand_tui.screens.help import HelpScreen
@@ -32,7 +31,6 @@ __all__ = [
     "NAME",
     "SAVE",
     "Answer",
-    "CommandScreen",
     "CommandsScreen",
     "ConfirmScreen",
     "FailureScreen",
@@ -87,7 +85,6 @@ _HOMES = {
     ),
     "jobs.run_many": ("RunMany",),
     "jobs.saves": ("SavesOperations",),
-    "screens.command": ("CommandScreen",),
     "screens.confirm": (
         "Answer",
         "ConfirmScreen",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.specs import Told
 
 
-NOTHING = "Nothing was done yet. Each action of yours will be here as a command."
+NOTHING = "You have done nothing yet. Your actions will be listed here as commands."
 
 
 class CommandsScreen(Dialog[None]):

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from quicksand_tui.views.rows import Row
 
 TYPING = "enter runs it · tab goes to the table · esc leaves"
-RUNNING = "enter shows one · c cancels · esc leaves it running"
-ENDED = "enter shows one · r again · tab to the command · esc leaves"
+RUNNING = "enter shows output · c cancels · esc leaves it running"
+ENDED = "enter shows output · r again · tab to the command · esc leaves"
 NOTE = f"As root in /, {AT_ONCE} at a time; each is ended after {TIMEOUT_S:.0f} s."
 TICK_S = 0.5
 """Seconds between two updates of the running times."""
@@ -76,7 +76,7 @@ class RunManyScreen(Dialog[None]):
         self._table = LongTable(plan_run_columns, ascii_only=ascii_only)
         self._field = LineInput(
             command,
-            placeholder="a command, as in: uptime; df -h /",
+            placeholder="a command, such as: uptime; df -h /",
             compact=True,
             max_length=COMMAND_MAX,
             id="what-runs",
@@ -181,7 +181,7 @@ class RunManyScreen(Dialog[None]):
 
     def action_cancel(self) -> None:
         if not self._many.is_running:
-            tell(self, "nothing runs that could be cancelled", severity="warning")
+            tell(self, "no command is running", severity="warning")
             return
         self._app_keys.carefully(self._many.cancel)
 

@@ -42,6 +42,7 @@ from quicksand_tui.model.sandboxes import State
 from quicksand_tui.screens.dialogs import Dialogs
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.terminal_loan import FullShell
+from quicksand_tui.ui import on_demand
 from quicksand_tui.ui.colon_line import ColonLine
 from quicksand_tui.ui.everywhere import Everywhere
 from quicksand_tui.ui.leaving import Leaving
@@ -439,9 +440,7 @@ class QuicksandApp(App[int]):
             self.run_worker(self.saves.run(), name="saves", group="saves")
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        from quicksand_tui.ui.palette import palette_commands
-
-        return palette_commands(
+        return on_demand.palette_commands(
             screen,
             self.world,
             self.keys,

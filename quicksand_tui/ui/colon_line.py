@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quicksand_tui.actions.registry import Scope
-from quicksand_tui.screens import on_demand
+from quicksand_tui.home.state import CommandHistory, StateFile, state_dir
+from quicksand_tui.ui import on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,12 +51,10 @@ class ColonLine:
 
     def open(self, line: str = "") -> None:
         """Opens the line for the selection of the front screen, with ``line`` in it."""
-        from quicksand_tui.actions.line import verbs_of
-        from quicksand_tui.home.state import CommandHistory, StateFile, state_dir
-        from quicksand_tui.ui.orders import Orders
-
         screen, selection = self._stack.with_actions, self._stack.selection
-        orders = Orders(self._app, self._stack, self._operations, self._dialogs, self._keys)
+        orders = on_demand.Orders(
+            self._app, self._stack, self._operations, self._dialogs, self._keys
+        )
 
         def take(target: Target | None) -> None:
             if target is not None:
@@ -64,7 +63,7 @@ class ColonLine:
         asks = on_demand.CommandScreen(
             self._world(),
             selection,
-            verbs_of(screen.scope if screen is not None else Scope.MAIN),
+            on_demand.verbs_of(screen.scope if screen is not None else Scope.MAIN),
             self._memory,
             themes=self._app.available_themes,
             history=CommandHistory(StateFile(state_dir() / HISTORY_FILE)),

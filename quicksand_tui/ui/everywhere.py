@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
+from quicksand_tui.ui import on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,11 +84,9 @@ class Everywhere(Doer):
 
     def do_saves(self) -> None:
         """Opens the saves, with the cursor on the selected one."""
-        from quicksand_tui.screens.saves import SavesScreen
-
         selected = self._stack.selection.save
         self._app.push_screen(
-            SavesScreen(
+            on_demand.SavesScreen(
                 self._world(),
                 self._operations,
                 self._dialogs,
@@ -100,10 +99,8 @@ class Everywhere(Doer):
         )
 
     def do_trash(self) -> None:
-        from quicksand_tui.screens.saves import TrashScreen
-
         self._app.push_screen(
-            TrashScreen(
+            on_demand.TrashScreen(
                 self._world(),
                 self._operations,
                 self._dialogs,

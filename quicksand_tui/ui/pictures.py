@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from textual.pilot import Pilot
 
 from quicksand_tui.actions.registry import find_action
+from quicksand_tui.door.service import EngineService
 from quicksand_tui.home.state import ThemeChoice
 from quicksand_tui.kit.base import ActionScreen
 from quicksand_tui.kit.textual_private import drawn_text
@@ -164,8 +165,6 @@ async def _settle(app: QuicksandApp) -> None:
 
 def take(path: Path, spec: ShotSpec) -> None:
     """Writes a picture of this user's sandboxes. Raises ScreenshotError or OSError."""
-    from quicksand_tui.door.service import EngineService
-
     check_target(path)
     service = EngineService()
     try:

@@ -11,6 +11,7 @@ from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
+from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.record import HostVerb, Report
 from quicksand_tui.verbs.saves import SHOWN_MAX, bytes_to, time_text
 
@@ -45,12 +46,13 @@ def export(
     ``target``. Commands call it ``shown``."""
 
     async def run(_: str, report: Report) -> Sent:
-        from quicksand import saves
-        from quicksand.base.errors import PathError
+        from quicksand import saves  # noqa: PLC0415
 
         there = Path(spec.file).expanduser().absolute() if target is None else target
         if isinstance(there, Path) and not spec.replace and there.exists():
-            raise PathError(f"there is {there} already", hint="choose another name, or replace it")
+            raise engine.PathError(
+                f"there is {there} already", hint="choose another name, or replace it"
+            )
         started = time.monotonic()
         done = await saves.export(
             source,
@@ -100,7 +102,7 @@ def import_(
     """Imports what a file, or ``source``, holds: a save, a stopped sandbox, or an image."""
 
     async def run(_: str, report: Report) -> Imported:
-        from quicksand import saves
+        from quicksand import saves  # noqa: PLC0415
 
         there = Path(spec.file).expanduser().absolute() if source is None else source
         return await saves.import_(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.record import Report, SandboxVerb, attach
 from quicksand_tui.verbs.rows import GRACE_S
 
@@ -13,9 +14,7 @@ if TYPE_CHECKING:
 
 
 def _open_to_end_it(name: str, report: Report) -> Sandbox:
-    from quicksand.sandbox import Sandbox
-
-    return Sandbox.open(name, to_end_it=True)
+    return engine.Sandbox.open(name, to_end_it=True)
 
 
 def stop_within(grace_s: float) -> SandboxVerb[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.record import Report, SandboxVerb, attach
 
 if TYPE_CHECKING:
@@ -17,10 +18,12 @@ def mount(spec: MountSpec) -> SandboxVerb[None]:
     """Mounts a directory of this host in a running sandbox."""
 
     async def act(sandbox: Sandbox, _: Report) -> None:
-        from quicksand.records.mount import CIFS
-
         await sandbox.mount(
-            spec.host, spec.guest, spec.readonly, type=spec.type or CIFS, protect=spec.protect
+            spec.host,
+            spec.guest,
+            spec.readonly,
+            type=spec.type or engine.CIFS,
+            protect=spec.protect,
         )
 
     mode = ":ro" if spec.readonly else ":protect" if spec.protect else ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.commands import Value, command_about
 
 if TYPE_CHECKING:
@@ -88,16 +89,12 @@ class Verb(Generic[T]):
 
 def open_any(name: str, report: Report) -> Sandbox:
     """Opens a sandbox, running or not."""
-    from quicksand.sandbox import Sandbox
-
-    return Sandbox.open(name)
+    return engine.Sandbox.open(name)
 
 
 def attach(name: str, report: Report) -> Sandbox:
     """Opens a running sandbox."""
-    from quicksand.sandbox import Sandbox
-
-    return Sandbox.attach(name)
+    return engine.Sandbox.attach(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.sandboxes import RemovedView
 from quicksand_tui.model.text import sanitise
+from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.record import HostVerb, Progress, Report
 from quicksand_tui.verbs.starting import NAME_LIMIT, let_go_on
 
@@ -24,11 +25,9 @@ def remove(
     kept in a checkpoint; the command says so if ``forced``. ``why`` is what the trash tells."""
 
     async def run(name: str, _: Report) -> RemovedSandbox:
-        from quicksand.base.paths import paths
-        from quicksand.life.sandbox_removal import remove_sandbox
-        from quicksand.records.registry import Registry
-
-        return await remove_sandbox(Registry(paths()), name, now=now, stop=stop, why=why)
+        return await engine.remove_sandbox(
+            engine.Registry(engine.paths()), name, now=now, stop=stop, why=why
+        )
 
     return HostVerb(
         name="rm",
@@ -76,19 +75,13 @@ def bring_back(*, new_name: str | None = None, start: bool = False) -> HostVerb[
     on where it was, or boots if it did not run."""
 
     async def run(name: str, report: Report) -> Back:
-        from quicksand.base.paths import paths
-        from quicksand.base.threads import in_thread_to_the_end
-        from quicksand.life.sandbox_trash import SandboxTrash
-        from quicksand.records.registry import Registry
-        from quicksand.sandbox import Sandbox
-
-        trash = SandboxTrash(Registry(paths()))
+        trash = engine.SandboxTrash(engine.Registry(engine.paths()))
         found = trash.find(name)
         report(Progress(found.id, "out of the trash"))
-        entry = await in_thread_to_the_end(lambda: trash.restore(found.id, new_name))
+        entry = await engine.in_thread_to_the_end(lambda: trash.restore(found.id, new_name))
         if start:
             report(Progress(found.id, "going on where it was"))
-            sandbox = Sandbox.open(entry.id)
+            sandbox = engine.Sandbox.open(entry.id)
             try:
                 await let_go_on(sandbox, found.instant)
             finally:

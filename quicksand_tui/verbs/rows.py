@@ -8,6 +8,7 @@ the docstring of its function.
 
 from __future__ import annotations
 
+from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.row import Kind, Parameter, VerbRecord, argument, flag, option
 
 GRACE_S = 10.0
@@ -30,29 +31,21 @@ RECORD_SECONDS, RECORD_FPS = 600, 10
 
 def clones_max() -> int:
     """Returns the most clones of one call."""
-    from quicksand.base.limits import CLONES_MAX
-
-    return CLONES_MAX
+    return engine.CLONES_MAX
 
 
 def spares_max() -> int:
     """Returns the most spares of one machine."""
-    from quicksand.base.limits import SPARES_MAX
-
-    return SPARES_MAX
+    return engine.SPARES_MAX
 
 
 def buttons() -> tuple[str, ...]:
     """Returns the buttons of a mouse."""
-    from quicksand.base.limits import BUTTONS
-
-    return BUTTONS
+    return engine.BUTTONS
 
 
 def _concurrency_help() -> str:
-    from quicksand.base.limits import CLONES_AT_ONCE
-
-    return f"Start this many at a time.  [default: one per CPU, at most {CLONES_AT_ONCE}]"
+    return f"Start this many at a time.  [default: one per CPU, at most {engine.CLONES_AT_ONCE}]"
 
 
 # Parameters of several verbs. Tables are formatted by hand: a parameter in a row or two.

@@ -15,6 +15,7 @@ from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.saves import VerdictView
 from quicksand_tui.model.specs import SaveSpec, Told
 from quicksand_tui.model.text import sanitise
+from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.record import HostVerb, Progress, Report, SandboxVerb
 from quicksand_tui.verbs.stages import stage_text
 
@@ -67,14 +68,9 @@ def save(
     """Saves the disk of a sandbox, running or not, in ``store``, or among the user's own saves."""
 
     async def act(sandbox: Sandbox, report: Report) -> Saved:
-        from quicksand.base.footprint import Footprint
-        from quicksand.base.paths import paths
-        from quicksand.saves.saving import SaveOptions
-        from quicksand.saves.store import SaveStore
-
         started = time.perf_counter()
         stop = threading.Event()
-        options = SaveOptions(
+        options = engine.SaveOptions(
             note=spec.note,
             compress=spec.compress,
             replace=replace,
@@ -82,9 +78,9 @@ def save(
             delete_checkpoints=delete_checkpoints,
             progress=_until(stop, bytes_to(report)),
         )
-        there = SaveStore(paths().saves) if store is None else store()
+        there = engine.SaveStore(engine.paths().saves) if store is None else store()
         made = await _to_the_end(sandbox.save_to(there, spec.name, options), stop)
-        size = await asyncio.to_thread(lambda: Footprint(made.root).size)
+        size = await asyncio.to_thread(lambda: engine.Footprint(made.root).size)
         return Saved(made, size, time.perf_counter() - started)
 
     return SandboxVerb(
@@ -109,10 +105,8 @@ def _until(stop: threading.Event, take: Bytes) -> Bytes:
     raised there ends early."""
 
     def progress(stage: str, done: int, total: int) -> None:
-        from quicksand.base.threads import Stopped
-
         if stop.is_set():
-            raise Stopped
+            raise engine.Stopped
         take(stage, done, total)
 
     return progress
@@ -120,15 +114,13 @@ def _until(stop: threading.Event, take: Bytes) -> Bytes:
 
 async def _to_the_end(saving: Any, stop: threading.Event) -> Save:
     """Waits for a save; when cancelled, for its end as well, after ``stop`` is set."""
-    from quicksand.base.threads import to_the_end
-
     work: asyncio.Task[Save] = asyncio.create_task(saving, name="quicksand-save")
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         stop.set()
         work.cancel()
-        await to_the_end(_ended(work))
+        await engine.to_the_end(_ended(work))
         raise
 
 
@@ -166,13 +158,9 @@ class Swept(NamedTuple):
 
 def sweep_trash() -> Swept:
     """Removes what has been in the trash for long enough. Blocks for I/O."""
-    from quicksand.base.errors import QuicksandError
-    from quicksand.base.paths import paths
-    from quicksand.saves.save_removal import sweep
-
     try:
-        return Swept(sweep(paths()))
-    except QuicksandError as error:  # what was asked for has succeeded
+        return Swept(engine.sweep(engine.paths()))
+    except engine.QuicksandError as error:  # what was asked for has succeeded
         return Swept(error=error)
 
 
@@ -191,20 +179,16 @@ def discard(
     Cancelling leaves those that are not yet removed. Commands call them ``shown``."""
 
     async def run(_: str, report: Report) -> Discarded:
-        from quicksand.base.paths import paths
-        from quicksand.base.threads import in_stoppable_thread
-        from quicksand.saves.save_removal import remove_each
-
         def work(check: Callable[[], None]) -> Discarded:
             done: list[Removed | QuicksandError] = []
             check()
-            for removed in remove_each(saves, paths(), now=now):
+            for removed in engine.remove_each(saves, engine.paths(), now=now):
                 done.append(removed)
                 report(Progress("", "removing", len(done), len(saves)))
                 check()
             return Discarded(done, sweep_trash())
 
-        return await in_stoppable_thread(work)
+        return await engine.in_stoppable_thread(work)
 
     def tell(_: str, discarded: Discarded, keymap: Keymap) -> Told:
         failed = [found for found in discarded.each if isinstance(found, Exception)]
@@ -240,20 +224,13 @@ def bring_back(
     ``name`` if one is given. A command calls a single one ``shown``."""
 
     async def run(_: str, report: Report) -> Restored:
-        from quicksand.base.errors import QuicksandError
-        from quicksand.base.paths import paths
-        from quicksand.base.threads import in_stoppable_thread
-        from quicksand.life.sandbox_trash import SandboxTrash
-        from quicksand.records.registry import Registry
-        from quicksand.saves.save_removal import restore_save
-
-        sandboxes = SandboxTrash(Registry(paths()))
+        sandboxes = engine.SandboxTrash(engine.Registry(engine.paths()))
 
         def restore(place: str | Path) -> str:
             if isinstance(place, Path) and place.parent == sandboxes.root:
                 return sandboxes.restore(place.name, name or None).name
             wanted = place.name if isinstance(place, Path) else place
-            return restore_save(wanted, paths(), new_name=name or None).name
+            return engine.restore_save(wanted, engine.paths(), new_name=name or None).name
 
         def work(check: Callable[[], None]) -> Restored:
             back: list[str] = []
@@ -262,12 +239,12 @@ def bring_back(
                 check()
                 try:
                     back.append(restore(place))
-                except QuicksandError as error:
+                except engine.QuicksandError as error:
                     failed.append(error)
                 report(Progress("", "bringing back", len(back) + len(failed), len(places)))
             return Restored(back, failed, sweep_trash())
 
-        return await in_stoppable_thread(work)
+        return await engine.in_stoppable_thread(work)
 
     def tell(_: str, restored: Restored, keymap: Keymap) -> Told:
         _require_all(restored.failed, len(places), "brought back")
@@ -289,25 +266,19 @@ def purge(places: Sequence[Path], *, shown: Sequence[str] = ()) -> HostVerb[Sequ
     """Removes entries of the trash, given by path, for good. Commands call them ``shown``."""
 
     async def run(_: str, report: Report) -> Sequence[str]:
-        from quicksand.base.paths import paths
-        from quicksand.base.threads import in_thread_to_the_end
-        from quicksand.life.sandbox_trash import SandboxTrash
-        from quicksand.records.registry import Registry
-        from quicksand.saves.workspaces import known_stores
-
         wanted = set(places)
-        sandboxes = SandboxTrash(Registry(paths()))
+        sandboxes = engine.SandboxTrash(engine.Registry(engine.paths()))
 
         def work() -> Sequence[str]:
             ids = [path.name for path in wanted if path.parent == sandboxes.root]
             names = [gone.name for gone in sandboxes.empty(ids)] if ids else []
-            for store in known_stores(paths()):
+            for store in engine.known_stores(engine.paths()):
                 if doomed := [found for found in store.trash() if found.root in wanted]:
                     store.empty_trash([found.id for found in doomed])
                     names += [found.save.name for found in doomed]
             return names
 
-        return await in_thread_to_the_end(work)
+        return await engine.in_thread_to_the_end(work)
 
     return HostVerb(
         name="trash",
@@ -390,10 +361,6 @@ def verify(
     returns, or of those with these keys, their paths. Commands call them ``shown``."""
 
     async def run(_: str, report: Report) -> Verified:
-        from quicksand.base.paths import paths
-        from quicksand.saves.looking import load_save
-        from quicksand.saves.verifying import verify_saves
-
         started, size = time.perf_counter(), 0
 
         def progress(done: int, total: int) -> None:
@@ -402,9 +369,9 @@ def verify(
             report(Progress("", "reading", done=done, total=total))
 
         report(Progress("", "looking"))
-        look = find or (lambda: [load_save(Path(key)) for key in keys])
+        look = find or (lambda: [engine.load_save(Path(key)) for key in keys])
         saves = await asyncio.to_thread(look)
-        verdicts = await verify_saves(saves, paths(), deep=deep, progress=progress)
+        verdicts = await engine.verify_saves(saves, engine.paths(), deep=deep, progress=progress)
         return Verified(verdicts, size, time.perf_counter() - started, time.time())
 
     return HostVerb(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.text import TITLE_CELLS, clip, sanitise
+from quicksand_tui.verbs import engine
+from quicksand_tui.verbs.checkpoints import newest_automatic
 from quicksand_tui.verbs.commands import COMMAND_MAX
 from quicksand_tui.verbs.record import HostVerb, Progress, Report, SandboxVerb
 from quicksand_tui.verbs.stages import stage_text
@@ -70,11 +72,9 @@ def told_of(name: str, started: Started) -> str | None:
 
 def open_stopped(name: str, report: Report) -> Sandbox:
     """Opens a sandbox that is to be started, with the stages of its start reported."""
-    from quicksand.sandbox import Sandbox
-
     report_stage = _stages_to(report, name)
     report(Progress(name))
-    return Sandbox.open(name, progress_callback=report_stage)
+    return engine.Sandbox.open(name, progress_callback=report_stage)
 
 
 def _stages_to(report: Report, sandbox_id: str) -> Any:
@@ -86,8 +86,6 @@ def _stages_to(report: Report, sandbox_id: str) -> Any:
 
 async def let_go_on(sandbox: Sandbox, at: str = "") -> Started:
     """Starts an open sandbox so that it outlives us."""
-    from quicksand_tui.verbs.checkpoints import newest_automatic
-
     before = {made.id for made in sandbox.checkpoints()} if at else set[str]()
     await sandbox.start(at=at or None)
     sandbox.detach()
@@ -101,15 +99,13 @@ def create(spec: NewSpec) -> HostVerb[Started]:
     """Starts a new sandbox, which outlives us. The first report gives its id."""
 
     async def run(_: str, report: Report) -> Started:
-        from quicksand.sandbox import Sandbox
-
         sandbox: Sandbox | None = None
 
         def progress(stage: str, done: int, total: int) -> None:
             if sandbox is not None:
                 _stages_to(report, sandbox.id)(stage, done, total)
 
-        sandbox = Sandbox(
+        sandbox = engine.Sandbox(
             image=spec.save or spec.image,
             name=spec.name,
             build=True,
@@ -135,10 +131,7 @@ def create(spec: NewSpec) -> HostVerb[Started]:
 
 def machine_records() -> Mapping[str, MachineOption]:
     """Returns the records of a machine's options by keyword."""
-    from quicksand.records.config import SandboxConfig
-    from quicksand.records.machine_options import options_of
-
-    return {record.keyword: record for record in options_of(SandboxConfig)}
+    return {record.keyword: record for record in engine.options_of(engine.SandboxConfig)}
 
 
 def machine_keywords(spec: NewSpec) -> dict[str, Any]:

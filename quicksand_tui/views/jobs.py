@@ -35,7 +35,7 @@ WORDS = {
 ENDS = {"done": ("✓", "success"), "failed": ("✗", "error"), "cancelled": ("○", "warning")}
 """The glyph and the colour of each outcome."""
 
-NOTHING = "Nothing was done yet.\nWhat takes a while can be followed and cancelled here."
+NOTHING = "No jobs yet.\nYou can follow and cancel longer actions here."
 
 
 def plan_jobs_columns(width: int) -> tuple[Column, ...]:

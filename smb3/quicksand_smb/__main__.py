@@ -28,12 +28,12 @@ def main(arguments: list[str]) -> int:
         return 2
     where = options.get("--listen")
     if "--supervise" in options:
-        from quicksand_smb import command_line
+        from quicksand_smb import command_line  # noqa: PLC0415
 
         return command_line.supervise_path(options["--config"], options["--supervise"])
     # Do this before anything can fail: output on descriptor 2 would go to the guest.
     stream = None if where else confine.take_stream()
-    from quicksand_smb import command_line
+    from quicksand_smb import command_line  # noqa: PLC0415
 
     return command_line.serve(options["--config"], stream, where)
 

@@ -94,7 +94,7 @@ def _read_json(text: bytes) -> Any:
     expressions takes 3.8 ms of processor time."""
     plain = text.decode().strip()
     try:
-        import _json
+        import _json  # noqa: PLC0415
 
         scan: Any = _json.make_scanner
         values, end = scan(_Plain())(plain, 0)
@@ -102,7 +102,7 @@ def _read_json(text: bytes) -> Any:
             return values
     except (ImportError, AttributeError, StopIteration):
         pass  # another interpreter, or an error, which `json` explains better
-    import json
+    import json  # noqa: PLC0415
 
     return json.loads(plain)
 

@@ -158,20 +158,20 @@ def sha512(data: bytes) -> bytes:
         except ImportError:
             continue
         return digest
-    import hashlib
+    import hashlib  # noqa: PLC0415
 
     return hashlib.sha512(data).digest()
 
 
 def hmac_digest(key: bytes, message: bytes, name: str) -> bytes:
     """Return the HMAC of a message with the hash function of that name."""
-    import hmac
+    import hmac  # noqa: PLC0415
 
     return hmac.digest(key, message, name)
 
 
 def md5(data: bytes) -> bytes:
     """Return the MD5 digest, which [MS-NLMP] uses where no attacker can choose the data."""
-    import hashlib
+    import hashlib  # noqa: PLC0415
 
     return hashlib.md5(data, usedforsecurity=False).digest()

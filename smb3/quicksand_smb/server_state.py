@@ -79,7 +79,7 @@ class ServerState:
         `MOST_LOGGED_ERRORS` errors nothing is written."""
         self._logged_errors += 1
         if self._logged_errors <= MOST_LOGGED_ERRORS:
-            import traceback
+            import traceback  # noqa: PLC0415
 
             os.write(2, traceback.format_exc().encode("utf-8", "replace"))
 
@@ -97,7 +97,7 @@ class ServerState:
     def start_break_timer(self, late: Callable[[], None]) -> "Timer":
         """Call `late` under the lock if a client has not answered after `PATIENCE_S`."""
 
-        from threading import Timer
+        from threading import Timer  # noqa: PLC0415
 
         clock = Timer(PATIENCE_S, self.run, (late,))
         clock.daemon = True

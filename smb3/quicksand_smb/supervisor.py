@@ -81,7 +81,7 @@ def _in_child(work: "Callable[[], None]") -> int:
         status = 0
     except BaseException as error:  # noqa: BLE001 - the process ends here, with these words
         # os._exit skips the interpreter's own report of the error.
-        import traceback
+        import traceback  # noqa: PLC0415
 
         os.write(2, "".join(traceback.format_exception(error)).encode("utf-8", "replace"))
     finally:

@@ -40,14 +40,14 @@ SLOW_KEEPER = """
 import asyncio, os, signal, sys
 from quicksand import Sandbox
 from quicksand.base.paths import paths
-from quicksand.base.processes import Kind, processes_of
+from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.records.layout import sandbox_dir
 
 async def main():
     sandbox = Sandbox(image="debian")
     await sandbox.start()
     found = processes_of(sandbox_dir(paths(), sandbox.id).root)
-    (keeper,) = (process.pid for process in found if process.kind is Kind.KEEPER)
+    (keeper,) = (process.pid for process in found if process.kind is ProcessKind.KEEPER)
     os.kill(keeper, signal.SIGSTOP)
     print(sandbox.id, keeper, flush=True)
     assert sandbox.abandon()

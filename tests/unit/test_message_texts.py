@@ -102,7 +102,7 @@ class Reader(ast.NodeVisitor):
         match node:
             case ast.Name(id=name):
                 return name in self.texts
-            case ast.Call(func=ast.Name(id="str" | "repr"), args=[ast.Name(id=name)]):
+            case ast.Call(func=ast.Name(id="str" | "repr" | "text_of"), args=[ast.Name(id=name)]):
                 return name in self.errors
             case ast.Call(func=ast.Attribute(value=value, attr="lower" | "strip" | "casefold")):
                 return self.is_text(value)

@@ -2,7 +2,7 @@
 
 A host's clock may have been behind when a thing was put into the trash, or be days ahead for the
 moment of one command. So a thing is no older than the files in it, and it goes only if it was found
-overdue a day ago, too. What was found when is noted beside it, in ``overdue.json``.
+overdue a day ago, too. The file ``overdue.json`` beside it notes when each was found overdue.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What is tried and may fail, and the log that says what did.
+"""Steps that are tried and may fail, and the log of their failures.
 
 Some steps are only worth trying: what a failed revert undoes before it reports its own error, a
 guest that is asked to sync first. Their failure must not replace another error, nor end what works
-without them; but it is the first thing that somebody wants to know who looks for the cause of what
-comes later.
+without them; but anybody who looks for the cause of later trouble wants to know it first.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ LOG_MAX = 64 * 1024
 """Bytes of a log file. One older file is kept beside it, so a log takes at most twice this."""
 
 LINE_MAX = 1000
-"""Characters of a line; what is longer is cut off."""
+"""Characters of a line; longer ones are cut off."""
 
 
 class best_effort:  # noqa: N801 - read as contextlib.suppress
@@ -62,9 +61,9 @@ def describe(error: BaseException) -> str:
 
 
 def note(log: Path, text: str) -> None:
-    """Add a line to a log, with the time and this process's id. Whatever is in ``text`` stays one
-    line without control characters. What cannot be written, on a full disk for instance or because
-    the sandbox is being removed, is dropped: nothing is raised."""
+    """Add a line to a log, with the time and this process's id. Any ``text`` becomes one line
+    without control characters. A line that cannot be written, on a full disk for instance or
+    because the sandbox is being removed, is dropped: nothing is raised."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     line = f"{now} [{os.getpid()}] {printable(text)[:LINE_MAX]}\n".encode("utf-8", "replace")
     with contextlib.suppress(OSError):

@@ -223,7 +223,7 @@ class MachineError(QuicksandError):
 
 
 class UnfitGuestError(MachineError):
-    """A guest that others were to start from is not what it must be."""
+    """A guest from which others were to start has a fault."""
 
 
 class QemuDiedError(MachineError):

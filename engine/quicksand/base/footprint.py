@@ -22,8 +22,9 @@ class _File:
 
 
 class Footprint:
-    """The files and directories below some roots. Symbolic links are not followed; what cannot be
-    read, or vanishes meanwhile, counts nothing. Blocks shared by reflinks count in each copy."""
+    """The files and directories below some roots. Symbolic links are not followed; files that
+    cannot be read, or vanish meanwhile, count nothing. Blocks shared by reflinks count in each
+    copy."""
 
     def __init__(self, *roots: Path) -> None:
         self._files: dict[tuple[int, int], _File] = {}
@@ -69,7 +70,7 @@ class Footprint:
 
     @property
     def own(self) -> int:
-        """Bytes that deleting it would free: those of files without links elsewhere."""
+        """Bytes that deleting it would free: the bytes of files without links elsewhere."""
         return self.size - self.shared
 
     @property

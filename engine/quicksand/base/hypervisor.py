@@ -1,7 +1,8 @@
-"""What a hypervisor must do for checkpoints, reverts and clones of the machine that it runs.
+"""The abilities that a hypervisor must have for checkpoints, reverts and clones of the machine that
+it runs.
 
-`quicksand.qemu` has the one that is there; whoever works on a machine's state sees only this.
-A machine is started by its keeper, and then asked by way of a `Hypervisor`.
+`quicksand.qemu` has the one that is there; code that works on a machine's state sees only this. A
+machine is started by its keeper, and then asked by way of a `Hypervisor`.
 
 All methods raise MachineError (QemuDiedError if the hypervisor has ended), and StateError with its
 words if it refuses. Unless it says otherwise, a method may be called while the VM runs.
@@ -17,7 +18,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """What one hypervisor can do and another may not, so that who needs it asks first."""
+    """Abilities of one hypervisor that another may lack, so that callers ask first."""
 
     devices_alone: bool
     """It saves and loads the devices' state without the memory, which it maps privately from a
@@ -29,7 +30,7 @@ class Features:
 
 
 class Hypervisor(ABC):
-    """A connection to the process that runs one machine. Whoever makes it closes it."""
+    """A connection to the process that runs one machine. Its maker closes it."""
 
     features: Features
 
@@ -77,7 +78,7 @@ class Hypervisor(ABC):
     @abstractmethod
     async def open_state(self, name: str, path: Path, *, over: Path | None = None) -> None:
         """Open the file ``path`` for `save_state` and `load_state`, which call it ``name``. With
-        ``over`` that file's content is seen, and what is written goes to ``path``."""
+        ``over`` that file's content is read, and writes go to ``path``."""
 
     @abstractmethod
     async def save_state(self, name: str, tag: str) -> None:
@@ -95,7 +96,7 @@ class Hypervisor(ABC):
 
     @abstractmethod
     async def why_unsavable(self) -> Sequence[str]:
-        """What keeps the machine's state from being saved, in the hypervisor's words."""
+        """The reasons why the machine's state cannot be saved, in the hypervisor's words."""
 
     # The disk: layers, each by its id
 

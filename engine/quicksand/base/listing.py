@@ -1,9 +1,9 @@
 """Finding files and directories of ours by listing.
 
-Whatever is found by listing may have been put there by somebody else. So before it is deleted,
-renamed or counted as ours it must be proven: the directory is this user's, not a link, and nobody
-else can write to it; the name is one that we give; it is of the expected kind, not a link, and
-this user's. (`removal` asks for more before it deletes a directory.)
+Somebody else may have put there anything that a listing finds. So before a file is deleted, renamed
+or counted as ours, this must be proven: the directory is this user's, not a link, and nobody else
+can write to it; the name is one that we give; it is of the expected kind, not a link, and this
+user's. (`removal` asks for more before it deletes a directory.)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ANY_ID = re.compile(r"[0-9a-f]{8,64}")
 """The name of a directory that is an id or a digest."""
 
 TEMPORARY = r"\.[0-9a-f]{8}"
-"""What a temporary name beside the final one ends in (`files.write_json`, `sharing`)."""
+"""The ending of a temporary name beside the final one (`files.write_json`, `sharing`)."""
 
 
 def own_files(directory: Path, names: re.Pattern[str]) -> list[Path]:

@@ -28,8 +28,8 @@ NO_LINK = "it is a symbolic link, and no file"
 
 
 class NotAFileError(OSError):
-    """What has a file's name is no regular file. Its errno is EISDIR for a directory, ELOOP for a
-    link, otherwise EINVAL."""
+    """The thing with a file's name is no regular file. Its errno is EISDIR for a directory, ELOOP
+    for a link, otherwise EINVAL."""
 
 
 def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int = 0o600) -> int:

@@ -1,8 +1,9 @@
-"""The environment variables that change how sandboxes start and are kept, and what they may be.
-What each does is told where it is used, and for users in docs/internals/snapshots.md.
+"""The environment variables that change how sandboxes start and are kept, and their possible
+values. The effect of each is described where it is used, and for users in
+docs/internals/snapshots.md.
 
-A user's call that they concern checks them all when it begins (`check_settings`), so what goes on
-in the background after it finds them right.
+A user's call that they concern checks them all when it begins (`check_settings`), so that work in
+the background after it finds them right.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ ON, OFF, USE = "on", "off", "use"
 """USE: use what there is, but make none in the background."""
 
 MEANINGS = {OFF: ("0", "no", "false", "off"), ON: ("1", "yes", "true", "on")}
-"""What may be written for them, in any case."""
+"""The words that may be written for them, in upper or lower case."""
 
 AUTO = ""
 """The value of a variable that leaves the choice to the engine."""

@@ -31,7 +31,8 @@ TRIES = 200
 """Readings at each end, of which the fastest counts: no other program has run during that one."""
 
 STEP_KHZ = 10
-"""What the rate is rounded to, a few millionths: equal hosts get equal templates."""
+"""The step to which the rate is rounded, a few millionths, so that equal hosts get equal templates.
+"""
 
 SAME = 1e-4
 """The share by which a rate that is measured anew, after a reboot, may differ from the known one

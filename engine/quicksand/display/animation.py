@@ -151,7 +151,7 @@ class _Form(ABC):
 
     @abstractmethod
     def head(self) -> bytes:
-        """What the file begins with."""
+        """The beginning of the file."""
 
     @abstractmethod
     def pack(self, image: Image) -> bytes:
@@ -166,11 +166,11 @@ class _Form(ABC):
         return edge
 
     def tail(self) -> bytes:
-        """What the file ends with."""
+        """The end of the file."""
         return b""
 
     def afterwards(self, end: int) -> Iterator[tuple[int, bytes]]:
-        """What is known only at the end of a file of ``end`` bytes: offsets and data."""
+        """Offsets and data that are known only at the end of a file of ``end`` bytes."""
         return iter(())
 
 
@@ -206,8 +206,8 @@ class _Gif(_Form):
 
 
 def _gif_image(data: bytes) -> bytes:
-    """What follows the place and size of the only image in a GIF file that Pillow wrote, with the
-    colours that stood at the file's beginning."""
+    """The rest of the only image in a GIF file that Pillow wrote, behind its place and size, with
+    the colours from the file's beginning."""
     flags = data[10]
     colours = 3 << (flags & 7) + 1 if flags & 0x80 else 0
     at = 13 + colours

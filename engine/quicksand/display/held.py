@@ -1,6 +1,6 @@
-"""What clients have done with a machine's keyboard and pointer and what still counts: where the
-pointer is, and what is held down. It is a file of the machine's, so all clients know it, and a
-checkpoint can have everything released."""
+"""The state of a machine's keyboard and pointer, as clients have left it: the pointer's place, and
+the keys and buttons that are held down. It is a file of the machine's, so that all clients know it
+and a checkpoint can have everything released."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Held:
 
     @classmethod
     def read(cls, machine: MachineDir) -> Held:
-        """What the machine's file says; nothing if there is none."""
+        """The contents of the machine's file; nothing held if there is none."""
         try:
             return cls._parse(read_json(machine.input_record))
         except (OSError, ValueError, KeyError, TypeError, QuicksandError):

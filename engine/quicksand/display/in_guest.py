@@ -1,5 +1,5 @@
-"""What the guest itself says of its screen, its pointer and its keyboard: asked by small scripts
-that its agent runs. The guest may say anything, so all of it is bounded and checked here."""
+"""Asks the guest itself about its screen, its pointer and its keyboard, by small scripts that its
+agent runs. The guest may say anything, so all of it is bounded and checked here."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ DRIVER = "[ -d /sys/bus/virtio/drivers/virtio_gpu ] || modprobe -q -n virtio_gpu
 
 US = '"us", ""'
 RULES = re.compile(r'_XKB_RULES_NAMES = "[^"]*", "[^"]*", ("[^"]*", "[^"]*")')
-"""What xprop says of the keyboard: rules, model, layout, variant, options."""
+"""The form of xprop's answer about the keyboard: rules, model, layout, variant, options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Pointer:
 
     @classmethod
     def parse(cls, said: str) -> Pointer | None:
-        """What POINTER prints; None if that is nothing of the kind."""
+        """Read the output of POINTER; None if it has another form."""
         found = re.match(r"X=(\d{1,5})\nY=(\d{1,5})\n", said)
         size = re.search(r"^(\d{1,5}) (\d{1,5})$", said[:1000], re.MULTILINE)
         if found is None or size is None:
@@ -169,7 +169,7 @@ def _read_console(said: str) -> list[str] | None:
 
 
 async def _try(session: Session, script: str) -> str | None:
-    """What a script prints; None if it fails or does not end in time."""
+    """The output of a script; None if it fails or does not end in time."""
     try:
         async with asyncio.timeout(ANSWER_S):
             result = await ask(session, script, timeout=ANSWER_S)

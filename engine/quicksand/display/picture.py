@@ -15,6 +15,7 @@ from PIL import Image as Pillow
 
 from quicksand.base.errors import ConfigError, DisplayError, PathError
 from quicksand.base.files import map_os_errors
+from quicksand.base.remedies import Words
 from quicksand.display.checks import check_region, check_scale, check_within
 
 if TYPE_CHECKING:
@@ -56,8 +57,10 @@ class Format(StrEnum):
         # Not a PNG that is called .jpg: who opens it would be told that it is damaged.
         raise ConfigError(
             f"the name {path.name!r} says no format of a screenshot",
-            hint="it must end with .png or .ppm; or say which, whatever the name is (`--format "
-            'png`, format="png")',
+            hint=Words(
+                "it must end with .png or .ppm; or say which, whatever the name is ",
+                Words('(`--format png`, format="png")', python='(format="png")'),
+            ),
         )
 
 

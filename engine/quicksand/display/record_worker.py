@@ -1,10 +1,9 @@
-"""The process that records a screen, so that packing pictures delays nobody:
-``python -m quicksand.display.record_worker TASK``, of which TASK is a `Task` as JSON.
+"""The process that records a screen, so that packing pictures delays nobody: ``python -m
+quicksand.display.record_worker TASK``, where TASK is a `Task` as JSON.
 
-Lines on standard input say what to do: ``connect`` and a machine's directory, or ``stop``; with its
-end the recording ends, too. Lines of JSON on standard output say what happened: ``pictures``
-and ``size`` after each picture, ``gone`` when a display was lost, at the end ``done`` or
-``failed``.
+Lines on standard input are orders: ``connect`` and a machine's directory, or ``stop``. When it is
+closed, the recording ends, too. Lines of JSON on standard output are reports: ``pictures`` and
+``size`` after each picture, ``gone`` when a display was lost, at the end ``done`` or ``failed``.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 NICENESS = 5
-"""The guest comes first: what is not recorded in time is left out."""
+"""The guest comes first: pictures that cannot be recorded in time are left out."""
 
 BYTES_MAX = 2**31
 """Bytes of a file, after which a recording ends; those of WebP can have 2^32."""
@@ -48,7 +47,7 @@ NAMES_MAX = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What is to be recorded, and where to."""
+    """The screen to record, and the file to write."""
 
     path: str
     temporary: str

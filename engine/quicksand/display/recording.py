@@ -43,7 +43,7 @@ HINTS = {
     "seconds": "that is how long it lasts at most; `stop`, or Ctrl-C of `record`, ends it before",
     "fps": "that is how many pictures it has at most in a second; 10 if nothing is said",
 }
-"""What the numbers mean."""
+"""The meanings of the numbers."""
 
 REPLACE = "choose another name, or say that it may be replaced (`--force`, replace=True)"
 
@@ -139,8 +139,8 @@ class Recording:
 
     @property
     def result(self) -> Recorded:
-        """What was written, once it has ended. Raises DiskSpaceError, PathError, DisplayError if
-        there is no file, StateError while it runs."""
+        """The finished recording. Raises DiskSpaceError, PathError, DisplayError if there is no
+        file, StateError while it runs."""
         said = self._said
         if not self._finished.is_set():
             raise errors.StateError("the recording has not ended")
@@ -264,7 +264,7 @@ def _check(name: str, value: float, most: float) -> None:
 
 
 def _failure(said: dict[str, Any]) -> QuicksandError:
-    """What the worker says that it failed of."""
+    """The error that the worker reports."""
     kind = getattr(errors, str(said.get("failed")), DisplayError)
     hint = Words.from_json(said["hint"]) if "hint" in said else ""
     found: QuicksandError = kind(said.get("message", ""), hint=hint)

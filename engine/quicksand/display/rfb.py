@@ -144,7 +144,7 @@ class RfbClient:
             with contextlib.suppress(OSError):
                 await streams[1].wait_closed()
 
-    # What a viewer does
+    # A viewer
 
     async def next_update(self, *, brisk_s: float | None = BRISK_S) -> list[Rect]:
         """Wait until the screen has changed and return the changed rectangles (see the module).

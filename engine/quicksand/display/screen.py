@@ -71,7 +71,7 @@ async def true_width(frame: Framebuffer, machine: MachineDir) -> int:
 
 
 async def _of_dump(machine: MachineDir, read: Callable[[int], Result]) -> Result:
-    """What ``read`` finds in the file that QEMU writes the screen to."""
+    """Return the result of ``read`` for the file to which QEMU writes the screen."""
     monitor = await Monitor.connect(machine)
     try:
         with _scratch() as (descriptor, path):

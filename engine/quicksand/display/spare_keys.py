@@ -26,7 +26,7 @@ plus comma minus period slash colon semicolon less equal greater question at bra
 bracketright asciicircum underscore grave braceleft bar braceright asciitilde
 """
 NAMES = dict(zip(" " + string.punctuation, WORDS.split(), strict=True))
-"""What X calls the characters of a US keyboard; letters and digits have their own names."""
+"""X's names of the characters of a US keyboard; letters and digits are their own names."""
 
 PAIR = re.compile(r"\b([0-9]{1,3}):([0-9a-f]{1,6})\b")
 """A key and its character in our record."""
@@ -48,8 +48,9 @@ class SpareKeys:
 
     @classmethod
     def parse(cls, keymap: str, record: str) -> SpareKeys:
-        """What a guest says: the map as xmodmap prints it, and our record as xprop prints it. What
-        is no key in these is passed over, and keys that have lost their characters are free."""
+        """Read a guest's answers: the map as xmodmap prints it, and our record as xprop prints it.
+        Lines that name no key are passed over, and keys that have lost their characters are free.
+        """
         lines = LINE.findall(keymap[:MAP_MAX])
         free = {int(code) for code, meanings in lines if not meanings.strip()} & {*CODES}
         used = {int(code) for code, meanings in lines if meanings.strip()} & {*CODES}
@@ -95,8 +96,8 @@ class SpareKeys:
 
 
 def xmodmap_lines(given: dict[int, str]) -> str:
-    """What has xmodmap give these characters to these keys, with shift and without: a letter alone
-    would be its small one without."""
+    """Return the lines by which xmodmap gives these characters to these keys, with shift and
+    without: a letter alone would be its small one without."""
     return "".join(
         f"keycode {code} = U{ord(character):04X} U{ord(character):04X}\n"
         for code, character in given.items()

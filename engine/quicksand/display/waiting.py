@@ -24,7 +24,7 @@ TEXT_MAX = 1000
 
 
 class Until(StrEnum):
-    """What is waited for."""
+    """The change that is waited for."""
 
     CHANGE = "change"
     STABLE = "stable"
@@ -70,10 +70,10 @@ async def wait_for(
     is_driven: Callable[[], Awaitable[bool]],
     has_driver: Callable[[], Awaitable[bool | None]],
 ) -> None:
-    """Wait until the screen changes, or until it has not changed for ``quiet_s``. What it shows
-    before the guest drives it (``is_driven``) counts for nothing; if that is what the time goes by
-    with, the guest is asked whether it ``has_driver``. Raises DisplayTimeoutError after
-    ``timeout_s``, ConfigError for a region that is not on the screen, DisplayError."""
+    """Wait until the screen changes, or until it has not changed for ``quiet_s``. Pictures from
+    before the guest drives it (``is_driven``) do not count; if the guest never does, it is asked
+    whether it ``has_driver``. Raises DisplayTimeoutError after ``timeout_s``, ConfigError for a
+    region that is not on the screen, DisplayError."""
     what = ""
 
     async def not_done() -> str:
@@ -95,7 +95,7 @@ UNDRIVEN = {
     False: "was not initialised by the guest, whose kernel needs the driver virtio_gpu for it,",
     None: "was not initialised by the guest, which does not tell why or is too busy to,",
 }
-"""What is said of a screen by whether the guest has the driver for it."""
+"""The words for a screen that is not driven, by whether the guest has the driver for it."""
 
 
 async def _until(is_so: Callable[[], Awaitable[bool]]) -> None:

@@ -37,8 +37,8 @@ STDIN_CHUNK = 256 * 1024
 """Bytes of a file that are read at once."""
 
 StdinSource = str | bytes | BinaryIO | AsyncIterable[bytes] | Iterable[bytes]
-"""What can be sent to a command's stdin or written to a file. Text is encoded as UTF-8; what
-`os.fsdecode` has made of other bytes becomes these bytes again."""
+"""Data for a command's stdin or for a file. Text is encoded as UTF-8, except for the characters
+that `os.fsdecode` makes of other bytes: they become these bytes again."""
 
 
 @dataclass(frozen=True, slots=True)

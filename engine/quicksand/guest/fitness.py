@@ -1,5 +1,5 @@
-"""Whether a guest is fit to be what many others start from: a template, or a spare. What is wrong
-with it would be wrong with all of them."""
+"""Whether a guest is fit to be a template or a spare. Many others start from it, and would inherit
+its faults."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ FACTS = "/proc/sys/kernel/random/entropy_avail /proc/meminfo /proc/net/route"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a guest says about itself."""
+    """A guest's report about itself."""
 
     entropy: int
     memory: int
-    """Its memory, and what is left of it, in kB."""
+    """Its memory, and the free part of it, in kB."""
     available: int
     gateways: frozenset[str]
     """In hexadecimal, as /proc/net/route has them (proc_net(5))."""
@@ -50,7 +50,7 @@ class Facts:
         return cls(int(entropy), total, available, frozenset(row[2] for row in routes))
 
     def complaint(self, network: NetworkMode) -> str:
-        """What is wrong with the guest; "" if it is fit."""
+        """The guest's fault, in words; "" if it is fit."""
         if self.entropy < ENTROPY_MIN:
             return f"its random generator has been given {self.entropy} bits only"
         if self.available < self.memory * MEMORY_MIN:

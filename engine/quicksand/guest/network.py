@@ -1,4 +1,4 @@
-"""What a guest's network can and cannot do on this host: names, and forwarded ports."""
+"""Limits of a guest's network on this host: names, and forwarded ports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOPBACK_6 = "00000000000000000000000001000000"
 
 
 def network_notices(mode: NetworkMode) -> tuple[str, ...]:
-    """What the user of a guest with the network ``mode`` should know. Blocks for I/O."""
+    """Return notes for the user of a guest with the network ``mode``. Blocks for I/O."""
     if mode is not NetworkMode.FULL or not (why := why_no_names()):
         return ()
     return (f"the guest finds no names by itself: {why}",)

@@ -26,11 +26,11 @@ MAKERS = {
     "quicksand.template_maker": "template maker",
     "quicksand.spares.maker": "spare maker",
 }
-"""What our programs in the background are called."""
+"""The names of our programs in the background."""
 
 
 class Role(StrEnum):
-    """What a process is for."""
+    """The purpose of a process."""
 
     SANDBOX = "sandbox"
     STANDBY = "standby"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Basis(NamedTuple):
-    """What the name of an image or a save stands for."""
+    """The meaning of the name of an image or a save."""
 
     config: SandboxConfig
     source: Save | None = None
@@ -31,7 +31,7 @@ class Basis(NamedTuple):
 def find_basis(
     image: str, options: Mapping[str, Any], paths: Paths, *, workspace: Path | None, trust: bool
 ) -> Basis:
-    """What ``image`` stands for; ``options`` go before those of a save, and ``workspace`` is
+    """The meaning of ``image``; ``options`` go before those of a save, and ``workspace`` is
     searched for it. Blocks for I/O. Raises ConfigError for a bad value, SaveError for a save that
     cannot be used."""
     if not isinstance(image, str) or not machinery.may_be_save(image, paths, workspace):
@@ -55,6 +55,6 @@ def find_basis(
 
 
 def _plain(image: str, options: Mapping[str, Any], paths: Paths) -> SandboxConfig:
-    # What is no name at all is refused by the config.
+    # The config refuses a value that is no name at all.
     usual = machinery.suggested_options(image, paths) if isinstance(image, str) else {}
     return SandboxConfig.parse({**usual, "image": image, **options})

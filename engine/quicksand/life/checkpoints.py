@@ -131,7 +131,7 @@ class Checkpoints:
         )
 
     async def delete_checkpoint(self, tag: str) -> None:
-        """Delete the checkpoint with that tag or id; what other checkpoints need of it stays. The
+        """Delete the checkpoint with that tag or id; data that other checkpoints need stay. The
         sandbox may be in any state. A checkpoint that cannot be read is deleted by its id.
 
         Raises CheckpointNotFoundError, HistoryError if it is pinned or while another client works

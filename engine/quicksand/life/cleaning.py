@@ -50,7 +50,7 @@ COST = {
     Waste.TRASH: "these sandboxes and saves cannot be brought back then",
     Waste.LEFTOVERS: "",
 }
-"""What removing each kind costs, for people."""
+"""The cost of removing each kind, for people."""
 
 VERDICTS = re.compile(r"(?:accelerators|qemu-versions)\.json")
 CHECKED = "verified"
@@ -77,7 +77,7 @@ class Heap:
 
 
 class Cleaner:
-    """First looks (`look`), then removes (`clean`). What is in use by then is left alone."""
+    """First looks (`look`), then removes (`clean`). Things in use by then are left alone."""
 
     def __init__(self, paths: Paths, cwd: Path | None = None) -> None:
         self._paths = paths
@@ -85,7 +85,8 @@ class Cleaner:
         self._removed = SandboxTrash(Registry(paths))
 
     def look(self) -> list[Heap]:
-        """What could be removed, and the space it would free. Blocks for I/O."""
+        """List the things that could be removed, with the space that each would free. Blocks for
+        I/O."""
         cache, starting = self._paths.cache, self._why_not()
         trash = [found.root for store in self._stores for found in store.trash()]
         for found in self._removed.list():
@@ -136,7 +137,7 @@ class Cleaner:
         return [p for p in list_initrds(self._paths.cache) if str(p) not in used]
 
     def clean(self, heaps: Sequence[Heap]) -> int:
-        """Remove these; returns the bytes that were freed. What cannot be removed stays."""
+        """Remove these; returns the bytes that were freed. Things that cannot be removed stay."""
         chosen = [heap for heap in heaps if not heap.kept]
         before = Footprint.together(heap.footprint for heap in chosen).own
         work: dict[Waste, Callable[[Heap], None]] = {

@@ -23,6 +23,7 @@ from quicksand.base.errors import (
 )
 from quicksand.base.files import map_os_errors
 from quicksand.base.limits import CLONES_AT_ONCE, CLONES_MAX
+from quicksand.base.remedies import Words
 from quicksand.base.sharing import share_file
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.mounts import devices as machine_devices
@@ -188,7 +189,11 @@ def _check_devices(count: int, mounts: Sequence[Mount]) -> None:
         raise StateError(
             f"QEMU serves {count} directories by 9p there, and a clone that goes on from its "
             "memory must have them, too",
-            hint="clone with `--mounts ro` or `--mounts rw`, or stop the sandbox first",
+            hint=Words(
+                "clone with ",
+                Words("`--mounts ro` or `--mounts rw`", python="mounts='ro' or mounts='rw'"),
+                ", or stop the sandbox first",
+            ),
         )
 
 

@@ -1,4 +1,4 @@
-"""What occupies disk space: sandboxes, saves, images, and what can be made again."""
+"""Measures the disk space of sandboxes, saves, images, and files that can be made again."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Usage:
 
 
 def measure(paths: Paths, cwd: Path | None = None) -> Usage:
-    """Measure everything of this user; what cannot be read is left out. Blocks for I/O."""
+    """Measure everything of this user; files that cannot be read are left out. Blocks for I/O."""
     parts = (_sandboxes(paths), _saves(paths, cwd), _images(paths), _others(paths))
     return Usage(items=tuple(itertools.chain(*parts)))
 
@@ -151,7 +151,7 @@ def _memory_of(place: SandboxDir) -> Iterator[Path]:
 
 
 def _entries(directory: Path) -> list[Path]:
-    """What is in a directory, without lock files, which occupy nothing."""
+    """The entries of a directory, without lock files, which occupy nothing."""
     try:
         with os.scandir(directory) as entries:
             names = sorted(e.name for e in entries if not e.name.endswith("lock"))

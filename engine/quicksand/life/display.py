@@ -73,8 +73,8 @@ def no_display(name: str) -> NoDisplayError:
 class Display:
     """The display of one sandbox. Each method raises what its namesake in `Desktop` raises.
 
-    What uses the keyboard or the pointer waits for its turn: within this object in the order of the
-    calls, among clients by a lock of the machine.
+    Calls that use the keyboard or the pointer wait for their turn: within this object in the order
+    of the calls, among clients by a lock of the machine.
     """
 
     def __init__(self, life: Life) -> None:

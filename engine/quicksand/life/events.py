@@ -18,7 +18,7 @@ from quicksand.records.sandboxes import Status
 
 
 class EventKind(StrEnum):
-    """What has happened."""
+    """The kind of an event."""
 
     PAUSED = "paused"
     RESUMED = "resumed"

@@ -1,4 +1,4 @@
-"""What is done in a sandbox's guest: commands, terminals, users, and what it tells of itself."""
+"""Work in a sandbox's guest: commands, terminals, users, and questions to the guest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class InGuest:
-    """What is done in the guest of one sandbox. The public methods are those of `Sandbox`."""
+    """Work in the guest of one sandbox. The public methods are those of `Sandbox`."""
 
     def __init__(self, life: Life) -> None:
         self._life = life

@@ -40,16 +40,16 @@ class MountHandle:
     is_served: bool = True
     """False once its server has ended; the guest then sees errors there."""
     reason: str = ""
-    """What its server last said when it ended; "" if it never has."""
+    """The last words of its server when it ended; "" if it never has."""
     is_seen: bool = True
     """False if who asked the guest to mount it has ended since: only the guest knows whether it is
     there."""
     traffic: MountTraffic | None = None
-    """What it has carried since it was mounted; None for 9p, and if nobody counts."""
+    """The bytes that it has carried since it was mounted; None for 9p, and if nobody counts."""
     protect: bool = False
     """Whether the guest cannot change what programs of the host run or obey (`Mount.protect`)."""
     told: Sequence[Written] = ()
-    """What the guest wrote of that, the last first."""
+    """Such files that the guest wrote, the last first."""
 
 
 class Mounts:
@@ -100,7 +100,10 @@ class Mounts:
             raise StateError(
                 "a directory can be mounted by 9p at a sandbox's start only: QEMU has the devices "
                 "that it started with",
-                hint="mount it without `9p`, or make a sandbox with it: `run -v HOST:GUEST:9p`",
+                hint=Words(
+                    "mount it without `9p`, or make a sandbox with it",
+                    Words(": `run -v HOST:GUEST:9p`", python=" (mounts=)"),
+                ),
             )
         mounting.check_possible(record.config)
         async with self._life.history().locked():

@@ -74,7 +74,7 @@ class Life:
         self.run: RunState | None = None
         self.timing: BootTiming | None = None
         self.notices: tuple[str, ...] = ()
-        """What the last start of this process could not do, in words."""
+        """Notices of steps that failed in the last start by this process."""
         self._name = name
         self._discard = discard
         self._source = source

@@ -1,5 +1,5 @@
-"""Naming the machines of spares and orders, in the words of the command line: what a user reads can
-be typed."""
+"""Naming the machines of spares and orders in the words of the command line, so that a user can
+type them."""
 
 from __future__ import annotations
 

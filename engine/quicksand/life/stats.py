@@ -20,7 +20,7 @@ PROCESSES_MAX = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxStats:
-    """What a sandbox uses on the host and what its guest reports. Memory and disk are in bytes."""
+    """A sandbox's use of the host, and its guest's own report. Memory and disk are in bytes."""
 
     host: HostUsage
     guest_memory_total: int

@@ -94,8 +94,8 @@ class MountsAtStart:
         return (directories.check if self._record.committed else directories.choose)(mount)
 
     def _choose(self) -> list[tuple[Mount, KnownDirectory]]:
-        """What quicksand serves itself; what cannot be mounted is told. Blocks for I/O. Raises
-        MountError, HostError."""
+        """Return the mounts that quicksand serves itself, and note those that cannot be mounted.
+        Blocks for I/O. Raises MountError, HostError."""
         good: list[tuple[Mount, KnownDirectory]] = []
         left_out: dict[str, str] = {}
         for mount in self._record.config.mounts:

@@ -22,7 +22,8 @@ class Device:
     mounted: bool = False
     """Whether we have had the guest mount it, or are at it."""
     mounter: Mounter | None = None
-    """Who is having the guest mount it; None once a look from the guest has found it mounted."""
+    """The process that is having the guest mount it; None once a look from the guest has found it
+    mounted."""
     known: KnownDirectory | None = None
     """The directory itself; None in records of older versions."""
 

@@ -1,9 +1,9 @@
 """The directories of the host that are mounted: each is known by its device and inode.
 
 A guest that may write a directory may put anything in place of what lies in it, a link among that,
-and a mount can lie in another. So links are followed once, when a person names a directory; what is
-found then is remembered (`KnownDirectory`) and opened by a path without links ever after. The
-server is given that descriptor and never the path.
+and a mount can lie in another. So links are followed once, when a person names a directory; the
+directory that they lead to is remembered (`KnownDirectory`) and opened by a path without links ever
+after. The server is given that descriptor and never the path.
 """
 
 from __future__ import annotations
@@ -256,12 +256,13 @@ def _upwards(descriptor: int) -> Iterator[Inode]:
         os.close(at)
 
 
-# What is remembered of a sandbox's
+# The directories remembered of a sandbox
 
 
 class Directories:
-    """What a sandbox has had mounted so far, by the paths that a person named. It is kept in a file
-    in the sandbox's own directory; without one, as in older sandboxes, all is new."""
+    """The directories that a sandbox has had mounted so far, by the paths that a person named. It
+    is kept in a file in the sandbox's own directory; without one, as in older sandboxes, all is
+    new."""
 
     def __init__(self, file: Path, places: Paths) -> None:
         self._file = file

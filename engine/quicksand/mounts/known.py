@@ -1,5 +1,5 @@
-"""What is mounted in a sandbox, or will be at its next start, read from small files: for lists,
-which ask nothing of the guest."""
+"""The mounts of a sandbox, present or of its next start, read from small files: for lists, which
+ask nothing of the guest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class MountState(StrEnum):
     MOUNTING = "mounting"
     """The guest is being asked to mount it; it is not there yet."""
     UNFINISHED = "unfinished"
-    """Who asked the guest to mount it has ended; only the guest knows whether it did."""
+    """The process that asked the guest to mount it has ended; only the guest knows whether it did.
+    """
     NOT_SERVED = "not served"
     """Its server has ended; the guest sees errors there."""
     AT_START = "at its start"
@@ -32,7 +33,7 @@ class MountState(StrEnum):
 
 
 REPLACED = (MountState.AT_START, MountState.NOT_SERVED, MountState.LEFT_OUT)
-"""What a server that there is now says more about."""
+"""States about which a present server says more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,9 @@ class KnownMount:
     """Why it could not be mounted, or what its server last said when it ended; "" if it could, and
     never has."""
     traffic: MountTraffic | None = None
-    """What it has carried; None for one that is not served, or by 9p."""
+    """The bytes that it has carried; None for one that is not served, or by 9p."""
     told: tuple[Written, ...] = ()
-    """What the guest wrote that programs of the host run or obey, the last first."""
+    """Files that the guest wrote and that programs of the host run or obey, the last first."""
 
 
 def known_mounts(registry: Registry, entry: Entry) -> list[KnownMount]:

@@ -27,8 +27,8 @@ def forget_left_out(place: SandboxDir, mounted: Collection[str]) -> None:
 
 
 def read_left_out(place: SandboxDir) -> dict[str, str]:
-    """What the last start, or a revert since, could not mount, and nobody has mounted since. Blocks
-    for I/O."""
+    """The mounts that failed at the last start or a revert since, and that nobody has mounted
+    since. Blocks for I/O."""
     try:
         values = dict(read_json(place.left_out)["left_out"])
     except (OSError, ValueError, KeyError, TypeError):

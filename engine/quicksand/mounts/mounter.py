@@ -1,14 +1,14 @@
-"""Who is having a guest mount something, and the look that ends it. Until a look from the guest has
-found it there, a record names the process that is at it, so that nobody is told of a mount that is
-not there yet, or for ever of one that is under way."""
+"""The record of the process that is having a guest mount something, and the look that ends it.
+Until a look from the guest has found it there, a record names the process that is at it, so that
+nobody is told of a mount that is not there yet, or for ever of one that is under way."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
 from quicksand.base.errors import AgentRefusedError, MountError
+from quicksand.base.fields import Fields
 from quicksand.base.processes import is_process, start_of
 from quicksand.guest.agent.session import Ask
 from quicksand.records.mount import Mount
@@ -36,10 +36,13 @@ class Mounter:
         return is_process(self.pid, self.started)
 
     @classmethod
-    def from_json(cls, value: dict[str, Any] | None) -> Mounter | None:
+    def from_json(cls, value: object) -> Mounter | None:
         """Parse what a record has; None for what is mounted, as everything is of which an earlier
-        version wrote. Raises KeyError, TypeError, ValueError."""
-        return None if value is None else cls(int(value["pid"]), str(value["started"]))
+        version wrote. Raises ValueError."""
+        if value is None:
+            return None
+        found = Fields(value, "bad record of who mounts")
+        return cls(found.whole("pid"), found.text("started"))
 
 
 NOBODY = Mounter(pid=0, started="")

@@ -1,9 +1,9 @@
-"""Mounting directories in a guest, and what becomes of mounts when the guest's memory changes.
+"""Mounting directories in a guest, and treating mounts when the guest's memory is replaced.
 
-The guest's kernel is the client. What it holds of a mount (a connection, names of open files, data
-that it has not written yet) is in every checkpoint of its memory, so a guest that continues from
-one has mounts whose servers are gone. They are detached by force before anything is mounted again:
-each server has a secret of its own, so nothing of the past reaches the host a second time.
+The guest's kernel is the client. Its state of a mount (a connection, names of open files, data that
+it has not written yet) is in every checkpoint of its memory, so a guest that continues from one has
+mounts whose servers are gone. They are detached by force before anything is mounted again: each
+server has a secret of its own, so nothing of the past reaches the host a second time.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ OPTIONS = (
     # Locks are kept in the guest: those of SMB are mandatory, which databases do not expect.
     "nobrl",
     "noperm",
-    # What is open is cached, and looked at again when it is opened again: the only way to a page
+    # An open file is cached, and looked at again when it is opened again: the only way to a page
     # cache without asking the host before each read.
     "cache=loose",
     "actimeo=1",

@@ -154,7 +154,7 @@ def shared(devices: Sequence[Device]) -> tuple[SharedDirectory, ...]:
 
 
 async def mount_all(machine: MachineDir, mounts: Sequence[Mount], ask: Ask) -> None:
-    """Have the guest mount directories of which the machine has devices. Raises MountError,
+    """Have the guest mount directories for which the machine has devices. Raises MountError,
     AgentError, HostError."""
     for mount in mounts:
         devices = read(machine)
@@ -168,7 +168,7 @@ async def mount_all(machine: MachineDir, mounts: Sequence[Mount], ask: Ask) -> N
             "options": [*OPTIONS],
             "read_only": mount.readonly,
         }
-        # First: what may be mounted must not be taken for what is not.
+        # First, so that a device that may be mounted is not taken for one that is not.
         _mark(machine, mount, mounted=True, mounter=Mounter.me())
         try:
             await ask("mount_share", params, MOUNT_S)
@@ -216,7 +216,7 @@ def _mark(
     )
 
 
-# What is not possible with it
+# Operations that are not possible with it
 
 
 async def refuse_mounted(config: SandboxConfig, hypervisor: Hypervisor, name: str) -> None:

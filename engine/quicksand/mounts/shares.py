@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.base.errors import ConfigError, StateError
+from quicksand.base.fields import Fields
 from quicksand.base.files import is_locked, map_os_errors, read_json, tail, try_lock, write_json
 from quicksand.base.processes import holders_of, is_process, send_signal, start_of
 from quicksand.base.regular import append_to, open_file
@@ -52,7 +53,8 @@ class Share:
     known: KnownDirectory | None = None
     """The directory itself; None in records of older versions."""
     mounter: Mounter | None = None
-    """Who is having the guest mount it; None once a look from the guest has found it mounted."""
+    """The process that is having the guest mount it; None once a look from the guest has found it
+    mounted."""
 
     @property
     def is_served(self) -> bool:
@@ -69,16 +71,18 @@ class Share:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Share:
         """Parse a record. Raises ValueError."""
+        found = Fields(value, "bad record of a share")
+        known = found.any("known", default=None)
         try:
             return cls(
-                number=int(value["number"]),
-                mount=decode_mount(value["mount"]),
-                pid=int(value["pid"]),
-                started=str(value["started"]),
-                known=KnownDirectory.from_json(value["known"]) if value.get("known") else None,
-                mounter=Mounter.from_json(value.get("mounter")),
+                number=found.whole("number"),
+                mount=decode_mount(found.any("mount")),
+                pid=found.whole("pid"),
+                started=found.text("started"),
+                known=KnownDirectory.from_json(known) if known else None,
+                mounter=Mounter.from_json(found.any("mounter", default=None)),
             )
-        except (KeyError, TypeError, ConfigError) as error:
+        except (TypeError, ConfigError) as error:
             raise ValueError(f"bad record of a share: {error!r}") from error
 
 
@@ -109,7 +113,7 @@ def end_unknown(machine: MachineDir) -> None:
 
 def _end_holders(lock: Path) -> None:
     """End all that have a lock. One that is just starting forks, so that a look at the processes
-    may miss its child: what counts is that the lock is free."""
+    may miss its child; so go on until the lock is free."""
     deadline = time.monotonic() + END_S
     while is_locked(lock) and time.monotonic() < deadline:
         for pid in holders_of(lock):
@@ -146,7 +150,7 @@ class MountTraffic:
 
 
 def traffic_of(machine: MachineDir, number: int) -> MountTraffic | None:
-    """What a stream has carried; None if nobody counts. Blocks for I/O."""
+    """The bytes that a stream has carried; None if nobody counts. Blocks for I/O."""
     try:
         with open_file(machine.share_traffic(number)) as file:
             received, sent = TRAFFIC.unpack(file.read(TRAFFIC.size))
@@ -156,8 +160,8 @@ def traffic_of(machine: MachineDir, number: int) -> MountTraffic | None:
 
 
 def last_words(machine: MachineDir, number: int) -> str:
-    """What the last server on a stream that ended said, in one line that can be printed; "" if none
-    has ended. Blocks for I/O."""
+    """The last words of the last server on a stream that ended, in one line that can be printed; ""
+    if none has ended. Blocks for I/O."""
     lines = tail(machine.share_log(number), limit=WORDS_MAX).splitlines()
     begins = [at for at, line in enumerate(lines) if ENDED in line]
     if not begins:
@@ -181,7 +185,7 @@ def count_start(machine: MachineDir) -> None:
 
 def may_be_mounted(machine: MachineDir) -> bool:
     """Whether a machine's guest may have a share mounted. The lock of a stream that was ever taken
-    stays: what became of the mount is the guest's word. Blocks for I/O."""
+    stays, and only the guest knows what became of the mount. Blocks for I/O."""
     locks = map(machine.share_lock, range(SHARES))
     return machine.past_shares.exists() or any(lock.exists() for lock in locks)
 

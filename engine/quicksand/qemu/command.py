@@ -225,7 +225,7 @@ def _kernel_words(machine: MachinePlan) -> list[str]:
         words += ["i8042.noaux", "i8042.nokbd", "8250.nr_uarts=1", "tsc=reliable"]
         words += ["no_timer_check"]
         if machine.accel is Accelerator.TCG and machine.tsc_khz is not None:
-            # Since Linux 5.9. What the kernel measures later corrects it by a hundredth at most.
+            # Since Linux 5.9. The kernel's later measurement corrects it by a hundredth at most.
             words.append(f"tsc_early_khz={machine.tsc_khz}")
     words.append(f"quicksand.hostname={machine.boot.hostname}")
     if machine.network is not NetworkMode.NONE:

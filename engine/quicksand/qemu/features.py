@@ -1,4 +1,4 @@
-"""What QEMU can do. It imports little: the overview of what is possible here asks it, too."""
+"""The abilities of QEMU. It imports little, because the overview of this host asks it, too."""
 
 from quicksand.base.hypervisor import Features
 

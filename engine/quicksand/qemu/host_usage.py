@@ -17,7 +17,7 @@ from quicksand.records.sandboxes import Entry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostUsage:
-    """What QEMU uses on the host, read from /proc without asking the guest."""
+    """QEMU's use of the host, read from /proc without asking the guest."""
 
     cpu_seconds: float
     """CPU time since QEMU started; the difference of two readings gives a rate."""
@@ -35,7 +35,7 @@ class HostUsage:
 
 
 def host_usage(entry: Entry) -> HostUsage:
-    """What one sandbox uses on the host; all but ``disk`` is 0 if it is not running."""
+    """One sandbox's use of the host; all but ``disk`` is 0 if it is not running."""
     known_paths = paths()
     disk = allocated_size(sandbox_dir(known_paths, entry.id).root)
     if entry.run is None:

@@ -37,10 +37,10 @@ LOAD_TIMEOUT_S = 30.0
 
 FILTER = "hold"
 LONGEST_US = 2**32 - 1
-"""What QEMU's filter-buffer takes (qapi/qom.json)."""
+"""The longest interval that QEMU's filter-buffer takes (qapi/qom.json)."""
 
 NO_FLUSH = {"direct": False, "no-flush": True}
-"""A state's file is synced by who has it written, outside of the pause."""
+"""The caller syncs a state's file, outside of the pause."""
 
 _FIRMWARE = re.compile(r"^\s*pc\.bios\s+\d+ [KMG]iB\s+0x[0-9a-f]+\s+0x([0-9a-f]+)", re.MULTILINE)
 _ADDRESS = re.compile(r" is (0x[0-9a-f]+)")
@@ -54,7 +54,7 @@ class Qemu(Hypervisor):
     def __init__(self, monitor: Monitor, command: Sequence[str] = ()) -> None:
         """``command`` is QEMU's command line; without it the disk cannot be worked on."""
         self.monitor = monitor
-        """For what only QEMU has, such as its display."""
+        """For the parts that only QEMU has, such as its display."""
         self._command = command
 
     async def _execute(self, command: str, **arguments: Any) -> Any:
@@ -106,7 +106,7 @@ class Qemu(Hypervisor):
         return int(found[1], 16)
 
     async def _ask_human(self, line: str) -> str:
-        """What QEMU says to an HMP command; there is no other for that."""
+        """QEMU's answer to an HMP command that QMP lacks."""
         return str(await self._execute("human-monitor-command", **{"command-line": line}))
 
     async def save_devices(self, path: Path) -> None:
@@ -284,8 +284,8 @@ def _layer_node(name: str, backing: str | None, *, writable: bool) -> dict[str, 
 
 
 def monitor_of(hypervisor: Hypervisor) -> Monitor:
-    """The monitor of a QEMU, for what no other hypervisor has in that form. Raises MachineError if
-    it is another."""
+    """The monitor of a QEMU, for calls that no other hypervisor has in that form. Raises
+    MachineError if it is another."""
     if not isinstance(hypervisor, Qemu):
         raise MachineError(f"that needs QEMU, and this is {type(hypervisor).__name__}")
     return hypervisor.monitor

@@ -35,8 +35,8 @@ import os
 import sys
 
 if __name__ == "__main__":
-    # -I leaves every directory but Python's own out of sys.path; without -S as well, the site's
-    # packages would be looked for at each start (5 ms). Its own package is found behind Python's.
+    # -I and -S leave every directory but Python's own out of sys.path, which saves each start 2 ms.
+    # The engine is looked for behind those.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     from quicksand.qemu.keeper_parts.main import main
 

@@ -17,7 +17,7 @@ PATIENCE_S = 30.0
 
 async def ensure_keeper(registry: Registry, record: Record) -> bool:
     """Start a new keeper for a running sandbox if its own was killed. Returns False if that is not
-    possible (on systems other than Linux, for instance); what needs a keeper then fails itself.
+    possible (on systems other than Linux, for instance); calls that need a keeper fail then.
     """
     runtime = runtime_dir(registry.paths, record.id)
     if not runtime.keeper_lock.exists() or is_locked(runtime.keeper_lock):

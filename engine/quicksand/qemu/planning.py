@@ -32,7 +32,7 @@ from quicksand.records.sandboxes import Record, RunState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What the machines of one record have in common."""
+    """The properties that all machines of one record share."""
 
     image: ResolvedImage
     arch: Architecture
@@ -81,7 +81,7 @@ async def gather_parts(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a start has found out before it makes anything."""
+    """The findings of a start before it makes anything."""
 
     parts: Parts
     watch: Stopwatch

@@ -270,7 +270,8 @@ async def _watch_status(status_read: int) -> tuple[asyncio.BaseTransport, _Statu
 
 
 class Offer:
-    """What a process passes to the keeper of a sandbox that waits for an owner, to become that."""
+    """The descriptors that a process passes to the keeper of a waiting sandbox, to become its
+    owner."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Provides QEMU: one that is there, or the distribution's packages, installed or unpacked.
 
-Whatever it returns has been tried: a machine was started and ended over QMP.
+A QEMU is returned only after a trial: a machine was started and ended over QMP.
 """
 
 from __future__ import annotations

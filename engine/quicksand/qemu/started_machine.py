@@ -35,13 +35,14 @@ class StartedMachine:
     link: AgentLink
     image: ResolvedImage
     notices: tuple[str, ...] = ()
-    """What the start could not do, in words: a mount, or the desktop that did not come in time."""
+    """Notices of steps of the start that failed: a mount, or the desktop that did not come in time.
+    """
     clock: str = ""
-    """What was wrong with the guest's clock, in words, which are one of the notices, too."""
+    """The fault of the guest's clock, in words, which are one of the notices, too; "" for none."""
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove an unfinished directory; what cannot be removed is left to `Registry.reap`."""
+    """Remove an unfinished directory; files that cannot be removed are left to `Registry.reap`."""
     remove_memory(path)
     with contextlib.suppress(OSError):
         remove(path)

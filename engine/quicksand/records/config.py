@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, UnknownOptionError
+from quicksand.base.remedies import Words
 from quicksand.records.machine_options import option, options_of
 from quicksand.records.mount import (
     NINEP,
@@ -57,14 +58,14 @@ _FORWARD = re.compile(r"(?:([0-9]{1,5}):)?([0-9]{1,5})")
 
 
 class NetworkMode(StrEnum):
-    """What the guest can reach."""
+    """The hosts and ports that the guest can reach."""
 
     NONE = "none"
     """No network card at all."""
     MOUNTS_ONLY = "mounts_only"
     """Port forwards and mounts only; the guest can open no connection to anywhere else."""
     FULL = "full"
-    """Whatever the host can reach, through QEMU's user network."""
+    """All that the host can reach, through QEMU's user network."""
 
 
 class Accelerator(StrEnum):
@@ -228,7 +229,7 @@ class SandboxConfig:
         "--memory",
         metavar="SIZE",
         label="Memory",
-        help='Memory, as in "512M" or "2G".  [default: {default}]',
+        help='Memory, such as "512M" or "2G".  [default: {default}]',
         limit=20,
         is_usual=True,
         limits=parse_memory,
@@ -238,7 +239,7 @@ class SandboxConfig:
         "--cpus",
         metavar="N",
         label="CPUs",
-        help="Virtual CPUs.  [default: {default}]",
+        help="Number of virtual CPUs.  [default: {default}]",
         limit=4,
         is_usual=True,
         read=_reader(int, "a whole number"),
@@ -248,7 +249,7 @@ class SandboxConfig:
         NetworkMode.MOUNTS_ONLY,
         "--network",
         label="Network",
-        help="What it can reach: nothing, forwarded ports only, or all.  [default: {default}]",
+        help="Let it reach nothing, forwarded ports only, or all.  [default: {default}]",
         choices={
             NetworkMode.NONE: "no network card",
             NetworkMode.MOUNTS_ONLY: "only forwarded ports are open",
@@ -294,7 +295,7 @@ class SandboxConfig:
         metavar="SIZE",
         label="Disk size",
         help="Grow the disk to this size.",
-        hint="the image's; or larger, as in 20G",
+        hint="the image's, or larger, such as 20G",
         limit=20,
         limits=lambda text: None if text is None else parse_disk_size(text),
     )
@@ -303,7 +304,7 @@ class SandboxConfig:
         "--boot-timeout",
         metavar="SECONDS",
         label="Boot limit",
-        help="Give up after this time.",
+        help="Give up if it has not booted after this time.",
         hint="{default} seconds",
         limit=20,
         read=_reader(float, "a number of seconds"),
@@ -318,7 +319,7 @@ class SandboxConfig:
         label="Ports",
         help="Forward a TCP port of 127.0.0.1 (not of ::1) to one at which the guest listens on "
         "all addresses, not on its own 127.0.0.1; HOST 0 takes a free one. May be repeated.",
-        hint="host:guest, as in 8080:80, 0:22; host 0 takes a free one",
+        hint="host:guest, such as 8080:80, 0:22; host 0 takes a free one",
         is_usual=True,
         split=lambda text: re.findall(r"[^,\s]+", text),
         read=_read_forward,
@@ -335,7 +336,7 @@ class SandboxConfig:
         label="Mounts",
         help="Mount a directory of the host; :ro for read-only, :protect if what programs here run "
         "by themselves (git's hooks, …) is to be, :9p for 9p. May be repeated.",
-        hint="host:guest, as in ./data:/mnt/data, ~/src:/src:ro",
+        hint="host:guest, such as ./data:/mnt/data, ~/src:/src:ro",
         limit=4000,
         split=_split_arguments,
         read=parse_mount,
@@ -358,7 +359,7 @@ class SandboxConfig:
         "--vnc-port",
         metavar="PORT",
         label="VNC port",
-        help="Serve its screen to VNC viewers at this port of 127.0.0.1, with a password; "
+        help="Serve the screen to VNC viewers at this port of 127.0.0.1, with a password; "
         "0 takes a free one.",
         hint="none; 0 takes a free one",
         needs="enable_display",
@@ -373,7 +374,7 @@ class SandboxConfig:
         False,
         "--agent-http",
         label="Agent HTTP",
-        help="Serve the guest agent's HTTP at a free port of 127.0.0.1, too.",
+        help="Serve the guest agent's HTTP at a free port of 127.0.0.1 as well.",
         reaches=lambda wanted: "the agent's HTTP" if wanted else "",
     )
     """Whether the agent's HTTP API is served too, through a free port of the host's loopback
@@ -383,7 +384,7 @@ class SandboxConfig:
         "--qemu-arg",
         metavar="ARG",
         label="QEMU args",
-        help="Give QEMU this argument, too; paths in it must be absolute. May be repeated.",
+        help="Add this argument to QEMU's; paths in it must be absolute. May be repeated.",
         hint="as a shell has them; paths must be absolute",
         limit=1000,
         split=_split_arguments,
@@ -403,7 +404,10 @@ class SandboxConfig:
         if self.vnc_port is not None and not self.enable_display:
             raise ConfigError(
                 "vnc_port needs a screen to serve",
-                hint="`--display`, or enable_display=True, gives the machine one",
+                hint=Words(
+                    "`--display`, or enable_display=True, gives the machine one",
+                    python="enable_display=True gives the machine one",
+                ),
             )
         needs = {
             "port forwards need": self.port_forwards,

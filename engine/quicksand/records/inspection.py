@@ -1,5 +1,4 @@
-"""What state a sandbox is in: found out from its files, its locks and its processes, and from
-nothing else."""
+"""Finds out the state of a sandbox, from its files, its locks and its processes only."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ def _inspect_live(paths: Paths, record: Record) -> Entry:
     if run is None:
         status, reason = _without_state(paths, record)
     elif why := why_oversized(machine):
-        # Whoever works on it leaves it paused, as if the user had paused it.
+        # A client that works on it leaves it paused, as if the user had paused it.
         status, reason, run = Status.PAUSED, why, replace(run, paused=True)
     elif machine.disk_full.exists():
         status, reason = Status.PAUSED, DISK_FULL

@@ -1,4 +1,4 @@
-"""What a mount is: a directory of the host, and where it is in the guest."""
+"""A mount: a directory of the host, and its place in the guest."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def check_mounts(mounts: Sequence[Mount]) -> None:
 
 
 def reached_directories(mounts: Sequence[Mount]) -> str:
-    """What mounts let the guest reach, in words."""
+    """The directories that mounts let the guest reach, in words."""
     return f"mounts {', '.join(map(str, mounts))}" if mounts else ""
 
 

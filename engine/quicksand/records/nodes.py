@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 import secrets
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from quicksand.base.errors import ConfigError
+from quicksand.base.fields import Fields
 from quicksand.records.layout import AGENT_PORTS
 from quicksand.records.tier import Tier, find_tier
 
@@ -98,20 +98,19 @@ class Head:
     def from_json(cls, value: dict[str, Any]) -> Head:
         """Parse a head. Raises ValueError naming what is wrong."""
         check_schema(value)
-        try:
-            return cls(
-                layers=tuple(_id(name) for name in value["layers"]),
-                top=_id(value["top"]),
-                node=None if value["node"] is None else _id(value["node"]),
-                run=None if value["run"] is None else str(value["run"]),
-                memory=_name(value["memory"]),
-                stored=int(value["stored"]),
-                machine=str(value["machine"]),
-                previous=None if value["previous"] is None else cls.from_json(value["previous"]),
-                waiting=_id(waiting) if (waiting := value.get("waiting", "")) != "" else "",
-            )
-        except (KeyError, TypeError, OverflowError) as error:
-            raise ValueError(f"bad head: {error!r}") from error
+        found = Fields(value, "bad head")
+        previous, waiting = found.any("previous"), found.any("waiting", default="")
+        return cls(
+            layers=tuple(_id(name) for name in found.items("layers")),
+            top=_id(found.any("top")),
+            node=None if found.any("node") is None else _id(found.any("node")),
+            run=found.maybe("run", found.text),
+            memory=_name(found.any("memory")),
+            stored=found.whole("stored"),
+            machine=found.text("machine"),
+            previous=None if previous is None else cls.from_json(previous),
+            waiting=_id(waiting) if waiting != "" else "",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +128,14 @@ class File:
 
     @classmethod
     def from_json(cls, value: Any) -> File:
-        name, size, crcs = value
-        found = cls(name=_name(name), size=int(size), crcs=tuple(map(int, crcs)))
-        fits = not found.crcs or (min(found.crcs) >= 0 and max(found.crcs) < 2**32)
-        if not 0 <= found.size < 2**63 or not fits:
-            raise ValueError(f"the size or a checksum of {found.name} is impossible")
-        return found
+        """Parse one. Raises ValueError."""
+        if not isinstance(value, list) or len(value) != 3:
+            raise ValueError(f"{repr(value)[:80]} is no file")
+        name, size, crcs = _name(value[0]), value[1], value[2]
+        fits = isinstance(crcs, list) and all(type(crc) is int and 0 <= crc < 2**32 for crc in crcs)
+        if type(size) is not int or not 0 <= size < 2**63 or not fits:
+            raise ValueError(f"the size or a checksum of {name} is impossible")
+        return cls(name=name, size=size, crcs=tuple(crcs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +161,7 @@ class Node:
     layers: tuple[str, ...]
     """Frozen layers of its disk, the lowest first."""
     shape: dict[str, Any]
-    """What a machine must be to continue from here (`SHAPE_NAMES` in restore.py)."""
+    """Properties that a machine must have to continue from here (`SHAPE_NAMES` in restore.py)."""
     memory: str
     """The memory image below its pages: a file in memory/, or BLANK."""
     pages: tuple[File, ...]
@@ -212,35 +213,36 @@ class Node:
     def from_json(cls, value: dict[str, Any]) -> Node:
         """Parse a checkpoint's record. Raises ValueError naming what is wrong."""
         check_schema(value)
+        found = Fields(value, "bad checkpoint")
         try:
             node = cls(
-                id=_id(value["id"]),
-                tag=check_tag(value["tag"]),
-                parent=None if value["parent"] is None else _id(value["parent"]),
-                created=_finite(value["created"]),
-                note=str(value["note"]),
-                tier=find_tier(value["tier"]),
-                tier_note=str(value["tier_note"]),
-                auto=bool(value["auto"]),
-                pinned=bool(value["pinned"]),
-                pause_s=_finite(value["pause_s"]),
-                bytes_written=int(value["bytes_written"]),
-                layers=tuple(_id(name) for name in value["layers"]),
-                shape=dict(value["shape"]),
-                memory=_name(value["memory"]),
-                pages=tuple(File.from_json(file) for file in value["pages"]),
-                index=_optional_file(value["index"]),
-                devices=_optional_file(value["devices"]),
-                token=str(value["token"]),
-                owner=str(value["owner"]),
-                hidden=bool(value["hidden"]),
-                firmware=_optional_file(value["firmware"]),
-                image=_optional_file(value["image"]),
-                state=_optional_file(value["state"]),
-                shares=bool(value.get("shares", True)),  # older ones do not say
-                port=_port(value.get("port", 0)),
+                id=_id(found.any("id")),
+                tag=check_tag(found.any("tag")),
+                parent=None if found.any("parent") is None else _id(found.any("parent")),
+                created=found.real("created"),
+                note=found.text("note"),
+                tier=find_tier(found.any("tier")),
+                tier_note=found.text("tier_note"),
+                auto=found.flag("auto"),
+                pinned=found.flag("pinned"),
+                pause_s=found.real("pause_s"),
+                bytes_written=found.whole("bytes_written"),
+                layers=tuple(_id(name) for name in found.items("layers")),
+                shape=found.fields("shape"),
+                memory=_name(found.any("memory")),
+                pages=tuple(File.from_json(file) for file in found.items("pages")),
+                index=_optional_file(found.any("index")),
+                devices=_optional_file(found.any("devices")),
+                token=found.text("token"),
+                owner=found.text("owner"),
+                hidden=found.flag("hidden"),
+                firmware=_optional_file(found.any("firmware")),
+                image=_optional_file(found.any("image")),
+                state=_optional_file(found.any("state")),
+                shares=found.flag("shares", default=True),  # older ones do not say
+                port=_port(found.any("port", default=0)),
             )
-        except (KeyError, TypeError, OverflowError, ConfigError) as error:
+        except (TypeError, ConfigError) as error:
             raise ValueError(f"bad checkpoint: {error!r}") from error
         node._check_files()
         return node
@@ -262,13 +264,6 @@ def _port(value: Any) -> int:
     if type(value) is not int or not 0 <= value < AGENT_PORTS:
         raise ValueError(f"{value!r} is no port of the agent")
     return value
-
-
-def _finite(value: Any) -> float:
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"{value!r} is no finite number")
-    return number
 
 
 def check_schema(value: Any) -> None:

@@ -32,7 +32,7 @@ def why_oversized(machine: MachineDir) -> str:
 
 
 def mark_of(machine: MachineDir) -> int | None:
-    """What tells one mark of the keeper's from the next; None if there is none."""
+    """A value that differs between two marks of the keeper; None if there is no mark."""
     try:
         return machine.oversized.stat().st_mtime_ns
     except OSError:

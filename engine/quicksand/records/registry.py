@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class LockUnusableError(PathError):
-    """What has the name of a sandbox's lock is no file, so nobody holds it."""
+    """The thing with the name of a sandbox's lock is no file, so nobody holds it."""
 
 
 class Registry:
@@ -368,7 +368,7 @@ class Registry:
 
 
 def taken_hint(name: str) -> Words:
-    """What to do if a sandbox has the name already."""
+    """A hint for the case that a sandbox has the name already."""
     return Words("choose another, or ", Remedy("trash", name=name), " first")
 
 

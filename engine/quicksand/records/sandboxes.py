@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from quicksand.base.errors import ConfigError
+from quicksand.base.fields import Fields
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.save_source import SaveSource
 
@@ -80,27 +80,25 @@ class Record:
         """Parse a record. Raises ValueError naming what is wrong."""
         if value.get("schema_version") != SCHEMA:
             raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
+        found = Fields(value, "bad record")
         try:
-            record = cls(
-                id=str(value["id"]),
-                name=check_name(value["name"]),
-                config=SandboxConfig.parse(value["config"]),
-                image_digest=str(value["image_digest"]),
-                chain=tuple(str(path) for path in value["chain"]),
-                created=float(value["created"]),
-                committed=bool(value["committed"]),
-                discard=bool(value["discard"]),
-                source=_read_source(value["source"]),
+            return cls(
+                id=found.text("id"),
+                name=check_name(found.any("name")),
+                config=SandboxConfig.parse(found.any("config")),
+                image_digest=found.text("image_digest"),
+                chain=found.texts("chain"),
+                created=found.real("created"),
+                committed=found.flag("committed"),
+                discard=found.flag("discard"),
+                source=_read_source(found.any("source")),
             )
-        except (KeyError, TypeError, OverflowError, ConfigError) as error:
+        except (TypeError, ConfigError) as error:
             raise ValueError(f"bad record: {error!r}") from error
-        if not math.isfinite(record.created):
-            raise ValueError(f"bad record: created is {record.created}")
-        return record
 
 
-def _read_source(value: dict[str, Any] | None) -> SaveSource | None:
-    """Parse the record of the save that a sandbox started with. Raises KeyError, TypeError."""
+def _read_source(value: object) -> SaveSource | None:
+    """Parse the record of the save that a sandbox started with. Raises ValueError."""
     if value is None:
         return None
     return SaveSource.from_json(value)
@@ -108,7 +106,7 @@ def _read_source(value: dict[str, Any] | None) -> SaveSource | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """What a client needs to use a running sandbox."""
+    """Everything that a client needs to use a running sandbox."""
 
     keeper_pid: int
     qemu_pid: int
@@ -144,24 +142,23 @@ class RunState:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> RunState:
         """Parse the state of a run. Raises ValueError."""
-        try:
-            return cls(
-                keeper_pid=int(value["keeper_pid"]),
-                qemu_pid=int(value["qemu_pid"]),
-                token=str(value["token"]),
-                accel=str(value["accel"]),
-                accel_reason=str(value["accel_reason"]),
-                forwards=tuple((int(h), int(g)) for h, g in value["forwards"]),
-                http_port=None if value["http_port"] is None else int(value["http_port"]),
-                run=str(value["run"]),
-                origin=str(value["origin"]),
-                started=float(value["started"]),
-                paused=bool(value["paused"]),
-                qemu_command=tuple(str(a) for a in value["qemu_command"]),
-                vnc_port=None if value.get("vnc_port") is None else int(value["vnc_port"]),
-            )
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"bad state: {error!r}") from error
+        found = Fields(value, "bad state")
+        return cls(
+            keeper_pid=found.whole("keeper_pid"),
+            qemu_pid=found.whole("qemu_pid"),
+            token=found.text("token"),
+            accel=found.text("accel"),
+            accel_reason=found.text("accel_reason"),
+            forwards=tuple(_read_forward(pair) for pair in found.items("forwards")),
+            http_port=found.maybe("http_port", found.whole),
+            run=found.text("run"),
+            origin=found.text("origin"),
+            started=found.real("started"),
+            paused=found.flag("paused"),
+            qemu_command=found.texts("qemu_command"),
+            # Older versions had none.
+            vnc_port=found.maybe("vnc_port", found.whole) if "vnc_port" in value else None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +180,13 @@ class Entry:
     def is_live(self) -> bool:
         """Whether a process of it runs or starts."""
         return self.status not in (Status.STOPPED, Status.CRASHED, Status.BROKEN)
+
+
+def _read_forward(pair: object) -> tuple[int, int]:
+    """Raises ValueError."""
+    if not isinstance(pair, list) or len(pair) != 2 or any(type(port) is not int for port in pair):
+        raise ValueError(f"bad state: {repr(pair)[:80]} is no forwarded port")
+    return pair[0], pair[1]
 
 
 def new_id() -> str:

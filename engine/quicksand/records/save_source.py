@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from quicksand.base.fields import Fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,8 @@ class SaveSource:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> SaveSource:
-        """Parse the record. Raises KeyError, TypeError."""
-        texts = {name: str(value[name]) for name in ("path", "name", "id", "digest")}
-        return cls(**texts, below=tuple(str(path) for path in value["below"]))
+    def from_json(cls, value: object) -> SaveSource:
+        """Parse the record. Raises ValueError naming what is wrong."""
+        found = Fields(value, "bad record of a save")
+        texts = {name: found.text(name) for name in ("path", "name", "id", "digest")}
+        return cls(**texts, below=found.texts("below"))

@@ -15,8 +15,8 @@ __all__ = ["delete", "export", "import_", "list", "restore", "verify"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the functions when one of them is used (PEP 562): what only reads a manifest does
-    without the reading and writing of bundles."""
+    """Import the functions when one of them is used (PEP 562): a program that only reads a manifest
+    does without the reading and writing of bundles."""
     if name not in __all__:
         raise AttributeError(f"module 'quicksand.saves' has no attribute {name!r}")
     return getattr(import_module("quicksand.saves.public"), name)

@@ -37,7 +37,7 @@ class BaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveInfo:
-    """What is known about one save."""
+    """A save in the census."""
 
     save: Save
     store: SaveStore
@@ -102,7 +102,7 @@ class Census:
         return [self.look_at(save, store) for store, save in self._saves if store.root in roots]
 
     def look_at(self, save: Save, store: SaveStore) -> SaveInfo:
-        """What is known about one save."""
+        """Look at one save, as it is listed."""
         footprint, manifest = Footprint(save.root), save.manifest
         base = None if manifest is None else base_of(save)
         state, own = self._base_state(save), is_own(save.root, self.paths)

@@ -118,7 +118,7 @@ def _find_by_path(path: str | Path, cwd: Path, workspace: SaveStore) -> Save | N
 
 
 def _at_path(name_or_path: str | Path, cwd: Path) -> Save | None:
-    # Relative to `cwd`; what begins with ~ is absolute then.
+    # Relative to `cwd`; a path that begins with ~ becomes absolute.
     try:
         root = (cwd / Path(name_or_path).expanduser()).resolve()
         found = (root / MANIFEST).exists()

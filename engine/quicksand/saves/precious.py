@@ -1,5 +1,5 @@
-"""Refusing to replace directories that are no saves but precious, such as a home: what a save
-replaces goes to the trash."""
+"""Refusing to replace precious directories that are no saves, such as a home, because a save moves
+the directory that it replaces to the trash."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ async def verify(
     it and of the image below. ``progress`` is called with bytes done and bytes in all, from another
     thread.
 
-    Raises SaveNotFoundError; what is wrong with the save is in the result.
+    Raises SaveNotFoundError; the result names the save's faults.
     """
     save = find_any(name, paths())
     return (await verify_saves([save], paths(), deep=deep, progress=progress))[0]

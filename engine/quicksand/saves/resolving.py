@@ -35,7 +35,7 @@ class SaveWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
-    """What a name means."""
+    """The meaning of a name."""
 
     save: Save | None = None
     """The save; None if the name can only mean an image."""
@@ -55,8 +55,8 @@ class InheritedOptions:
 
 
 def find_meaning(name: str, paths: Paths, workspace: Path | None = None) -> Meaning:
-    """What ``name`` means; ``workspace`` is also searched for saves. Raises SaveError for a save
-    that cannot be used."""
+    """Resolve ``name``; ``workspace`` is also searched for saves. Raises SaveError for a save that
+    cannot be used."""
     if is_file(name):
         return _meaning_of_path(name, paths)
     offered: Save | None = None
@@ -136,7 +136,7 @@ def _clip(text: str) -> str:
 
 
 def explain(meaning: Meaning, left_out: tuple[str, ...]) -> tuple[str, ...]:
-    """What the user who gave the name should know, one line each."""
+    """Notes for the user who gave the name, one line each."""
     if meaning.passed_over is not None:
         save = meaning.passed_over
         return (

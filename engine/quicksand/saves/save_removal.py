@@ -23,7 +23,7 @@ class Removed:
     """A save that was removed."""
 
     info: SaveInfo
-    """What was known about it before."""
+    """The save as it was known before."""
     trashed: Trashed | None
     """Its entry in the trash; None if it is gone for good."""
 

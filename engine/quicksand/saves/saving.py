@@ -88,7 +88,7 @@ class SaveOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Guest:
-    """What the guest reported before its disk is saved."""
+    """The guest's report before its disk is saved."""
 
     volatile: tuple[str, ...] = ()
     can_freeze: bool = False

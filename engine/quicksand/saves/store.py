@@ -174,7 +174,7 @@ class SaveStore:
 
     def publish(self, made: Path, name: str, *, replace: bool) -> Save:
         """Give the finished save in ``made`` (from `making`), with its manifest and synced files,
-        its name. Whatever has the name goes to the trash.
+        its name. An older thing with the name goes to the trash.
 
         Raises ConfigError for a bad name; SaveError if the name is taken and ``replace`` is false,
         or taken by something precious (precious.py); PathError, DiskSpaceError. The name then still
@@ -212,8 +212,8 @@ class SaveStore:
             refuse_precious(target, name)
 
     def _finish(self, ready: Path, name: str) -> None:
-        """Give the save in ``ready`` its name. Whatever has the name goes to the trash; if that
-        fails now, the next `recover` does it."""
+        """Give the save in ``ready`` its name. An older thing with the name goes to the trash; if
+        that fails now, the next `recover` does it."""
         target, new = self.root / name, ready / "save"
         with map_os_errors(target):
             exchanged = os.path.lexists(target) and exchange(new, target)
@@ -272,7 +272,7 @@ class SaveStore:
         return self._trashed(entry)
 
     def trash(self) -> builtins.list[Trashed]:
-        """What is in the trash, the most recently removed last."""
+        """The contents of the trash, the most recently removed last."""
         found = []
         for entry in self._entries():
             # Another process may just be removing it.
@@ -443,7 +443,7 @@ def _is_save(path: Path) -> bool:
 
 
 def _remove_tree(path: Path) -> None:
-    """Remove a tree; what cannot be removed is removed by the next `recover`."""
+    """Remove a tree; the next `recover` tries again with files that cannot be removed now."""
     with contextlib.suppress(OSError):
         remove(path)
 

@@ -48,7 +48,7 @@ class Verdict:
     deep: bool
     """Whether every byte was read."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """What is wrong, by file (`BASE`: the image); empty if the save is undamaged."""
+    """The faults, by file (`BASE`: the image); empty if the save is undamaged."""
 
     @property
     def is_whole(self) -> bool:

@@ -158,7 +158,7 @@ class Capture(ABC):
     def _store(
         self, tag: str, note: str, tier_note: str, shape: dict[str, Any], marks: dict[str, bool]
     ) -> Node:
-        # What takes time is to sync the files, and the disk can sync several at once.
+        # Syncing the files takes most of the time, and the disk can sync several at once.
         with ThreadPoolExecutor(1, THREAD) as pool:
             sealing = pool.submit(self._seal_disk, merge=not marks.get("hidden", False))
             memory = self._store_memory()

@@ -34,7 +34,7 @@ class DiskFiles:
     """The files of one of the two disks."""
 
     name: str
-    """What messages call it."""
+    """Its name in messages."""
     paths: tuple[Path, ...]
     """The lowest layer first."""
 

@@ -1,15 +1,15 @@
 """Copying the guest memory that a checkpoint needs, with as little as possible in the pause.
 
-What the kernel tells about written pages decides how (tracking.py). Where it tracks them, only
-those written since the last checkpoint are copied. While there are many of them, they are copied in
-rounds to their file while the guest runs, each round what was written during the one before; the
-rest goes to memory in the pause, and to the file after it. Of a guest that runs no further nothing
-needs to be copied in the pause. Where nothing is tracked, all anonymous pages are copied to memory
-in the pause.
+The way depends on what the kernel tells about written pages (tracking.py). Where it tracks them,
+only those written since the last checkpoint are copied. While there are many of them, they are
+copied in rounds to their file while the guest runs, each round those written during the one before;
+the rest goes to memory in the pause, and to the file after it. Of a guest that runs no further
+nothing needs to be copied in the pause. Where nothing is tracked, all anonymous pages are copied to
+memory in the pause.
 
-What is tracked means something only if it is known since when. A file beside QEMU's sockets, the
-mark (`MachineDir.tracked`), names the level and the checkpoint in whose pause the tracking began
-anew, or from which a revert goes on (`track_from`). It is removed before that and written when that
+Tracking is of use only if it is known since when. A file beside QEMU's sockets, the mark
+(`MachineDir.tracked`), names the level and the checkpoint in whose pause the tracking began anew,
+or from which a revert goes on (`track_from`). It is removed before that and written when that
 checkpoint is committed; without it the next checkpoint copies all anonymous pages.
 """
 
@@ -77,7 +77,7 @@ class Copier:
 
     @property
     def note(self) -> str:
-        """What is copied, and why not less; for people."""
+        """The pages that are copied, and the reason why not fewer; for people."""
         if self._since is not None:
             return f"the pages written since the last checkpoint were copied ({self._level.name})"
         why = self._level.why if self._level.tracker is None else NOT_YET
@@ -178,8 +178,8 @@ class Copier:
             )
 
     def commit(self, node: str) -> None:
-        """Write the mark: the checkpoint ``node`` is on disk, and what was written since its pause
-        is tracked."""
+        """Write the mark: the checkpoint ``node`` is on disk, and writes since its pause are
+        tracked."""
         if self._level.tracker is not None:
             _write_mark(self._mark, self._run, node, self._level)
 

@@ -62,8 +62,7 @@ def own_pages(runs: Sequence[tuple[int, int]], image: int) -> list[PageRun]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a new complete image would be made of, besides the pages that are copied from the
-    guest."""
+    """The sources of a new complete image, besides the pages that are copied from the guest."""
 
     runs: list[PageRun]
     """Ascending; pages that are in none of them are zeros. The guest's pages count as zeros."""
@@ -124,7 +123,7 @@ class PageSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What a new image is made of."""
+    """The sources of a new image."""
 
     plan: Plan
     files: Sequence[memoryview]
@@ -230,8 +229,8 @@ class _Filling:
         return self._content.base[1].crcs[offset // CHUNK]
 
     def _find_ranges(self, parts: Runs, first: int, data: memoryview) -> list[tuple[int, int]]:
-        """What to write of a step, the pages from ``first`` on, of which ``parts`` are wanted:
-        (start, end) in bytes. Long stretches of zeros become holes."""
+        """Return the ranges to write, as (start, end) in bytes, of a step: the pages from ``first``
+        on, of which ``parts`` are wanted. Long stretches of zeros become holes."""
         is_zero = self._compare.find_zeros(address_of(data), data.nbytes // PAGE)
         found: list[tuple[int, int]] = []
         for page, count in parts:

@@ -28,7 +28,7 @@ from quicksand.snapshots.image import seal_image
 from quicksand.snapshots.verified import Verified
 
 NODE = "state"
-"""What the hypervisor calls a snapshot's file."""
+"""The hypervisor's name for a snapshot's file."""
 
 DISK_SIZE = 1024 * 1024
 """Bytes of the empty disk in that file. QEMU stores a snapshot's memory behind the disk's end

@@ -20,7 +20,7 @@ VARIABLE = STANDBY.variable
 """Environment variable: "off" disables the preparation."""
 
 AFTER_REVERT_S = 0.3
-"""Seconds to wait after a revert: what its user does next comes first."""
+"""Seconds to wait after a revert, so that the user's next actions come first."""
 
 AFTER_CHECKPOINT_S = 1.0
 """Seconds to wait after a checkpoint: its user first tries something, and a client that takes many

@@ -70,7 +70,7 @@ class Pivot:
     def _prepare_files(self) -> None:
         place = self._history.place
         add_layer(place, self.layer, below=self.before.top)
-        # What is flushed now need not be flushed in the pause.
+        # Data flushed now need not be flushed in the pause.
         top = place.layer(self.before.top)
         with map_os_errors(top):
             descriptor = open_regular(top)

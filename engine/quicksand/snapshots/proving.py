@@ -26,7 +26,7 @@ KILLED = "a filter of system calls kills for userfaultfd, ptrace or pidfd_getfd"
 @functools.cache
 def find_refusal() -> str:
     """Why programs that are launched as the keeper does it cannot be tracked; "" if they can. The
-    first call takes as long as starting Python; what a process may do then remains."""
+    first call takes as long as starting Python; its result stays true for this process."""
     argv = [sys.executable, "-P", "-m", __name__]
     tried = subprocess.run(argv, capture_output=True, text=True, check=False)
     if tried.returncode < 0:

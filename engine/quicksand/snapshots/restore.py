@@ -53,7 +53,7 @@ HELD = "held"
 keyboard or the pointer. Older checkpoints do not record it."""
 
 BEFORE = {"display": False, "directories": 0}
-"""What checkpoints had that do not record it."""
+"""The value for checkpoints that do not record it."""
 
 
 async def shape_of(

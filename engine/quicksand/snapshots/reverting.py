@@ -241,7 +241,7 @@ async def _stay(live: RunningSandbox, successor: Successor, capture: Capture | N
         await successor.remove()
     # The successor's ports are free now. The old QEMU refuses those that it still has.
     for rule in _rules(live):
-        with best_effort(f"forward {rule} again", live.log):
+        with best_effort(f"forward {rule} again, unless it is still", live.log):
             await live.hypervisor.add_forward(rule)
     await asyncio.to_thread(widen_backlogs, live.run.qemu_pid, live.run.forwarded)
     if live.run.vnc_port is not None:

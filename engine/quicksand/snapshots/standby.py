@@ -14,6 +14,7 @@ from typing import Any
 
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import AgentError, HistoryError, MachineError, StateError
+from quicksand.base.fields import Fields
 from quicksand.base.files import read_json, write_json
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.qemu.planning import Parts, gather_parts
@@ -51,12 +52,13 @@ class Standby:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Standby:
         """Parse ``waiting.json``. Raises ValueError."""
-        try:
-            head, run = Head.from_json(value["head"]), RunState.from_json(value["run"])
-            rehearsed = value.get("rehearsed") is True
-            return cls(node=str(value["node"]), head=head, run=run, rehearsed=rehearsed)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"bad waiting.json: {error!r}") from error
+        found = Fields(value, "bad waiting.json")
+        return cls(
+            node=found.text("node"),
+            head=Head.from_json(found.fields("head")),
+            run=RunState.from_json(found.fields("run")),
+            rehearsed=found.flag("rehearsed", default=False),
+        )
 
 
 async def make_ready(registry: Registry, record: Record, node_id: str) -> None:

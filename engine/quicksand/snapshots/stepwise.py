@@ -65,8 +65,8 @@ class StepWriter:
 
     def write(self, offset: int, ranges: Sequence[tuple[int, int]], *, last: bool = False) -> None:
         """Begin to write these ranges (start, end) of the buffer at ``offset`` + start; all are
-        multiples of a page. `buffer` is another one then. The ``last`` step is written at once.
-        What it raises may be the error of a step before."""
+        multiples of a page. `buffer` is another one then. The ``last`` step is written at once. An
+        error that it raises may be of an earlier step."""
         buffer = self.buffer
         self._turn = (self._turn + 1) % BUFFERS
         if last:

@@ -2,7 +2,7 @@
 
 Pages that the last checkpoint has are only referred to. New ones are appended to a file of their
 own or, if many pages differ from the memory image already, all of the memory is written to a new
-image; what the guest writes meanwhile is then appended to a file of pages over it.
+image; pages that the guest writes meanwhile are then appended to a file of pages over it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class KnownPages:
-    """What is on disk already of the memory of the run that is captured.
+    """The part of the captured run's memory that is on disk already.
 
     Pages that are not in ``runs`` are as in the image ``memory``. They are also as in the image
     that the run itself maps, whether or not that is the same one, because:
@@ -215,7 +215,7 @@ class Storage:
         return sort_pages(placed, [address_of(data)], known, self._addresses, new_file, stored)
 
     def _plan_image(self, runs: Runs, source: PageSource) -> Content | None:
-        """What a new image is made of, if it pays. How many of the pages are new is estimated by
+        """The sources of a new image, if one pays. How many of the pages are new is estimated by
         some of them."""
         known, total = self._known, count_pages(runs) * PAGE
         number = known.number_of_image()
@@ -261,7 +261,7 @@ class Storage:
         self._image = write_image(self._image_path, self._size, content, self._verified, check)
         zeros = [PageRun(first, count, ZEROS, 0) for first, count in content.guest]
         self._imaged = overlay_runs(zeros, self._known.runs)
-        # What is added later lies over the image, whatever was on disk before.
+        # Pages added later lie over the image and all that was on disk before.
         self._below = RunMap([])
 
     def finish(self) -> Stored:

@@ -37,7 +37,7 @@ class Choice:
 
     @property
     def copied(self) -> str:
-        """What a pause copies, in words for people."""
+        """The memory that a pause copies, in words for people."""
         return self.way.copied(self.note)
 
 

@@ -47,7 +47,7 @@ class Tracker(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """What tracks a machine's memory, or could."""
+    """A way of tracking the memory of a machine."""
 
     name: str
     why: str = ""

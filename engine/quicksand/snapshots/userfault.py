@@ -56,7 +56,7 @@ STATUS = Path("/proc/self/status")
 
 @dataclass(frozen=True, slots=True)
 class WrittenPages:
-    """Guest memory of a QEMU that is registered: what was written to it. Raises MachineError."""
+    """Registered guest memory of a QEMU, and its written pages. Raises MachineError."""
 
     ram: GuestRam
 
@@ -109,8 +109,8 @@ class WrittenPages:
 
 
 def track(ram: GuestRam) -> WrittenPages:
-    """Have the kernel track writes to a QEMU's guest memory, if it does not do so yet; what was
-    written before counts as written. Raises OSError with a reason."""
+    """Have the kernel track writes to a QEMU's guest memory, if it does not do so yet; earlier
+    writes count as well. Raises OSError with a reason."""
     descriptor = fetch(ram.pid)
     try:
         # A filter that lets the keeper make one may kill this process for it.

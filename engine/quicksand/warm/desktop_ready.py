@@ -60,7 +60,7 @@ async def with_desktop(
 
 
 def _why_not(code: object, limit_s: float) -> str:
-    """What to tell the user when READY ended with ``code``; "" if the desktop is there."""
+    """The notice for the user when READY ended with ``code``; "" if the desktop is there."""
     if code is None:
         return (
             f"the desktop was not there after {limit_s:g} s; the sandbox runs, and `screenshot` "

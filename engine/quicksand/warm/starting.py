@@ -163,7 +163,7 @@ async def _start(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planned:
-    """What a start will do."""
+    """The plan of a start."""
 
     node: Node | None
     """The checkpoint to continue from."""

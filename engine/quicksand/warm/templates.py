@@ -23,6 +23,7 @@ from quicksand.base.background import run_later, run_to_its_end
 from quicksand.base.cpu import describe_cpu, read_microcode
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import HostError
+from quicksand.base.fields import Fields
 from quicksand.base.files import is_locked, map_os_errors, read_json
 from quicksand.base.findings import Findings
 from quicksand.base.footprint import allocated_size
@@ -162,7 +163,7 @@ class Templates:
 
 @dataclass(frozen=True, slots=True)
 class TemplateOrder:
-    """What a process that makes a template is told."""
+    """The order for a process that makes a template."""
 
     record: Record
     beside: tuple[int, str] | None = None
@@ -176,12 +177,16 @@ class TemplateOrder:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> TemplateOrder:
         """Raises ValueError."""
-        try:
-            record, beside = Record.from_json(value["record"]), value["beside"]
-            first = None if beside is None else (int(beside[0]), str(beside[1]))
-            return cls(record, first, str(value["waiting"]))
-        except (KeyError, TypeError, IndexError) as error:
-            raise ValueError(f"not an order: {error!r}") from error
+        found = Fields(value, "bad order")
+        first = None
+        match found.any("beside"):
+            case None:
+                pass
+            case [int(pid), str(started)]:
+                first = (pid, started)
+            case other:
+                raise ValueError(f"bad order: beside is {repr(other)[:80]}")
+        return cls(Record.from_json(found.fields("record")), first, found.text("waiting"))
 
 
 async def make_in_background(templates: Templates, *, beside: int) -> None:
@@ -314,9 +319,9 @@ def discard(root: Path) -> None:
 
 
 def prune(root: Path, log: Path, *, kept: int = KEPT) -> None:
-    """Remove all but the ``kept`` most recently used templates, those that were not checked as
-    they are now, and what processes that died while making one have left. What cannot be removed
-    is noted in ``log``."""
+    """Remove all but the ``kept`` most recently used templates, those that were not checked as they
+    are now, and the remains of processes that died while making one. Those that cannot be removed
+    are noted in ``log``."""
     found, useless = [], []
     for path in own_directories(root, UNFINISHED):
         with contextlib.suppress(OSError):

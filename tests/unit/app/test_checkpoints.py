@@ -97,7 +97,7 @@ async def test_a_taken_tag_is_said_before_anything_is_done() -> None:
         await pilot.press("c")
         await until(lambda: isinstance(app.screen, FormScreen))
         await pilot.press(*"clean", "enter")
-        await until(lambda: "there is a clean already" in screen_text(app))
+        await until(lambda: "the tag clean is taken" in screen_text(app))
         assert isinstance(app.screen, FormScreen)
         assert app.screen.query_one("#tag", Input).has_focus
         await pilot.press("escape")
@@ -260,7 +260,7 @@ async def test_what_cannot_be_read_is_shown_with_the_reason_and_refused() -> Non
         await pilot.press("enter", "d")
         await until(lambda: len(toasts(app)) == 2)
         assert "cannot be read: no JSON" in toasts(app)[0]
-        assert "nobody knows what else needs it" in toasts(app)[1]
+        assert "so others may need it" in toasts(app)[1]
         assert service.calls == []
 
 

@@ -119,7 +119,7 @@ async def test_what_is_lost_is_asked_for_as_by_the_key() -> None:
         ("stop db", "✗ db does not run"),
         ("stopp web", "there is no command 'stopp'; did you mean stop"),
         ("stop wbe", "there is no sandbox 'wbe'; did you mean web?"),
-        ("checkpoint web clean", "tag: there is a clean already"),
+        ("checkpoint web clean", "tag: the tag clean is taken"),
         ("save web dev", "save: there is a save dev already"),
         ("new debian web", "name: web is taken"),
         ("theme nrod", "there is no theme 'nrod'"),

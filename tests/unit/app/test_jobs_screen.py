@@ -128,9 +128,9 @@ def test_the_end_of_a_job_is_told_by_glyph_word_and_message() -> None:
 async def test_nothing_yet_says_what_it_is_for() -> None:
     async with shown() as (app, pilot):
         await open_jobs(app, pilot)
-        await until(lambda: "Nothing was done yet" in screen_text(app))
+        await until(lambda: "No jobs yet" in screen_text(app))
         await pilot.press("enter", "c")
-        assert toasts(app) == ["only what is under way can be cancelled"]
+        assert toasts(app) == ["only a running job can be cancelled"]
         await pilot.press("J")
         await until(lambda: app.screen is app.main)
 

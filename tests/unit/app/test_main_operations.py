@@ -184,7 +184,7 @@ async def test_P_pauses_and_enter_lets_it_go_on() -> None:
 async def test_the_commands_of_what_was_done_are_kept() -> None:
     async with shown() as (app, pilot):
         await pilot.press("at")
-        await until(lambda: "Nothing was done yet" in screen_text(app))
+        await until(lambda: "You have done nothing yet" in screen_text(app))
         await pilot.press("escape", "x")
         await until(lambda: "stop web  ✓" in screen_text(app))
         await select(pilot, DB)

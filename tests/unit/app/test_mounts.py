@@ -325,7 +325,7 @@ async def test_mount_alone_on_the_line_opens_the_form() -> None:
     async with shown(FakeService()) as (app, pilot):
         await enter(app, pilot, "mount web")
         await until(lambda: isinstance(app.screen, FormScreen))
-        await until(lambda: "A directory in web" in screen_text(app))
+        await until(lambda: "Mount a directory in web" in screen_text(app))
 
 
 def test_mounted_paths_are_completed_on_the_line() -> None:
@@ -345,7 +345,7 @@ async def test_clones_get_the_mounts_only_if_asked() -> None:
     async with shown(service) as (app, pilot):
         await pilot.press("b")
         await until(lambda: isinstance(app.screen, FormScreen))
-        await until(lambda: "without them" in screen_text(app))
+        await until(lambda: "none" in screen_text(app))
         await pilot.press("down", "right")
         await until(lambda: "clone web --mounts ro" in screen_text(app))
         await pilot.press("enter")

@@ -144,7 +144,7 @@ async def test_an_image_or_a_save_is_found_by_typing_a_bit_of_its_name() -> None
         await until(lambda: form.values["begin"] == "save:/saves/dev2")
         await until(lambda: "1 of 5" in screen_text(app))
         await pilot.press("x")
-        await until(lambda: "choose what it begins with" in screen_text(app))
+        await until(lambda: "choose an image or a save" in screen_text(app))
         await pilot.press("enter")
         await pilot.pause()
         assert service.made == []
@@ -175,12 +175,12 @@ async def test_the_form_tells_where_a_save_comes_from_and_what_it_gets() -> None
         form.query_one("#begin", Choice).value = f"save:{OFFERED.key}"
         await until(lambda: "from /saves/offered; left out unless chosen" in screen_text(app))
         text = screen_text(app)
-        assert "network full; ports 8080->80" in text and "save, not made here" in text
+        assert "network full; ports 8080->80" in text and "save from elsewhere" in text
         assert "mounts_only: only forwarded ports" in text
         form.query_one("#begin", Choice).value = f"save:{WIDE.key}"
         await until(lambda: "as saved: 8080:80" in screen_text(app))
         await until(lambda: "full: reaches all the host can" in screen_text(app))
-        assert "not made here" not in screen_text(app)
+        assert "from elsewhere" not in screen_text(app)
         put(form, port_forwards="9090:90")
         await until(lambda: "as saved: 8080:80" not in screen_text(app))
         form.query_one("#begin", Choice).value = f"save:{OFFERED.key}"
@@ -322,7 +322,7 @@ async def test_what_was_used_last_is_there_again_but_for_what_it_could_reach() -
         assert form.values["network_mode"] == "mounts_only"
         widens = ("port_forwards", "mounts", "agent_http", "extra_qemu_args", "vnc_port")
         assert not any(form.values[keyword] for keyword in widens)
-        await until(lambda: "without what it could reach" in screen_text(app))
+        await until(lambda: "without network and mounts" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: len(service.made) == 2)
         assert dict(service.made[1].machine) == {**USUAL, "memory": "640M", "cpus": "3"} | {
@@ -452,7 +452,7 @@ async def test_on_a_fresh_machine_n_begins_with_what_is_built_first() -> None:
     app = make_app(service)
     async with app.run_test(size=SIZE) as pilot:
         await open_form(pilot, app)
-        await until(lambda: "is built first" in screen_text(app))
+        await until(lambda: "built first" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: service.made)
         assert service.made == [NewSpec(image="debian", name="debian-1", machine=USUAL)]

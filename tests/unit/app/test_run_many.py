@@ -166,7 +166,7 @@ async def test_what_runs_is_cancelled_by_its_key() -> None:
         await until(lambda: app.operations.ended)
         assert app.operations.ended[-1].outcome == "cancelled"
         await pilot.press("c")
-        await until(lambda: "nothing runs that could be cancelled" in toasts(app))
+        await until(lambda: "no command is running" in toasts(app))
         await pilot.press("escape")
         await until(lambda: app.screen is app.main)
 

@@ -285,7 +285,7 @@ async def test_a_file_that_is_there_is_not_replaced_unless_that_is_chosen(
     async with saves_shown(service) as (app, pilot):
         await go_to(pilot, DEV.key)
         await pilot.press("e")
-        await until(lambda: "there is such a file already" in screen_text(app))
+        await until(lambda: "this file exists already" in screen_text(app))
         await pilot.press("enter")
         await pilot.pause()
         assert isinstance(app.screen, FormScreen) and service.calls == []
@@ -299,7 +299,7 @@ async def test_a_file_that_is_there_is_not_replaced_unless_that_is_chosen(
             await until(lambda says=says: says in screen_text(app))  # type: ignore[misc]
         field.value = "dev.quicksand"
         await pilot.press("down", "down", "down", "right")
-        await until(lambda: "a file of that name makes room" in screen_text(app))
+        await until(lambda: "replaces a file of that name" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: service.calls)
         assert "replace=True" in service.calls[-1]

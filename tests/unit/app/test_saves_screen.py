@@ -249,7 +249,7 @@ async def test_the_keys_of_the_screens_open_help_palette_and_commands() -> None:
         await until(lambda: isinstance(app.screen, HelpScreen))
         await until(lambda: "Verify every byte of it and of its base" in screen_text(app))
         await pilot.press("escape", "at")
-        await until(lambda: "Nothing was done yet" in screen_text(app))
+        await until(lambda: "You have done nothing yet" in screen_text(app))
         await pilot.press("escape", "ctrl+p")
         await until(lambda: isinstance(app.screen, CommandPalette))
         await pilot.press("escape")

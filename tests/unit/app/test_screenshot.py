@@ -26,7 +26,7 @@ WORDS = {
     "shells": "1 shell",
     "stats": "Within the guest",
     "mounts": "Mounts of web",
-    "mount": "A directory in web",
+    "mount": "Mount a directory in web",
     "jobs": "Jobs",
     "new": "New sandbox",
     "checkpoint": "Checkpoint of web",

@@ -458,7 +458,7 @@ def test_delete_a_checkpoint(snap_compare: Compare) -> None:
 def test_new_checkpoint(snap_compare: Compare, size: tuple[int, int]) -> None:
     async def run(pilot: Pilot[int]) -> None:
         await show("c", sees="Checkpoint of web")(pilot)
-        await show("c l e a n down o k", sees="there is a clean already")(pilot)
+        await show("c l e a n down o k", sees="the tag clean is taken")(pilot)
 
     assert snap_compare(app(KEPT), terminal_size=size, run_before=run)
 

@@ -94,9 +94,9 @@ def test_ports_need_a_network() -> None:
 @pytest.mark.parametrize(
     ("image", "save", "says"),
     [
-        ("", "", "choose what"),
+        ("", "", "choose an image"),
         ("old", "", "damaged"),
-        ("dev", "", "the save dev would be taken"),
+        ("dev", "", "a save has the name dev, too"),
         ("lost", "/saves/lost", "is not here"),
         ("none", "/saves/none", "this save is gone"),
     ],
@@ -219,7 +219,7 @@ def test_the_command_of_a_checkpoint(tag: str, note: str, command: str) -> None:
         ("", ""),
         ("new", ""),
         ("[red]x[/]", ""),
-        ("clean", "there is a clean already"),
+        ("clean", "the tag clean is taken"),
         ("a\u202eb", "cannot be printed"),
         ("x" * 129, "1 to 128 characters"),
     ],

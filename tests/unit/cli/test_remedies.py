@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import pickle
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
@@ -155,6 +156,17 @@ def test_every_remedy_is_there_for_users_of_python() -> None:
                     assert isinstance(part.args[0], ast.Constant)
                     verb = part.args[0].value
                     assert says_otherwise or verb in PYTHON, f"{path}:{part.lineno} {verb!r}"
+
+
+def test_a_hint_that_is_no_words_has_no_option_of_the_command_line_alone() -> None:
+    found = []
+    for path in sorted((ROOT / "engine/quicksand").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.keyword) and node.arg == "hint":
+                says = ast.unparse(node.value)
+                if "Words(" not in says and re.search(r"[ `(]--[a-z]", says) and "=" not in says:
+                    found.append(f"{path}:{node.lineno} {says}")
+    assert found == []
 
 
 def test_the_engine_names_no_command() -> None:

@@ -16,6 +16,8 @@ from PIL import Image
 from quicksand.base.errors import ConfigError, DisplayError, PathError
 from quicksand.display.picture import PICTURE_PIXELS_MAX, Format, Picture, read_size, write_picture
 
+from quicksand_tui.model.remedies import hint_of
+
 RANDOM = Picture(37, 23, random.Random(1).randbytes(37 * 23 * 3))
 
 
@@ -138,7 +140,7 @@ def test_a_format_that_is_none() -> None:
 def test_a_name_of_another_format_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"'a\.JPG' says no format") as caught:
         Format.choose(None, Path("/tmp/a.JPG"))
-    assert "end with .png or .ppm" in caught.value.hint and "--format" in caught.value.hint
+    assert "end with .png or .ppm" in caught.value.hint and "--format" in hint_of(caught.value)
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from quicksand.qemu.qmp import Monitor
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import MachineDir
 
+from quicksand_tui.model.remedies import hint_of
+
 
 class FakeMonitor:
     """Notes what is asked of QEMU."""
@@ -84,4 +86,4 @@ def test_what_is_no_port(port: object) -> None:
 def test_a_port_needs_a_screen() -> None:
     with pytest.raises(ConfigError, match="needs a screen") as caught:
         SandboxConfig.parse({"image": "x", "vnc_port": 0})
-    assert "--display" in caught.value.hint
+    assert "--display" in hint_of(caught.value)

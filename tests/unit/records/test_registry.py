@@ -173,6 +173,11 @@ def test_a_field_that_is_missing_is_named(field: str) -> None:
         {"config": {"image": "x", "boot_timeout": 10**400}},
         {"config": {"image": "x", "option": "of a later version"}},
         {"chain": None},
+        {"chain": "abc"},
+        {"id": None},
+        {"discard": "false"},
+        {"committed": 0},
+        {"image_digest": {}},
     ],
     ids=lambda changes: next(iter(changes)),
 )

@@ -68,7 +68,8 @@ async def test_each_step_is_tried_and_what_was_not_possible_is_noted(live: Any) 
     told = [line.partition("could not ")[2] for line in live.log.read_text().splitlines()]
     assert told == [
         "remove the new machine: MachineError: the keeper is gone",
-        "forward tcp:127.0.0.1:8080-10.0.2.15:80 again: MachineError: QEMU does not answer?[2J",
+        "forward tcp:127.0.0.1:8080-10.0.2.15:80 again, unless it is still: "
+        "MachineError: QEMU does not answer?[2J",
         "resume the guest: MachineError: QEMU does not answer?[2J",
         "write the head of the old machine: HistoryError: the head cannot be read",
         "remove the unfinished checkpoint: DiskSpaceError: no space left for node.json",

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class ChangeKind(StrEnum):
-    """What happened to a path."""
+    """The kind of change of a path."""
 
     ADDED = "added"
     REMOVED = "removed"

@@ -93,7 +93,7 @@ class Layer:
             self._require_inside(place, 1, "a cluster")
         except Malformed as error:
             raise self._bad(str(error)) from error
-        # What lies beyond the end of the file reads as zeros, as in QEMU.
+        # Bytes beyond the end of the file read as zeros, as in QEMU.
         return self._read(place + within, length).ljust(length, b"\0")
 
     def allocated(self) -> Iterator[tuple[int, int]]:

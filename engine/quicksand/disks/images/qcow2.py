@@ -2,7 +2,7 @@
 docs/interop/qcow2.txt).
 
 A file from elsewhere may name backing files or external data files of the host, or claim sizes that
-exhaust it. Whatever is not plainly harmless is refused.
+exhaust it. A header that is not plainly harmless is refused.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class ImageResolver:
             # QEMU gets the whole block graph from us, so the backing file that an upper layer names
             # is never opened; the lowest layer must not name one.
             check_qcow2(disk, allow_backing=number > 0)
-        # After the disks: what is wrong with those says more.
+        # After the disks, because an error of theirs says more.
         for path in (image.kernel, image.initrd):
             _require_file(name, path)
         # Resolve links, since headers of upper layers name their base that way (layout.layer_name).

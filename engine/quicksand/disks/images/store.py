@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
+from quicksand.base.fields import Fields
 from quicksand.base.files import map_os_errors, read_json, sync_dir, try_lock, write_json
 from quicksand.base.listing import ANY_ID, TEMPORARY, own_directories, own_files
 from quicksand.base.paths import make_private_dir
@@ -62,7 +63,7 @@ class StoredImage:
     cmdline: str = ""
     """Additional words for the kernel's command line."""
     machine: Mapping[str, Any] = field(default_factory=dict)
-    """What it suggests for machines where the user says nothing (`suggested`)."""
+    """Values that it suggests for options that the user does not give (`suggested`)."""
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By part ("disk", "kernel", "initrd"): name, size in bytes and sha256."""
     errors: tuple[str, ...] = ()
@@ -162,17 +163,18 @@ class ImageStore:
             manifest = read_json(path)
             if manifest.get("schema_version") != SCHEMA:
                 raise ValueError(f"schema_version {manifest.get('schema_version')!r}")
-            files = {part: _checked_file(manifest["files"][part]) for part in PARTS}
+            found = Fields(manifest, "bad manifest")
+            files = {part: _checked_file(found.fields("files")[part]) for part in PARTS}
             image = StoredImage(
                 root=directory,
-                name=str(manifest["name"]),
-                version=str(manifest["version"]),
-                digest=str(manifest["digest"]),
-                arch=str(manifest["arch"]),
-                created=float(manifest["created"]),
+                name=found.text("name"),
+                version=found.text("version"),
+                digest=found.text("digest"),
+                arch=found.text("arch"),
+                created=found.real("created"),
                 built=path.stat().st_mtime,
-                recipe=str(manifest.get("recipe", "")),
-                cmdline=str(manifest.get("cmdline", "")),
+                recipe=found.text("recipe", default=""),
+                cmdline=found.text("cmdline", default=""),
                 machine=check_suggested(manifest.get("machine", {})),
                 files=files,
             )
@@ -293,13 +295,12 @@ def _is_name(name: str) -> bool:
     return bool(name) and not name.startswith(".")
 
 
-def _checked_file(value: Mapping[str, Any]) -> dict[str, Any]:
-    name, size, digest = value["name"], value["size"], value["sha256"]
-    if not isinstance(name, str) or "/" in name or name in ("", ".", ".."):
+def _checked_file(value: object) -> dict[str, Any]:
+    found = Fields(value, "bad file")
+    name = found.text("name")
+    if "/" in name or name in ("", ".", ".."):
         raise ValueError(f"bad file name {name!r}")
-    if not isinstance(size, int) or not isinstance(digest, str):
-        raise ValueError(f"bad size or digest of {name!r}")
-    return {"name": name, "size": size, "sha256": digest}
+    return {"name": name, "size": found.whole("size"), "sha256": found.text("sha256")}
 
 
 def _with_errors(image: StoredImage) -> StoredImage:

@@ -1,4 +1,4 @@
-"""What an image suggests for its machines: values for a few options where the user says nothing.
+"""Suggestions of an image for its machines: values for a few options that the user does not give.
 
 A desktop needs more memory than the default, and a display. Nothing that lets a guest reach further
 can be suggested, since images come from elsewhere too.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 KINDS: Mapping[str, type] = {"memory": str, "cpus": int, "enable_display": bool}
-"""The options that an image may suggest, and what their values are in JSON."""
+"""The options that an image may suggest, and the types of their values in JSON."""
 
 
 def check_suggested(values: object) -> Mapping[str, Any]:

@@ -32,7 +32,7 @@ ALL_OUTPUT = (Stream.STDOUT, Stream.STDERR)
 
 
 class Carrier(Protocol):
-    """What a channel needs from its session."""
+    """The part of a session that its channels use."""
 
     budget: Budget
 

@@ -69,8 +69,8 @@ class AgentLink:
         return await (await self.session()).request(method, params, timeout=timeout)
 
     async def dial(self, machine: MachineDir, port: int) -> Session:
-        """Connect to a port of ``machine`` before its agent runs. After the handshake, which is the
-        caller's, it is the live session. Raises StateError, AgentUnreachableError."""
+        """Connect to a port of ``machine`` before its agent runs. After the caller's handshake it
+        is the live session. Raises StateError, AgentUnreachableError."""
         self._lease = await take_lease(
             [machine.agent_socket(port)], what="agent ports", timeout=LEASE_TIMEOUT_S
         )
@@ -89,7 +89,7 @@ class AgentLink:
         return True
 
     def move_on(self) -> None:
-        """End the session with a machine from which another one has taken over: what waits gets
+        """End the session with a machine from which another one has taken over; calls that wait get
         RevertedError. The next request connects to the new one."""
         if self._machine != self._runtime.current():
             if self._session is not None:

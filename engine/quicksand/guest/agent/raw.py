@@ -1,5 +1,5 @@
-"""Texts that stand for bytes, as those of `os.fsdecode` do: what a guest's system takes as bytes (a
-command's words and variables, a path, input) need not be UTF-8."""
+"""Texts that stand for bytes, as `os.fsdecode` makes them. A guest's system takes commands,
+variables, paths and input as bytes, which need not be UTF-8."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ class Session(asyncio.Protocol):
         self._why_broken = why_broken
 
     def leave(self) -> None:
-        """Close the connection as if the other end had: what waits gets the error of that."""
+        """Close the connection as if the other end had; calls that wait get the same error."""
         self.connection_lost(None)
 
     def close(self) -> None:
@@ -344,8 +344,8 @@ def _unreadable(method: str, params: dict[str, Any]) -> str:
 
 
 async def sync_guest(ask: Ask, log: Path) -> None:
-    """Have a guest sync its disk. What it has in memory is in a checkpoint in any case, so that
-    this may fail, and must not take long."""
+    """Have a guest sync its disk. A checkpoint contains its memory in any case, so this may fail,
+    and must not take long."""
     with best_effort("have the guest sync its disk", log):
         async with asyncio.timeout(SYNC_S):
             await ask("sync", {}, SYNC_S)

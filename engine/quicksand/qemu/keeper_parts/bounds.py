@@ -1,9 +1,9 @@
-"""What a QEMU may take of the host: the limits with which it is executed, and how much memory it
-may have (memory.py watches that).
+"""Bounds of a QEMU on the host: the limits with which it is executed, and how much memory it may
+have (memory.py watches that).
 
 A guest moves more than its own memory. Root in one can have QEMU's network (libslirp) keep a
 connection to a mount's address for ever, or hold fragments and segments that never become whole. So
-the process is bounded, whatever it is that grows.
+the process itself is bounded.
 """
 
 import os
@@ -36,8 +36,8 @@ COROUTINES = 256 * 9 * MIB
 of 256 requests to the disk (QEMU, hw/block/virtio-blk.c), and each request up to eight parts
 (block/qcow2.h, QCOW2_MAX_WORKERS). Next to nothing of it is ever used."""
 RESERVE = 512 * MIB
-"""Bytes between where the guest is paused and the kernel's limit, or a quarter of that if it is
-less: what it can take between two looks."""
+"""Bytes between the point where the guest is paused and the kernel's limit, or a quarter of that if
+it is less. QEMU can take so many between two looks."""
 
 FILES = 2048
 """Descriptors: each connection and each port of the guest's to the full network is one, and QEMU
@@ -46,7 +46,7 @@ CONNECTION = 288 * 1024
 """Bytes for a connection of the full network, with its buffers in both directions (libslirp,
 TCP_SNDSPACE and TCP_RCVSPACE)."""
 FULL_NETWORK = '"restrict": false'
-"""What QEMU's argument for the full network has (command.py)."""
+"""A part of QEMU's arguments that only the full network has (command.py)."""
 
 
 class Bound:
@@ -148,7 +148,7 @@ def _count(value: str) -> int:
 
 
 def _emulation(accel: str, ram: int, cpus: int) -> int:
-    """What TCG needs for itself; 0 for other values of -accel."""
+    """Bytes that TCG needs for itself; 0 for other values of -accel."""
     kind, *words = accel.split(",")
     if kind != "tcg":
         return 0

@@ -83,8 +83,8 @@ def drain(pipe: int, log: BoundedLog) -> None:
 
 
 def remove_tree(path: str, part: str = "") -> None:
-    """Remove a directory that has quicksand's mark, or a part of it. What cannot be removed is left
-    to `Registry.reap`."""
+    """Remove a directory that has quicksand's mark, or a part of it. Files that cannot be removed
+    are left to `Registry.reap`."""
     try:
         remove(path, part=part)
     except OSError:

@@ -100,7 +100,7 @@ def clear_of(descriptor: int, numbers: Collection[int]) -> int:
 
 
 def _read_all(pipe: int) -> bytes:
-    """What is written to a pipe until its other end is closed, in the child by execve(2)."""
+    """Read a pipe until its other end is closed, in the child by execve(2)."""
     data = b""
     while part := os.read(pipe, 16):
         data += part

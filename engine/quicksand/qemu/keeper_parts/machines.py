@@ -1,4 +1,4 @@
-"""What a keeper looks after: machines (QEMU processes), and clients with their requests."""
+"""The things that a keeper looks after: machines (QEMU processes), clients and their requests."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 """Guests whose QEMU has taken more memory of the host than they are worth (bounds.py): each is
-paused, and nothing is lost. Who resumes one gives it some more."""
+paused, and nothing is lost. A client that resumes one gives it some more."""
 
 import os
 import resource
@@ -75,7 +75,7 @@ class MemoryWatch:
         bound = self.bound.within(limit)
         rest = min(bound.watched - taken, bound.mapped - mapped)
         if rest < 0:
-            # What clients do with it meanwhile takes stacks and threads.
+            # Clients that use it meanwhile make it take stacks and threads.
             if limit != resource.RLIM_INFINITY and limit < mapped + ROOM:
                 raise_data_limit(self.pid, mapped + ROOM)
             if taken > bound.watched:

@@ -22,8 +22,8 @@ FLAGS = 0o2004001
 """O_CLOEXEC, O_NONBLOCK and UFFD_USER_MODE_ONLY (1), with which any user may have one."""
 
 ASKING, TRACED, REFUSED = b"a", b"t", b"r"
-"""What the process that becomes QEMU writes before it asks to be traced, and then if it is or is
-not. If it writes nothing then, a filter of system calls has killed it for asking."""
+"""Words of the process that becomes QEMU: it writes the first one before it asks to be traced, and
+then one of the others. If it writes no other, a filter of system calls has killed it for asking."""
 
 
 def find_injection() -> Any:

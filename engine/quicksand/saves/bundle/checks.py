@@ -12,6 +12,7 @@ from typing import Any
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError, ImageError
 from quicksand.base.regular import open_file
+from quicksand.base.remedies import Words
 from quicksand.base.text import mib_text
 from quicksand.disks.images.qcow2 import (
     HEAD,
@@ -49,7 +50,11 @@ def check_config(config: SandboxConfig, other: Mapping[str, Any] | None = None) 
     if reason:
         raise BundleError(
             f"the bundle {reason}",
-            hint="if you know who made it, `import --trust` takes it all the same",
+            hint=Words(
+                "if you know who made it, ",
+                Words("`import --trust`", python="`trusted=True`"),
+                " takes it all the same",
+            ),
         )
 
 

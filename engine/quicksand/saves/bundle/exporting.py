@@ -38,7 +38,7 @@ class Exported:
     full: bool
     checkpoints: int = 0
     notes: tuple[str, ...] = ()
-    """What it does not contain, and what an import will ask for."""
+    """Things that it lacks and that an import will need."""
 
 
 def export_save(
@@ -125,7 +125,11 @@ def require_files(found: FoundBase, name: str) -> list[Outgoing]:
     if not found.files:
         raise SaveError(
             f"{name!r} needs the image {found.base}, which is not here",
-            hint="export it without --full, or where that image is",
+            hint=Words(
+                "export it without ",
+                Words("--full", python="full=True"),
+                ", or where that image is",
+            ),
         )
     return [
         Outgoing(name=name, path=path, size=member.size, sha256=member.sha256)

@@ -10,6 +10,7 @@ from typing import Any
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError
+from quicksand.base.remedies import Words
 from quicksand.base.staging import staging
 from quicksand.disks.images.store import DIGEST_SHOWN, ImageStore, image_digest
 from quicksand.saves.bundle.bases import NAMES, check_part_size, publish_image
@@ -117,6 +118,10 @@ def _refuse_taken(store: ImageStore, base: BundleBase, *, replace: bool) -> None
     if there is not None and not same and not replace:
         raise BundleError(
             f"there is an image {base.name!r} already, and it is another one",
-            hint="`import --name NAME` gives this one another name; `--replace` makes it the one "
-            "that new sandboxes boot from",
+            hint=Words(
+                Words("`import --name NAME`", python="`name=`"),
+                " gives this one another name; ",
+                Words("`--replace`", python="`replace=True`"),
+                " makes it the one that new sandboxes boot from",
+            ),
         )

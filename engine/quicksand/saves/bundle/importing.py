@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from quicksand.base.errors import BundleError, ConfigError, QuicksandError
 from quicksand.base.files import sync_dir, write_json
+from quicksand.base.remedies import Words
 from quicksand.base.staging import staging, sweep_staging
 from quicksand.disks.images.store import ImageStore
 from quicksand.records.registry import Registry
@@ -113,7 +114,8 @@ def _import_save(
     try:
         check_save_name(name)
     except ConfigError as error:
-        raise ConfigError(str(error), hint="`import --name NAME` gives it another one") from error
+        hint = Words(Words("`import --name NAME`", python="`name=`"), " gives it another one")
+        raise ConfigError(str(error), hint=hint) from error
     if (store.root / name).exists() and not options.replace:
         raise taken(name, store.root)
     base = IncomingBase(images, bundle)

@@ -49,7 +49,7 @@ class Imported:
     """The new sandbox's id, "" for other kinds."""
     checkpoints: int = 0
     notes: tuple[str, ...] = ()
-    """What the user should know before starting it."""
+    """Notes for the user before starting it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import QuicksandError, SaveNotFoundError, StateError
 from quicksand.base.paths import Paths, paths
 from quicksand.base.progress import Progress
+from quicksand.base.remedies import Words
 from quicksand.base.threads import in_stoppable_thread
 from quicksand.disks.images.store import ImageStore
 from quicksand.qemu.accelerator import choose_accelerator
@@ -100,7 +101,11 @@ def _find_save(name: str | Path, places: Paths) -> Save:
         return find_save(name, places)
     except SaveNotFoundError as error:
         if any(str(name) in (entry.name, entry.id) for entry in Registry(places).list()):
-            hint = f"{name!r} is a sandbox: --tree exports its checkpoints; or `save` it first"
+            hint = Words(
+                f"{name!r} is a sandbox: ",
+                Words("--tree", python="tree=True"),
+                " exports its checkpoints; or `save` it first",
+            )
             raise SaveNotFoundError(str(error), hint=hint) from error
         raise
 

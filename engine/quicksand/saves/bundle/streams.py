@@ -43,7 +43,7 @@ Write = Callable[[bytes], None]
 
 
 class Readable(Protocol):
-    """What `BundleSource` needs of a file."""
+    """The part of a file that `BundleSource` uses."""
 
     def read(self, size: int, /) -> bytes | None: ...
 

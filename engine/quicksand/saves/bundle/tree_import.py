@@ -154,7 +154,10 @@ def _refuse_taken(registry: Registry, name: str) -> None:
     if any(name in (entry.name, entry.id) for entry in registry.list()):
         raise NameTakenError(
             f"there is a sandbox {name!r} already",
-            hint="`import --name NAME` gives the imported one another name",
+            hint=Words(
+                Words("`import --name NAME`", python="`name=`"),
+                " gives the imported one another name",
+            ),
         )
 
 

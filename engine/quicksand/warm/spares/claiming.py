@@ -85,8 +85,8 @@ async def claim(registry: Registry, record: Record, spare: Spare) -> Claimed | N
 def _become_owner(
     registry: Registry, record: Record, offered: Sequence[int], granted: list[int]
 ) -> int:
-    """Ask the keeper, and write the sandbox's record; returns the keeper's process id. What the
-    keeper passes is added to ``granted``. Raises as `claim`, and OSError, ValueError."""
+    """Ask the keeper, and write the sandbox's record; returns the keeper's process id. Descriptors
+    that the keeper passes are added to ``granted``. Raises as `claim`, and OSError, ValueError."""
     # A spare's id is nobody's name.
     naming: AbstractContextManager[None] = contextlib.nullcontext()
     if record.name != record.id:
@@ -138,7 +138,7 @@ def _remove(
 
 def ask_keeper(path: Path, discard: bool, offered: Sequence[int], granted: list[int]) -> int:
     """Ask the keeper that listens at ``path`` for its sandbox, which waits for an owner; returns
-    the keeper's process id. It gets the descriptors ``offered``; what it passes is added to
+    the keeper's process id. It gets the descriptors ``offered``; those that it passes are added to
     ``granted``. Blocks. Raises MachineError if it refuses, OSError, ValueError."""
     request = json.dumps({"op": "own", "discard": discard}).encode() + b"\n"
     text = b""

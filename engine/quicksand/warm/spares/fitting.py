@@ -34,7 +34,7 @@ def growth(spare: Spare, record: Record) -> int:
 
 def _can_grow(record: Record, parts: Parts) -> bool:
     """Whether the disk that ``record`` asks for is larger than its image's. The disk of a save is
-    left as it is: what fits it is decided at a start without a spare."""
+    left as it is: only a start without a spare decides about its size."""
     if record.source is not None:
         return False
     base = check_qcow2(parts.image.chain[-1], allow_backing=len(parts.image.chain) > 1)

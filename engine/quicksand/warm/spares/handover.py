@@ -1,5 +1,5 @@
-"""From a claimed spare to a running sandbox: what can be given at the hand-over is given, and what
-must not be old is renewed, before any program of the user runs."""
+"""From a claimed spare to a running sandbox: before any program of the user runs, it gets the
+options that can be given at the hand-over, and its secrets and its clock are renewed."""
 
 from __future__ import annotations
 

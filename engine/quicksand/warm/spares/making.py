@@ -41,8 +41,9 @@ FIRST_COMMANDS: tuple[str | list[str], ...] = (
     "ls / | cat",
     "bash -c 'echo ready'",
 )
-"""What the first command of a sandbox is likely to need: the shell, a program without it, output,
-a pipe of two programs, and bash where it is. No two need all of the same code."""
+"""Commands that warm up what a sandbox's first command is likely to need: the shell, a program
+without it, output, a pipe of two programs, and bash where it is. No two need all of the same code.
+"""
 
 COMMAND_S = 20.0
 HELLO_S = 20.0

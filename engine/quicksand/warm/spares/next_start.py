@@ -19,7 +19,7 @@ from quicksand.warm.spares.orders import Orders, digest_of
 from quicksand.warm.spares.spare import has_spares, is_off
 
 AFTER_S = 3
-"""Seconds after a start: what its user does first comes first."""
+"""Seconds to wait after a start, so that the user's first actions come first."""
 
 MAKER = "quicksand.warm.spares.maker"
 MODES = ("template", "spare")
@@ -46,7 +46,7 @@ async def expect_next(registry: Registry, record: Record, timing: BootTiming) ->
 
 
 async def restock_later(paths: Paths) -> None:
-    """Have made what is ordered, with the templates that it needs, as `expect_next` does."""
+    """Have the ordered spares made, with the templates that they need, as `expect_next` does."""
     if not makes_none():
         await _run_maker(paths, ORDERS, None)
 

@@ -116,6 +116,6 @@ def plain(config: SandboxConfig) -> SandboxConfig:
 
 
 def digest_of(config: SandboxConfig) -> str:
-    """A short name of the machines that `plain` makes equal."""
+    """A short name, equal for machines that `plain` makes equal."""
     text = json.dumps(plain(config).to_json(), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

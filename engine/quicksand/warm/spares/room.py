@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from quicksand.base.errors import MemoryBudgetError
 from quicksand.base.memory import OVERHEAD, available_memory
+from quicksand.base.remedies import Words
 from quicksand.base.text import size_text
 from quicksand.records.config import SandboxConfig
 
@@ -18,5 +19,9 @@ def check_room(config: SandboxConfig) -> None:
             f"a spare with {size_text(config.memory_bytes)} of memory needs {size_text(wanted)}, "
             "twice its own (and QEMU's), because a start must still fit beside it, but this host "
             f"has {size_text(available)} available",
-            hint="order machines with less memory (--memory), or stop a sandbox",
+            hint=Words(
+                "order machines with less memory",
+                Words(" (--memory)", python=" (memory=)"),
+                ", or stop a sandbox",
+            ),
         )

@@ -1,4 +1,4 @@
-"""What a spare is: its record (``spare.json``), and the key that says which starts it fits."""
+"""A spare: its record (``spare.json``), and the key that says which starts it fits."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from quicksand.base.fields import Fields
 from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
 from quicksand.base.settings import OFF, SPARES, STANDBY
@@ -58,17 +59,15 @@ class Spare:
         """Parse ``spare.json``. Raises ValueError naming what is wrong."""
         if value.get("schema_version") != SCHEMA:
             raise ValueError(f"schema_version {value.get('schema_version')!r} is not {SCHEMA}")
-        try:
-            spare = cls(
-                id=str(value["id"]),
-                key=str(value["key"]),
-                record=Record.from_json(value["record"]),
-                run=RunState.from_json(value["run"]),
-                port=int(value["port"]),
-                until=None if value["until"] is None else float(value["until"]),
-            )
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"bad spare.json: {error!r}") from error
+        found = Fields(value, "bad spare.json")
+        spare = cls(
+            id=found.text("id"),
+            key=found.text("key"),
+            record=Record.from_json(found.fields("record")),
+            run=RunState.from_json(found.fields("run")),
+            port=found.whole("port"),
+            until=found.maybe("until", found.real),
+        )
         if not 0 <= spare.port < AGENT_PORTS or spare.record.id != spare.id:
             raise ValueError(f"bad spare.json: of {spare.record.id!r}, port {spare.port}")
         return spare
@@ -121,7 +120,7 @@ class Fit:
     refusal: str
     """Why there can be none; "" if there can."""
     hint: str
-    """What to do about that; "" if nothing can be done."""
+    """A hint for it; "" if nothing can be done."""
 
     @classmethod
     def of(cls, paths: Paths, record: Record, parts: Parts) -> Fit:

@@ -1,4 +1,4 @@
-"""The stock of spares: what waits, what is missing, what is too much."""
+"""The stock of spares: those that wait, those that are missing, and those that are too many."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_without_its_image_a_save_is_exported_thin_only(here: Home, tmp_path: Pa
     assert here.export(tmp_path / "b")
     with pytest.raises(SaveError, match="which is not here") as caught:
         here.export(tmp_path / "full", full=True)
-    assert "without --full" in caught.value.hint
+    assert "without --full" in hint_of(caught.value)
     assert not (tmp_path / "full").exists()
 
 

@@ -31,6 +31,7 @@ from quicksand.saves.ownership import is_own
 from quicksand.saves.rebasing import rebase
 from quicksand.saves.store import check_save, load_save
 
+from quicksand_tui.model.remedies import hint_of
 from tests.unit.saves.bundles.making import Home, contents, digests, forge, members, pack, sign
 from tests.unit.saves.making import make_save
 
@@ -143,7 +144,7 @@ def test_a_name_that_cannot_be_is_refused(
     before = contents(tmp_path)
     with pytest.raises(ConfigError, match="is no name for a save") as caught:
         there.import_(forge(bundle, rename))
-    assert "--name" in caught.value.hint
+    assert "--name" in hint_of(caught.value)
     if name:
         with pytest.raises(ConfigError, match="is no name for a save"):
             there.import_(bundle, name=name)
@@ -239,7 +240,7 @@ def test_a_save_whose_config_no_import_takes_is_exported_with_a_word(
     assert "--trust" in done.notes[0]
     with pytest.raises(BundleError, match="virtio-rng") as caught:
         there.import_(tmp_path / "b")
-    assert "--trust" in caught.value.hint
+    assert "--trust" in hint_of(caught.value)
     there.import_(tmp_path / "b", trusted=True)
     assert there.saves.find("env").require().config.extra_qemu_args[0] == "-device"
 

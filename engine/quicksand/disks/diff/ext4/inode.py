@@ -59,7 +59,7 @@ class Extent(NamedTuple):
 
 
 class Volume(Protocol):
-    """What reading inodes needs of a file system."""
+    """The part of a file system that reading inodes needs."""
 
     @property
     def block_size(self) -> int: ...

@@ -1,0 +1,105 @@
+"""What the verbs ask of the engine, each imported when it is used (PEP 562): records of verbs are
+loaded for the first paint, which is free of the engine."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quicksand.base.errors import PathError, QuicksandError
+    from quicksand.base.footprint import Footprint
+    from quicksand.base.limits import BUTTONS, CLONES_AT_ONCE, CLONES_MAX, SPARES_MAX
+    from quicksand.base.paths import paths
+    from quicksand.base.threads import (
+        Stopped,
+        in_stoppable_thread,
+        in_thread_to_the_end,
+        to_the_end,
+    )
+    from quicksand.life.sandbox_removal import remove_sandbox
+    from quicksand.life.sandbox_trash import SandboxTrash
+    from quicksand.records.config import SandboxConfig
+    from quicksand.records.machine_options import options_of
+    from quicksand.records.mount import CIFS
+    from quicksand.records.registry import Registry
+    from quicksand.sandbox import Sandbox
+    from quicksand.saves.looking import load_save
+    from quicksand.saves.save_removal import remove_each, restore_save, sweep
+    from quicksand.saves.saving import SaveOptions
+    from quicksand.saves.store import SaveStore
+    from quicksand.saves.verifying import verify_saves
+    from quicksand.saves.workspaces import known_stores
+
+__all__ = [
+    "BUTTONS",
+    "CIFS",
+    "CLONES_AT_ONCE",
+    "CLONES_MAX",
+    "SPARES_MAX",
+    "Footprint",
+    "PathError",
+    "QuicksandError",
+    "Registry",
+    "Sandbox",
+    "SandboxConfig",
+    "SandboxTrash",
+    "SaveOptions",
+    "SaveStore",
+    "Stopped",
+    "in_stoppable_thread",
+    "in_thread_to_the_end",
+    "known_stores",
+    "load_save",
+    "options_of",
+    "paths",
+    "remove_each",
+    "remove_sandbox",
+    "restore_save",
+    "sweep",
+    "to_the_end",
+    "verify_saves",
+]
+
+_HOMES = {
+    "quicksand.base.errors": (
+        "PathError",
+        "QuicksandError",
+    ),
+    "quicksand.base.footprint": ("Footprint",),
+    "quicksand.base.limits": (
+        "BUTTONS",
+        "CLONES_AT_ONCE",
+        "CLONES_MAX",
+        "SPARES_MAX",
+    ),
+    "quicksand.base.paths": ("paths",),
+    "quicksand.base.threads": (
+        "Stopped",
+        "in_stoppable_thread",
+        "in_thread_to_the_end",
+        "to_the_end",
+    ),
+    "quicksand.life.sandbox_removal": ("remove_sandbox",),
+    "quicksand.life.sandbox_trash": ("SandboxTrash",),
+    "quicksand.records.config": ("SandboxConfig",),
+    "quicksand.records.machine_options": ("options_of",),
+    "quicksand.records.mount": ("CIFS",),
+    "quicksand.records.registry": ("Registry",),
+    "quicksand.sandbox": ("Sandbox",),
+    "quicksand.saves.looking": ("load_save",),
+    "quicksand.saves.save_removal": (
+        "remove_each",
+        "restore_save",
+        "sweep",
+    ),
+    "quicksand.saves.saving": ("SaveOptions",),
+    "quicksand.saves.store": ("SaveStore",),
+    "quicksand.saves.verifying": ("verify_saves",),
+    "quicksand.saves.workspaces": ("known_stores",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
