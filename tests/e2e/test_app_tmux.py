@@ -363,7 +363,7 @@ def test_a_line_that_a_script_types_at_once_goes_where_its_first_key_leads() -> 
         terminal.sees("Press n to start one from debian")
         # One read for the app, without a person's pauses.
         terminal.press(":saves", "Enter", ":trash", "Enter", ":help", "Enter")
-        terminal.sees("─ Keys ─", "Trash", "Bring it back")
+        terminal.sees("─ Keys ─", "Trash", "Restore it")
         terminal.press("/delete xu")
         terminal.sees("Nothing has “delete xu”")
         for _ in range(4):  # the filter, the help, the trash, the saves
@@ -398,7 +398,7 @@ def test_help_names_what_a_newcomer_needs() -> None:
         terminal.sees("? help")
         terminal.press("?")
         terminal.sees("Start a new sandbox from an image", "Start a stopped sandbox")
-        terminal.sees("Leave; sandboxes go on running", "States")
+        terminal.sees("Leave the app; sandboxes keep running", "States")
         terminal.press("q")
         terminal.until(lambda text: "Start a stopped" not in text, what="the end of the help")
         terminal.press("q")
