@@ -31,6 +31,10 @@ from quicksand_tui.model.text import ascii_only
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as in shells: 128 plus the signal's number."""
 
+YOUNG_MAX = 20_000
+"""Objects that the running app makes before Python looks for garbage among them, which takes 2.5 ms
+then."""
+
 COUNT_SAVES_AFTER_S = 1.0
 """Seconds until saves are first read. Thousands take seconds, in a thread that slows the others,
 so typing right after the start comes first."""
@@ -150,4 +154,5 @@ def _outline(columns: int, rows: int, remembered: Remembered, *, ascii_glyphs: b
 
 def _collect_garbage() -> None:
     gc.freeze()
+    gc.set_threshold(YOUNG_MAX)
     gc.enable()

@@ -87,7 +87,7 @@ def test_kill_9_in_the_same_moment_leaves_nothing_either(places: Paths) -> None:
 
 
 def test_a_program_that_ends_before_the_keeper_has_closed_what_it_opened(places: Paths) -> None:
-    words = [sys.executable, "-X", "dev", "-W", "error", "-c", SLOW_KEEPER]
+    words = [sys.executable, "-W", "error", "-c", SLOW_KEEPER]
     ended = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
     id_, keeper = ended.stdout.split()
     os.kill(int(keeper), signal.SIGCONT)

@@ -10,7 +10,6 @@ from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.measuring import checkpoints, machines
 from quicksand_tui.cli.measuring.figure import WIDTH, Figure, figure_lines
-from tests.unit.cli.test_imports import modules_after
 
 REVERT, COLD = "revert to the next command's answer", "revert where no QEMU waits"
 FIGURES = [
@@ -69,9 +68,3 @@ def test_a_plain_write_goes_to_any_file_system(
 
     monkeypatch.setattr(os, "open", refuse)
     assert checkpoints.write_plainly(1) > 0
-
-
-def test_its_help_loads_nothing_that_measures() -> None:
-    loaded = modules_after("from quicksand_tui.cli.main import run; run(['benchmark', '--help'])")
-    assert not [name for name in loaded if name.startswith("quicksand_tui.cli.measuring.")]
-    assert "quicksand.sandbox" not in loaded
