@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,15 @@ async def test_a_sandbox_runs_on_after_clean(
         assert await say(vm, "cat /root/file") == "kept"
 
 
+async def remove_save(name: str) -> str:
+    """In a program of its own, since the command has a loop of its own; what it says."""
+    argv = [sys.executable, "-m", "quicksand_tui", "saves", "rm", name, "--now"]
+    process = await asyncio.create_subprocess_exec(*argv, stderr=asyncio.subprocess.PIPE)
+    _, said = await process.communicate()
+    assert process.returncode == Exit.OK
+    return said.decode()
+
+
 async def test_an_old_image_stays_for_a_save_and_the_save_goes_without_its_sandbox(
     places: Paths,
     image: StoredImage,
@@ -83,14 +94,13 @@ async def test_an_old_image_stays_for_a_save_and_the_save_goes_without_its_sandb
     async with Sandbox(image="env") as vm:
         (info,) = saves.list()
         assert (info.base_state, len(info.sandboxes)) == ("here", 1)
-        assert run(["saves", "rm", "env", "--now"]) == Exit.OK
-        assert "came from it" in capsys.readouterr().err
+        assert "came from it" in await remove_save("env")
         # It lies on the old version still.
         assert run(["images", "prune"]) == Exit.OK
         assert await say(vm, "cat /root/file; head -c 1M /dev/vda | wc -c") == "kept\n1048576"
         await vm.save("again")
     assert (await saves.verify("again", deep=True)).problems == {}
-    assert run(["saves", "rm", "again", "--now"]) == Exit.OK
+    await remove_save("again")
     assert run(["images", "prune"]) == Exit.OK
     assert [version.digest for version in ImageStore(places.images).versions("debian")] == [
         new.digest
