@@ -66,6 +66,8 @@ def run_command(
     if save is not None and detach:
         raise click.UsageError("--save and --detach do not go together: `quicksand-tui save` later")
     in_terminal = _decide_terminal(argv, tty=tty, detach=detach, as_json=as_json)
+    stdin = interactive and not in_terminal
+    wish = Wish(argv=argv, env=env, user=user, cwd=cwd, timeout=timeout, stdin=stdin)
     plan = _Plan(
         image=image,
         name=name,
@@ -79,20 +81,9 @@ def run_command(
         in_terminal=in_terminal,
         keys=parse_keys(detach_keys),
         as_json=as_json,
-        wish=Wish(
-            argv=argv,
-            env=env,
-            user=user,
-            cwd=cwd,
-            timeout=timeout,
-            stdin=interactive and not in_terminal,
-        ),
+        wish=wish,
     )
-
-    async def main(signals: Signals) -> int:
-        return await _run(plan, signals)
-
-    return run_in_sandbox(main)
+    return run_in_sandbox(lambda signals: _run(plan, signals))
 
 
 def _decide_terminal(argv: tuple[str, ...], *, tty: bool, detach: bool, as_json: bool) -> bool:

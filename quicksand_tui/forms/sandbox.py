@@ -195,21 +195,38 @@ def new_form(
             return {**kind, **_as_suggested(theirs, ours, {**now, **kind})}
         return _react(was, now, last)
 
+    begin_with = Field(
+        id="begin",
+        label="Begin with",
+        value=chosen,
+        options=lambda now, _: origins.options(now),
+    )
+    named = Field(
+        id="name",
+        label="Name",
+        suggest=lambda now, values: suggest_name(_stem(spec_of(values)), now),
+        limit=63,
+    )
+    form = Form(
+        title="New sandbox",
+        does="starts it",
+        button="Start",
+        fields=(begin_with, named, *_fields_of_machine(at_first, last)),
+        first="name",
+        command=lambda values: run_command(spec_of(values)),
+        problems=lambda values, now: find_problems(spec_of(values), now),
+        look=lambda values: _look(values[PORTS]),
+        remarks=_remarks,
+        react=react,
+        shows_saves=True,
+    )
+    return form, spec_of
+
+
+def _fields_of_machine(at_first: Values, last: Last | None) -> tuple[Field, ...]:
     usual = [record for record in machine_records().values() if record.is_usual]
     others = [record for record in machine_records().values() if not record.is_usual]
-    fields = (
-        Field(
-            id="begin",
-            label="Begin with",
-            value=chosen,
-            options=lambda now, _: origins.options(now),
-        ),
-        Field(
-            id="name",
-            label="Name",
-            suggest=lambda now, values: suggest_name(_stem(spec_of(values)), now),
-            limit=63,
-        ),
+    return (
         Field(
             id="preset",
             label="Preset",
@@ -221,20 +238,6 @@ def new_form(
         Field(id=MORE, label="More", value=at_first[MORE], choices=(NO, YES), is_short=True),
         *(_machine_field(record, at_first) for record in others),
     )
-    form = Form(
-        title="New sandbox",
-        does="starts it",
-        button="Start",
-        fields=fields,
-        first="name",
-        command=lambda values: run_command(spec_of(values)),
-        problems=lambda values, now: find_problems(spec_of(values), now),
-        look=lambda values: _look(values[PORTS]),
-        remarks=_remarks,
-        react=react,
-        shows_saves=True,
-    )
-    return form, spec_of
 
 
 def _parse_begin(value: str) -> tuple[str, str]:

@@ -99,6 +99,62 @@ class Host(Protocol):
         """Returns when the present state of the disk is shown."""
 
 
+class _Place:
+    """Where the job of the current task stands among the others: under a new sandbox's name first,
+    and under its id as soon as it has one."""
+
+    def __init__(
+        self, key: str, jobs: dict[str, Job], tasks: dict[str, asyncio.Task[None]], host: Host
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._key = key
+        self._jobs = jobs
+        self._tasks = tasks
+        self._host = host
+        self._task = task
+        self._loop = asyncio.get_running_loop()
+        self._meter = Meter()
+        tasks[key] = task
+
+    def report(self, progress: Progress) -> None:
+        """Shows how far the job is, unless it was shown just now. May be called by any thread."""
+        rate = self._meter.take(progress)
+        if rate is not None:
+            with contextlib.suppress(RuntimeError):  # the app has closed its loop
+                self._loop.call_soon_threadsafe(self._take, progress, rate)
+
+    def _take(self, progress: Progress, rate: float) -> None:
+        if self._task.done() or self._tasks.get(self._key) is not self._task:
+            return
+        held = self._jobs.pop(self._key)
+        del self._tasks[self._key]
+        before = (held.sandbox_id, held.stage, held.step)
+        self._key = progress.sandbox_id or self._key
+        self._tasks[self._key] = self._task
+        self._jobs[self._key] = replace(
+            held,
+            sandbox_id=self._key,
+            stage=progress.stage,
+            step=progress.step,
+            steps=progress.steps,
+            done=progress.done,
+            total=progress.total,
+            rate=rate,
+        )
+        if before == (self._key, progress.stage, progress.step):
+            self._host.show()
+        else:
+            self._host.jobs_changed()
+
+    def leave(self) -> Job | None:
+        """Gives the place up; returns the job as it was last, or None if another one has it."""
+        if self._tasks.get(self._key) is not self._task:
+            return None
+        del self._tasks[self._key]
+        return self._jobs.pop(self._key, None)
+
+
 class Operations:
     """The jobs of this app, one per sandbox at a time. Lives on the UI's event loop."""
 
@@ -240,48 +296,12 @@ class Operations:
         work: Work,
         done: str,
     ) -> None:
-        """Runs one job to its end. ``key`` changes from a new sandbox's name to its id."""
-        key = job.sandbox_id
+        """Runs one job to its end."""
         begun = self._clock()
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks[key] = task
-        meter = Meter()
-
-        def take(progress: Progress, rate: float) -> None:
-            nonlocal key
-            if task.done() or self._tasks.get(key) is not task:
-                return
-            held = self._jobs.pop(key)
-            del self._tasks[key]
-            begun = (held.sandbox_id, held.stage, held.step)
-            key = progress.sandbox_id or key
-            self._tasks[key] = task
-            self._jobs[key] = replace(
-                held,
-                sandbox_id=key,
-                stage=progress.stage,
-                step=progress.step,
-                steps=progress.steps,
-                done=progress.done,
-                total=progress.total,
-                rate=rate,
-            )
-            if begun == (key, progress.stage, progress.step):
-                self._host.show()
-            else:
-                self._host.jobs_changed()
-
-        def report(progress: Progress) -> None:
-            rate = meter.take(progress)
-            if rate is not None:
-                with contextlib.suppress(RuntimeError):  # the app has closed its loop
-                    loop.call_soon_threadsafe(take, progress, rate)
-
+        place = _Place(job.sandbox_id, self._jobs, self._tasks, self._host)
         outcome, told, failure = "cancelled", None, None
         try:
-            told = await work(report)
+            told = await work(place.report)
             outcome = "done"
         except OperationError as error:
             outcome, failure = "failed", error.failure
@@ -292,10 +312,7 @@ class Operations:
             if outcome != "cancelled":
                 # Otherwise the state from before the job would show for a moment after it.
                 await self._host.look()
-            last = job
-            if self._tasks.get(key) is task:
-                last = self._jobs.pop(key, job)
-                del self._tasks[key]
+            last = place.leave() or job
             now = self._clock()
             self._note_end(
                 record,

@@ -123,17 +123,7 @@ class QuicksandApp(App[int]):
         self.operations = Operations(service, self, clock=clock)
         self.operations.keymap = self.settings.keymap
         self.operations.read_only = self.settings.read_only
-        self.world_watch = WorldWatch(
-            service,
-            self.settings,
-            clock=clock,
-            at_least_s=look_at_least_s,
-            asks=self._asks,
-            moves=lambda: bool(self.operations.jobs),
-            looked=self._take_config,
-            changed=self.show,
-            loaded=self._count_saves,
-        )
+        self.world_watch = self._make_world_watch(clock, look_at_least_s)
         self.saves = SavesWatch(
             service,
             is_wanted=lambda: any(screen.shows_saves for screen in self.stack.own),
@@ -148,6 +138,19 @@ class QuicksandApp(App[int]):
         self._theme_set = ""
         """The theme that the app itself has set; another one is the user's choice."""
         self._take_themes()
+
+    def _make_world_watch(self, clock: Callable[[], float], at_least_s: float) -> WorldWatch:
+        return WorldWatch(
+            self.service,
+            self.settings,
+            clock=clock,
+            at_least_s=at_least_s,
+            asks=self._asks,
+            moves=lambda: bool(self.operations.jobs),
+            looked=self._take_config,
+            changed=self.show,
+            loaded=self._count_saves,
+        )
 
     def _take_themes(self) -> None:
         """Registers the app's themes, and shows the one that the user has chosen."""
