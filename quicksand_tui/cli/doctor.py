@@ -43,7 +43,7 @@ from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.doctor_network import network_findings
 from quicksand_tui.cli.output import Exit, print_json, show_size
 from quicksand_tui.kit.probe import known_terminal
-from quicksand_tui.model.remedies import hint_of, text_of
+from quicksand_tui.model.remedies import hint_of, text_of, worded
 from quicksand_tui.model.text import clean_lines
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _missing(registry: Registry, stocked: Stocked) -> Check:
     text = f"ordered: {_standing(stocked)}"
     if stocked.why:
         hint = f"`{order_command(registry.paths, config, 0)}` ends the order"
-        return Check("spares", Level.NOTE, f"{text}: {stocked.why}", hint)
+        return Check("spares", Level.NOTE, f"{text}: {worded(stocked.why)}", hint)
     hint = f"`{order_command(registry.paths, config, count)}` makes the missing ones"
     hint += "" if makes_none() else ", and so does the next start, in the background"
     return Check("spares", Level.NOTE, text, hint)

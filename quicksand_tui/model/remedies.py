@@ -65,6 +65,12 @@ def hint_of(error: object) -> str:
     return str(getattr(error, "hint", "") if say is None else say(as_command))
 
 
+def worded(words: object) -> str:
+    """Returns words of the engine as the command line says them."""
+    say = getattr(words, "said", None)
+    return str(words if say is None else say(as_command))
+
+
 def text_of(error: object) -> str:
     """Returns what an error says, as ``str(error)`` does."""
     say = getattr(error, "text_in", None)

@@ -67,15 +67,22 @@ def note(log: Path, text: str) -> None:
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     line = f"{now} [{os.getpid()}] {printable(text)[:LINE_MAX]}\n".encode("utf-8", "replace")
     with contextlib.suppress(OSError):
-        descriptor = _open(log)
-        try:
-            if os.fstat(descriptor).st_size + len(line) > LOG_MAX:
-                _retire(log, descriptor)
-                os.close(descriptor)
-                descriptor = _open(log)
-            os.write(descriptor, line)  # in one piece: other programs write to it, too
-        finally:
-            os.close(descriptor)
+        if not _write(log, line):
+            _write(log, line)
+
+
+def _write(log: Path, line: bytes) -> bool:
+    """Write ``line``, unless the log is full: then it is renamed, and there is room for a new one.
+    Returns whether it is written. Raises OSError."""
+    descriptor = _open(log)
+    try:
+        if os.fstat(descriptor).st_size + len(line) > LOG_MAX:
+            _retire(log, descriptor)
+            return False
+        os.write(descriptor, line)  # in one piece: other programs write to it, too
+        return True
+    finally:
+        os.close(descriptor)
 
 
 def _open(log: Path) -> int:

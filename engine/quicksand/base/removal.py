@@ -25,6 +25,9 @@ MARK = ".quicksand"
 """The file with a directory's id and, if it lies elsewhere, what it belongs to."""
 
 HEADER = "made by quicksand: "
+ATTEMPTS = 5
+"""How often a directory is emptied that others still write to."""
+
 MARK_MAX = 8192
 """Bytes; a path has at most 4096 (PATH_MAX, linux/limits.h)."""
 
@@ -140,10 +143,24 @@ def remove(path: str | os.PathLike[str], *, part: str = "") -> None:
             if part:
                 _remove_part(found.descriptor, part.split("/"), found.device)
                 return
-            _empty(found.descriptor, found.device, last=found.proof)
-            os.rmdir(found.name, dir_fd=found.parent)
+            _remove_all(found)
     except FileNotFoundError:
         return
+
+
+def _remove_all(found: _Opened) -> None:
+    """Delete an open directory that is proven ours. Another program may write something into it in
+    this very moment, such as a line of a log: then it is emptied once more."""
+    for _ in range(ATTEMPTS - 1):
+        _empty(found.descriptor, found.device, last=found.proof)
+        try:
+            os.rmdir(found.name, dir_fd=found.parent)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+    _empty(found.descriptor, found.device, last=found.proof)
+    os.rmdir(found.name, dir_fd=found.parent)
 
 
 class _Opened:
@@ -241,7 +258,7 @@ def _is_from_the_start(directory: int, name: str) -> bool:
     """Whether a file may be left from a maker that was killed before it marked the directory: an
     empty lock, an unfinished mark, or one of which a host that went down has lost the content."""
     empty = os.stat(name, dir_fd=directory, follow_symlinks=False).st_size == 0
-    return name.startswith(MARK + ".") or (name in ("lock", MARK) and empty)
+    return name.startswith(MARK + ".") or (name in ("lock", "history.lock", MARK) and empty)
 
 
 def _read_own(directory: int, name: str, limit: int) -> bytes:

@@ -16,17 +16,24 @@ MAGIC = b"\x28\xb5\x2f\xfd"
 WINDOW_LOG_MAX = 26
 """Streams that need more than 64 MiB to decompress are refused."""
 
+WHOLE_WINDOW_LOG_MAX = 27
+"""The same for data that are decompressed whole, to a size that is known: Linux compresses its
+kernel with a window of 128 MiB (scripts/Makefile.lib, ``zstd -22 --ultra``)."""
+
 PIECE = 1 << 18
 """Bytes that are decompressed in one step."""
 
 _DAMAGED = "its compressed data are damaged"
-_BOUNDS: Mapping[int, int] = {zstd.DecompressionParameter.window_log_max: WINDOW_LOG_MAX}
+
+
+def _bounds(window_log: int) -> Mapping[int, int]:
+    return {zstd.DecompressionParameter.window_log_max: window_log}
 
 
 def decompress(data: bytes, size: int) -> bytes:
     """Decompress the first frame of ``data``, which must hold ``size`` bytes, and ignore what
     follows it. Raises ValueError."""
-    frame = zstd.ZstdDecompressor(options=_BOUNDS)
+    frame = zstd.ZstdDecompressor(options=_bounds(WHOLE_WINDOW_LOG_MAX))
     # A frame is complete when one more byte was asked for, and did not come.
     content = _step(frame, data, size + 1)
     if len(content) != size or not frame.eof:
@@ -60,7 +67,7 @@ class Packer:
 def unpack(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Decompress the one frame that ``pieces`` hold, in pieces of 1 to PIECE bytes. Raises
     ValueError if it is damaged, cut off or followed by something else."""
-    frame = zstd.ZstdDecompressor(options=_BOUNDS)
+    frame = zstd.ZstdDecompressor(options=_bounds(WINDOW_LOG_MAX))
     for data in pieces:
         if frame.eof and data:
             raise ValueError("something follows its compressed data")

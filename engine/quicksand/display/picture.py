@@ -11,8 +11,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PIL import Image as Pillow
-
 from quicksand.base.errors import ConfigError, DisplayError, PathError
 from quicksand.base.files import map_os_errors
 from quicksand.base.remedies import Words
@@ -121,11 +119,15 @@ class Picture:
                 f"a picture of {size[0]}x{size[1]} pixels is too large",
                 hint=f"{PICTURE_PIXELS_MAX} pixels are the most; a smaller scale has fewer",
             )
+        from PIL import Image as Pillow  # noqa: PLC0415
+
         made = self.to_image().resize(size, Pillow.Resampling.BILINEAR, reducing_gap=2.0)
         return Picture(*size, made.tobytes())
 
     def to_image(self) -> Image:
         """The picture as Pillow's."""
+        from PIL import Image as Pillow  # noqa: PLC0415
+
         return Pillow.frombytes("RGB", (self.width, self.height), self.rgb)
 
     def encode(self, form: Format) -> bytes:

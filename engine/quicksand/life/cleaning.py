@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from quicksand.base.effort import best_effort
+from quicksand.base.errors import QuicksandError
 from quicksand.base.files import is_locked
 from quicksand.base.footprint import Footprint
 from quicksand.base.listing import ANY_ID, own_directories, own_files
@@ -158,10 +159,14 @@ class Cleaner:
     def _tidy(self) -> None:
         """Remove what processes that died have left."""
         for store in self._stores:
-            with best_effort(f"recover the saves in {store.root}", self._paths.engine_log):
+            with best_effort(
+                f"recover the saves in {store.root}", self._paths.engine_log, QuicksandError
+            ):
                 if store.root.exists():
                     store.recover()
-        with best_effort("remove unfinished imports of images", self._paths.engine_log):
+        with best_effort(
+            "remove unfinished imports of images", self._paths.engine_log, QuicksandError
+        ):
             sweep_staging(self._paths.images)
         Registry(self._paths).reap()
 
@@ -169,7 +174,9 @@ class Cleaner:
         if self._why_not():
             return
         for root in heap.paths:
-            with best_effort(f"remove the template {root.name}", self._paths.engine_log):
+            with best_effort(
+                f"remove the template {root.name}", self._paths.engine_log, QuicksandError
+            ):
                 discard(root)
 
     def _clean_spares(self, heap: Heap) -> None:

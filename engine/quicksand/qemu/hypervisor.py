@@ -208,12 +208,13 @@ class Qemu(Hypervisor):
     @cached_property
     def _files(self) -> list[tuple[str, Path]]:
         """The nodes of files that QEMU started with, with their paths."""
-        words = [json.loads(word) for word in self._command if word.startswith("{")]
-        return [
-            (str(word["node-name"]), Path(str(word["filename"])))
-            for word in words
-            if "node-name" in word and "filename" in word
-        ]
+        found = []
+        for word in self._command:
+            # Those of the user's own arguments may be in QEMU's kind of JSON, with single quotes.
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                node = json.loads(word)
+                found.append((str(node["node-name"]), Path(str(node["filename"]))))
+        return found
 
     async def open_layer(self, layer: str, *, writable: bool, below: str | None = None) -> None:
         name = f"{OURS}{layer}"

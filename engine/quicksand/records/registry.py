@@ -21,6 +21,7 @@ from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     NameTakenError,
     PathError,
+    QuicksandError,
     SandboxNotFoundError,
     StateError,
 )
@@ -239,7 +240,7 @@ class Registry:
         place, runtime = sandbox_dir(self.paths, id_), runtime_dir(self.paths, id_)
         if place.exit.exists() and not runtime.root.exists():
             return
-        with best_effort("clean up after its end", place.engine_log):
+        with best_effort("clean up after its end", place.engine_log, QuicksandError):
             lock = self.lock(id_)
             try:
                 if not place.exit.exists() and place.qemu_log.exists():

@@ -5,6 +5,7 @@ A name is looked for first in the workspace of the current directory (``.quicksa
 then among the user's own saves. All errors are QuicksandErrors.
 """
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -20,3 +21,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'quicksand.saves' has no attribute {name!r}")
     return getattr(import_module("quicksand.saves.public"), name)
+
+
+def __dir__() -> Sequence[str]:
+    return sorted({*globals(), *__all__})

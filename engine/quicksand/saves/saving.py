@@ -19,7 +19,7 @@ from typing import Any
 
 from quicksand.base.arch import Architecture
 from quicksand.base.effort import best_effort
-from quicksand.base.errors import ConfigError, ImageError, PathError
+from quicksand.base.errors import ConfigError, ImageError, PathError, QuicksandError
 from quicksand.base.files import map_os_errors, sync_dir, write_json, write_word
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
@@ -227,7 +227,7 @@ def _check_target(paths: Paths, store: SaveStore, name: str, replace_it: bool) -
 async def _settle(ask: Ask, log: Path) -> _Guest:
     """Have the guest flush its page cache and discard deleted blocks (fstrim)."""
     guest = _Guest()
-    with best_effort("have the guest write everything to its disk", log):
+    with best_effort("have the guest write everything to its disk", log, QuicksandError):
         await ask("sync", {}, AGENT_S)
         guest = _Guest(synced=True)
         # Deleted data must not be in the save.
@@ -313,7 +313,7 @@ async def _freeze_live(live: RunningSandbox, frozen: _Frozen, ask: Ask | None) -
 
 
 async def _stand_still(ask: Ask, log: Path) -> bool:
-    with best_effort("freeze the guest's file system", log):
+    with best_effort("freeze the guest's file system", log, QuicksandError):
         await ask("freeze", {"seconds": FREEZE_S}, FREEZE_S)
         return True
     return False
@@ -322,7 +322,7 @@ async def _stand_still(ask: Ask, log: Path) -> bool:
 async def _thaw(ask: Ask, log: Path) -> bool:
     """Thaw the file system; returns whether it was frozen until now. If the guest does not answer,
     it thaws by itself after FREEZE_S."""
-    with best_effort("thaw the guest's file system", log):
+    with best_effort("thaw the guest's file system", log, QuicksandError):
         await ask("thaw", {}, FREEZE_S)
         return True
     return False

@@ -137,6 +137,28 @@ def test_a_full_disk_is_no_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> 
         raise StateError("x")
 
 
+def test_a_log_that_cannot_be_begun_anew_closes_nothing_of_others(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.write_bytes(bytes(LOG_MAX))
+    close, closed, opened = os.close, [], []
+
+    def open_once(path: Path) -> int:
+        if opened:
+            raise OSError(28, "No space left on device")
+        opened.append(os.open(path, os.O_WRONLY))
+        return opened[0]
+
+    def note_close(descriptor: int) -> None:
+        closed.append(descriptor)
+        close(descriptor)
+
+    monkeypatch.setattr("quicksand.base.effort._open", open_once)
+    monkeypatch.setattr("quicksand.base.effort.os.close", note_close)
+    note(log, "x")
+    assert closed == opened
+
+
 def test_an_older_file_that_cannot_be_replaced_lets_it_grow_no_further(log: Path) -> None:
     log.with_name("engine.log.1").mkdir()
     (log.with_name("engine.log.1") / "in the way").touch()

@@ -253,6 +253,26 @@ def test_a_lock_with_something_in_it_is_somebody_s(home: Path) -> None:
         remove(home / ID)
 
 
+@pytest.mark.parametrize("when", ["listed", "unmarked"])
+def test_what_others_write_in_that_moment_goes_too(
+    home: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    place = make_marked(home / ID)
+    (place / "lock").touch()
+    unlink, written = os.unlink, []
+
+    def unlink_late(name: str, *, dir_fd: int) -> None:
+        unlink(name, dir_fd=dir_fd)
+        if not written and (name == MARK) == (when == "unmarked"):
+            written.append(name)
+            (place / "engine.log").write_text("could not ask which layer is written to")
+
+    monkeypatch.setattr("quicksand.base.removal.os.unlink", unlink_late)
+    remove(place)
+    assert written
+    assert not place.exists()
+
+
 def test_what_was_cut_short_can_be_gone_on_with(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

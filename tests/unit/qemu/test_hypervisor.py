@@ -20,6 +20,9 @@ STARTED = (
     json.dumps({"driver": "file", "node-name": "disk-file", "filename": "layers/0000000a.qcow2"}),
     "-blockdev",
     json.dumps({"driver": "qcow2", "node-name": "disk", "file": "disk-file"}),
+    # What users add may be in QEMU's kind of JSON.
+    "-blockdev",
+    "{'driver':'null-co','node-name':'theirs'}",
 )
 
 

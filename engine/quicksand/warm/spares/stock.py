@@ -12,6 +12,7 @@ from quicksand.base.effort import best_effort
 from quicksand.base.errors import QuicksandError, StateError
 from quicksand.base.files import map_os_errors, try_lock
 from quicksand.base.paths import Paths, make_private_dir
+from quicksand.base.remedies import Words
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.qemu.planning import gather_parts
 from quicksand.records.config import SandboxConfig
@@ -38,7 +39,7 @@ class Stocked:
 
     order: SpareOrder
     ready: int
-    why: str
+    why: str | Words
     """Why the missing ones cannot be made now; "" if they can, or if none is missing."""
 
 
@@ -151,12 +152,13 @@ async def look(registry: Registry) -> list[Stocked]:
     """How all orders stand. Raises StateError if their file cannot be read."""
     found = []
     for order in await asyncio.to_thread(Orders(registry.paths).read):
-        ready, why = 0, ""
+        ready = 0
+        why: str | Words = ""
         try:
             ready = len(await _ordered(registry, record_for(order.config)))
             await check_order(registry, order.config, order.count)
         except QuicksandError as error:
-            why = str(error)
+            why = error.words
         found.append(Stocked(order, ready, why))
     return found
 

@@ -89,6 +89,20 @@ SKIPPABLE = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"note"
 """A frame that readers skip (RFC 8878, 3.1.2)."""
 
 
+def test_what_is_unpacked_whole_may_have_the_window_of_linux() -> None:
+    """Linux compresses its kernel with a window of 128 MiB, which a stream may not have."""
+    content = os.urandom(1 << 20)
+    packed = subprocess.run(
+        ["zstd", "-c", "--ultra", "-22", "--long=27"],
+        input=content,
+        capture_output=True,
+        check=True,
+    ).stdout
+    assert zstd.decompress(packed, len(content)) == content
+    with pytest.raises(ValueError, match="compressed data"):
+        b"".join(zstd.unpack(iter([packed])))
+
+
 def test_a_frame_to_skip_is_neither_skipped_nor_taken_for_a_bundle() -> None:
     packed = pack(TEXT)
     with pytest.raises(ValueError, match="something follows"):
