@@ -141,7 +141,9 @@ def test_a_log_that_cannot_be_begun_anew_closes_nothing_of_others(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.write_bytes(bytes(LOG_MAX))
-    close, closed, opened = os.close, [], []
+    close = os.close
+    closed: list[int] = []
+    opened: list[int] = []
 
     def open_once(path: Path) -> int:
         if opened:

@@ -259,7 +259,8 @@ def test_what_others_write_in_that_moment_goes_too(
 ) -> None:
     place = make_marked(home / ID)
     (place / "lock").touch()
-    unlink, written = os.unlink, []
+    unlink = os.unlink
+    written: list[str] = []
 
     def unlink_late(name: str, *, dir_fd: int) -> None:
         unlink(name, dir_fd=dir_fd)
