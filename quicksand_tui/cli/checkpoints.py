@@ -72,7 +72,7 @@ def checkpoint_command(
         raise click.UsageError("--replace needs the TAG that is to be replaced")
 
     verb = checkpoints.take(
-        CheckpointSpec(tag=tag or "", note=note), replace=replace, tier=tier, unmount_9p=unmount_9p
+        CheckpointSpec(tag=tag, note=note), replace=replace, tier=tier, unmount_9p=unmount_9p
     )
 
     async def main(signals: Signals) -> int:

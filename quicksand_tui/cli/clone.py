@@ -35,8 +35,8 @@ def clone_command(
     """
     if new_name is not None and count > 1:
         raise click.UsageError("--name goes with one clone: several need a name each")
-    spec = CloneSpec(count=count, at=at or "", mounts=mounts or "")
-    verb = starting.clone(spec, name=new_name or "", concurrency=concurrency)
+    spec = CloneSpec(count=count, at=at, mounts=mounts or "")
+    verb = starting.clone(spec, name=new_name, concurrency=concurrency)
 
     async def main(signals: Signals) -> int:
         source = Sandbox.open(name)

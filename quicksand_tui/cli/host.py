@@ -26,6 +26,7 @@ from quicksand_tui.cli.output import print_json, print_table, say
 from quicksand_tui.cli.runner import run_async
 from quicksand_tui.home.state import config_file, state_dir
 from quicksand_tui.model.amounts import seconds_text
+from quicksand_tui.model.remedies import text_of
 
 PACKAGES = ("click", "platformdirs", "qemu.qmp", "textual")
 
@@ -86,7 +87,7 @@ def _qemu() -> dict[str, Any]:
     try:
         found = find_binaries(Architecture.host().value)
     except QuicksandError as error:
-        return {"error": str(error)}
+        return {"error": text_of(error)}
     return {
         "program": str(found.system),
         "version": found.version_text,

@@ -42,7 +42,7 @@ def start_command(names: tuple[str, ...], at: str | None) -> int:
     """
     if at is not None and len(names) > 1:
         raise click.UsageError("--at goes with one sandbox: each has checkpoints of its own")
-    verb = starting.start(at or "")
+    verb = starting.start(at)
 
     async def work(name: str) -> None:
         started = await verb.carry_out(name)

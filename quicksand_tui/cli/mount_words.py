@@ -16,7 +16,7 @@ def read_mount(word: str) -> Mount:
     try:
         return parse_mount(word)
     except ConfigError as error:
-        raise ConfigError(str(error), hint=_meant(word) or error.advice) from None
+        raise ConfigError(error.words, hint=_meant(word) or error.advice) from None
 
 
 def _meant(word: str) -> str:

@@ -69,7 +69,7 @@ def _explained(mount: Mount) -> Iterator[None]:
         if not Path(mount.host).exists() and is_directory(mount.guest):
             turned = replace(mount, host=mount.guest, guest=mount.host)
             hint = f"{ORDER}: {turned}"
-            raise MountError(str(error), hint=hint) from error
+            raise MountError(error.words, hint=hint) from error
         raise
 
 
@@ -91,7 +91,7 @@ def unmount_command(name: str, guest: str, force: bool) -> int:
                 try:
                     await verb.act(sandbox, ignore)
                 except MountError as error:
-                    raise MountError(str(error), hint=_way_out(sandbox.name, where)) from error
+                    raise MountError(error.words, hint=_way_out(sandbox.name, where)) from error
         return Exit.OK
 
     return run_async(main)

@@ -132,7 +132,7 @@ def complain(error: object, *, hint: str = "", about: str = "") -> None:
 def complain_of(name: str, error: object) -> None:
     """Writes an error about ``name``, which begins with the name if the message does not have
     it."""
-    complain(error, about="" if name in str(error) else name)
+    complain(error, about="" if name in text_of(error) else name)
 
 
 def explain_os_error(error: OSError) -> str:

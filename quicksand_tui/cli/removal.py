@@ -75,7 +75,7 @@ def _stores() -> tuple[SaveStore, ...]:
 
 
 @command_of("trash")
-def trash_command(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
+def trash_command(ids: tuple[str, ...], empty: bool, as_json: bool) -> int:
     """List removed sandboxes and saves, which can be restored for a week."""
     sandboxes, stores = _sandbox_trash(), _stores()
     removed = [found for found in sandboxes.list() if not ids or found.id in ids]
@@ -89,16 +89,18 @@ def trash_command(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
     told = [_facts(found) for found in removed]
     told += [{"kind": "save", **trashed_save_facts(found)} for found in saves]
     told.sort(key=lambda found: float(found["removed"]))
-    if empty:
-        purge([*(found.root for found in removed), *(found.root for found in saves)])
+    places_of_all = [*(found.root for found in removed), *(found.root for found in saves)]
+    if empty and (code := purge(places_of_all)):
+        return code
     if as_json:
         print_json({"emptied": empty, "frees": total, "removed": told})
-        return
+        return Exit.OK
     print_table(HEADS, [_row(found) for found in told])
     if empty:
         say(f"{show_size(total)} are free again" if told else "there was nothing in it")
     else:
         say(_outlook(total) if told else "there is nothing in it")
+    return Exit.OK
 
 
 def _outlook(total: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from quicksand.base.errors import SaveNotFoundError
+from quicksand.base.errors import QuicksandError, SaveNotFoundError
 from quicksand.base.paths import paths
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.saves.census import Census, freed_by, list_trash
@@ -55,20 +55,23 @@ def remove(names: tuple[str, ...], now: bool) -> int:
     Sandboxes and saves that share data with them keep those data, and are named.
     """
     chosen = list(dict.fromkeys(names))
-    verb = saves.discard(chosen, now=now)
+    asked = iter(chosen)
+
+    def tell(found: Removed | QuicksandError) -> None:
+        name = next(asked)
+        if isinstance(found, QuicksandError):
+            complain_of(name, found)
+        else:
+            print(found.info.name, flush=True)
+            _explain(found)
+
+    verb = saves.discard(chosen, now=now, each=tell)
 
     async def main(signals: Signals) -> int:
         discarded = await verb.carry_out("")
-        code = Exit.OK
-        for name, found in zip(chosen, discarded.each, strict=True):
-            if isinstance(found, Exception):
-                code = Exit.FAILURE
-                complain_of(name, found)
-            else:
-                print(found.info.name, flush=True)
-                _explain(found)
         _say_swept(discarded.swept)
-        return code
+        failed = any(isinstance(found, QuicksandError) for found in discarded.each)
+        return Exit.FAILURE if failed else Exit.OK
 
     return run_async(main)
 
@@ -105,23 +108,23 @@ def restore_save(name: str, new_name: str | None) -> int:
 
     async def main(signals: Signals) -> int:
         restored = await saves.bring_back([name], name=new_name or "").carry_out("")
+        _say_swept(restored.swept)
         for error in restored.failed:
             raise error
         print(*restored.names, flush=True)
-        _say_swept(restored.swept)
         return Exit.OK
 
     return run_async(main)
 
 
-def purge(places: Sequence[Path]) -> None:
-    """Removes entries of the trash for good."""
+def purge(places: Sequence[Path]) -> int:
+    """Removes entries of the trash for good; returns the exit code."""
 
     async def main(signals: Signals) -> int:
         await saves.purge(places).carry_out("")
         return Exit.OK
 
-    run_async(main)
+    return run_async(main)
 
 
 @command_of("saves prune")
@@ -352,22 +355,23 @@ def facts(info: SaveInfo) -> dict[str, Any]:
 
 
 @command_of("saves trash")
-def trash(ids: tuple[str, ...], empty: bool, as_json: bool) -> None:
+def trash(ids: tuple[str, ...], empty: bool, as_json: bool) -> int:
     """List removed and replaced saves, which can be restored for a week."""
     stores = known_stores(paths())
     found = _chosen(list_trash(stores), ids)
     total = freed_by(trashed.root for trashed in found)
     told = [trashed_save_facts(trashed) for trashed in found]
-    if empty:
-        purge([trashed.root for trashed in found])
+    if empty and (code := purge([trashed.root for trashed in found])):
+        return code
     if as_json:
         print_json({"emptied": empty, "frees": total, "saves": told})
-        return
+        return Exit.OK
     print_table(("NAME", "REMOVED", "UNTIL", "FREES", "ID", "NOTE"), [_trash_row(t) for t in told])
     if empty:
         say(f"{show_size(total)} are free again" if found else "there was nothing in it")
     else:
         say(f"{show_size(total)} will be free" if found else "there is nothing in it")
+    return Exit.OK
 
 
 def _chosen(found: Sequence[Trashed], ids: Sequence[str]) -> Sequence[Trashed]:

@@ -19,6 +19,7 @@ from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import print_json, print_table, show_size
 from quicksand_tui.cli.runner import run_async
 from quicksand_tui.model.amounts import percent_text
+from quicksand_tui.model.remedies import text_of
 
 if TYPE_CHECKING:
     from quicksand.life.stats import SandboxStats
@@ -188,7 +189,7 @@ class Reader:
         except QuicksandError as error:
             if (gone := self._sandboxes.pop(entry.id, None)) is not None:
                 gone.close()
-            return None, str(error)
+            return None, text_of(error)
 
     def close(self) -> None:
         """Closes the connections to all sandboxes."""

@@ -77,8 +77,7 @@ class EngineService:
         remembered. Broken items carry their error. Raises OSError and OperationError if the host
         lets it read nothing now.
         """
-        # Imports the engine here, in the reading thread, after the first paint.
-
+        # The engine is imported here, in the reading thread, after the first paint.
         with _reading("The store cannot be read"):
             if self._reader is None:
                 self._reader = on_demand.Reader()
@@ -90,7 +89,6 @@ class EngineService:
         if self._traffic is None:
             if not sandbox_ids:
                 return {}
-
             self._traffic = on_demand.TrafficWatch(on_demand.ask_traffic)
         self._traffic.want(sandbox_ids)
         if sandbox_ids:

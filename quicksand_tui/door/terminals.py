@@ -24,6 +24,7 @@ from quicksand.records.sandboxes import Status
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.door.answering import AnswerRight
+from quicksand_tui.model.remedies import text_of
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.panes.content import TYPED_MAX, UNREAD_MAX, LinkState, LinkStatus, Said, Sink
 
@@ -217,10 +218,10 @@ class EngineTerminal:
             except AgentRefusedError as error:
                 # A program that had ended before stays ended.
                 if error.code != "not_found" or self._state is not LinkState.ENDED:
-                    self._tell_lost(str(error))
+                    self._tell_lost(text_of(error))
             except QuicksandError as error:
                 # The further lines are the log of a QEMU that died.
-                self._tell_lost(str(error).splitlines()[0])
+                self._tell_lost(text_of(error).splitlines()[0])
             except OSError as error:
                 self._tell_lost(error.strerror or str(error))
             self._queue = TypedQueue()

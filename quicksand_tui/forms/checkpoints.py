@@ -42,7 +42,7 @@ def checkpoint_form(sandbox: SandboxView) -> Form:
 
 def checkpoint_of(values: Values) -> SandboxVerb[Any]:
     """Returns what the form asks for."""
-    return checkpoints.take(CheckpointSpec(tag=values["tag"], note=values["note"]))
+    return checkpoints.take(CheckpointSpec(tag=values["tag"] or None, note=values["note"]))
 
 
 def note_form(sandbox: SandboxView, checkpoint: CheckpointView) -> Form:
@@ -91,7 +91,7 @@ def clones_of(values: Values, checkpoint: CheckpointView | None = None) -> Sandb
     count = values["count"]
     spec = CloneSpec(
         count=int(count) if count.isascii() and count.isdigit() else 1,
-        at="" if checkpoint is None else checkpoint.id,
+        at=None if checkpoint is None else checkpoint.id,
         mounts=values.get("mounts", ""),
     )
     return starting.clone(spec, shown_at="" if checkpoint is None else checkpoint.name)

@@ -14,6 +14,7 @@ from quicksand.mounts.directories import check_directory
 from quicksand.records.mount import CIFS, Mount, parse_mount
 
 from quicksand_tui.forms.form import Field, Form, Option, Values
+from quicksand_tui.model.remedies import text_of
 from quicksand_tui.model.specs import MountSpec
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs.mounts import mount
@@ -114,7 +115,7 @@ def find_mount_problems(spec: MountSpec, sandbox: SandboxView) -> dict[str, str]
         try:
             checked = Mount(*places)
         except ConfigError as error:
-            problems[field] = sanitise(str(error))
+            problems[field] = sanitise(text_of(error))
             continue
         there = sandbox.mount_at(checked.guest)
         if field == "guest" and there is not None and there.state.is_now:
@@ -129,7 +130,7 @@ def look_at_directory(spec: MountSpec) -> str:
     except ConfigError:
         return ""  # told by `find_mount_problems`
     except MountError as error:
-        return sanitise(str(error))
+        return sanitise(text_of(error))
     return ""
 
 

@@ -11,8 +11,8 @@ class CloneSpec:
     """The clones that a form asks for, as typed."""
 
     count: int = 1
-    at: str = ""
-    """The id of a checkpoint; "" for the present."""
+    at: str | None = None
+    """The id or tag of a checkpoint; None for the present."""
     mounts: str = ""
     """"ro" or "rw" for the directories of the source; "" for none."""
 
@@ -34,8 +34,8 @@ class MountSpec:
 class CheckpointSpec:
     """The checkpoint that a form asks for, as typed."""
 
-    tag: str = ""
-    """If "", the engine numbers the checkpoint."""
+    tag: str | None = None
+    """If None, the engine numbers the checkpoint."""
     note: str = ""
 
 

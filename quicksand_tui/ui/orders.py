@@ -110,7 +110,7 @@ class Orders:
         sandbox = sandbox_of(target, selection)
         if sandbox is None or not target.order.words:
             return False  # without arguments, the form asks
-        spec = CheckpointSpec(tag=target.word("TAG"), note=target.word("NOTE"))
+        spec = CheckpointSpec(tag=target.word("TAG") or None, note=target.word("NOTE"))
         self._begin.do(checkpoints.take(spec), sandbox)
         return True
 
@@ -119,7 +119,7 @@ class Orders:
         if sandbox is None or not target.order.words:
             return False
         at = target.checkpoint
-        spec = CloneSpec(count=target.count, at=at.id if at is not None else "")
+        spec = CloneSpec(count=target.count, at=at.id if at is not None else None)
         verb = starting.clone(spec, shown_at=at.name if at is not None else "")
         self._begin.do(verb, sandbox)
         return True

@@ -38,7 +38,7 @@ def take(
         stage="taking a checkpoint",
         prepares_revert=True,
         act=lambda sandbox, _: sandbox.checkpoint(
-            spec.tag or None, note=spec.note, replace=replace, tier=tier, unmount_9p=unmount_9p
+            spec.tag, note=spec.note, replace=replace, tier=tier, unmount_9p=unmount_9p
         ),
         tell=_tell_taken,
         facts=lambda name, taken: {"sandbox": name, **asdict(taken)},

@@ -83,7 +83,7 @@ def bring_back(*, new_name: str | None = None, start: bool = False) -> HostVerb[
             report(Progress(found.id, "going on where it was"))
             sandbox = engine.Sandbox.open(entry.id)
             try:
-                await let_go_on(sandbox, found.instant)
+                await let_go_on(sandbox, found.instant or None)
             finally:
                 sandbox.close()
         return Back(entry.id, entry.name, found.instant, start)

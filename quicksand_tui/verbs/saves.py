@@ -16,7 +16,7 @@ from quicksand_tui.model.saves import VerdictView
 from quicksand_tui.model.specs import SaveSpec, Told
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.record import HostVerb, Progress, Report, SandboxVerb
+from quicksand_tui.verbs.record import HostVerb, Progress, Report, SandboxVerb, ignore
 from quicksand_tui.verbs.stages import stage_text
 
 if TYPE_CHECKING:
@@ -164,6 +164,11 @@ def sweep_trash() -> Swept:
         return Swept(error=error)
 
 
+def _about(swept: Swept) -> tuple[str, ...]:
+    """Returns lines that tell why the trash could not be swept, if it could not."""
+    return () if swept.error is None else (f"The trash: {sanitise(text_of(swept.error))}",)
+
+
 class Discarded(NamedTuple):
     """What became of the saves that were to be removed."""
 
@@ -173,10 +178,15 @@ class Discarded(NamedTuple):
 
 
 def discard(
-    saves: Sequence[str | Path], *, now: bool = False, shown: Sequence[str] = ()
+    saves: Sequence[str | Path],
+    *,
+    now: bool = False,
+    shown: Sequence[str] = (),
+    each: Callable[[Removed | QuicksandError], None] = ignore,
 ) -> HostVerb[Discarded]:
     """Moves saves, given by name or path, to the trash, or removes them for good with ``now``.
-    Cancelling leaves those that are not yet removed. Commands call them ``shown``."""
+    Cancelling leaves those that are not yet removed. Commands call them ``shown``. ``each`` gets
+    what became of one as soon as that is sure, in another thread."""
 
     async def run(_: str, report: Report) -> Discarded:
         def work(check: Callable[[], None]) -> Discarded:
@@ -184,6 +194,7 @@ def discard(
             check()
             for removed in engine.remove_each(saves, engine.paths(), now=now):
                 done.append(removed)
+                each(removed)
                 report(Progress("", "removing", len(done), len(saves)))
                 check()
             return Discarded(done, sweep_trash())
@@ -195,7 +206,7 @@ def discard(
         _require_all(failed, len(saves), "removed")
         names = [found.info.name for found in discarded.each if not isinstance(found, Exception)]
         where = "gone for good" if now else "in the trash for a week: T shows it"
-        return Told(summary=f"{_names(names)} {_is(names)} {where}")
+        return Told(summary=f"{_names(names)} {_is(names)} {where}", lines=_about(discarded.swept))
 
     return HostVerb(
         name="saves rm",
@@ -242,14 +253,16 @@ def bring_back(
                 except engine.QuicksandError as error:
                     failed.append(error)
                 report(Progress("", "bringing back", len(back) + len(failed), len(places)))
-            return Restored(back, failed, sweep_trash())
+            return Restored(back, failed, sweep_trash() if back else Swept())
 
         return await engine.in_stoppable_thread(work)
 
     def tell(_: str, restored: Restored, keymap: Keymap) -> Told:
         _require_all(restored.failed, len(places), "brought back")
         back = restored.names
-        return Told(summary=f"{_names(back, 'things')} {_is(back)} back")
+        return Told(
+            summary=f"{_names(back, 'things')} {_is(back)} back", lines=_about(restored.swept)
+        )
 
     return HostVerb(
         name="restore",

@@ -41,13 +41,13 @@ class Started(NamedTuple):
     """The checkpoint that keeps what the disk was before a start at another one."""
 
 
-def start(at: str = "", *, shown: str = "") -> SandboxVerb[Started]:
+def start(at: str | None = None, *, shown: str = "") -> SandboxVerb[Started]:
     """Starts a stopped sandbox, which outlives us: with its disk, or at the checkpoint ``at``, an
     id or a tag that commands call ``shown``."""
-    shown = shown or at
+    shown = shown or at or ""
 
     def tell(name: str, started: Started, keymap: Keymap) -> str | None:
-        if at and not started.notices:
+        if at is not None and not started.notices:
             return f"{name}: goes on from {clip(shown, TITLE_CELLS)}"
         return told_of(name, started)
 
@@ -84,12 +84,12 @@ def _stages_to(report: Report, sandbox_id: str) -> Any:
     return take
 
 
-async def let_go_on(sandbox: Sandbox, at: str = "") -> Started:
+async def let_go_on(sandbox: Sandbox, at: str | None = None) -> Started:
     """Starts an open sandbox so that it outlives us."""
-    before = {made.id for made in sandbox.checkpoints()} if at else set[str]()
-    await sandbox.start(at=at or None)
+    before = set[str]() if at is None else {made.id for made in sandbox.checkpoints()}
+    await sandbox.start(at=at)
     sandbox.detach()
-    return Started(sandbox.notices, newest_automatic(sandbox, before) if at else None)
+    return Started(sandbox.notices, None if at is None else newest_automatic(sandbox, before))
 
 
 # A new sandbox
@@ -173,7 +173,7 @@ class Clone(NamedTuple):
 
 
 def clone(
-    spec: CloneSpec, *, shown_at: str = "", name: str = "", concurrency: int | None = None
+    spec: CloneSpec, *, shown_at: str = "", name: str | None = None, concurrency: int | None = None
 ) -> SandboxVerb[Sequence[Clone]]:
     """Makes sandboxes that go on from the present of a sandbox or from one of its checkpoints, all
     or none; they outlive us. Commands call the checkpoint ``shown_at``; ``name`` is that of a
@@ -183,8 +183,8 @@ def clone(
         clones = await source.clone(
             spec.count,
             concurrency=concurrency,
-            at=spec.at or None,
-            names=[name] if name else None,
+            at=spec.at,
+            names=None if name is None else [name],
             mounts=spec.mounts or None,
         )
         # This comes before anything else is awaited, so that one who cancels it finds all clones or

@@ -54,7 +54,8 @@ async def diff_disks(registry: Registry, record: Record, a: str, b: str | None) 
             if tries == 1:
                 raise
             if left == 0:
-                error.hint = error.hint or "it was being written to: take a checkpoint first"
+                if not error.advice:
+                    error.hint = "it was being written to: take a checkpoint first"
                 raise
     raise AssertionError
 

@@ -302,6 +302,28 @@ def test_a_week_in_the_trash_ends_with_the_next_change(
 # Verifying
 
 
+def test_what_is_not_restored_empties_nothing(store: SaveStore, base: Base, capsys: Output) -> None:
+    make_save(store, "web", base=base)
+    make_overdue(store.remove("web").root)
+    assert run(["saves", "restore", "nosuch"]) == Exit.FAILURE
+    assert [trashed.save.name for trashed in store.trash()] == ["web"]
+
+
+@pytest.mark.parametrize("words", [("trash",), ("saves", "trash")])
+def test_a_signal_while_the_trash_is_emptied_is_the_exit_code(
+    store: SaveStore,
+    base: Base,
+    capsys: Output,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    make_save(store, "web", base=base)
+    store.remove("web")
+    monkeypatch.setattr("quicksand_tui.cli.saves.run_async", lambda _: Exit.INTERRUPTED)
+    assert run([*words, "--empty"]) == Exit.INTERRUPTED
+    assert capsys.readouterr() == ("", "")
+
+
 def test_verify_finds_what_is_damaged(store: SaveStore, base: Base, capsys: Output) -> None:
     for name in ("good", "bad"):
         made = make_save(store, name, name.encode(), base=base)

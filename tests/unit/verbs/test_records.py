@@ -18,7 +18,16 @@ from quicksand_tui.model.specs import (
     NewSpec,
     SaveSpec,
 )
-from quicksand_tui.verbs import bundles, checkpoints, life, mounts, removal, saves, starting
+from quicksand_tui.verbs import (
+    bundles,
+    checkpoints,
+    engine,
+    life,
+    mounts,
+    removal,
+    saves,
+    starting,
+)
 from quicksand_tui.verbs.record import SandboxVerb, Verb, ignore
 from quicksand_tui.verbs.rows import find_verb
 
@@ -151,3 +160,27 @@ async def test_a_start_lets_the_sandbox_outlive_us_and_tells_what_it_could_not_d
     fine = starting.Started()
     assert verb.tell("web", fine, default_keymap()) == "web: goes on from clean"
     assert starting.start().tell("web", fine, default_keymap()) is None
+
+
+async def test_a_word_that_is_empty_is_one_that_the_engine_refuses() -> None:
+    """In a script that is an unset variable; it must not count as not given."""
+    assert (await do(starting.start("")))[1][0] == "start "
+    assert (await do(starting.start()))[1][0] == "start None"
+    assert (await do(checkpoints.take(CheckpointSpec(tag=""))))[1][0].startswith("checkpoint  {")
+    assert (await do(checkpoints.take(CheckpointSpec())))[1][0].startswith("checkpoint None {")
+
+
+async def test_what_became_of_a_save_is_told_before_the_next_one_is_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    happened: list[object] = []
+
+    def remove_each(names: list[str], *_: object, **__: object) -> Any:
+        for name in names:
+            happened.append(f"removes {name}")
+            yield name
+
+    monkeypatch.setattr(engine, "remove_each", remove_each, raising=False)
+    monkeypatch.setattr(saves, "sweep_trash", saves.Swept)
+    await saves.discard(["x", "y"], each=happened.append).carry_out("")
+    assert happened == ["removes x", "x", "removes y", "y"]
