@@ -116,7 +116,7 @@ async def test_a_checkpoint_makes_its_revert_ready_and_keeps_no_port(
         return any(runtime.root.glob("*/waiting.json"))
 
     for _ in range(2):
-        made = await carry_out(service, checkpoints.take(CheckpointSpec(tag="")), view.id)
+        made = await carry_out(service, checkpoints.take(CheckpointSpec()), view.id)
         current = runtime.current()
         assert not any(is_leased(current.agent_socket(n)) for n in range(AGENT_PORTS))
         await asyncio.to_thread(wait_for, waiting, what="one to wait", timeout=30)
@@ -130,7 +130,7 @@ async def test_an_app_that_ends_leaves_nothing_half_made_ready(
 ) -> None:
     await carry_out(service, starting.create(NewSpec(image="debian", name="one")))
     (view,) = service.read().sandboxes
-    await carry_out(service, checkpoints.take(CheckpointSpec(tag="")), view.id)
+    await carry_out(service, checkpoints.take(CheckpointSpec()), view.id)
     runtime = runtime_dir(places, view.id)
 
     def processes() -> int:

@@ -50,7 +50,7 @@ def attached(_: str, **__: bool) -> Iterator[Sandbox]:
 
 for module, name, value in (
     (probe, "ANSWER_LOCAL_S", 10.0),  # a busy host holds the answers up
-    (runner, "attached", attached),
+    (view, "attached", attached),
     (runner, "Registry", Registry),
     (view, "Registry", Registry),
 ):
