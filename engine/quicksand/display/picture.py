@@ -119,14 +119,14 @@ class Picture:
                 f"a picture of {size[0]}x{size[1]} pixels is too large",
                 hint=f"{PICTURE_PIXELS_MAX} pixels are the most; a smaller scale has fewer",
             )
-        from PIL import Image as Pillow  # noqa: PLC0415
+        import PIL.Image as Pillow  # noqa: PLC0415
 
         made = self.to_image().resize(size, Pillow.Resampling.BILINEAR, reducing_gap=2.0)
         return Picture(*size, made.tobytes())
 
     def to_image(self) -> Image:
         """The picture as Pillow's."""
-        from PIL import Image as Pillow  # noqa: PLC0415
+        import PIL.Image as Pillow  # noqa: PLC0415
 
         return Pillow.frombytes("RGB", (self.width, self.height), self.rgb)
 
