@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -50,7 +51,7 @@ def _no_facts(name: str, result: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verb(Generic[T]):
+class Verb(ABC, Generic[T]):
     """A verb with its parameters. `carry_out` calls the engine; its result is ``T``."""
 
     name: str
@@ -81,10 +82,10 @@ class Verb(Generic[T]):
         """Returns the command that does the same to ``subject``."""
         return command_about(self.name, subject, *self.flags, **self.values)
 
+    @abstractmethod
     async def carry_out(self, name: str, report: Report = ignore) -> T:
         """Does it to the sandbox of that name or id. A cancelled call returns after it has undone
         what it began. Raises QuicksandError or OSError as the engine does, or OperationError."""
-        raise NotImplementedError
 
 
 def open_any(name: str, report: Report) -> Sandbox:

@@ -1,4 +1,4 @@
-"""Whether a guest is fit to be a template or a spare. Many others start from it, and would inherit
+"""Checks whether a guest may be a template or a spare: many others start from it, and would inherit
 its faults."""
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class InGuest:
         self._life = life
 
     async def ask(self, method: str, params: dict[str, Any], timeout: float) -> dict[str, Any]:
-        """As `request`."""
+        """Send a request to the agent, as `request` does, and return its answer."""
         return await (await self._life.session()).request(method, params, timeout=timeout)
 
     @property

@@ -49,7 +49,7 @@ class MountHandle:
     protect: bool = False
     """Whether the guest cannot change what programs of the host run or obey (`Mount.protect`)."""
     told: Sequence[Written] = ()
-    """Such files that the guest wrote, the last first."""
+    """Files that the guest wrote and that programs of the host run or obey, the latest first."""
 
 
 class Mounts:

@@ -1,4 +1,4 @@
-"""The abilities of QEMU. It imports little, because the overview of this host asks it, too."""
+"""What QEMU can do as a hypervisor. This module imports little, since `doctor` reads it, too."""
 
 from quicksand.base.hypervisor import Features
 
