@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from quicksand.base.errors import DiskSpaceError, HostError
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import DiskSpaceError, HostError, QuicksandError
 from quicksand.base.files import map_os_errors, try_lock
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.remedies import Remedy, Words
@@ -24,6 +25,7 @@ from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import Progress, ToolError
 from quicksand.disks.images.cpio import build_cpio
 from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.start_kernel import check_kernel, start_kernel
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.qemu import debs
 from quicksand.qemu.binaries import QemuBinaries
@@ -34,6 +36,10 @@ from quicksand_images.recipe import Recipe, load_recipe
 from quicksand_images.rootfs import WORK, RootTree, configuring_script, remove_build
 from quicksand_images.sources import find_keyring, find_mirrors
 from quicksand_images.toolbox import Tool
+
+FORM = 2
+"""Part of a recipe's digest; to be raised when the same recipe gives other files. 2: the kernel is
+a bzImage; before it was the ELF file inside."""
 
 _LOCK_POLL_S = 0.2
 _FULL = ("No space left on device", "Disk quota exceeded")
@@ -65,10 +71,11 @@ async def ensure_image(
         fits = image is not None and not image.errors and wanted in (None, image.recipe)
         return image if fits else None
 
-    if (image := await find()) is not None:
-        return image
-    async with _building(recipe, store, progress) as place:
-        return await find() or await _build(recipe, store, place, progress)
+    if (image := await find()) is None:
+        async with _building(recipe, store, progress) as place:
+            image = await find() or await _build(recipe, store, place, progress)
+    await asyncio.to_thread(_make_ahead, image)
+    return image
 
 
 async def build_image(
@@ -83,7 +90,15 @@ async def build_image(
     loaded = await asyncio.to_thread(load_recipe, recipe)
     store = store or ImageStore(paths().images)
     async with _building(loaded, store, progress) as place:
-        return await _build(loaded, store, place, progress)
+        image = await _build(loaded, store, place, progress)
+    await asyncio.to_thread(_make_ahead, image)
+    return image
+
+
+def _make_ahead(image: StoredImage) -> None:
+    """Make what the first start would make of the kernel. That start says if it cannot be."""
+    with best_effort("make the kernel for starts", paths().engine_log, QuicksandError):
+        start_kernel(image.kernel, paths().cache)
 
 
 @contextlib.asynccontextmanager
@@ -216,7 +231,8 @@ def _make_boot_files(recipe: Recipe, tree: Path, staging: Path) -> dict[str, Any
     kernel_package = (work / "kernel-package").read_text(encoding="utf-8")
     modules = tree / "usr" / "lib" / "modules" / release
     with map_os_errors(staging):
-        (staging / "kernel").write_bytes(kernel.start_file((work / "bzimage").read_bytes()))
+        shutil.copyfile(work / "bzimage", staging / "kernel")
+        check_kernel(staging / "kernel")
         entries = kernel.initrd_entries(modules, recipe.kernel.boot_modules)
         (staging / "initrd").write_bytes(build_cpio(entries))
     lines = (work / "packages").read_text(encoding="utf-8").splitlines()
@@ -246,9 +262,10 @@ def _finish_tree(tree: RootTree, started: float) -> int:
 
 
 def recipe_digest(recipe: Recipe) -> str:
-    """Return the digest of a recipe and of the script that configures the system. Raises
-    OSError."""
-    return hashlib.sha256((repr(recipe) + configuring_script(recipe)).encode()).hexdigest()
+    """Return the digest of a recipe, of the script that configures the system, and of `FORM`.
+    Raises OSError."""
+    text = f"{FORM}\n{recipe!r}{configuring_script(recipe)}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def content_uuid(recipe: Recipe, packages: dict[str, str], epoch: int) -> UUID:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
@@ -146,7 +147,7 @@ def _make_boot_files(recipe: Recipe, base: Path, place: Path) -> None:
     if modules is None:
         raise HostError(f"the package {recipe.kernel.package} holds no kernel modules")
     bzimage = unpacked / "boot" / f"vmlinuz-{modules.name}"
-    (place / "base.kernel").write_bytes(kernel.start_file(bzimage.read_bytes()))
+    shutil.copyfile(bzimage, place / "base.kernel")
     entries = kernel.initrd_entries(modules, recipe.kernel.boot_modules)
     (place / "base.initrd").write_bytes(build_cpio(entries))
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 
 from quicksand.base.effort import best_effort
@@ -17,12 +18,13 @@ from quicksand.base.listing import ANY_ID, own_directories, own_files
 from quicksand.base.paths import Paths
 from quicksand.base.removal import id_of, remove, why_not_ours
 from quicksand.base.staging import sweep_staging
-from quicksand.disks.images.initrd import list_initrds, set_aside
+from quicksand.disks.images.boot_files import list_boot_files, set_aside
+from quicksand.disks.images.start_kernel import start_file_of
 from quicksand.disks.images.store import REMOVED
 from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Status, is_id
+from quicksand.records.sandboxes import RunState, Status, is_id
 from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import known_stores
 from quicksand.warm.spares.claiming import end
@@ -36,7 +38,8 @@ class Waste(StrEnum):
     TEMPLATES = "templates"
     SPARES = "spares"
     """Spares, which wait for the next start, with their processes."""
-    INITRDS = "initrds"
+    BOOT_FILES = "boot files"
+    """Kernels and initrds, made of images' for starts."""
     VERDICTS = "verdicts"
     """Cached results of probes and checks: which accelerator works, which files are undamaged."""
     TRASH = "trash"
@@ -46,7 +49,7 @@ class Waste(StrEnum):
 COST = {
     Waste.TEMPLATES: "the next start of each machine boots",
     Waste.SPARES: "they are ended; the next start of each machine is slower",
-    Waste.INITRDS: "the next start makes them again",
+    Waste.BOOT_FILES: "the next start makes them again",
     Waste.VERDICTS: "the next start probes and checks again",
     Waste.TRASH: "these sandboxes and saves cannot be brought back then",
     Waste.LEFTOVERS: "",
@@ -97,7 +100,7 @@ class Cleaner:
         heaps = [
             self._heap(Waste.TEMPLATES, self._templates(), starting),
             self._heap(Waste.SPARES, self._spares()),
-            self._heap(Waste.INITRDS, self._initrds(), starting),
+            self._heap(Waste.BOOT_FILES, self._boot_files(), starting),
             self._heap(Waste.VERDICTS, verdicts),
             self._heap(Waste.TRASH, trash),
             self._heap(Waste.LEFTOVERS, own_directories(self._paths.images, DOOMED)),
@@ -110,7 +113,7 @@ class Cleaner:
         return Heap(kind=kind, paths=there, footprint=Footprint(*there), kept=kept)
 
     def _why_not(self) -> str:
-        """Why templates and initrds cannot be removed now, or "": starting machines use them by
+        """Why templates and boot files cannot be removed now, or "": starting machines use them by
         their paths until QEMU has opened them."""
         for entry in Registry(self._paths).list():
             if entry.status is Status.STARTING:
@@ -126,16 +129,23 @@ class Cleaner:
     def _spares(self) -> list[Path]:
         return [sandbox_dir(self._paths, s.id).root for s in list_spares(self._paths)]
 
-    def _initrds(self) -> list[Path]:
-        """The cached initrds except those of running machines: a revert starts a new QEMU with the
-        same initrd."""
-        used = {
-            word
-            for entry in Registry(self._paths).list()
-            if entry.run is not None
-            for word in entry.run.qemu_command
-        }
-        return [p for p in list_initrds(self._paths.cache) if str(p) not in used]
+    def _boot_files(self) -> list[Path]:
+        """The cached boot files except those of running machines: a revert starts a new QEMU with
+        the same ones."""
+        used: set[Path] = set()
+        for entry in Registry(self._paths).list():
+            if entry.run is not None:
+                used |= self._boot_files_of(entry.run)
+        return [p for p in list_boot_files(self._paths.cache) if p not in used]
+
+    def _boot_files_of(self, run: RunState) -> set[Path]:
+        """The files that a machine has and, if it went on, the kernel that it would boot from."""
+        found = set(map(Path, run.qemu_command))
+        for option, value in pairwise(run.qemu_command):
+            if option == "-kernel":
+                with contextlib.suppress(OSError):  # the image is gone, so nothing is made of it
+                    found.add(start_file_of(Path(value), self._paths.cache))
+        return found
 
     def clean(self, heaps: Sequence[Heap]) -> int:
         """Remove these; returns the bytes that were freed. Things that cannot be removed stay."""
@@ -144,7 +154,7 @@ class Cleaner:
         work: dict[Waste, Callable[[Heap], None]] = {
             Waste.TEMPLATES: self._clean_templates,
             Waste.SPARES: self._clean_spares,
-            Waste.INITRDS: self._clean_initrds,
+            Waste.BOOT_FILES: self._clean_boot_files,
             Waste.VERDICTS: _remove,
             Waste.TRASH: self._clean_trash,
             Waste.LEFTOVERS: _remove,
@@ -185,11 +195,11 @@ class Cleaner:
             if spare.id in shown:
                 end(Registry(self._paths), spare)
 
-    def _clean_initrds(self, heap: Heap) -> None:
-        """Rename the initrds first, then look for starts: a start that begins later makes a new
-        initrd, and one that began before is seen, so its initrd is renamed back."""
+    def _clean_boot_files(self, heap: Heap) -> None:
+        """Rename the files first, then look for starts: a start that begins later makes new ones,
+        and one that began before is seen, so its files are renamed back."""
         aside = {}
-        for path in set(heap.paths) & set(list_initrds(self._paths.cache)):
+        for path in set(heap.paths) & set(list_boot_files(self._paths.cache)):
             aside[path] = set_aside(path)
             path.rename(aside[path])
         is_used = self._why_not() != ""

@@ -19,6 +19,7 @@ from quicksand.base.progress import Progress
 from quicksand.base.tick_rate import tick_rate_khz
 from quicksand.disks.images.initrd import compose_initrd
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
+from quicksand.disks.images.start_kernel import start_kernel
 from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, MachinePlan, SharedDirectory, plan
@@ -38,6 +39,8 @@ class Parts:
     arch: Architecture
     binaries: QemuBinaries
     status: AcceleratorStatus
+    kernel: Path
+    """What a guest boots from: what starts fastest of the image's kernel."""
     initrd: Path
     """The image's initrd with the agent added."""
     tsc_khz: int | None
@@ -64,7 +67,7 @@ async def gather_parts(
     """
     image, arch = await asyncio.to_thread(resolve_image, registry, record)
     cache = registry.paths.cache
-    initrd = await asyncio.to_thread(compose_initrd, image.initrd, image.guest_arch, cache)
+    kernel, initrd = await asyncio.to_thread(_boot_files, image, cache)
     lap("resolve_image_s")
     binaries = await asyncio.to_thread(find_binaries, arch.value)
     lap("load_runtime_s")
@@ -75,8 +78,19 @@ async def gather_parts(
     check_memory(record.config.memory_bytes)
     lap("detect_accelerator_s")
     return Parts(
-        image=image, arch=arch, binaries=binaries, status=status, initrd=initrd, tsc_khz=tsc_khz
+        image=image,
+        arch=arch,
+        binaries=binaries,
+        status=status,
+        kernel=kernel,
+        initrd=initrd,
+        tsc_khz=tsc_khz,
     )
+
+
+def _boot_files(image: ResolvedImage, cache: Path) -> tuple[Path, Path]:
+    kernel = start_kernel(image.kernel, cache)
+    return kernel, compose_initrd(image.initrd, image.guest_arch, cache)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +146,7 @@ def plan_machine(
     """The machine of ``record`` with the disk and memory image of ``head``. With ``at`` it waits
     for that checkpoint's state to be loaded. ``directories`` are what QEMU serves by 9p."""
     config, image = record.config, parts.image
+    is_going_on = at is not None and at.tier.has_memory
     return MachinePlan(
         name=str(place.root),
         arch=parts.arch,
@@ -143,7 +158,10 @@ def plan_machine(
         cpus=config.cpus,
         tsc_khz=parts.tsc_khz,
         boot=Boot(
-            kernel=image.kernel,
+            # A machine that goes on needs a kernel only if its guest boots again. An ELF file QEMU
+            # would write to the guest's memory at each reset, and loading a state begins with one
+            # (QEMU hw/core/loader.c, rom_reset); a bzImage it hands out when the guest asks.
+            kernel=image.kernel if is_going_on else parts.kernel,
             initrd=parts.initrd,
             disk=layer_name(head.top),
             backing=(*image.chain, *map(layer_name, head.layers)),

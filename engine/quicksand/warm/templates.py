@@ -265,12 +265,11 @@ def _key(record: Record, parts: Parts) -> str:
     neutral = replace(record, id="0" * 12, name=TAG, config=config)
     image = replace(
         parts.image,
-        kernel=Path("kernel"),
         chain=tuple(Path(str(number)) for number in range(len(parts.image.chain))),
     )
     machine = plan_machine(
         neutral,
-        replace(parts, image=image, initrd=Path(parts.initrd.name)),
+        replace(parts, image=image, kernel=Path(parts.kernel.name), initrd=Path(parts.initrd.name)),
         Head(layers=(), top="top"),
         Ports(forwards=(), http=AGENT_HTTP_PORT if record.config.agent_http else None),
         SandboxDir(Path()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from quicksand.base.files import try_lock, write_json
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.base.removal import make_marked
+from quicksand.disks.images.start_kernel import start_kernel
 from quicksand.disks.images.store import CURRENT, ImageStore, StoredImage
 from quicksand.life import cleaning, image_users
 from quicksand.records.layout import sandbox_dir
+from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Record
 from quicksand.saves.manifest import OVERLAYS, Base
 from quicksand.saves.store import SaveStore
@@ -23,9 +26,13 @@ from quicksand.saves.store import SaveStore
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.conftest import fake_qemu
+from tests.unit.base.test_files import locked_elsewhere
 from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_templates import make_template
+from tests.unit.disks.kernels import write_bzimage
 from tests.unit.disks.test_store import publish
+from tests.unit.records.test_registry import RUN, machine_of
+from tests.unit.records.test_registry import make as make_running
 from tests.unit.saves.making import make_save, workspace_of
 
 Output = pytest.CaptureFixture[str]
@@ -146,7 +153,7 @@ def test_clean_removes_what_can_be_made_again_and_nothing_else(
     before = Footprint(places.data, cache).size
     plan = read_json(capsys, "clean", "--dry-run")
     kinds = {heap["kind"]: len(heap["paths"]) for heap in plan["heaps"]}
-    assert kinds == {"templates": 1, "initrds": 1, "verdicts": 2, "trash": 1}
+    assert kinds == {"templates": 1, "boot files": 1, "verdicts": 2, "trash": 1}
     assert plan["freed"] is None
     assert (Footprint(places.data, cache).size, len(store.trash())) == (before, 1)
     done = read_json(capsys, "clean", "--yes")
@@ -194,10 +201,31 @@ def test_clean_leaves_alone_what_a_start_needs(places: Paths, capsys: Output) ->
     finally:
         os.close(lock)
     kept = {heap["kind"]: heap["kept"] for heap in done["heaps"] if heap["kept"]}
-    assert kept == dict.fromkeys(("templates", "initrds"), "the sandbox 'box' is just starting")
+    assert kept == dict.fromkeys(("templates", "boot files"), "the sandbox 'box' is just starting")
     assert (cache / "initrd" / f"{KEY}.cpio").exists()
     assert (cache / "templates" / (KEY) / "pages").exists()
     assert not (cache / "accelerators.json").exists()
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_clean_leaves_alone_what_running_sandboxes_boot_from(
+    places: Paths, tmp_path: Path, capsys: Output, goes_on: bool
+) -> None:
+    """One that goes on has the image's kernel; a revert finds what is made of it, too."""
+    cache = fill_cache()
+    kernel = write_bzimage(tmp_path / "kernel")
+    made, useless = start_kernel(kernel, cache), cache / "initrd" / f"{'b' * 32}.elf"
+    useless.touch()
+    initrd = cache / "initrd" / f"{KEY}.cpio"
+    words = ("-kernel", str(kernel if goes_on else made), "-initrd", str(initrd))
+    registry = Registry(places)
+    record = make_running(registry)
+    publish_state(machine_of(registry, record), replace(RUN, qemu_command=words))
+    with locked_elsewhere(sandbox_dir(places, record.id).lock):
+        read_json(capsys, "clean", "--yes")
+    assert set((cache / "initrd").iterdir()) == {made, initrd}
+    read_json(capsys, "clean", "--yes")
+    assert not list((cache / "initrd").iterdir())
 
 
 def test_clean_gives_back_what_a_start_needs_that_began_meanwhile(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import lzma
 import os
 import re
 import shutil
-import struct
 import subprocess
 import tarfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from uuid import UUID
 from xml.etree import ElementTree
@@ -20,14 +19,17 @@ import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import DiskSpaceError, ImageError, ImageNotFound
 from quicksand.base.files import try_lock
-from quicksand.base.paths import make_private_dir
+from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.base.removal import make_marked
 from quicksand.base.tools import ToolError
+from quicksand.disks.images.start_kernel import start_file_of
 from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.vmlinux import shrink_elf
 from quicksand_images import build, disk, kernel
 from quicksand_images.mmdebstrap import Builder, plan_mmdebstrap
 from quicksand_images.recipe import Recipe, find_recipe, load_recipe
 from quicksand_images.rootfs import (
+    WORK,
     RootTree,
     configuring_script,
     hook_environment,
@@ -35,71 +37,7 @@ from quicksand_images.rootfs import (
 )
 from quicksand_images.sources import Mirrors, parse_sources
 
-XEN_ENTRY = struct.pack("<III4sQ", 4, 8, kernel.PVH_ENTRY_NOTE, b"Xen\0", 0x1000C43)
-
-
-def make_elf(*, notes: bytes = XEN_ENTRY, zeros: int = 9000) -> bytes:
-    """A kernel of one segment: the notes, some content, zeros; then what is not loaded."""
-    content = notes.ljust(64, b"\0") + b"kernel" * 100 + bytes(zeros)
-    offset = 0x1000
-    load = (1, 5, offset, 0xFFFFFFFF81000000, 0x1000000, len(content), len(content) + 512, 0x1000)
-    note = (4, 4, offset, 0xFFFFFFFF81000000, 0x1000000, len(notes), len(notes), 4)
-    ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
-    head = struct.pack(
-        "<16sHHIQQQIHHHHHH", ident, 2, 62, 1, 0x1000000, 64, 0, 0, 64, 56, 2, 64, 0, 0
-    )
-    table = b"".join(struct.pack("<IIQQQQQQ", *segment) for segment in (load, note))
-    return (head + table).ljust(offset, b"\0") + content + b"sections and relocations"
-
-
-def make_bzimage(payload: bytes) -> bytes:
-    image = bytearray(5 * 512)
-    image[0x1F1] = 4
-    image[0x202:0x206] = b"HdrS"
-    struct.pack_into("<II", image, 0x248, 0, len(payload))
-    return bytes(image) + payload + b"rest"
-
-
-@pytest.mark.parametrize("pack", [gzip.compress, lambda data: lzma.compress(data) + size_of(data)])
-def test_the_elf_file_is_found_inside_a_bzimage(pack: object) -> None:
-    assert callable(pack)
-    elf = make_elf()
-    assert kernel.extract_vmlinux(make_bzimage(pack(elf))) == elf
-
-
-def size_of(data: bytes) -> bytes:
-    return struct.pack("<I", len(data))
-
-
-def test_shrinking_keeps_what_is_loaded_and_where() -> None:
-    elf = make_elf()
-    small = kernel.shrink_elf(elf)
-    assert len(small) < len(elf) - 4000
-    assert b"relocations" not in small
-    load = struct.unpack_from("<IIQQQQQQ", small, 64)
-    note = struct.unpack_from("<IIQQQQQQ", small, 64 + 56)
-    assert (load[0], load[4], load[6]) == (1, 0x1000000, 64 + 600 + 9000 + 512)
-    assert small[load[2] :].startswith(XEN_ENTRY)
-    assert small[note[2] : note[2] + note[5]] == XEN_ENTRY
-    assert kernel.shrink_elf(small) == small
-
-
-def test_a_kernel_without_a_pvh_entry_is_shipped_as_it_is() -> None:
-    other = struct.pack("<III4sQ", 4, 8, 6, b"GNU\0", 0)
-    bzimage = make_bzimage(gzip.compress(make_elf(notes=other)))
-    assert kernel.start_file(bzimage) == bzimage
-
-
-@pytest.mark.parametrize("size", [0, 100, 0x24F, 5 * 512, 5 * 512 + 20])
-def test_a_damaged_kernel_is_refused(size: int) -> None:
-    with pytest.raises(ImageError):
-        kernel.extract_vmlinux(make_bzimage(gzip.compress(make_elf()))[:size])
-
-
-@pytest.mark.parametrize("size", [10, 63, 100, 0x1000, 0x1100])
-def test_a_cut_off_elf_file_is_refused(size: int) -> None:
-    with pytest.raises((ImageError, LookupError)):
-        kernel.shrink_elf(make_elf()[:size])
+from tests.unit.disks.kernels import make_elf, write_bzimage
 
 
 def make_modules(root: Path) -> Path:
@@ -336,11 +274,18 @@ def test_equal_contents_give_equal_identities() -> None:
 # --- the build as a whole
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is made ahead of a new image's kernel goes there."""
+    monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(tmp_path / "cache"))
+
+
 async def fake_build(recipe: Recipe, store: ImageStore, place: Path, _: object) -> StoredImage:
     staging = place / "staging"
     staging.mkdir()
-    for name in ("disk.qcow2", "kernel", "initrd"):
+    for name in ("disk.qcow2", "initrd"):
         (staging / name).write_text(name)
+    write_bzimage(staging / "kernel")
     await asyncio.sleep(0.01)
     files = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
     return store.publish(
@@ -371,6 +316,67 @@ async def test_two_at_once_build_one_image(tmp_path: Path, monkeypatch: pytest.M
     assert first == second
     assert len(builds) == 1
     assert sorted(path.name for path in store.root.iterdir()) == [".debian.lock", "debian"]
+
+
+async def test_an_image_of_an_earlier_form_is_built_anew_by_setup_and_stays_for_its_sandboxes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "_build", fake_build)
+    store = ImageStore(tmp_path / "images")
+    with monkeypatch.context() as before:
+        before.setattr(build, "FORM", build.FORM - 1)
+        old = await build.ensure_image("debian", store=store)
+    # A start takes what is there, as with a recipe that has changed.
+    assert await build.ensure_image("debian", store=store, any_recipe=True) == old
+    new = await build.ensure_image("debian", store=store)
+    assert new.root != old.root
+    assert store.get("debian") == new
+    assert {image.root for image in store.versions("debian")} == {old.root, new.root}
+    assert old.kernel.is_file()
+
+
+@pytest.mark.parametrize("way", [build.build_image, build.ensure_image])
+async def test_no_start_waits_for_what_is_made_of_a_new_images_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[..., Awaitable[StoredImage]]
+) -> None:
+    monkeypatch.setattr(build, "_build", fake_build)
+    image = await way("debian", store=ImageStore(tmp_path / "images"))
+    made = start_file_of(image.kernel, paths().cache)
+    assert made.read_bytes() == shrink_elf(make_elf())
+
+
+async def test_an_image_is_built_though_nothing_can_be_kept_of_its_kernel(
+    places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "_build", fake_build)
+    (tmp_path / "cache").write_text("no directory")
+    image = await build.build_image("debian", store=ImageStore(tmp_path / "images"))
+    assert image.kernel.is_file()
+    assert "make the kernel for starts" in places.engine_log.read_text()
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_the_kernel_of_a_package_gets_into_the_image_as_it_is_if_it_is_whole(
+    tmp_path: Path, is_whole: bool
+) -> None:
+    recipe, work, staging = load_recipe("debian"), tmp_path / "tree" / WORK, tmp_path / "staging"
+    work.mkdir(parents=True)
+    staging.mkdir()
+    modules = tmp_path / "tree" / "usr" / "lib" / "modules" / "6.12"
+    modules.mkdir(parents=True)
+    built_in = [f"kernel/{name}.ko" for name in recipe.kernel.boot_modules]
+    (modules / "modules.builtin").write_text("\n".join(built_in).replace("-", "_"))
+    (work / "release").write_text("6.12\n")
+    (work / "kernel-package").write_text("Package: linux-image\nVersion: 6.12-1\n")
+    (work / "packages").write_text("base-files\t13\n")
+    bzimage = write_bzimage(work / "bzimage").read_bytes()
+    if is_whole:
+        build._make_boot_files(recipe, tmp_path / "tree", staging)
+        assert (staging / "kernel").read_bytes() == bzimage
+        return
+    (work / "bzimage").write_bytes(bzimage[:-20])
+    with pytest.raises(ImageError, match="kernel is damaged"):
+        build._make_boot_files(recipe, tmp_path / "tree", staging)
 
 
 @pytest.mark.parametrize("failure", [ToolError("no"), asyncio.CancelledError()])
