@@ -7,8 +7,8 @@ python bench/checkpoints.py [-n RUNS] [--memory 512M,2G] [--written 1,8,64,256] 
 BEFORE MiB are written once before the first checkpoint, which is measured too. Then WRITTEN MiB are
 written before each checkpoint; all sizes and levels take turns, so that a busy host treats them
 alike. A row has the level that was really used: where the host's kernel cannot do what was asked
-for, that is a lower one. At the end the guest reverts, once with a QEMU that waits and once
-without. It prints tables, and writes JSON with all values to FILE. The guests are idle.
+for, that is a lower one. At the end the guest reverts after each amount was
+written. It prints tables, and writes JSON with all values to FILE. The guests are idle.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from quicksand_tui.cli.measuring.machines import warm_sandbox, write_memory
 from quicksand_tui.cli.output import complain, print_table
 
 HEADS = ("GUEST", "LEVEL", "WRITTEN", "PAUSE ms", "CALL s", "PLAIN s", "STORED MiB")
-REVERT_HEADS = ("GUEST", "LEVEL", "REVERT s", "NONE WAITS s")
+REVERT_HEADS = ("GUEST", "LEVEL", "WRITTEN", "REVERT s", "PAUSE ms", "FORM")
 
 
 @dataclass
@@ -82,8 +82,8 @@ class Row:
         )
 
 
-def median_of(values: list[float]) -> str:
-    return f"{statistics.median(values):.2f}" if values else "-"
+def median_of(values: list[float], digits: int) -> str:
+    return f"{statistics.median(values):.{digits}f}" if values else "-"
 
 
 def level_used(made: Checkpoint) -> str:
@@ -148,8 +148,11 @@ async def measure(arguments: argparse.Namespace, memory: str) -> tuple[list[Row]
                 await take(guests[row.asked], row)
         for level, guest in guests.items():
             os.environ[VARIABLE] = level
-            waited, cold = await revert_times(guest, arguments.runs, memory)
-            reverts.append((memory, rows[level, sizes[-1]].level, waited.values, cold.values))
+            found = await revert_times(guest, arguments.runs, memory, sizes)
+            used = rows[level, sizes[-1]].level
+            for size, answer, pause in zip(sizes, found[::2], found[1::2], strict=True):
+                form = answer.facts["form"]
+                reverts.append((memory, used, size, answer.values, pause.values, form))
     return [*first, *rows.values()], reverts
 
 
@@ -241,8 +244,8 @@ def main() -> int:
     print_table(
         REVERT_HEADS,
         [
-            (memory, level, *(median_of(values) for values in (waited, cold)))
-            for memory, level, waited, cold in reverts
+            (memory, level, f"{size} MiB", median_of(answer, 2), median_of(pause, 1), form)
+            for memory, level, size, answer, pause, form in reverts
         ],
     )
     if arguments.out is not None:

@@ -4,21 +4,19 @@ python bench/deep_tree.py [--depths 3,30,100,300] [--mib 1] [-n RUNS] [--image d
 
 One sandbox gets a checkpoint after each MiB that is written. At each depth the last checkpoints and
 reverts to them are timed, with this process's own processor time, since on a busy machine that
-varies less. No QEMU waits for the reverts.
+varies less.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import statistics
 import time
 from collections.abc import Awaitable, Callable
 
 from quicksand import Sandbox
 from quicksand.base.process_usage import process_usage
-from quicksand.base.settings import STANDBY
 
 from quicksand_tui.cli.measuring.machines import qemu_pid, warm_sandbox, write_memory
 from quicksand_tui.cli.output import print_table
@@ -104,7 +102,6 @@ def main() -> None:
     parser.add_argument("-n", "--runs", type=int, default=3)
     parser.add_argument("--image", default="debian")
     given = parser.parse_args()
-    os.environ[STANDBY.variable] = "off"
     print_table(HEADS, asyncio.run(measure(given)))
 
 

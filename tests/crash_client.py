@@ -27,8 +27,10 @@ from quicksand.base.paths import paths
 from quicksand.base.processes import ProcessKind, list_processes
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
+from quicksand.qemu.translations import QtestTranslations
 from quicksand.records.layout import sandbox_dir
 from quicksand.snapshots import copying, image, merging
+from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.stepwise import StepWriter
 
 FILE_EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"}
@@ -215,7 +217,7 @@ def tell_of_pauses() -> None:
 
 def stream_more() -> None:
     """Copy in rounds, write images and merge layers with as little as the guest here uses; what is
-    written counts."""
+    written counts, to a file or to the guest's memory."""
     copying.ROUND_MIN, copying.SLACK = 32 * 4096, 256 * 4096
     image.OVER_MIN = 1024 * 1024
     merging.AT_LEAST = 3
@@ -227,6 +229,24 @@ def stream_more() -> None:
         write(self, *arguments, **named)
 
     StepWriter.write = counted  # type: ignore[method-assign]
+    move = GuestRam._move
+
+    def counted_move(self: GuestRam, *arguments: Any, **named: Any) -> None:
+        if current is not None:
+            current.step()
+        move(self, *arguments, **named)
+
+    GuestRam._move = counted_move  # type: ignore[method-assign]
+    say = QtestTranslations._say
+
+    async def counted_say(self: QtestTranslations, *arguments: Any, **named: Any) -> None:
+        if current is not None:
+            current.step()
+        await say(self, *arguments, **named)
+        if current is not None:
+            current.step()
+
+    QtestTranslations._say = counted_say  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -27,7 +27,6 @@ from quicksand.records.config import SandboxConfig, check_name, refuse_unknown
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.mount import CIFS, Mount
 from quicksand.records.registry import Registry
-from quicksand.snapshots.next_revert import NextRevert
 
 if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming
@@ -144,7 +143,6 @@ class Sandbox:
         self._life = life
         self._workspace = workspace
         self._guest = InGuest(life)
-        self._next_revert = NextRevert()
         self.desktop = Desktop(life)
 
     # Most commands only run something in a guest, and are over before these are needed.
@@ -157,7 +155,7 @@ class Sandbox:
 
     @cached_property
     def _checkpoints(self) -> Checkpoints:
-        return Checkpoints(self._life, self._guest, self._mounts, self._next_revert)
+        return Checkpoints(self._life, self._guest, self._mounts)
 
     @cached_property
     def _saves(self) -> Saves:
@@ -212,7 +210,6 @@ class Sandbox:
         Raises MachineError if the VM's processes cannot be ended, and what `save` raises.
         """
         if self._life.record is not None:
-            await self._checkpoints.settle()
             if grace > 0:
                 await self._mounts.write_back()
             await self._saves.stop(grace)
@@ -245,7 +242,6 @@ class Sandbox:
         Raises StateError if it was never started, HistoryError while another client works on its
         checkpoints, SandboxNotFoundError, HostError, MachineError.
         """
-        await self._checkpoints.settle()
         await self._mounts.write_back()
         await self._life.trash()
 
@@ -266,13 +262,11 @@ class Sandbox:
         """Pause the VM (QMP ``stop``). Until `resume` the guest runs no instruction, so its agent
         does not answer either. A checkpoint that another client takes comes first. Raises
         StateError, HistoryError, MachineError."""
-        await self._checkpoints.settle()
         await self._life.set_paused(True)
 
     async def resume(self) -> None:
         """Resume a paused VM (QMP ``cont``). It is no error if it is not paused. Raises as
         `pause`."""
-        await self._checkpoints.settle()
         await self._life.set_paused(False)
 
     def detach(self) -> None:
@@ -288,7 +282,6 @@ class Sandbox:
     def close(self) -> None:
         """Close the connection to an attached or detached sandbox; its VM keeps running. A VM that
         this object started and did not `detach` is ended."""
-        self._next_revert.cancel()
         self._life.close()
 
     # The host's directories

@@ -15,7 +15,6 @@ use crate::host_time::Watch;
 use crate::hostchanges::Watching;
 use crate::identity::Prepared;
 use crate::passwd::{self, User};
-use crate::pause::Programs;
 use crate::pty::Ptys;
 use crate::shares::UnderWay;
 use crate::token::Token;
@@ -40,7 +39,6 @@ pub struct Agent {
     pub freezer: Freezer,
     /// A thread that sets the clock holds this lock.
     pub time: Arc<Mutex<Watch>>,
-    pub programs: Programs,
     pub mounts_under_way: UnderWay,
     pub host_changes: Watching,
     /// The running commands of HTTP clients, which name them by number.
@@ -65,7 +63,6 @@ impl Agent {
             ptys: Ptys::default(),
             freezer: Freezer::default(),
             time: Arc::default(),
-            programs: Programs::default(),
             mounts_under_way: UnderWay::default(),
             host_changes: Watching::default(),
             http_channels: Channels::default(),

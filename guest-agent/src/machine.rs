@@ -39,10 +39,6 @@ pub enum Request {
     Trim,
     DropCaches,
     GrowRoot,
-    PauseOthers {
-        seconds: Moment,
-    },
-    ResumeOthers,
     Freeze {
         seconds: Option<Moment>,
     },
@@ -99,12 +95,6 @@ pub async fn call(agent: &Arc<Agent>, request: Request, owner: Option<&Closed>) 
         Request::Reseed(seed) => identity::reseed(&seed, &agent.prepared)?,
         Request::SetIdentity(wanted) => return set_identity(agent, wanted).await.map(Answer::Changed),
         Request::Renew(time, seed, wanted, token) => return renew(agent, &time, &seed, wanted, token).await,
-        // This does not run on a thread for files, which would stand still like the other programs.
-        Request::PauseOthers { seconds } => agent
-            .programs
-            .pause(seconds.0)
-            .map_err(|error| Error::io("processors", error))?,
-        Request::ResumeOthers => agent.programs.resume(),
         Request::Freeze { seconds } => {
             let limit = seconds.map_or(freeze::DEFAULT_LIMIT, |seconds| seconds.0);
             agent.freezer.freeze_root(limit, owner).await?;

@@ -40,10 +40,8 @@ mod outbox;
 mod output;
 mod params;
 mod passwd;
-mod pause;
 mod processes;
 mod pty;
-mod rehearse;
 mod scrollback;
 mod serial;
 mod server;
@@ -86,7 +84,6 @@ fn main() -> ExitCode {
             freeze::run_guard(args.get(2).map_or("", String::as_str));
             ExitCode::SUCCESS
         }
-        Some("rehearse") => rehearse::run(),
         Some("serve") => server::run_by_hand(&args[2..]),
         Some("--version") => {
             println!("quicksand-agent {}", env!("CARGO_PKG_VERSION"));

@@ -367,7 +367,6 @@ fn the_machine_is_left_alone_outside_a_guest() {
         ("set_identity", json!({"hostname": "elsewhere"})),
         ("renew", json!({"unix_ns": 1, "entropy_b64": "AAAA"})),
         ("grow_root", json!({})),
-        ("pause_others", json!({"seconds": 1})),
         ("mount_share", json!({"share": "x", "target": "/mnt", "options": []})),
         ("shares", json!({})),
         ("freeze", json!({})),

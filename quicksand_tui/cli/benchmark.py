@@ -30,16 +30,15 @@ if TYPE_CHECKING:
 def benchmark_command(image: str, runs: int, stream_mb: int, quick: bool, as_json: bool) -> None:
     """Measure this machine: starts, commands, streams, checkpoints, clones.
 
-    This takes some minutes, and prints medians, with the range in brackets. Some starts and reverts
-    are faster because a QEMU waits for them. Those have a second median, "none waits", which
-    QUICKSAND_STANDBY=off gives; with --json these are two figures, and the first names the second
-    as its "none_waits".
+    This takes some minutes, and prints medians, with the range in brackets. Starts are faster if a
+    spare waits for them. Those have a second median, "none waits", which QUICKSAND_SPARES=off
+    gives; with --json these are two figures, and the first names the second as its "none_waits".
     """
     # Nothing is made in the background, except where it is what is measured.
     os.environ[SPARES.variable] = OFF
     load = os.getloadavg()[0]
     figures, facts = asyncio.run(_measure(image, max(1, runs), max(1, stream_mb), quick=quick))
-    # With QUICKSAND_STANDBY=off there are no values of what waits.
+    # What the engine does not tell on this host has no values.
     figures = [figure for figure in figures if figure.values]
     facts |= {"image": image, "host": platform.platform(), "load_before": round(load, 2)}
     if as_json:

@@ -186,6 +186,8 @@ def _tell(name: str, reached: Reached) -> None:
     at, kept = reached.at, reached.kept
     age, took = show_age(at.created), seconds_text(reached.seconds, 2)
     print(f"{clean(name)} is back at {clean(at.tag)!r}, from {age} ago ({took})")
+    if form := checkpoints.slower_form(at):
+        print(clean(form))
     if kept is None:
         print("what was until now is not kept", flush=True)
     else:
@@ -308,7 +310,8 @@ def _facts(past: Past) -> dict[str, Any]:
         "head": past.head,
         "changed": past.changed,
         "checkpoints": [
-            {**asdict(made), "is_head": made.id == past.head} for made in past.checkpoints
+            {**checkpoints.facts_of(made), "is_head": made.id == past.head}
+            for made in past.checkpoints
         ],
         "broken": [{"id": id_, "error": error} for id_, error in past.broken.items()],
     }

@@ -46,7 +46,7 @@ def ps_command(everything: bool, quiet: bool, processes: bool, as_json: bool) ->
     Only running ones are listed; -a adds stopped, crashed (with the reason) and broken ones.
 
     With --all-processes this lists processes instead: those of sandboxes, and those that wait for a
-    revert (standby) or for a start (spare), which no other list shows.
+    start (spare), which no other list shows.
     """
     if processes:
         if everything or quiet:

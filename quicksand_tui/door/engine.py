@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from quicksand.base.errors import HistoryError, QuicksandError
@@ -22,7 +22,6 @@ from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
 from quicksand_tui.model.sandboxes import GuestView, ProcessView
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.pixels.small import fit, read_png
-from quicksand_tui.verbs.record import HostVerb, SandboxVerb
 from quicksand_tui.verbs.saves import Verified
 
 if TYPE_CHECKING:
@@ -58,24 +57,9 @@ class Engine:
     def __init__(self, learn: Callable[[Mapping[str, Found]], None]) -> None:
         """Calls ``learn`` with the verdicts of verified saves, by key."""
         self._learn = learn
-        self._kept: dict[str, Sandbox] = {}
-        """By id, the sandboxes last worked on: each prepares its next revert in the background."""
-
-    def close(self) -> None:
-        """Closes all sandboxes; their machines keep running."""
-        for sandbox in self._kept.values():
-            sandbox.close()
-        self._kept.clear()
 
     async def carry_out(self, verb: Verb[T], sandbox_id: str, report: Report) -> T:
         """Carries out a verb, as `Verb.carry_out`."""
-        if isinstance(verb, SandboxVerb) and verb.prepares_revert:
-            with self._kept_open(sandbox_id) as sandbox:
-                result: T = await verb.act(sandbox, report)
-                return result
-        # Otherwise a sandbox that is removed would go on preparing its next revert.
-        if isinstance(verb, HostVerb) and (kept := self._kept.pop(sandbox_id, None)) is not None:
-            kept.close()
         result = await verb.carry_out(sandbox_id, report)
         self._note(result)
         return result
@@ -84,21 +68,6 @@ class Engine:
         """Keeps what a verb found out for the views of the app."""
         if isinstance(result, Verified):
             self._learn(result.views())
-
-    @contextlib.contextmanager
-    def _kept_open(self, sandbox_id: str) -> Iterator[Sandbox]:
-        """Opens a sandbox, running or not. On success it stays open until the app ends, to prepare
-        its next revert."""
-        sandbox = Sandbox.open(sandbox_id)
-        try:
-            yield sandbox
-        except BaseException:
-            sandbox.close()
-            raise
-        if (before := self._kept.pop(sandbox_id, None)) is not None:
-            before.close()
-        sandbox.disconnect()
-        self._kept[sandbox_id] = sandbox
 
     # Guests
 

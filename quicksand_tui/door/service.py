@@ -221,8 +221,6 @@ class EngineService:
 
     def _cancel_all(self) -> None:
         """Cancels each task once: cancelling twice would interrupt its clean-up."""
-        if self._engine is not None:
-            self._engine.close()
         for task in set(self._tasks):
             if not task.cancelling():
                 task.cancel()

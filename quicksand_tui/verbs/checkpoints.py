@@ -36,12 +36,11 @@ def take(
         job=JobVerb.CHECKPOINT,
         failed="There is no new checkpoint",
         stage="taking a checkpoint",
-        prepares_revert=True,
         act=lambda sandbox, _: sandbox.checkpoint(
             spec.tag, note=spec.note, replace=replace, tier=tier, unmount_9p=unmount_9p
         ),
         tell=_tell_taken,
-        facts=lambda name, taken: {"sandbox": name, **asdict(taken)},
+        facts=lambda name, taken: {"sandbox": name, **facts_of(taken)},
     )
 
 
@@ -52,6 +51,13 @@ def _tell_taken(name: str, taken: Checkpoint, keymap: Keymap) -> str:
         f"{name}: checkpoint {_short(view.tag)}: stood still for "
         f"{pause_text(view.pause_s)}, {size_text(view.written)} written{tier}"
     )
+
+
+def facts_of(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Returns what a checkpoint is, as JSON has it: how a revert to it was done is no part of
+    that."""
+    facts = asdict(checkpoint)
+    return {name: value for name, value in facts.items() if not name.startswith("revert_")}
 
 
 def view_of(checkpoint: Checkpoint) -> CheckpointView:
@@ -110,9 +116,29 @@ def _reached_facts(name: str, reached: Reached) -> dict[str, Any]:
     return {
         "sandbox": name,
         "seconds": round(reached.seconds, 4),
-        "at": asdict(reached.at),
-        "kept": asdict(reached.kept) if reached.kept else None,
+        "at": facts_of(reached.at),
+        "kept": facts_of(reached.kept) if reached.kept else None,
+        "form": reached.at.revert_form,
+        "why": reached.at.revert_why or None,
     }
+
+
+FORMS = {
+    "flushed": "QEMU translates the guest's code anew",
+    "new QEMU": "a new QEMU was needed",
+}
+"""What the forms of a revert mean that are not the best one (`Checkpoint.revert_form`)."""
+
+
+def slower_form(at: Checkpoint) -> str:
+    """Returns how a revert was done and why, in words; "" if there is no better form."""
+    meaning = FORMS.get(at.revert_form)
+    return f"{meaning}: {at.revert_why}" if meaning and at.revert_why else ""
+
+
+def _tell_reached(said: str, reached: Reached) -> str:
+    form = slower_form(reached.at)
+    return f"{said}; {sanitise(form)}" if form else said
 
 
 def revert(
@@ -126,12 +152,11 @@ def revert(
         job=JobVerb.REVERT,
         failed="The revert failed",
         stage=f"going back to {shown or to}",
-        prepares_revert=True,
         act=lambda sandbox, _: _go(
             sandbox, lambda: sandbox.revert(to, keep_now=keep_now, unmount_9p=unmount_9p)
         ),
-        tell=lambda name, reached, keymap: (
-            f"{name}: reverted to {_short(reached.at.tag)} (undo: {keymap.hint('undo')})"
+        tell=lambda name, reached, keymap: _tell_reached(
+            f"{name}: reverted to {_short(reached.at.tag)} (undo: {keymap.hint('undo')})", reached
         ),
         facts=_reached_facts,
     )
@@ -145,7 +170,9 @@ def undo(*, unmount_9p: bool = False) -> SandboxVerb[Reached]:
         failed="The undo failed",
         stage="undoing the revert",
         act=lambda sandbox, _: _go(sandbox, lambda: sandbox.undo(unmount_9p=unmount_9p)),
-        tell=lambda name, _, keymap: f"{name}: back where it was (undo: {keymap.hint('undo')})",
+        tell=lambda name, reached, keymap: _tell_reached(
+            f"{name}: back where it was (undo: {keymap.hint('undo')})", reached
+        ),
         facts=_reached_facts,
     )
 

@@ -106,8 +106,6 @@ class SandboxVerb(Verb[T]):
     """Does it to an open sandbox."""
     open: Callable[[str, Report], Sandbox] = open_any
     """Opens the sandbox of that name or id."""
-    prepares_revert: bool = False
-    """Whether the app leaves the sandbox open then, to prepare its next revert."""
 
     async def carry_out(
         self, name: str, report: Report = ignore, opened: Callable[[Sandbox], None] = ignore

@@ -266,9 +266,6 @@ async def check_users_and_system(client: Client) -> None:
     for method in ("/sync", "/trim", "/drop_caches", "/grow_root"):
         await client.post(method)
     await check_shares(client)
-    assert (await client.refused("/pause_others", seconds=11))[0] == 400
-    await client.post("/pause_others", seconds=10)
-    await client.post("/resume_others")
     await client.post("/freeze", seconds=10)
     assert await client.refused("/freeze") == (409, "frozen")
     assert 0 < (await client.post("/thaw"))["frozen_s"] < 10

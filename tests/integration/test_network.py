@@ -13,8 +13,9 @@ from typing import Self
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox
 from quicksand.base.paths import Paths
-from quicksand.base.processes import processes_of
+from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.guest.network import unreached_ports
+from quicksand.qemu.connections import end_forwarded
 from quicksand.records.layout import runtime_dir, sandbox_dir
 
 from tests.conftest import wait_for
@@ -230,3 +231,58 @@ async def test_a_program_that_listens_on_the_guests_loopback_is_told_of(places: 
                     break
         assert await ask(sandbox.port_forwards[8080]) == b""
         assert await unreached_ports(sandbox.files, [8080, 8081, 8082]) == [8080]
+
+
+ECHO = """
+import socket, sys, threading
+
+def serve(connection):
+    with connection:
+        while data := connection.recv(4096):
+            connection.sendall(data)
+
+def dial(port):
+    serve(socket.create_connection(("10.0.2.2", port)))
+
+threading.Thread(target=dial, args=(int(sys.argv[1]),)).start()
+listener = socket.create_server(("", 8080))
+print("up", flush=True)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],)).start()
+"""
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    writer.write(b"x")
+    return await asyncio.wait_for(reader.read(1), 20)
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux can do that")
+async def test_connections_through_qemu_are_ended_from_outside_both_ways(places: Paths) -> None:
+    sandbox = Sandbox(
+        image="debian", network_mode=NetworkMode.FULL, port_forwards=[PortForward(0, 8080)]
+    )
+    outwards: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+    peer = await asyncio.start_server(lambda *pair: outwards.put(pair), "127.0.0.1", 0)
+    async with peer, sandbox:
+        await sandbox.files.write("/root/echo.py", ECHO)
+        own = str(peer.sockets[0].getsockname()[1])
+        async with await sandbox.spawn(["python3", "/root/echo.py", own]) as command:
+            async for _, data in command.output():
+                if b"up" in data:
+                    break
+            port = sandbox.port_forwards[8080]
+            pairs = [await asyncio.wait_for(outwards.get(), 20)]
+            pairs += [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+            assert [await echo(*pair) for pair in pairs] == [b"x"] * 3
+            (pid,) = [
+                found.pid
+                for found in processes_of(sandbox_dir(places, sandbox.id).root)
+                if found.kind is ProcessKind.QEMU
+            ]
+            assert end_forwarded(pid, keep=[]) == 3
+            assert [await asyncio.wait_for(pair[0].read(), 20) for pair in pairs] == [b""] * 3
+            pairs.append(await asyncio.open_connection("127.0.0.1", port))
+            assert await echo(*pairs[-1]) == b"x"
+            for _, writer in pairs:
+                writer.close()

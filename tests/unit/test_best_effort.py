@@ -25,7 +25,6 @@ SILENT = {
     ("life/cloning.py", "_undo"): "the keeper of an ephemeral clone has removed it",
     ("life/sandbox_life.py", "_remove_record"): "its keeper has removed it",
     ("life/sandbox_removal.py", "remove_sandbox"): "its keeper has removed it",
-    ("qemu/hypervisor.py", "close_state"): "most of the nodes are not there at most times",
     ("display/screen.py", "is_driven"): "a QEMU without these commands",
     # A guest that lacks something.
     ("display/hands.py", "lift_all"): "a guest that takes no input holds nothing down",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +26,27 @@ class Features:
     file, so that others can read and write it (`Hypervisor.save_devices`)."""
     whole_state: bool
     """It saves and loads memory and devices together (`Hypervisor.save_state`)."""
-    holds_packets: bool
-    """It can hold back what the guest sends (`Hypervisor.hold_packets`)."""
+    loads_again: bool
+    """It loads the devices' state into a machine that has run (`Hypervisor.load_state`), and lets
+    something else lie below the top layer of its disk (`Hypervisor.put_below`)."""
+
+
+class Translations(AbstractAsyncContextManager["Translations"]):
+    """What a hypervisor that emulates the processors has translated of the guest's code, and how
+    they look for interrupts: it does not notice by itself when memory is written from outside, or
+    when only some of the devices' state is loaded. The machine is paused while this is used. All
+    methods raise MachineError."""
+
+    @abstractmethod
+    async def forget(self, runs: Sequence[tuple[int, int]], memory: int, filler: int) -> None:
+        """Drop what was translated of ``runs``, (start, size) in bytes, of the machine's memory of
+        ``memory`` bytes. They are filled with the byte ``filler``, unless the machine has something
+        else at these addresses than its memory."""
+
+    @abstractmethod
+    async def interrupt(self, vectors: Sequence[tuple[int, int]]) -> None:
+        """Have processors look for interrupts: the ids of their APICs, each with a vector that is
+        pending there, or that does nothing."""
 
 
 class Hypervisor(ABC):
@@ -95,6 +115,11 @@ class Hypervisor(ABC):
         """Close an open file, if it can be closed now. Raises nothing of its own."""
 
     @abstractmethod
+    def translations(self, socket: Path) -> Translations:
+        """A connection by which translated code is dropped, as a context manager, for an x86
+        machine. ``socket`` is the path of its socket, the same each time."""
+
+    @abstractmethod
     async def why_unsavable(self) -> Sequence[str]:
         """The reasons why the machine's state cannot be saved, in the hypervisor's words."""
 
@@ -103,6 +128,10 @@ class Hypervisor(ABC):
     @abstractmethod
     async def top_layer(self) -> str:
         """The layer to which the guest writes."""
+
+    @abstractmethod
+    async def open_layers(self) -> frozenset[str]:
+        """All layers that are open."""
 
     @abstractmethod
     async def open_layer(self, layer: str, *, writable: bool, below: str | None = None) -> None:
@@ -139,9 +168,5 @@ class Hypervisor(ABC):
         """End a forward that `add_forward` or the start has made."""
 
     @abstractmethod
-    async def hold_packets(self) -> None:
-        """Hold back the packets that the guest sends, until `release_packets`."""
-
-    @abstractmethod
-    async def release_packets(self) -> None:
-        """Send the packets that were held back."""
+    async def count_connections(self) -> int:
+        """The connections in its network, with those that have ended and are not forgotten."""

@@ -8,12 +8,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from quicksand.base.process_usage import memory_of, process_usage
-from quicksand.base.processes import Process, ProcessKind, list_processes, running_modules
+from quicksand.base.processes import list_processes, running_modules
 from quicksand.life.spare_names import name_of
 from quicksand.mounts.shares import list_shares
 from quicksand.records.layout import MachineDir, RuntimeDir, runtime_dir
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Entry
 from quicksand.warm import templates
 from quicksand.warm.spares import next_start
 from quicksand.warm.spares.spare import list_spares
@@ -33,8 +32,6 @@ class Role(StrEnum):
     """The purpose of a process."""
 
     SANDBOX = "sandbox"
-    STANDBY = "standby"
-    """A QEMU that waits for a revert, or is about to take over."""
     SPARE = "spare"
     """It waits for a start."""
     OTHER = "other"
@@ -70,7 +67,7 @@ def list_all(registry: Registry) -> list[OurProcess]:
         entry = entries.get(place.name) if is_ours else None
         machine = ""
         if entry is not None:
-            role, name = _role(entry, process), entry.name
+            role, name = Role.SANDBOX, entry.name
         elif is_ours and place.name in spares:
             role, name, machine = Role.SPARE, place.name, spares[place.name]
         else:
@@ -91,16 +88,6 @@ def spare_memory(registry: Registry) -> tuple[int, int]:
     """(number of spares that wait, bytes of memory that their QEMUs take). Blocks for I/O."""
     pids = [spare.run.qemu_pid for spare in list_spares(registry.paths)]
     return len(pids), sum(map(memory_of, pids))
-
-
-def _role(entry: Entry, process: Process) -> Role:
-    if (
-        process.kind is ProcessKind.QEMU
-        and entry.run is not None
-        and entry.run.qemu_pid != process.pid
-    ):
-        return Role.STANDBY
-    return Role.SANDBOX
 
 
 def _machines(runtime: RuntimeDir) -> list[MachineDir]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import HistoryError
@@ -10,7 +11,6 @@ from quicksand.base.settings import check_settings
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.life import machinery
 from quicksand.life.sandbox_life import Life
-from quicksand.snapshots.next_revert import AFTER_CHECKPOINT_S, AFTER_REVERT_S, NextRevert
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,25 +18,16 @@ if TYPE_CHECKING:
     from quicksand.disks.diff.changes import FileChange
     from quicksand.life.guest import InGuest
     from quicksand.life.mounts import Mounts
-    from quicksand.records.nodes import Node
     from quicksand.snapshots.checkpoint import Checkpoint
 
 
 class Checkpoints:
-    """The checkpoints of one sandbox. The methods are those of `Sandbox`, but for `settle` and
-    `clone`."""
+    """The checkpoints of one sandbox. The methods are those of `Sandbox`, but for `clone`."""
 
-    def __init__(self, life: Life, guest: InGuest, mounts: Mounts, next_revert: NextRevert) -> None:
+    def __init__(self, life: Life, guest: InGuest, mounts: Mounts) -> None:
         self._life = life
         self._guest = guest
         self._mounts = mounts
-        self._next_revert = next_revert
-
-    async def settle(self, goal: str | None = None) -> None:
-        """Cancel the background preparation of a revert, so that what the caller is about to do
-        need not wait for it. If it prepares a revert to ``goal`` (an id or tag), wait for it
-        instead."""
-        await self._next_revert.settle(goal)
 
     async def checkpoint(
         self,
@@ -62,15 +53,12 @@ class Checkpoints:
         """
         check_settings()
         record = self._life.require_record()
-        await self.settle()
         # `diff` reads the disk, so what the guest still has in memory must be on it.
         await self._guest.sync()
         async with self._mounts.without_ninep(unmount_9p):
             node = await machinery.take_checkpoint(
                 self._life.registry, record, tag, note=note, replace_tag=replace, tier=tier
             )
-        if node.tier.has_pages:  # in other tiers a waiting QEMU would not share the memory
-            self._expect(node, after=AFTER_CHECKPOINT_S)
         return machinery.Checkpoint.from_node(node)
 
     async def revert(
@@ -83,8 +71,12 @@ class Checkpoints:
         to which `undo` returns; ``unmount_9p`` is that of `checkpoint`. Commands in flight, of all
         clients, raise RevertedError.
 
+        The checkpoint that is returned says how it was done: ``revert_form`` is "warm", "flushed"
+        or "new QEMU", and ``revert_why`` why in no better form.
+
         Raises CheckpointNotFoundError (a ValueError), StateError, HistoryError, HostError,
-        MachineError, AgentError. If the new VM could not take over, the old one keeps running.
+        MachineError, AgentError. Until the present state is given up, the VM goes on in it after
+        any error.
         """
         return await self._revert(tag, keep_now=keep_now, unmount_9p=unmount_9p)
 
@@ -98,24 +90,26 @@ class Checkpoints:
     ) -> Checkpoint:
         check_settings()
         record = self._life.require_record()
-        await self.settle(tag)
         mounts = await self._mounts.write_back()
         async with self._mounts.without_ninep(unmount_9p):
-            node, kept = await machinery.revert(
+            done = await machinery.revert(
                 self._life.registry, record, tag, keep_now=keep_now, link=self._life.link
             )
             self._life.look_again()
-            done = f"the sandbox is reverted to {node.tag!r}"
-            await self._mounts.attach_again(mounts, done, is_past=node.shares)
-        if not node.auto:
-            self._expect(node, after=AFTER_REVERT_S)
-        if isinstance(kept, HistoryError):  # the guest has been reverted, and has its mounts again
-            raise kept
-        return machinery.Checkpoint.from_node(node)
-
-    def _expect(self, node: Node, *, after: float) -> None:
-        life = self._life
-        self._next_revert.expect(life.registry, life.require_record(), node, after=after)
+            node = done.node
+            said = f"the sandbox is reverted to {node.tag!r}"
+            await self._mounts.attach_again(mounts, said, is_past=node.shares)
+        # The guest has been reverted by now, and has its mounts again.
+        if isinstance(done.kept, HistoryError):
+            raise done.kept
+        found = machinery.Checkpoint.from_node(node)
+        return replace(
+            found,
+            revert_form=done.form.value,
+            revert_why=done.why,
+            revert_answer_s=done.answer_s,
+            revert_pause_s=done.pause_s,
+        )
 
     def checkpoints(self) -> list[Checkpoint]:
         """All checkpoints, the oldest first. Raises OSError."""
@@ -140,7 +134,6 @@ class Checkpoints:
         history = self._life.history()
         async with history.locked():
             await in_thread_to_the_end(lambda: history.delete(tag))
-        await machinery.forget_removed(self._life.registry, self._life.require_record())
 
     async def pin_checkpoint(self, tag: str, pinned: bool = True) -> None:
         """Pin a checkpoint, so that it cannot be deleted, or unpin it. Raises as
@@ -178,7 +171,6 @@ class Checkpoints:
         from quicksand.life.cloning import make_clones  # noqa: PLC0415
 
         check_settings()
-        await self.settle()
         registry, record = self._life.registry, self._life.require_record()
         made = await make_clones(
             registry, record, n, names=names, concurrency=concurrency, at=at, mounts=mounts

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
     from quicksand.snapshots.history import history_of
     from quicksand.snapshots.reverting import revert
-    from quicksand.snapshots.standby import forget_removed
-    from quicksand.snapshots.taking import take_checkpoint
+    from quicksand.snapshots.taking import take_checkpoint, until_finished
     from quicksand.snapshots.thumbnails import read_thumbnail
     from quicksand.warm.desktop_ready import with_desktop
     from quicksand.warm.spares.next_start import expect_next
@@ -61,7 +60,6 @@ __all__ = [
     "explain",
     "find_base",
     "find_meaning",
-    "forget_removed",
     "history_of",
     "inherit",
     "list_checkpoints",
@@ -79,6 +77,7 @@ __all__ = [
     "stop_machine",
     "suggested_options",
     "take_checkpoint",
+    "until_finished",
     "watch_events",
     "why_gone",
     "with_desktop",
@@ -141,8 +140,7 @@ _HOMES = {
     ),
     "snapshots.history": ("history_of",),
     "snapshots.reverting": ("revert",),
-    "snapshots.standby": ("forget_removed",),
-    "snapshots.taking": ("take_checkpoint",),
+    "snapshots.taking": ("take_checkpoint", "until_finished"),
     "snapshots.thumbnails": ("read_thumbnail",),
     "warm.desktop_ready": ("with_desktop",),
     "warm.spares.next_start": ("expect_next",),

@@ -80,13 +80,11 @@ class Saves:
     async def save_to(self, store: SaveStore, name: str, options: SaveOptions) -> Save:
         """Save the disk to ``store``. Parameters and errors are those of `save`."""
         record = self._life.require_record()
-        await self._checkpoints.settle()
         return await machinery.save(
             self._life.registry, record, name, store, options, self._guest.asker
         )
 
     async def write_snapshot(self, target: Path, options: SaveOptions) -> None:
-        await self._checkpoints.settle()
         record = self._life.require_record()
         await machinery.write_snapshot(
             self._life.registry, record, target, options, self._guest.asker

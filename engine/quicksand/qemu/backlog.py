@@ -8,18 +8,15 @@ nor a reset. How long the queue is can be changed at any time, by who has the so
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import socket
 from collections.abc import Collection
 
+from quicksand.base.borrowing import borrow
 from quicksand.base.processes import PROC
 
 ROOM = 1024
 """Connections; the kernel's own limit is 4096 (net.core.somaxconn, listen(2))."""
-
-PIDFD_GETFD = 438
-"""The system call's number, the same on all architectures (pidfd_getfd(2), Linux 5.6)."""
 
 LISTENS = "0A"
 """The state TCP_LISTEN in /proc/net/tcp (proc_pid_net(5))."""
@@ -58,10 +55,10 @@ def _listening(pid: int, ports: Collection[int]) -> list[int]:
 
 
 def _widen(pidfd: int, number: int) -> bool:
-    copy = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, pidfd, number, 0)
-    if copy < 0:
-        return False
-    with contextlib.suppress(OSError), socket.socket(fileno=copy) as listener:
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(fileno=borrow(pidfd, number)) as listener,
+    ):
         listener.listen(ROOM)
         return True
     return False

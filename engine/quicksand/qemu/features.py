@@ -2,4 +2,4 @@
 
 from quicksand.base.hypervisor import Features
 
-FEATURES = Features(devices_alone=True, whole_state=True, holds_packets=True)
+FEATURES = Features(devices_alone=True, whole_state=True, loads_again=True)

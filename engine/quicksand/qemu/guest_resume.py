@@ -36,10 +36,10 @@ minute in an emulated guest."""
 
 async def resume(
     session: Session, token: str, hypervisor: Hypervisor, *, patience: float | None = None
-) -> None:
+) -> float:
     """Resume a VM, and shake hands with its agent, to which ``session`` is connected already; the
-    agent gets ``patience`` seconds for it (None: `FIRST_HELLO_S`). Raises MachineError,
-    AgentError."""
+    agent gets ``patience`` seconds for it (None: `FIRST_HELLO_S`). Returns when the VM ran again,
+    by `time.perf_counter`. Raises MachineError, AgentError."""
     hello = asyncio.create_task(
         # The first answer takes the guest long, and its clock would be late by that time.
         session.handshake(token, timeout=patience or FIRST_HELLO_S, set_clock=False),
@@ -48,11 +48,13 @@ async def resume(
     try:
         await asyncio.sleep(0)  # so that it is sent
         await hypervisor.resume()
+        resumed = time.perf_counter()
         await hello
     except BaseException:
         hello.cancel()
         await asyncio.wait((hello,))
         raise
+    return resumed
 
 
 async def renew(session: Session, names: dict[str, str], token: dict[str, str]) -> None:

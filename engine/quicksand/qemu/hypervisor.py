@@ -15,10 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.errors import MachineError, QuicksandError
+from quicksand.base.errors import MachineError
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.qemu.features import FEATURES
 from quicksand.qemu.qmp import CONNECT_TIMEOUT_S, Monitor, human, run_job, wait_for_event
+from quicksand.qemu.translations import QtestTranslations
 from quicksand.records.layout import MachineDir, layer_name
 
 DISK = "/machine/peripheral/vda"
@@ -34,10 +35,6 @@ PARTS_OF_STATE = ("", "-inner", "-saved", "-file")
 """Suffixes of the nodes for a file with a state, the upper ones first."""
 
 LOAD_TIMEOUT_S = 30.0
-
-FILTER = "hold"
-LONGEST_US = 2**32 - 1
-"""The longest interval that QEMU's filter-buffer takes (qapi/qom.json)."""
 
 NO_FLUSH = {"direct": False, "no-flush": True}
 """The caller syncs a state's file, outside of the pause."""
@@ -56,6 +53,8 @@ class Qemu(Hypervisor):
         self.monitor = monitor
         """For the parts that only QEMU has, such as its display."""
         self._command = command
+        self._nodes: dict[str, str] = {}
+        """The names of the nodes of open layers, as far as they were asked for."""
 
     async def _execute(self, command: str, **arguments: Any) -> Any:
         return await self.monitor.execute(command, **arguments)
@@ -176,9 +175,11 @@ class Qemu(Hypervisor):
         raise MachineError(f"QEMU's file has no snapshot {tag}")
 
     async def close_state(self, name: str) -> None:
-        for part in PARTS_OF_STATE:
-            with contextlib.suppress(QuicksandError):
-                await self._close(f"{name}{part}")
+        names = [f"{name}{part}" for part in PARTS_OF_STATE]
+        await asyncio.gather(*map(self._close, names), return_exceptions=True)
+
+    def translations(self, socket: Path) -> QtestTranslations:
+        return QtestTranslations(self.monitor, socket)
 
     async def why_unsavable(self) -> Sequence[str]:
         reasons = (await self._execute("query-migrate")).get("blocked-reasons", [])
@@ -191,19 +192,43 @@ class Qemu(Hypervisor):
     async def top_layer(self) -> str:
         # Not by query-block, which describes the whole chain below it and truncates that.
         node = str(await self._execute("qom-get", path=DISK, property="drive"))
-        if node.startswith(OURS):
-            return node.removeprefix(OURS)
-        for known, path in self._files:
-            if known == f"{node}-file":
-                return path.stem
-        raise MachineError(f"QEMU writes to {node!r}, which is no layer")
+        layer = self._layer_of(node)
+        if layer is None:
+            raise MachineError(f"QEMU writes to {node!r}, which is no layer")
+        self._nodes[layer] = node
+        return layer
 
-    def _node_of(self, layer: str) -> str:
-        """QEMU's name of the node of a layer."""
-        for node, path in self._files:
-            if path.stem == layer:
-                return node.removesuffix("-file")
-        return f"{OURS}{layer}"
+    async def open_layers(self) -> frozenset[str]:
+        self._nodes = await self._find_nodes()
+        return frozenset(self._nodes)
+
+    async def _find_nodes(self) -> dict[str, str]:
+        """The layers that are open, with the names of their nodes."""
+        found = {}
+        for node in await self._execute("query-named-block-nodes", flat=True):
+            name = str(node["node-name"])
+            layer = self._layer_of(name)
+            if layer is not None:
+                found[layer] = name
+        return found
+
+    def _layer_of(self, node: str) -> str | None:
+        """The layer of a node; None if it is another kind of node."""
+        if node.startswith(OURS):
+            return None if node.endswith("-file") else node.removeprefix(OURS)
+        for name, path in self._files:
+            if name == f"{node}-file" and not path.is_absolute():  # as those of the image are
+                return path.stem
+        return None
+
+    async def _node_of(self, layer: str) -> str:
+        """QEMU's name of the node of an open layer. Raises MachineError if it is not open."""
+        if layer not in self._nodes:
+            self._nodes = await self._find_nodes()
+        try:
+            return self._nodes[layer]
+        except KeyError:
+            raise MachineError(f"QEMU does not have the layer {layer} open") from None
 
     @cached_property
     def _files(self) -> list[tuple[str, Path]]:
@@ -217,6 +242,8 @@ class Qemu(Hypervisor):
         return found
 
     async def open_layer(self, layer: str, *, writable: bool, below: str | None = None) -> None:
+        if below is None and not writable:
+            raise ValueError("a layer that nobody writes to lies above another one")
         name = f"{OURS}{layer}"
         file: dict[str, Any] = {
             "driver": "file",
@@ -229,18 +256,20 @@ class Qemu(Hypervisor):
             "locking": "auto" if writable else "off",
         }
         await self._execute("blockdev-add", **file)
-        backing = None if below is None else self._node_of(below)
+        backing = None if below is None else await self._node_of(below)
         await self._execute("blockdev-add", **_layer_node(name, backing, writable=writable))
+        self._nodes[layer] = name
 
     async def pivot(self, old: str, new: str) -> None:
-        await self._execute("blockdev-snapshot", node=self._node_of(old), overlay=f"{OURS}{new}")
+        node, overlay = await self._node_of(old), await self._node_of(new)
+        await self._execute("blockdev-snapshot", node=node, overlay=overlay)
 
     async def put_below(self, top: str, below: str) -> None:
-        node = _layer_node(f"{OURS}{top}", self._node_of(below), writable=True)
+        node = _layer_node(await self._node_of(top), await self._node_of(below), writable=True)
         await self._execute("blockdev-reopen", options=[node])
 
     async def close_layers(self, layers: Sequence[str]) -> None:
-        nodes = map(self._node_of, layers)
+        nodes = [self._nodes.pop(layer, f"{OURS}{layer}") for layer in layers]
         names = [name for node in nodes for name in (node, f"{node}-file")]
         # All at once: for each of them alone QEMU would have to be waited for.
         await asyncio.gather(*(self._close(name) for name in names), return_exceptions=True)
@@ -260,16 +289,9 @@ class Qemu(Hypervisor):
         host, _, _ = rule.partition("-")
         await human(self.monitor, f"hostfwd_remove net0 {host}")
 
-    async def hold_packets(self) -> None:
-        await self._execute(
-            "object-add",
-            **{"qom-type": "filter-buffer", "id": FILTER, "netdev": "net0"},
-            queue="rx",
-            interval=LONGEST_US,
-        )
-
-    async def release_packets(self) -> None:
-        await self._execute("object-del", id=FILTER)
+    async def count_connections(self) -> int:
+        said = await self._ask_human("info usernet")
+        return sum(line.lstrip().startswith("TCP[") for line in said.splitlines())
 
 
 def _layer_node(name: str, backing: str | None, *, writable: bool) -> dict[str, Any]:

@@ -58,6 +58,8 @@ class KeeperLink:
         """
         message = json.dumps({"op": op, **values}).encode() + b"\n"
         async with self._busy:
+            if self._connection.fileno() < 0:
+                raise _gone(op)
             try:
                 reply = await self._exchange(message, pass_descriptors)
             except asyncio.CancelledError:
@@ -65,10 +67,7 @@ class KeeperLink:
                 raise
             except ConnectionError as error:
                 self.close()
-                raise MachineError(
-                    f"the process that looks after the sandbox's QEMU went away and did not {op}",
-                    hint=Words("most likely the sandbox has ended: ", Remedy("list"), " tells"),
-                ) from error
+                raise _gone(op) from error
             except (OSError, ValueError, TypeError) as error:
                 self.close()
                 raise MachineError(f"the keeper did not {op}: {error}") from error
@@ -96,3 +95,10 @@ class KeeperLink:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self._connection.close()
+
+
+def _gone(op: str) -> MachineError:
+    return MachineError(
+        f"the process that looks after the sandbox's QEMU went away and did not {op}",
+        hint=Words("most likely the sandbox has ended: ", Remedy("list"), " tells"),
+    )

@@ -40,7 +40,10 @@ async def stop_machine(
     """
     place = sandbox_dir(registry.paths, record.id)
     await ensure_keeper(registry, record)  # it records how the machine ends
-    if is_locked(place.lock) and grace > 0 and not record.discard and link is not None:
+    unfinished = runtime_dir(registry.paths, record.id).current().unfinished.exists()
+    can_answer = grace > 0 and link is not None and not unfinished
+    if is_locked(place.lock) and can_answer and not record.discard:
+        assert link is not None
         if run is not None and run.paused:
             await _let_go_on(registry, record)
         asked = await _ask_guest(link, grace, place.engine_log)

@@ -35,15 +35,20 @@
         keeper.lock             flock'ed by the keeper while it lives
         current                 a symbolic link to the directory of the QEMU that runs
         vnc.password            for viewers at a port, if one is asked for
-        <number>/               one directory per machine (QEMU): each revert starts a new one
+        <number>/               one directory per machine: each revert makes another one, whose
+                                sockets are links to those of the same QEMU, or of a new one
             state.json          pids, accelerator, forwards: what a client needs to attach
             disk-full           exists while the VM waits for space on the host's disk
             oversized           exists while the VM is paused because QEMU has too much memory
             tracked             the checkpoint since which the kernel tracks written memory
             loading             an overlay to which QEMU writes while it loads a snapshot
-            waiting.json        the machine waits to take over, for a revert to this checkpoint
+            unfinished          exists while a revert writes the guest's memory anew, and names the
+                                program that finishes it (keeper_parts/finishing.py)
+            state.qcow2         the devices' state for that
+            now                 what the devices' state was before that
             agentN.sock, agentN.lock    one client each
             qmpN.sock, qmpN.lock        one client each
+            qtest.sock  QEMU's test server, once the sandbox was reverted in place
             vnc.sock    QEMU's VNC server, if the machine has a screen (display/)
             port.sock   QEMU's VNC server for a port, until it has that port
             input.lock  flock'ed by the client that uses its keyboard and pointer now
@@ -224,12 +229,24 @@ class MachineDir:
         return self.root / "tracked"
 
     @property
-    def waiting(self) -> Path:
-        return self.root / "waiting.json"
+    def unfinished(self) -> Path:
+        return self.root / "unfinished"
+
+    @property
+    def state_disk(self) -> Path:
+        return self.root / "state.qcow2"
+
+    @property
+    def devices_now(self) -> Path:
+        return self.root / "now"
 
     @property
     def loading(self) -> Path:
         return self.root / "loading"
+
+    @property
+    def qtest_socket(self) -> Path:
+        return self.root / "qtest.sock"
 
     @property
     def vnc_socket(self) -> Path:

@@ -63,8 +63,6 @@ class Head:
     previous: Head | None = None
     """While ``machine`` takes over from another machine: that one's head. If everything ends in
     this moment, the keeper's exit.json tells which of the two counts."""
-    waiting: str = ""
-    """The top layer of a machine that waits to take over (standby.py), or ""."""
 
     @classmethod
     def going_on(cls, node: Node, *, machine: str, previous: Head | None = None) -> Head:
@@ -91,7 +89,6 @@ class Head:
             "stored": self.stored,
             "machine": self.machine,
             "previous": self.previous.to_json() if self.previous is not None else None,
-            "waiting": self.waiting,
         }
 
     @classmethod
@@ -99,7 +96,7 @@ class Head:
         """Parse a head. Raises ValueError naming what is wrong."""
         check_schema(value)
         found = Fields(value, "bad head")
-        previous, waiting = found.any("previous"), found.any("waiting", default="")
+        previous = found.any("previous")
         return cls(
             layers=tuple(_id(name) for name in found.items("layers")),
             top=_id(found.any("top")),
@@ -109,7 +106,6 @@ class Head:
             stored=found.whole("stored"),
             machine=found.text("machine"),
             previous=None if previous is None else cls.from_json(previous),
-            waiting=_id(waiting) if waiting != "" else "",
         )
 
 
@@ -186,6 +182,14 @@ class Node:
     port: int = 0
     """A port of the agent that had a client. If a client is connected there when the guest
     continues, the agent notices no change of clients, which saves time (`restore.wake`)."""
+    origin: str = ""
+    """Like ``memory``, the image from which a first checkpoint's line comes: pages that the index
+    does not list are the same in both. "" in older ones, where it is ``memory``."""
+
+    @property
+    def line(self) -> str:
+        """The image from which the line comes: see ``origin``."""
+        return self.origin or self.memory
 
     @property
     def files(self) -> tuple[File, ...]:
@@ -240,6 +244,7 @@ class Node:
                 image=_optional_file(found.any("image")),
                 state=_optional_file(found.any("state")),
                 shares=found.flag("shares", default=True),  # older ones do not say
+                origin=_origin(found.any("origin", default="")),
                 port=_port(found.any("port", default=0)),
             )
         except (TypeError, ConfigError) as error:
@@ -258,6 +263,10 @@ class Node:
 
 def _optional_file(value: Any) -> File | None:
     return None if value is None else File.from_json(value)
+
+
+def _origin(value: Any) -> str:
+    return "" if value == "" else _name(value)
 
 
 def _port(value: Any) -> int:

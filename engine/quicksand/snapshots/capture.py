@@ -28,6 +28,7 @@ from quicksand.records.layout import AGENT_PORTS, MachineDir, SandboxDir
 from quicksand.records.nodes import Head, Node, new_id
 from quicksand.records.sandboxes import RunState
 from quicksand.records.tier import Tier
+from quicksand.snapshots.copying import Fate, Taken
 from quicksand.snapshots.history import History
 from quicksand.snapshots.layers import seal_layers
 from quicksand.snapshots.merging import merge_layers
@@ -71,7 +72,7 @@ class Capture(ABC):
         self._disk = Pivot(history, hypervisor)
         self._port = 0
         self._shares = True
-        self._stays_paused = False
+        self._fate = Fate.RUNS_ON
 
     @property
     def _head(self) -> Head:
@@ -82,10 +83,25 @@ class Capture(ABC):
     def directory(self) -> Path:
         return self._place.checkpoints / self.id
 
-    async def prepare(self, *, stays_paused: bool = False) -> None:
-        """Do everything that is possible before the pause. ``stays_paused``: the guest will run no
-        further after it, unless all fails. Raises HistoryError, HostError, MachineError."""
-        self._stays_paused = stays_paused
+    @property
+    def devices(self) -> Path:
+        """Where the state of the devices is from the pause on, in the tier "pages"."""
+        return self.directory / "devices"
+
+    @property
+    def taken(self) -> Taken | None:
+        """The pages that were captured, once it is frozen; None in tiers that write all memory."""
+        return None
+
+    @property
+    def layer(self) -> str:
+        """The layer to which the guest writes from the pause on."""
+        return self._disk.layer
+
+    async def prepare(self, *, fate: Fate = Fate.RUNS_ON) -> None:
+        """Do everything that is possible before the pause. ``fate``: what becomes of the guest
+        after it. Raises HistoryError, HostError, MachineError."""
+        self._fate = fate
         with map_os_errors(self.directory):
             self.directory.mkdir(mode=0o700)
         await self._disk.find_head()

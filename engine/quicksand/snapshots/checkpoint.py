@@ -40,6 +40,16 @@ class Checkpoint:
     """Bytes on disk that only it needs: deleting it frees them."""
     shared: int = 0
     """Bytes on disk that it shares with other checkpoints, clones or the present disk."""
+    revert_form: str = ""
+    """How the sandbox was reverted to it, of the checkpoint that a revert returns: "warm" (in the
+    QEMU that runs), "flushed" (the same, but QEMU translates the guest's code anew), "new QEMU"."""
+    revert_why: str = ""
+    """Why it was done in no better form; "" for the best one."""
+    revert_answer_s: float = 0.0
+    """Seconds from the call to the guest's answer. The call itself takes longer: it ends when the
+    state before is on disk."""
+    revert_pause_s: float = 0.0
+    """Seconds for which the VM was paused for it."""
 
     @property
     def has_memory(self) -> bool:

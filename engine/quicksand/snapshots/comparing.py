@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from quicksand.base.buffers import new_buffer, prefault
 from quicksand.base.errors import HistoryError
 from quicksand.base.settings import CHECK_MEMORY, ON
 from quicksand.records.layout import SandboxDir
-from quicksand.snapshots.copying import warm_memory
 from quicksand.snapshots.differences import Comparer, address_of
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.image import own_pages
@@ -36,7 +36,9 @@ class MemoryCheck:
 
     def copy(self) -> None:
         """Copy all memory. Raises MachineError."""
-        self._copy = memoryview(warm_memory(self._ram.size))
+        memory = new_buffer(self._ram.size)
+        prefault(memory, 0, self._ram.size)
+        self._copy = memoryview(memory)
         self._ram.read([(0, self._pages)], self._copy)
 
     def compare(self, place: SandboxDir, stored: Stored) -> None:

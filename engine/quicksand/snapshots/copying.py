@@ -2,10 +2,11 @@
 
 The way depends on what the kernel tells about written pages (tracking.py). Where it tracks them,
 only those written since the last checkpoint are copied. While there are many of them, they are
-copied in rounds to their file while the guest runs, each round those written during the one before;
-the rest goes to memory in the pause, and to the file after it. Of a guest that runs no further
-nothing needs to be copied in the pause. Where nothing is tracked, all anonymous pages are copied to
-memory in the pause.
+copied in rounds while the guest runs, each round those written during the one before; the rest
+goes to memory in the pause, and to the file after it. The rounds go to the file if the guest runs
+on, and to memory, as far as that is not too much, if its own is overwritten at once. Of a guest
+that stays paused nothing needs to be copied in the pause. Where nothing is tracked, all anonymous
+pages are copied to memory in the pause.
 
 Tracking is of use only if it is known since when. A file beside QEMU's sockets, the mark
 (`MachineDir.tracked`), names the level and the checkpoint in whose pause the tracking began anew,
@@ -17,21 +18,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
+import enum
 import functools
-import mmap
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import NamedTuple
 
-from quicksand.base.buffers import new_buffer
 from quicksand.base.errors import MachineError
 from quicksand.base.files import write_word
+from quicksand.base.memory import available_memory
 from quicksand.base.regular import read_word
-from quicksand.base.threads import in_stoppable_thread
-from quicksand.snapshots.differences import address_of
-from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages, in_order
-from quicksand.snapshots.pages import PageRun, RunMap
+from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
+from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages, unite_runs
+from quicksand.snapshots.page_buffer import PageBuffer
 from quicksand.snapshots.storing import Storage
 from quicksand.snapshots.tracking import ANONYMOUS, Level, start_tracking
 
@@ -46,34 +46,66 @@ ROUND_MIN = 4 * 1024 * 1024
 """Bytes above which a round before the pause is worthwhile: fewer are copied in two milliseconds.
 """
 
+HELD_MAX = 640 * 1024 * 1024
+"""Bytes of a guest that will be overwritten which are held in memory, at most, and never more than
+a quarter of what the host has available. What exceeds that goes to the file before the pause."""
+
+HELD_ROUND_MIN = 320 * 1024 * 1024
+"""Bytes above which a round to memory is worthwhile before such a guest is paused. Pages that are
+copied in a round are protected again, which costs whoever overwrites them as much time as to copy
+them in the pause."""
+
 NOT_YET = "nothing tracked what was written since the last checkpoint"
+
+
+class Fate(enum.Enum):
+    """What becomes of the guest after the pause of a checkpoint, unless all fails."""
+
+    RUNS_ON = "runs on"
+    """It runs again at once: what counts is that the pause is short."""
+    STAYS_PAUSED = "stays paused"
+    """It runs no further, and its memory stays until the checkpoint is on disk."""
+    OVERWRITTEN = "overwritten"
+    """Its memory is overwritten right after the pause has begun, so everything is copied by then:
+    what counts is the whole call."""
+
+
+class Taken(NamedTuple):
+    """Pages of a paused guest that may differ from what is on disk."""
+
+    since: str | None
+    """The checkpoint from which the others do not differ; None for the image that QEMU maps."""
+    runs: Runs
 
 
 class Copier:
     """Copies the pages for one checkpoint to its storage.
 
     Call `prepare`, `copy_before` and `reserve` while the VM runs, `copy_rest` while it is paused,
-    `store` after that, and `commit` when the checkpoint is on disk. Raises MachineError, HostError.
+    `store` after that, and `commit` when the checkpoint is on disk; `close` after a failure. Raises
+    MachineError, HostError.
     """
 
     def __init__(
-        self, ram: GuestRam, mark: Path, run: str, storage: Storage, *, stays_paused: bool
+        self, ram: GuestRam, mark: Path, run: str, storage: Storage, *, fate: Fate
     ) -> None:
-        """``stays_paused``: the guest runs no further after the pause, unless all fails."""
         self._ram = ram
         self._mark = mark
         self._run = run
         self._storage = storage
-        self._stays_paused = stays_paused
+        self._fate = fate
         self._level = Level(name=ANONYMOUS)
         self._since: str | None = None
         self._exact = False
         """Whether the tracker lists every page that is still to be copied."""
         self._rest = 0
         """Bytes that were still to be copied at the last count."""
-        self._buffer: mmap.mmap | None = None
-        self._paused: Runs = []
-        """The pages copied to the buffer, or to be copied from the paused VM."""
+        self._held: PageBuffer | None = None
+        """The pages that were copied to memory."""
+        self._left: Runs = []
+        """The pages to be copied from the paused VM."""
+        self._taken: Runs = []
+        self._is_paused = False
 
     @property
     def note(self) -> str:
@@ -89,29 +121,35 @@ class Copier:
         self._level = start_tracking(self._ram)
         self._storage.is_compared_later = self._level.tracker is None
         tracked = self._level.tracker is not None and known is not None
-        if tracked and self._read_mark() == [self._run, known, self._level.name]:
+        if tracked and known and is_tracked_since(self._mark, self._run, known, self._level):
             self._since = known
             self._exact = True
             self._storage.expect_new_pages()
         self._count()
+        if self._fate is Fate.OVERWRITTEN:
+            # The guest may write as much again meanwhile.
+            wanted = 2 * self._rest + HELD_ROUND_MIN
+            self._held = PageBuffer(min(wanted, HELD_MAX, available_memory() // 4) // PAGE)
         return self._rest
 
-    def _read_mark(self) -> list[str]:
-        try:
-            return read_word(self._mark).split(" ")
-        except (OSError, ValueError):
-            return []
-
-    def _count(self) -> None:
-        """Count the bytes that are still to be copied."""
+    def _count(self) -> Runs:
+        """Count the bytes that are still to be copied; returns their pages."""
         tracker = self._level.tracker if self._exact else None
-        self._rest = count_pages(self._ram.written() if tracker is None else tracker.look()) * PAGE
+        runs = self._ram.written() if tracker is None else tracker.look()
+        self._rest = count_pages(runs) * PAGE
+        return runs
 
     async def copy_before(self, pause: Callable[[], AbstractAsyncContextManager[None]]) -> None:
         """Copy most pages while the VM runs, if the kernel tracks writes. ``pause`` pauses the VM
         for a moment. Raises CancelledError within a step."""
         rounds = ROUNDS if self._level.tracker is not None and not self._lets_vm_wait else 0
-        while rounds and self._rest > ROUND_MIN:
+        least = ROUND_MIN
+        if self._held is not None:
+            least = min(HELD_ROUND_MIN, self._kept_back * PAGE)
+            # Here already, while others prepare something else.
+            wanted = (self._rest + SLACK) // PAGE
+            await in_thread_to_the_end(lambda: self._prefault(wanted))
+        while rounds and self._rest > least:
             if self._exact and self._level.needs_stop:
                 async with pause():
                     runs = await asyncio.to_thread(self._take)
@@ -125,57 +163,94 @@ class Copier:
     def _lets_vm_wait(self) -> bool:
         """Whether pages are copied from the paused VM after all else. If it runs nevertheless,
         which only a tracker notices, the checkpoint is worth nothing."""
-        return self._stays_paused and self._level.tracker is not None
+        return self._fate is Fate.STAYS_PAUSED and self._level.tracker is not None
+
+    @property
+    def _kept_back(self) -> int:
+        """Pages of the memory that no round may take: for what is copied in the pause."""
+        assert self._held is not None
+        return min(HELD_ROUND_MIN // PAGE, self._held.capacity // 2)
 
     def _take(self) -> Runs:
         """The pages to copy now; from here on the tracker lists later writes."""
+        runs = self._list()
+        self._taken = unite_runs(self._taken, runs)
+        return runs
+
+    def _list(self) -> Runs:
         tracker = self._level.tracker
         if tracker is None:
             return self._ram.written()
         self._mark.unlink(missing_ok=True)
         if self._exact:
-            return tracker.take()
+            return tracker.take() if self._is_tracked_on else tracker.look()
         # Cleared first: a page written in between is then both copied now and listed later.
         tracker.clear()
         self._exact = True
         return self._ram.written()
 
+    @property
+    def _is_tracked_on(self) -> bool:
+        """Whether later writes matter. Those to a guest that is paused and will be overwritten do
+        not, and would take longer if they were noticed."""
+        return not (self._is_paused and self._fate is Fate.OVERWRITTEN)
+
+    @property
+    def taken(self) -> Taken:
+        """All pages that it has copied, or is to copy from the paused VM."""
+        return Taken(self._since, self._taken)
+
     def _copy_round(self, runs: Runs, check: Callable[[], None]) -> None:
+        check()
+        if self._held is not None:
+            runs = self._held.copy(runs, self._ram, leave=self._kept_back)
         self._storage.add(runs, self._ram, check)
         self._count()
 
+    def _prefault(self, pages: int) -> None:
+        assert self._held is not None
+        self._held.prefault(pages)
+
     def reserve(self) -> None:
         """Allocate memory for the pages that are copied in the pause."""
-        if not self._lets_vm_wait:
-            self._count()
-            self._buffer = warm_memory(self._rest + SLACK)
+        if self._lets_vm_wait:
+            return
+        runs = self._count()
+        if self._held is None:
+            self._held = PageBuffer((self._rest + SLACK) // PAGE)
+        self._prefault(count_pages(self._held.missing(runs)) + SLACK // PAGE)
 
     def copy_rest(self) -> None:
         """Copy the remaining pages. The VM must be paused."""
-        self._paused = self._take()
+        self._is_paused = True
+        runs = self._take()
         if self._lets_vm_wait:
+            self._left = runs
             return
-        room = len(self._buffer) // PAGE if self._buffer is not None else 0
-        self._paused, more = _split(self._paused, room)
-        if self._buffer is not None:
-            with memoryview(self._buffer)[: count_pages(self._paused) * PAGE] as data:
-                self._ram.read(self._paused, data)
+        assert self._held is not None, "reserve comes first"
         # More than expected: more memory for them could be more than the host has.
-        self._storage.add(more, self._ram, is_paused=True)
+        self._storage.add(self._held.copy(runs, self._ram), self._ram, is_paused=True)
 
     def store(self) -> None:
-        """Write what was copied in the pause. Raises MachineError if the VM was to stay paused and
-        did not."""
-        if self._buffer is not None:
-            self._storage.add(self._paused, Copied(self._paused, memoryview(self._buffer)))
-            self._buffer = None
+        """Write what was copied to memory. Raises MachineError if the VM was to stay paused and did
+        not."""
+        if self._held is not None:
+            # After all that went to the file: what is held was copied later, or is only here.
+            self._storage.add(self._held.runs, self._held)
+            self.close()
             return
-        self._storage.add(self._paused, self._ram)
+        self._storage.add(self._left, self._ram)
         assert self._level.tracker is not None
         if self._level.tracker.look():
             raise MachineError(
                 "the guest was resumed while its memory was copied", hint="try it again"
             )
+
+    def close(self) -> None:
+        """Free the memory. Idempotent."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
     def commit(self, node: str) -> None:
         """Write the mark: the checkpoint ``node`` is on disk, and writes since its pause are
@@ -193,53 +268,15 @@ def track_from(node: str, ram: GuestRam, mark: Path, run: str) -> None:
         _write_mark(mark, run, node, level)
 
 
+def is_tracked_since(mark: Path, run: str, node: str, level: Level) -> bool:
+    """Whether the kernel tracks what the run of QEMU has written since the checkpoint ``node``."""
+    try:
+        return level.tracker is not None and read_word(mark).split(" ") == [run, node, level.name]
+    except (OSError, ValueError):
+        return False
+
+
 def _write_mark(mark: Path, run: str, node: str, level: Level) -> None:
     # A missing mark costs only time.
     with contextlib.suppress(OSError):
         write_word(mark, f"{run} {node} {level.name}")
-
-
-class Copied:
-    """Pages in memory: a `PageSource` of the storage."""
-
-    def __init__(self, runs: Runs, data: memoryview) -> None:
-        """``data``: the pages of ``runs``, in order."""
-        places = zip(runs, in_order(runs), strict=True)
-        self._runs = RunMap([PageRun(first, count, 0, at) for (first, count), at in places])
-        self._address = address_of(data)
-        self._data = data
-
-    def read(self, runs: Runs, into: memoryview) -> None:
-        """See `Source.read`."""
-        for (first, count), at in zip(runs, in_order(runs), strict=True):
-            self.read_in_place([(first, count)], into[at * PAGE : (at + count) * PAGE], first)
-
-    def read_in_place(self, runs: Runs, into: memoryview, start: int) -> None:
-        """See `Source.read_in_place`."""
-        there = address_of(into)
-        for first, count in runs:
-            for run in self._runs.within(first, first + count):
-                target = there + (run.first - start) * PAGE
-                ctypes.memmove(target, self._address + run.at * PAGE, run.count * PAGE)
-
-
-def warm_memory(size: int) -> mmap.mmap:
-    """Prefaulted anonymous memory of ``size`` bytes: writing to it causes no page faults."""
-    memory = new_buffer(max(size, PAGE))
-    populate = getattr(mmap, "MADV_POPULATE_WRITE", 23)  # Linux 5.14
-    try:
-        memory.madvise(populate)
-    except OSError:
-        for start in range(0, len(memory), PAGE):
-            memory[start] = 0
-    return memory
-
-
-def _split(runs: Runs, room: int) -> tuple[Runs, Runs]:
-    """The first ``room`` pages of ``runs``, and the others."""
-    for number, (first, count) in enumerate(runs):
-        if count > room:
-            head = [(first, room)] if room else []
-            return [*runs[:number], *head], [(first + room, count - room), *runs[number + 1 :]]
-        room -= count
-    return runs, []

@@ -42,11 +42,16 @@ async def _locate(hypervisor: Hypervisor, pid: int, size: int) -> GuestRam:
     return GuestRam(pid, await hypervisor.host_address(END - size), size)
 
 
-def keep_firmware(where: GuestRam, memory: Path) -> File:
-    """Write the firmware to a file in the directory ``memory``, unless it is there. Raises
-    MachineError, HostError."""
+def read_firmware(where: GuestRam) -> bytearray:
+    """Copy the firmware from QEMU's memory. A guest cannot change it. Raises MachineError."""
     data = bytearray(where.size)
     where.read([(0, where.size // PAGE)], memoryview(data))
+    return data
+
+
+def keep_firmware(data: bytearray, memory: Path) -> File:
+    """Write the firmware to a file in the directory ``memory``, unless it is there. Raises
+    HostError."""
     path = memory / f"{hashlib.sha256(data).hexdigest()[:24]}.rom"
     if not path.exists():
         return write_file(path, iter([memoryview(data)]))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import functools
+import heapq
 import itertools
 import mmap
 import os
@@ -31,6 +32,9 @@ ENTRY = 8
 
 PART = 128 * 1024
 """Pages of which the page map is read at once: 1 MiB of it."""
+
+NEAR = 256
+"""Pages whose entries are read though nobody wants them: less work than another call."""
 
 IOV_MAX = 1024
 """Pieces that one call of process_vm_readv(2) accepts (Linux, UIO_MAXIOV)."""
@@ -74,6 +78,67 @@ def join_runs(runs: Iterable[tuple[int, int]]) -> Runs:
         else:
             found.append((first, count))
     return found
+
+
+def unite_runs(*sets: Runs) -> Runs:
+    """The pages that are in any of ``sets``."""
+    found: Runs = []
+    for first, count in heapq.merge(*sets):
+        if found and sum(found[-1]) >= first:
+            start = found[-1][0]
+            found[-1] = (start, max(sum(found[-1]), first + count) - start)
+        else:
+            found.append((first, count))
+    return found
+
+
+def bridge_runs(runs: Runs, gap: int) -> Runs:
+    """The same pages, and those of gaps of at most ``gap`` pages between them."""
+    found: Runs = []
+    for first, count in runs:
+        if found and first - sum(found[-1]) <= gap:
+            found[-1] = (found[-1][0], first + count - found[-1][0])
+        else:
+            found.append((first, count))
+    return found
+
+
+def without_runs(runs: Runs, other: Runs) -> Runs:
+    """The pages of ``runs`` that are not in ``other``."""
+    found: Runs = []
+    rest = iter(other)
+    first, count = next(rest, (0, 0))
+    for start, size in runs:
+        at, end = start, start + size
+        while count and at < end:
+            if first + count <= at:
+                first, count = next(rest, (0, 0))
+            elif first >= end:
+                break
+            else:
+                if first > at:
+                    found.append((at, first - at))
+                at = first + count
+        if at < end:
+            found.append((at, end - at))
+    return found
+
+
+def split_runs(runs: Runs, pages: int) -> Iterator[Runs]:
+    """Split ``runs`` into parts of so many pages; the last one may have fewer."""
+    part: Runs = []
+    room = pages
+    for first, count in runs:
+        done = 0
+        while done < count:
+            taken = min(count - done, room)
+            part.append((first + done, taken))
+            done, room = done + taken, room - taken
+            if not room:
+                yield part
+                part, room = [], pages
+    if part:
+        yield part
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +195,13 @@ class GuestRam:
 
     def written_of(self, runs: Runs) -> Runs:
         """Those pages of ``runs`` that were written since QEMU started. Raises MachineError."""
+        spans, wanted = _spans(runs)
         found: Runs = []
-        for first, entries in self._pagemap(runs):
+        for (first, entries), mask in zip(self._pagemap(spans), wanted, strict=True):
             tops = entries[7::8]
+            if mask is not None:
+                # An entry of zeros is not of a written page.
+                tops = _and(tops, mask)
             found += [(first + m.start(), m.end() - m.start()) for m in _WRITTEN.finditer(tops)]
         return found
 
@@ -182,10 +251,26 @@ class GuestRam:
         MachineError."""
         self._move("process_vm_readv", runs, into, [first - start for first, _ in runs])
 
+    def read_to(
+        self, runs: Sequence[tuple[int, int]], into: memoryview, places: Sequence[int]
+    ) -> None:
+        """Copy the pages of ``runs`` to ``into``, each run to the page of it that ``places`` says.
+        Raises MachineError."""
+        _check_places(runs, into, places)
+        self._move("process_vm_readv", runs, into, places)
+
     def write(self, runs: Sequence[tuple[int, int]], data: memoryview) -> None:
         """Copy ``data`` to the pages of ``runs``. The VM must be paused. Raises MachineError."""
         self._check_size(runs, data)
         self._move("process_vm_writev", runs, data, in_order(runs))
+
+    def write_from(
+        self, runs: Sequence[tuple[int, int]], data: memoryview, places: Sequence[int]
+    ) -> None:
+        """Copy pages of ``data`` to the pages of ``runs``, each run from the page of it that
+        ``places`` says. The VM must be paused. Raises MachineError."""
+        _check_places(runs, data, places)
+        self._move("process_vm_writev", runs, data, places)
 
     def _check_size(self, runs: Sequence[tuple[int, int]], buffer: memoryview) -> None:
         if count_pages(runs) * PAGE != buffer.nbytes:
@@ -209,6 +294,15 @@ class GuestRam:
             if moved != length:
                 reason = os.strerror(ctypes.get_errno()) if moved < 0 else "a part is missing"
                 raise MachineError(f"the guest's memory cannot be copied: {reason}")
+
+
+def _check_places(
+    runs: Sequence[tuple[int, int]], buffer: memoryview, places: Sequence[int]
+) -> None:
+    end = buffer.nbytes // PAGE
+    for (_, count), place in zip(runs, places, strict=True):
+        if place < 0 or place + count > end:
+            raise ValueError("a place lies outside of the buffer")
 
 
 def in_order(runs: Iterable[tuple[int, int]]) -> list[int]:
@@ -242,6 +336,37 @@ def _batches(
                 batch, room = [], CALL_MAX // PAGE
     if batch:
         yield batch
+
+
+def _spans(runs: Runs) -> tuple[Runs, list[bytes | None]]:
+    """Join runs that lie close together, so that the page map is read in few calls. Returns the
+    spans, and for each 0xFF for each page that is of ``runs``, 0 for others; None if all are."""
+    spans: Runs = []
+    masks: list[bytes | None] = []
+    for near in _near(runs):
+        first, end = near[0][0], sum(near[-1])
+        spans.append((first, end - first))
+        if len(near) == 1:
+            masks.append(None)
+            continue
+        mask = bytearray(end - first)
+        for start, count in near:
+            mask[start - first : start - first + count] = b"\xff" * count
+        masks.append(bytes(mask))
+    return spans, masks
+
+
+def _near(runs: Runs) -> Iterator[Runs]:
+    """Groups of runs with at most NEAR pages between two, and PART from the first to the last,
+    unless one is longer."""
+    group: Runs = []
+    for first, count in runs:
+        if group and (first > sum(group[-1]) + NEAR or first + count > group[0][0] + PART):
+            yield group
+            group = []
+        group.append((first, count))
+    if group:
+        yield group
 
 
 def _and(a: bytes, b: bytes) -> bytes:

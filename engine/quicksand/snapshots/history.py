@@ -282,8 +282,6 @@ class History:
             return
         layers = {name for node in nodes for name in node.layers}
         layers |= {name for place in heads for name in (*place.layers, place.top)}
-        if is_locked(self.place.lock):
-            layers |= {place.waiting for place in heads}
         if not self.place.broken_head.exists():
             kept = {f"{name}.{kind}" for name in layers for kind in LAYER_FILES}
             _remove_others(self.place.layers, kept)

@@ -221,7 +221,9 @@ class _Filling:
             assert self._source is not None
             read_all(self._source, into, run.first * PAGE)
         elif run.file != ZEROS:
-            into[:] = self._content.files[run.file][run.at * PAGE : (run.at + run.count) * PAGE]
+            # Other threads run meanwhile, also while the disk is read.
+            there = address_of(self._content.files[run.file]) + run.at * PAGE
+            ctypes.memmove(address_of(into), there, run.count * PAGE)
 
     def _crc_of_base(self, offset: int, length: int) -> int:
         if self._content.base is None:

@@ -12,6 +12,7 @@ from quicksand.records.nodes import Node
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.snapshots.capture import Capture
+from quicksand.snapshots.copying import Fate
 from quicksand.snapshots.history import prune_automatic
 from quicksand.snapshots.tags import automatic_tag
 from quicksand.snapshots.taking import (
@@ -53,7 +54,7 @@ async def end_with_checkpoint(
 
 
 async def _keep(live: RunningSandbox, capture: Capture, what: str) -> Node:
-    await capture.prepare(stays_paused=True)
+    await capture.prepare(fate=Fate.STAYS_PAUSED)
     has_display = live.record.config.enable_display
     screen = await look_at_screen(live.machine, has_display=has_display)
     await capture.freeze(resume=False)

@@ -8,11 +8,11 @@ and written after the VM runs again (storing.py).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,28 +29,14 @@ from quicksand.records.tier import PAGES
 from quicksand.snapshots import comparing
 from quicksand.snapshots.capture import Capture, Way
 from quicksand.snapshots.comparing import MemoryCheck
-from quicksand.snapshots.copying import Copier, track_from
-from quicksand.snapshots.firmware import find_firmware, keep_firmware, put_firmware
+from quicksand.snapshots.copying import Copier, Taken, track_from
+from quicksand.snapshots.firmware import find_firmware, keep_firmware, put_firmware, read_firmware
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
-from quicksand.snapshots.image import not_of_image, own_pages
-from quicksand.snapshots.pages import (
-    ZEROS,
-    MappedFile,
-    PageIndex,
-    PageRun,
-    overlay_runs,
-    write_file,
-)
-from quicksand.snapshots.storing import Storage, Stored, find_image, load_index
+from quicksand.snapshots.page_set import PageSet
+from quicksand.snapshots.pages import MappedFile, PageIndex, write_file
+from quicksand.snapshots.storing import Storage, Stored, find_image
 from quicksand.snapshots.tracking import ANONYMOUS, find_level
 from quicksand.snapshots.verified import Verified
-
-PAGES_AT_ONCE = 4096
-"""Pages that are written to a QEMU at once: 16 MiB, whose first touch can take 40 ms. After each
-such part a cancellation is noticed."""
-
-ZEROS_AT_ONCE = 1024
-"""Pages of zeros that are written at once."""
 
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 """Whether processes may read each other's memory (Linux, Documentation/admin-guide/LSM/Yama.rst).
@@ -72,11 +58,13 @@ class PagesCapture(Capture):
             self._hypervisor, self._run.qemu_pid, image, self._size, self._arch
         )
         self._check = MemoryCheck(self._ram) if comparing.is_on() else None
-        self._rom = await find_firmware(self._hypervisor, self._run.qemu_pid, self._arch)
+        self._rom_at = await find_firmware(self._hypervisor, self._run.qemu_pid, self._arch)
         await in_thread_to_the_end(self._prepare_copy)
         await self._copier.copy_before(self._briefly_paused)
 
     def _prepare_copy(self) -> None:
+        # Now, since this QEMU may be given another state as soon as the pause is over.
+        self._rom = read_firmware(self._rom_at) if self._rom_at is not None else None
         self._storage = Storage(
             self._history, self.id, self._head, run=self._run.run, size=self._size
         )
@@ -85,7 +73,7 @@ class PagesCapture(Capture):
             self._machine.tracked,
             self._run.run,
             self._storage,
-            stays_paused=self._stays_paused,
+            fate=self._fate,
         )
         check_space(self._place.memory, self._copier.prepare())
 
@@ -111,6 +99,10 @@ class PagesCapture(Capture):
     def note(self) -> str:
         return self._copier.note
 
+    @property
+    def taken(self) -> Taken:
+        return self._copier.taken
+
     def _store_memory(self) -> dict[str, Any]:
         devices = self._seal_devices()
         assert self._storage is not None
@@ -131,10 +123,12 @@ class PagesCapture(Capture):
             "devices": devices,
             "firmware": rom,
             "image": stored.image,
+            "origin": stored.origin,
         }
 
     def _discard_files(self) -> None:
         if self._storage is not None:
+            self._copier.close()
             self._storage.close()
         super()._discard_files()
 
@@ -157,7 +151,6 @@ class PagesCapture(Capture):
             memory=self._head.memory,
             stored=self._stored.stored,
             machine=self._head.machine,
-            waiting=self._head.waiting,
         )
         await in_thread_to_the_end(lambda: self._history.set_head(head))
         await asyncio.to_thread(self._copier.commit, node.id)
@@ -168,11 +161,11 @@ async def load_memory(
 ) -> None:
     """See `Way.load_memory`."""
     image = find_image(place, node.memory)
-    index = await asyncio.to_thread(load_index, place, node)
     if node.firmware is not None:
         await put_firmware(hypervisor, pid, place.memory, node.firmware)
-    ram = await GuestRam.locate(hypervisor, pid, image, index.size, node.shape["arch"])
-    await in_stoppable_thread(lambda check: load_pages(place, node, index, ram, check))
+    size = int(node.shape["memory"])
+    ram = await GuestRam.locate(hypervisor, pid, image, size, node.shape["arch"])
+    await in_stoppable_thread(lambda check: load_pages(place, node, ram, check))
 
 
 async def track(
@@ -184,78 +177,12 @@ async def track(
     await in_thread_to_the_end(lambda: track_from(node.id, ram, machine.tracked, run.run))
 
 
-def load_pages(
-    place: SandboxDir, node: Node, index: PageIndex, ram: GuestRam, check: Callable[[], None]
-) -> None:
+def load_pages(place: SandboxDir, node: Node, ram: GuestRam, check: Callable[[], None]) -> None:
     """Write the checkpoint's pages to the memory of a fresh QEMU. ``check`` is called now and then,
     and may break it off by an exception. Raises HistoryError naming a damaged file, MachineError.
     """
-    verified = Verified.of_user()
-    files = list(node.pages)
-    image = next((n for n, file in enumerate(files) if file.name == node.memory), len(files))
-    path = find_image(place, node.memory)
-    if path is not None:
-        assert node.image is not None, "check_disk_and_image comes first"
-        files.append(node.image)
-    by_file: dict[int, list[PageRun]] = {}
-    for run in _runs_to_write(index, image, ram, blank=path is None):
-        by_file.setdefault(run.file, []).append(run)
-    for run in by_file.pop(ZEROS, []):
-        _write_zeros(ram, run, check)
-    for number, runs in by_file.items():
-        file = files[number]
-        with MappedFile(place.memory / file.name, file, verified, check) as mapped:
-            for group in _neighbours(runs):
-                check()
-                start, end = group[0].at, group[-1].at + group[-1].count
-                data = mapped.data[start * PAGE : end * PAGE]
-                ram.write([(run.first, run.count) for run in group], data)
-                del data
-
-
-def _runs_to_write(index: PageIndex, image: int, ram: GuestRam, *, blank: bool) -> list[PageRun]:
-    """The pages to write to the memory of a fresh QEMU, which maps the file number ``image``
-    privately or, if ``blank``, nothing.
-
-    Pages that the index does not list or lists as the image's own are there already, and so are
-    zeros in blank memory. Pages that QEMU itself has written at its start (on some machines the
-    kernel, for instance) are restored as well.
-    """
-    over = not_of_image(index.runs, image)
-    if blank:
-        over = [run for run in over if run.file != ZEROS]
-    own = own_pages(ram.written(), image)
-    return overlay_runs(over, [replace(run, file=ZEROS, at=0) for run in own] if blank else own)
-
-
-def _neighbours(runs: list[PageRun]) -> Iterator[list[PageRun]]:
-    """Group runs whose pages are consecutive in the file, at most PAGES_AT_ONCE of them; one call
-    can write each group."""
-    group: list[PageRun] = []
-    size = 0
-    for run in runs:
-        for part in (run,) if run.count <= PAGES_AT_ONCE else _cut(run):
-            follows = not group or group[-1].at + group[-1].count == part.at
-            if not follows or size + part.count > PAGES_AT_ONCE:
-                yield group
-                group, size = [], 0
-            group.append(part)
-            size += part.count
-    if group:
-        yield group
-
-
-def _cut(run: PageRun) -> list[PageRun]:
-    starts = range(run.first, run.end, PAGES_AT_ONCE)
-    return [run.part(first, min(first + PAGES_AT_ONCE, run.end)) for first in starts]
-
-
-def _write_zeros(ram: GuestRam, run: PageRun, check: Callable[[], None]) -> None:
-    zeros = memoryview(bytearray(min(run.count, ZEROS_AT_ONCE) * PAGE))
-    for first in range(run.first, run.end, ZEROS_AT_ONCE):
-        check()
-        count = min(ZEROS_AT_ONCE, run.end - first)
-        ram.write([(first, count)], zeros[: count * PAGE])
+    with contextlib.closing(PageSet(place, node, Verified.of_user(), check)) as pages:
+        pages.load(ram, check)
 
 
 async def load_devices(place: SandboxDir, node: Node, hypervisor: Hypervisor) -> None:

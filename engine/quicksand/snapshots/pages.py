@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from quicksand.base.buffers import fetch
 from quicksand.base.checksum import crc32
 from quicksand.base.errors import HistoryError
 from quicksand.base.files import data_extents, map_os_errors
@@ -293,6 +294,7 @@ class MappedFile:
 
         Raises HistoryError naming the file if it is missing, truncated or damaged.
         """
+        self._path = path
         self._map: mmap.mmap | None = None
         self.data = memoryview(b"")
         try:
@@ -328,6 +330,15 @@ class MappedFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def fetch(self, start: int, end: int) -> None:
+        """Have the bytes from ``start`` to ``end`` read from the disk now. Raises HistoryError."""
+        if self._map is None:
+            return
+        try:
+            fetch(self._map, start, end)
+        except OSError as error:
+            raise HistoryError(f"{self._path} cannot be read: {error.strerror}") from error
 
     def close(self) -> None:
         self.data.release()

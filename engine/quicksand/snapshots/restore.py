@@ -8,6 +8,7 @@ shape of a machine is what must be equal for it to accept another machine's chec
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -156,7 +157,7 @@ async def go_on(
             # neighbours with each page that is read: 20 MiB more for an idle guest.
             await way.track(place, machine, node, hypervisor, run)
         await way.load_devices(place, node, hypervisor)
-        session = await wake(session, lambda: link.session(timeout=HELLO_S), node, hypervisor)
+        session, _ = await wake(session, lambda: link.session(timeout=HELLO_S), node, hypervisor)
         return await repair_guest(session, record, node)
     finally:
         await hypervisor.close()
@@ -167,24 +168,26 @@ async def wake(
     again: Callable[[], Awaitable[Session]],
     node: Node,
     hypervisor: Hypervisor,
-) -> Session:
+) -> tuple[Session, float]:
     """Resume a VM whose state is loaded, shake hands with its agent, and release what was held down
-    on its keyboard and its pointer.
+    on its keyboard and its pointer. Returns the session, and when the VM ran again, by
+    `time.perf_counter`.
 
     ``session`` is connected to the node's port since before the devices' state was loaded. So the
     guest does not see the checkpoint's client leave and another one arrive, which would add a tenth
     to the time until its first command. ``again`` makes another connection if the agent does not
     answer on this one. Raises MachineError, AgentError.
     """
+    resumed = time.perf_counter()
     try:
-        await resume(session, node.token, hypervisor)
+        resumed = await resume(session, node.token, hypervisor)
     except AgentUnreachableError:
         # The agent took the handshake for the rest of a request of the checkpoint's client.
         session.close()
         session = await again()
     if node.shape.get("display") and node.shape.get(HELD, True):
         await lift_all(hypervisor)
-    return session
+    return session, resumed
 
 
 async def repair_guest(session: Session, record: Record, node: Node) -> str:

@@ -56,6 +56,8 @@ class Stored:
     files: tuple[File, ...]
     memory: str
     image: File | None
+    origin: str
+    """See `Node.origin`."""
     written: int
     """Bytes that were written for it."""
     stored: int
@@ -67,12 +69,15 @@ class KnownPages:
     """The part of the captured run's memory that is on disk already.
 
     Pages that are not in ``runs`` are as in the image ``memory``. They are also as in the image
-    that the run itself maps, whether or not that is the same one, because:
+    that QEMU itself maps, and in the one from which the line comes (`Node.origin`), whether or not
+    these are the same one, because:
 
-    - the run's first checkpoint, or one whose predecessor is lost, names the image that the run
-      maps and lists all pages that the run has written (anonymous ones);
-    - a run that continues from a checkpoint maps that one's image and takes over its list;
-    - lists only grow: a page that was ever listed in a run stays listed;
+    - the run's first checkpoint, or one whose predecessor is lost, names the image that QEMU maps
+      and lists all pages that are not as there: those that were ever written (anonymous ones). So
+      nothing may give such a page back (no balloon, no free page reporting, no MADV_DONTNEED);
+    - a run that continues from a checkpoint takes over its list. A new QEMU maps that one's image;
+      in one that has run before, pages that were written stay anonymous, whatever they hold now;
+    - a page that was ever listed in a run stays listed;
     - a new image is made of the one before it and of the listed pages, so a page that is not listed
       at that time is the same in both, and a page that is not listed later was not listed then.
     """
@@ -81,6 +86,8 @@ class KnownPages:
     files: list[File]
     memory: str
     image: File | None
+    origin: str
+    """See `Node.origin`."""
 
     def number_of_image(self) -> int:
         """The image's number among the files, or an unused number if no page refers to it."""
@@ -106,7 +113,7 @@ class Storage:
         self._run = run
         self._size = size
         self._stack = ExitStack()
-        self._known = KnownPages([], [], head.memory, None)
+        self._known = KnownPages([], [], head.memory, None, head.memory)
         self._data: list[memoryview] = []
         """The contents of the known files."""
         self._addresses: list[int] = []
@@ -129,7 +136,8 @@ class Storage:
             self._known = self._map_known()
         except HistoryError:
             self._data = []
-            self._known = KnownPages([], [], self._head.memory, self._find_image(self._head.memory))
+            name = self._head.memory
+            self._known = KnownPages([], [], name, self._find_image(name), name)
             return None
         self._addresses = [address_of(data) for data in self._data]
         self._below = RunMap(self._known.runs)
@@ -152,7 +160,7 @@ class Storage:
             mapped = self._stack.enter_context(MappedFile(path, file, self._verified))
             self._data.append(mapped.data)
         image = node.image or self._find_image(node.memory)
-        return KnownPages(list(index.runs), list(node.pages), node.memory, image)
+        return KnownPages(list(index.runs), list(node.pages), node.memory, image, node.line)
 
     def _find_image(self, name: str) -> File | None:
         """The checksums of the image of that name: a checkpoint's record of them, else computed."""
@@ -291,7 +299,7 @@ class Storage:
         runs, used = _forget_unused(every, files)
         if new is not None and new not in used:
             self._pages_path.unlink()
-        return Stored(tuple(runs), tuple(used), memory, image, written, stored)
+        return Stored(tuple(runs), tuple(used), memory, image, known.origin, written, stored)
 
     def _finish_pages(self) -> File | None:
         """Sync the file of new pages; one without any is removed."""

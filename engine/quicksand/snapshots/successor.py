@@ -1,36 +1,35 @@
-"""The successor: a QEMU that is prepared to continue from a checkpoint while another one, which it
-will replace, still runs."""
+"""A revert in a new QEMU, the successor, which is prepared while the old one runs and then takes
+over from it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Self
 
 from quicksand.base.effort import best_effort
-from quicksand.base.errors import AgentUnreachableError, HostError, MachineError, QemuDiedError
+from quicksand.base.errors import HostError, MachineError, QemuDiedError
 from quicksand.base.files import PendingJson, map_os_errors
 from quicksand.base.hypervisor import Hypervisor
-from quicksand.base.lease import take_at_once
-from quicksand.base.threads import in_thread_to_the_end, to_the_end
+from quicksand.base.threads import both, in_thread_to_the_end, to_the_end
 from quicksand.display.vnc import listen, stop_listening
-from quicksand.guest.agent.link import ATTEMPT_S, AgentLink
-from quicksand.guest.agent.session import Session, dial
+from quicksand.guest.agent.link import AgentLink
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts import ninep
 from quicksand.qemu.backlog import widen_backlogs
 from quicksand.qemu.command import forward_rules
 from quicksand.qemu.hypervisor import Qemu
-from quicksand.qemu.planning import Parts, Ports, plan_machine
+from quicksand.qemu.planning import Parts, Ports, gather_parts, plan_machine
 from quicksand.qemu.second_machine import launch_second
 from quicksand.qemu.stopping import end_strays
 from quicksand.records.nodes import Head, Node, new_id
-from quicksand.records.registry import publish_state
+from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import RunState
-from quicksand.snapshots import rehearsal, restore
+from quicksand.snapshots import restore
+from quicksand.snapshots.awakening import Awakening, Moments
+from quicksand.snapshots.copying import Fate
 from quicksand.snapshots.layers import add_layer
+from quicksand.snapshots.present import Present
 from quicksand.snapshots.taking import RunningSandbox
 from quicksand.snapshots.tier_choice import way_of
 
@@ -46,11 +45,9 @@ class Successor:
         self._directory = live.runtime.machine(head.machine)
         self._launched = False
         self._hypervisor: Hypervisor | None = None
-        self._session: Session | None = None
+        self.awakening = Awakening(self._directory, live.record, node)
         self._run: RunState | None = None
         self._reserved: PendingJson | None = None
-        self.rehearsed = False
-        """Whether its guest has run its first steps and its programs are stopped."""
 
     @classmethod
     def new(cls, live: RunningSandbox, node: Node) -> Self:
@@ -62,22 +59,13 @@ class Successor:
     async def launch(self, parts: Parts) -> None:
         """Start it, paused, and load the checkpoint's memory. Raises HistoryError, HostError,
         MachineError."""
-        run = await self._start(parts)
-        await self.adopt(run)
-        assert self._hypervisor is not None
+        run = self._run = await self._start(parts)
+        self._hypervisor = await Qemu.connect(self._directory, run.qemu_command)
+        await self.awakening.dial()
         place, way = self._live.place, way_of(self._node)
         await way.load_memory(place, self._directory, self._node, self._hypervisor, run.qemu_pid)
         if way.track is not None:  # a sandbox that goes back is likely to take checkpoints
             await way.track(place, self._directory, self._node, self._hypervisor, run)
-
-    async def adopt(self, run: RunState, *, timeout: float | None = None) -> None:
-        """Connect to a QEMU that was started already, in the state ``run``. Raises MachineError if
-        it has ended or does not answer within ``timeout`` seconds, AgentError."""
-        self._launched = True
-        self._run = run
-        self._hypervisor = await Qemu.connect(self._directory, run.qemu_command, timeout=timeout)
-        # No other client uses this machine yet, so no lease is needed.
-        self._session = await dial(self._directory.agent_socket(self._node.port))
 
     @property
     def run(self) -> RunState:
@@ -85,40 +73,10 @@ class Successor:
         assert self._run is not None
         return self._run
 
-    async def rehearse(self) -> None:
-        """Run the guest's first steps, then pause it again (rehearsal.py).
-
-        Raises AgentError, HistoryError, MachineError, TimeoutError; it must be removed then.
-        """
-        assert self._hypervisor is not None
-        async with asyncio.timeout(rehearsal.LIMIT_S):
-            await rehearsal.hold_packets(self._live.record, self._hypervisor)
-            await self.load_devices()
-            # The guest's programs run until the agent has answered, so it is asked only once.
-            session = await self._wake(again=rehearsal.give_up)
-            await rehearsal.go_through(session, self._live.record, self._node)
-            await self._hypervisor.pause()
-        self.rehearsed = True
-
     async def load_devices(self) -> None:
-        """Load the devices' state, unless it is rehearsed; its VM stays paused. Raises
-        HistoryError, MachineError."""
+        """Load the devices' state; its VM stays paused. Raises HistoryError, MachineError."""
         assert self._hypervisor is not None
-        if not self.rehearsed:
-            await way_of(self._node).load_devices(self._live.place, self._node, self._hypervisor)
-
-    async def _wake(self, *, again: Callable[[], Awaitable[Session]]) -> Session:
-        """Resume its guest; ``again`` as for `restore.wake`."""
-        assert self._hypervisor is not None
-        assert self._session is not None
-        self._session = await restore.wake(self._session, again, self._node, self._hypervisor)
-        return self._session
-
-    async def let_wait(self, seconds: float) -> None:
-        """Hand it to the keeper, which ends it in so many seconds unless a client adopts it.
-        Raises MachineError."""
-        await self._let_go()
-        await self._live.keeper.ask("keep", name=self.head.machine, seconds=seconds)
+        await way_of(self._node).load_devices(self._live.place, self._node, self._hypervisor)
 
     async def _start(self, parts: Parts) -> RunState:
         live, place = self._live, self._live.place
@@ -158,23 +116,6 @@ class Successor:
             ninep.require_there(device)
         return [replace(device, mounted=False) for device in found]
 
-    async def _connect(self) -> Session:
-        """Say hello anew, and again: a hello can get lost (`ATTEMPT_S`)."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + restore.HELLO_S
-        while True:
-            session = await dial(self._directory.agent_socket(self._node.port))  # if QEMU lives
-            try:
-                await session.handshake(self._node.token, timeout=ATTEMPT_S)
-                return session
-            except AgentUnreachableError:
-                session.close()
-                if loop.time() >= deadline:
-                    raise
-            except BaseException:
-                session.close()
-                raise
-
     async def reserve(self) -> None:
         """Reserve disk space for the head that `take_over` writes. To be called when the old one's
         disk is frozen. Raises DiskSpaceError, HistoryError, PathError."""
@@ -190,12 +131,7 @@ class Successor:
         live = self._live
         assert self._reserved is not None
         assert self._hypervisor is not None
-        if self.rehearsed:
-            await rehearsal.release_packets(live.record, self._hypervisor)
-        session = await self._wake(again=self._connect)
-        token = await restore.repair_guest(session, live.record, self._node)
-        if self.rehearsed:
-            await rehearsal.let_go(session)
+        token = await self.awakening.wake(self._hypervisor)
         await self._move_forwards()
         run = replace(
             self.run,
@@ -211,7 +147,7 @@ class Successor:
         try:
             # A cancelled request would close the link: both QEMUs would end.
             await to_the_end(live.keeper.ask("promote", name=self.head.machine))
-            self._hand_over(link)
+            self.awakening.hand_over(link)
         finally:
             await self._let_go()
 
@@ -220,20 +156,6 @@ class Successor:
         next one (`History.settle`) or the next start does it."""
         with best_effort("write the new head", self._live.log, HostError):
             self._live.history.set_head(self.head)
-
-    def _hand_over(self, link: AgentLink | None) -> None:
-        """Give the session to ``link``: to connect anew would cost the guest another hundredth of a
-        second. If another client has the port already, it waits for this session to end."""
-        assert self._session is not None
-        if link is None:
-            return
-        with contextlib.suppress(OSError):
-            lease = take_at_once(self._directory.agent_socket(self._node.port))
-            if lease is not None and link.adopt(self._directory, self._session, lease):
-                self._session = None
-            elif lease is not None:
-                self._session.close()
-                lease.release()
 
     async def _move_forwards(self) -> None:
         """Move the forwarded ports here: two processes cannot listen on the same port."""
@@ -247,8 +169,7 @@ class Successor:
 
     async def _let_go(self) -> None:
         """Close this client's connections to it. Idempotent."""
-        if self._session is not None:
-            self._session.close()
+        self.awakening.close()
         if self._hypervisor is not None:
             await self._hypervisor.close()
 
@@ -270,6 +191,94 @@ class Successor:
     def is_current(self) -> bool:
         """Whether it has become the sandbox's machine; then the old one cannot continue."""
         return self._live.runtime.current().name == self.head.machine
+
+
+async def revert_in_new_qemu(
+    registry: Registry,
+    live: RunningSandbox,
+    node: Node,
+    present: Present,
+    link: AgentLink | None,
+) -> Moments:
+    """Have a sandbox go on from ``node`` in a new QEMU. Its agent's connection becomes that of
+    ``link``.
+
+    Raises as `revert`; until the new QEMU has taken over, the old one goes on after any failure,
+    unless its memory is given up already."""
+    successor = Successor.new(live, node)
+    try:
+        await both(_launch(registry, live, successor), present.prepare(Fate.STAYS_PAUSED))
+        await live.keeper.ask("guard", on=not live.run.paused, forwards=_rules(live))
+        await present.look()
+        await both(present.freeze(), successor.load_devices())
+        await successor.reserve()
+        present.store()  # while the new guest is resumed
+        await successor.take_over(link)
+        await present.kept()  # the old QEMU has its memory
+    except BaseException:
+        # Errors of the cleanup must not replace the one that is raised to the caller.
+        with best_effort("undo a revert that failed", live.log):
+            await to_the_end(_give_up(live, successor, present))
+        raise
+    await to_the_end(both(_end_old(live), in_thread_to_the_end(successor.settle)))
+    return successor.awakening.moments(present.frozen_at)
+
+
+async def _launch(registry: Registry, live: RunningSandbox, successor: Successor) -> None:
+    await successor.launch(await gather_parts(registry, live.record))
+
+
+async def _give_up(live: RunningSandbox, successor: Successor, present: Present) -> None:
+    if successor.is_current():
+        await present.settle()
+        await both(_end_old(live), in_thread_to_the_end(successor.settle))
+    else:
+        await _stay(live, successor, present)
+
+
+async def _end_old(live: RunningSandbox) -> None:
+    """End the old QEMU after the successor has taken over, without waiting for it: to free much
+    memory takes long. Raises MachineError if the whole sandbox or its keeper has ended."""
+    try:
+        await live.keeper.ask("kill", name=live.machine.name, behind=True)
+    except MachineError:
+        if await is_keeper_gone(live):
+            end_strays(live.place, only=live.run.qemu_pid)
+            raise
+        # Otherwise the old QEMU has just ended by itself.
+
+
+def _rules(live: RunningSandbox) -> list[str]:
+    return forward_rules(live.run.forwards, live.run.http_port)
+
+
+async def _stay(live: RunningSandbox, successor: Successor, present: Present) -> None:
+    """After a failed revert: remove the successor and let the old QEMU continue."""
+    with best_effort("remove the new machine", live.log):
+        await successor.remove()
+    # The successor's ports are free now. The old QEMU refuses those that it still has.
+    for rule in _rules(live):
+        with best_effort(f"forward {rule} again, unless it is still", live.log):
+            await live.hypervisor.add_forward(rule)
+    await asyncio.to_thread(widen_backlogs, live.run.qemu_pid, live.run.forwarded)
+    if live.run.vnc_port is not None:
+        with best_effort("serve the screen at its port again", live.log):
+            await listen(live.hypervisor, live.machine, live.run.vnc_port)
+    if not live.run.paused and not live.is_unfinished:
+        with best_effort("resume the guest", live.log):
+            await live.hypervisor.resume()
+    with best_effort("write the head of the old machine", live.log):
+        if (current := live.runtime.current()).root.exists():
+            live.history.settle(current.name)
+        # Otherwise the sandbox has ended, and the next start decides which head counts.
+    if live.is_unfinished:
+        await present.settle()  # it is no present any more, and being stored
+    else:
+        await present.discard()
+    with best_effort("remove files that nothing needs", live.log):
+        await in_thread_to_the_end(live.history.sweep)
+    # A revert in place that is not finished is finished when this client has gone.
+    await live.keeper.ask("guard", on=live.is_unfinished)
 
 
 async def is_keeper_gone(live: RunningSandbox) -> bool:

@@ -13,6 +13,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import ConfigError, DisplayError, StateError
 from quicksand.base.hypervisor import Hypervisor
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.display.hands import let_go_all, may_hold
@@ -50,16 +51,33 @@ class RunningSandbox:
         """Where it is noted what was tried and not possible."""
         return self.place.engine_log
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the guest's memory is neither one state nor another: a revert in place was begun
+        and not finished."""
+        return self.machine.unfinished.exists()
+
+
+FINISH_S = 60.0
+"""Seconds to wait for the end of a revert that its client has not finished."""
+
+FINISH_POLL_S = 0.05
+
 
 @contextlib.asynccontextmanager
-async def working_on(registry: Registry, record: Record) -> AsyncIterator[RunningSandbox]:
+async def working_on(
+    registry: Registry, record: Record, *, even_unfinished: bool = False
+) -> AsyncIterator[RunningSandbox]:
     """Lock the history of a running sandbox and connect to its QEMU and its keeper.
 
-    Raises StateError if it is not running, HistoryError if another client works on it,
-    MachineError.
+    A revert that a client has not finished is finished before, unless the caller takes the sandbox
+    ``even_unfinished``, to give it another memory. Raises StateError if it is not running,
+    HistoryError if another client works on it, MachineError.
     """
     place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
     history = history_of(registry, record.id)
+    if not even_unfinished:
+        await until_finished(registry, record)
     async with history.locked():
         await ensure_keeper(registry, record)  # first: a new one is in the machine's state
         entry = registry.inspect(record.id)
@@ -69,6 +87,8 @@ async def working_on(registry: Registry, record: Record) -> AsyncIterator[Runnin
             machine = runtime.current()
             if not machine.root.exists():  # it has just ended
                 raise StateError(f"the sandbox {record.name!r} is not running")
+            if machine.unfinished.exists() and not even_unfinished:
+                raise _unfinished(record)  # since a moment ago
             history.settle(machine.name)
             _remove_unborn(runtime, machine)
             hypervisor = await Qemu.connect(machine, entry.run.qemu_command)
@@ -87,12 +107,44 @@ async def working_on(registry: Registry, record: Record) -> AsyncIterator[Runnin
                 await hypervisor.close()
 
 
+async def until_finished(registry: Registry, record: Record) -> None:
+    """If a client has left a revert unfinished, have it finished, and wait for that. Raises
+    StateError if it is not finished then, HistoryError, MachineError."""
+    runtime = runtime_dir(registry.paths, record.id)
+    if not runtime.current().unfinished.exists():
+        return
+    deadline = asyncio.get_running_loop().time() + FINISH_S
+    is_finishing = await _have_finished(registry, record, again=True)
+    while is_finishing and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(FINISH_POLL_S)
+        is_finishing = await _have_finished(registry, record, again=False)
+    if runtime.current().unfinished.exists():
+        raise _unfinished(record)
+
+
+async def _have_finished(registry: Registry, record: Record, *, again: bool) -> bool:
+    """Have a revert finished, if nobody is at it, and ``again`` is true or that was not tried;
+    returns whether somebody is at it."""
+    runtime = runtime_dir(registry.paths, record.id)
+    await ensure_keeper(registry, record)
+    if not runtime.current().unfinished.exists():
+        return False
+    async with await KeeperLink.connect(runtime.keeper_socket) as keeper:
+        return bool((await keeper.ask("finish", again=again))["running"])
+
+
+def _unfinished(record: Record) -> StateError:
+    return StateError(
+        f"the last revert of {record.name!r} was interrupted, and is not finished",
+        hint=Words("revert it again, or ", Remedy("end_and_trash", name=record.name)),
+    )
+
+
 def _remove_unborn(runtime: RuntimeDir, machine: MachineDir) -> None:
     """Remove directories of machines that a client was about to launch when it was killed. This
     client holds the history's lock, so no other client is launching one now."""
     for name in runtime.names():
-        is_one = name.isdigit() and name != machine.name
-        if is_one and not runtime.machine(name).waiting.exists():
+        if name.isdigit() and name != machine.name:
             runtime.remove_machine(name)
 
 

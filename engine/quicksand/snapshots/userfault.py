@@ -25,12 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base import injection
+from quicksand.base.borrowing import borrow
 from quicksand.base.errors import MachineError
 from quicksand.qemu.keeper_parts.tracking import FLAGS, USERFAULTFD
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, join_runs
-
-PIDFD_GETFD = 438
-"""The system call's number, the same on all architectures (pidfd_getfd(2))."""
 
 LINK = "anon_inode:[userfaultfd]"
 
@@ -130,7 +128,7 @@ def fetch(pid: int) -> int:
         number = _make_in(pid)
     pidfd = os.pidfd_open(pid)
     try:
-        return _syscall(PIDFD_GETFD, pidfd, number, 0)
+        return borrow(pidfd, number)
     finally:
         os.close(pidfd)
 
@@ -225,6 +223,5 @@ def _syscall(number: int, *arguments: int) -> int:
     result = int(ctypes.CDLL(None, use_errno=True).syscall(number, *arguments))
     if result < 0:
         code = ctypes.get_errno()
-        name = "userfaultfd" if number == USERFAULTFD else "pidfd_getfd"
-        raise OSError(code, f"{name}: {os.strerror(code)}")
+        raise OSError(code, f"userfaultfd: {os.strerror(code)}")
     return result

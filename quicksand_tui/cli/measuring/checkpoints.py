@@ -9,6 +9,7 @@ import os
 import statistics
 import tempfile
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,10 @@ from quicksand.base.paths import paths
 
 from quicksand_tui.cli.measuring.figure import MIB, Figure
 from quicksand_tui.cli.measuring.machines import (
+    CALM_S,
     LARGE,
-    is_standby_off,
-    standby,
-    until_one_waits,
+    processor_seconds,
+    pss,
     warm_sandbox,
     with_mode,
     write_memory,
@@ -27,12 +28,21 @@ from quicksand_tui.cli.measuring.machines import (
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
+    from quicksand.snapshots.checkpoint import Checkpoint
 
 LARGE_MIB = 1024
 """MiB that are written in the large guest before its first checkpoint, on which the next ones
 build."""
+WRITTEN_MIB = (1, 8, 64, 256)
+"""MiB that are written before a revert."""
 LARGE_REVERTS = 3
-"""Reverts of the large guest at most."""
+"""Reverts of the large guest at most, and of the small one after more than `MUCH_MIB`."""
+MUCH_MIB = 64
+SAVED_MIB = 8
+"""MiB that are written before a checkpoint that is reverted to at once."""
+PAIRS = 5
+"""Pairs of checkpoint and revert whose processor time is one value: a single one takes a few ticks
+of the kernel's count."""
 STEP = 4 * MIB
 """Bytes of one plain write."""
 
@@ -41,27 +51,27 @@ async def small_checkpoints(image: str, runs: int) -> list[Figure]:
     """Measures a guest of 512M."""
     async with warm_sandbox(image) as sandbox:
         await write_memory(sandbox, 64)
-        await sandbox.checkpoint("base")
-        figures = [await checkpoint_pause(sandbox, runs, written, "512M") for written in (8, 64)]
+        figures = await _memory_taken(sandbox, "512M")
+        figures += [await checkpoint_pause(sandbox, runs, written, "512M") for written in (8, 64)]
         figures += await revert_times(sandbox, runs, "512M")
+        figures += await _right_after(sandbox, runs, "512M")
+        figures.append(await _processor_time(sandbox, runs, "512M"))
         return with_mode(sandbox, figures)
 
 
 async def large_guest(image: str, runs: int) -> list[Figure]:
     """Measures a guest of 2G: right after 1 GiB was written, and later."""
     async with warm_sandbox(image, LARGE) as sandbox:
-        # A QEMU that the checkpoints had made wait would take over at the first revert.
-        with standby("off"):
-            await write_memory(sandbox, LARGE_MIB, "large")
-            figures = await _after_much(sandbox)
-            await write_memory(sandbox, 1)
-            await sandbox.checkpoint("base")
-            what = "2G, 1 GiB written before"
-            pause = await checkpoint_pause(sandbox, runs, 1, what)
-            first = Figure("first revert after 1 GiB was written (2G), where no QEMU waits", "s")
-            await _revert(sandbox, first)
-        reverts = await revert_times(sandbox, min(runs, LARGE_REVERTS), what)
-        return with_mode(sandbox, [*figures, first, pause, *reverts])
+        await write_memory(sandbox, LARGE_MIB, "large")
+        figures = await _after_much(sandbox)
+        await write_memory(sandbox, 1)
+        await sandbox.checkpoint("base")
+        what = "2G, 1 GiB written before"
+        figures.append(await checkpoint_pause(sandbox, runs, 1, what))
+        first = _Reverts("first revert after 1 GiB was written (2G)")
+        await first.add(sandbox, "base")
+        figures += [*first.figures, *await revert_times(sandbox, min(runs, LARGE_REVERTS), what)]
+        return with_mode(sandbox, figures)
 
 
 async def _after_much(sandbox: Sandbox) -> list[Figure]:
@@ -102,30 +112,96 @@ async def checkpoint_pause(sandbox: Sandbox, runs: int, mebibytes: int, guest: s
     return figure
 
 
-async def revert_times(sandbox: Sandbox, runs: int, guest: str) -> list[Figure]:
-    """Measures the time from the call of revert to the answer of the next command: once with a QEMU
-    that waits for the revert, as one does from a second or two after a checkpoint or revert, and
-    once without. Reverts to the checkpoint "base". The first figure has no values if no QEMU may
-    wait."""
-    cold = Figure(f"revert where no QEMU waits, to the answer ({guest})", "s")
-    name = f"revert to the next command's answer ({guest})"
-    waited = Figure(name, "s", none_waits=cold.name)
-    for figure in (cold,) if is_standby_off() else (cold, waited):
-        with standby("off" if figure is cold else "on"):
-            await sandbox.revert("base")
-            for _ in range(runs):
-                if figure is waited:
-                    await until_one_waits(sandbox)
-                await _revert(sandbox, figure)
-    return [waited, cold]
+async def _memory_taken(sandbox: Sandbox, guest: str) -> list[Figure]:
+    """Measures the host's memory that a sandbox takes before its first checkpoint, "base", after
+    it, and after a revert to it."""
+    steps: list[tuple[str, Callable[[], Awaitable[object]] | None]] = [
+        ("before its first checkpoint", None),
+        ("after it", lambda: sandbox.checkpoint("base")),
+        ("after a revert to it", lambda: sandbox.revert("base")),
+    ]
+    figures = []
+    for when, change in steps:
+        if change is not None:
+            await change()
+        await asyncio.sleep(CALM_S)
+        name = f"PSS of a sandbox with its keeper, {when} ({guest})"
+        figures.append(Figure(name, "MiB", [pss(sandbox) / MIB]))
+    return figures
 
 
-async def _revert(sandbox: Sandbox, figure: Figure) -> None:
-    started = time.perf_counter()
-    reached = await sandbox.revert("base")
-    await sandbox.execute("true")
-    figure.values.append(time.perf_counter() - started)
+async def revert_times(
+    sandbox: Sandbox, runs: int, guest: str, amounts: Sequence[int] = WRITTEN_MIB
+) -> list[Figure]:
+    """Measures reverts to the checkpoint "base", after each of ``amounts`` MiB were written in what
+    went on from it (see `_Reverts`)."""
+    await sandbox.revert("base")
+    figures = []
+    for mebibytes in amounts:
+        reverts = _Reverts(f"revert, {mebibytes} MiB since ({guest})")
+        for _ in range(runs if mebibytes <= MUCH_MIB else min(runs, LARGE_REVERTS)):
+            await write_memory(sandbox, mebibytes)
+            await reverts.add(sandbox, "base")
+        figures += reverts.figures
+    return figures
+
+
+async def _right_after(sandbox: Sandbox, runs: int, guest: str) -> list[Figure]:
+    """Measures reverts to a checkpoint that was taken just before."""
+    reverts = _Reverts(f"revert straight after a checkpoint ({guest})")
+    for _ in range(runs):
+        await write_memory(sandbox, SAVED_MIB)
+        await sandbox.checkpoint("now", replace=True)
+        await reverts.add(sandbox, "now")
+    return reverts.figures
+
+
+async def _processor_time(sandbox: Sandbox, runs: int, guest: str) -> Figure:
+    """Measures what a checkpoint and a revert to it take of the processors, in this process, the
+    keeper and QEMU together."""
+    figure = Figure(f"processor time of a checkpoint and a revert to it ({guest})", "s")
+    for _ in range(runs):
+        before = processor_seconds(sandbox)
+        for _ in range(PAIRS):
+            await sandbox.checkpoint("now", replace=True)
+            _note_form(figure, await sandbox.revert("now"))
+        figure.values.append((processor_seconds(sandbox) - before) / PAIRS)
+    return figure
+
+
+class _Reverts:
+    """Reverts of one kind, each of which keeps the state before: the time from the call to the
+    guest's answer; how long the guest stood still; and the whole call, which ends when the state
+    before is on disk, with a command after it."""
+
+    def __init__(self, what: str) -> None:
+        self.answer = Figure(f"{what}, to the guest's answer", "s")
+        self.pause = Figure(f"pause of a {what}", "ms")
+        self.call = Figure(f"{what}, the call and a command", "s")
+
+    @property
+    def figures(self) -> list[Figure]:
+        return [self.answer, self.pause, self.call]
+
+    async def add(self, sandbox: Sandbox, tag: str) -> None:
+        """Reverts to ``tag``."""
+        started = time.perf_counter()
+        reached = await sandbox.revert(tag)
+        await sandbox.execute("true")
+        self.call.values.append(time.perf_counter() - started)
+        self.answer.values.append(reached.revert_answer_s)
+        self.pause.values.append(reached.revert_pause_s * 1000)
+        for figure in self.figures:
+            _note_form(figure, reached)
+
+
+def _note_form(figure: Figure, reached: Checkpoint) -> None:
+    """Adds how a revert was done to a figure's facts: all forms, where they differ."""
+    forms = [*figure.facts.get("form", "").split(" + "), reached.revert_form]
     figure.facts["tier"] = reached.tier
+    figure.facts["form"] = " + ".join(form for form in dict.fromkeys(forms) if form)
+    if reached.revert_why:
+        figure.facts["form_note"] = reached.revert_why
 
 
 def write_plainly(size: int) -> float:

@@ -1,4 +1,4 @@
-"""The sandboxes in which things are measured, whether a QEMU waits for them, and what they take of
+"""The sandboxes in which things are measured, whether spares wait for them, and what they take of
 the host."""
 
 from __future__ import annotations
@@ -6,13 +6,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand import Sandbox
 from quicksand.base.paths import paths
-from quicksand.base.settings import OFF, SPARES, STANDBY, USE
+from quicksand.base.settings import OFF, SPARES, USE
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.warm.spares import making
@@ -30,10 +30,11 @@ SMALL, LARGE = "512M", "2G"
 GUEST_S = 600
 """Seconds that a guest may take to write what is asked of it."""
 
-WAITS_S = 30.0
-"""Seconds to wait for a QEMU that is prepared for the next revert."""
+CPU_FIELDS = (11, 12, 13, 14)
+"""utime, stime, cutime and cstime in /proc/PID/stat, counted behind the name (proc(5))."""
+
 CALM_S = 0.5
-"""Seconds to wait after that, until the client has let go of that QEMU."""
+"""Seconds to wait until what ends or is freed in the background has done so."""
 
 
 @contextlib.asynccontextmanager
@@ -74,25 +75,6 @@ async def write_memory(sandbox: Sandbox, mebibytes: int, name: str = "block") ->
     require(await sandbox.execute(command, timeout=GUEST_S), f"writing {mebibytes} MiB")
 
 
-def is_standby_off() -> bool:
-    """Whether the user wants no QEMU to wait for a start or a revert."""
-    return STANDBY.is_off
-
-
-@contextlib.contextmanager
-def standby(value: str) -> Iterator[None]:
-    """Has QEMUs wait for the next revert within the block ("on"), or none ("off")."""
-    variable = STANDBY.variable
-    before = os.environ.get(variable)
-    os.environ[variable] = value
-    try:
-        yield
-    finally:
-        os.environ.pop(variable)
-        if before is not None:
-            os.environ[variable] = before
-
-
 @contextlib.contextmanager
 def spares_in_use() -> Iterator[None]:
     """Lets starts take spares within the block, and has none made in the background."""
@@ -110,15 +92,6 @@ async def make_spare(image: str) -> None:
     await asyncio.sleep(CALM_S)
 
 
-async def until_one_waits(sandbox: Sandbox) -> None:
-    """Returns when a QEMU waits for the next revert. Raises TimeoutError."""
-    root = Registry(paths()).machine(sandbox.id).root.parent
-    async with asyncio.timeout(WAITS_S):
-        while not any(root.glob("*/waiting.json")):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    await asyncio.sleep(CALM_S)
-
-
 def own_disk(sandbox: Sandbox) -> int:
     """Returns the bytes on disk in files that only this sandbox uses, which have no other hard
     link."""
@@ -132,6 +105,27 @@ def pss(sandbox: Sandbox) -> int:
     the sandbox does not run."""
     run = _run_of(sandbox)
     return _pss_of(run.qemu_pid) + _pss_of(run.keeper_pid)
+
+
+def processor_seconds(sandbox: Sandbox) -> float:
+    """Returns the processor time so far of this process, of a sandbox's keeper with those that it
+    has started and that have ended, and of its QEMU (proc(5)). A QEMU that is being ended counts
+    again when the keeper has waited for it."""
+    run = _run_of(sandbox)
+    own = os.times()
+    ours = own.user + own.system + own.children_user + own.children_system
+    return ours + _cpu_of(run.keeper_pid, CPU_FIELDS) + _cpu_of(run.qemu_pid, CPU_FIELDS[:2])
+
+
+def _cpu_of(pid: int, fields: Sequence[int]) -> float:
+    """Returns some fields of /proc/PID/stat, in seconds. Raises RuntimeError."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise RuntimeError(f"the time of process {pid} cannot be told: {error}") from error
+    # The name in brackets may contain anything.
+    found = stat[stat.rindex(")") + 2 :].split()
+    return sum(int(found[field]) for field in fields) / os.sysconf("SC_CLK_TCK")
 
 
 def qemu_pid(sandbox: Sandbox) -> int:

@@ -16,7 +16,6 @@ from quicksand_tui.cli.measuring.commands import measure_running
 from quicksand_tui.cli.measuring.figure import MIB, Figure, Say
 from quicksand_tui.cli.measuring.machines import (
     SMALL,
-    is_standby_off,
     make_spare,
     make_warm,
     pss,
@@ -58,7 +57,7 @@ async def measure_cold(
 
 
 async def warm_starts(image: str, runs: int) -> list[Figure]:
-    """Measures starts with a spare and without, by turns; without alone if no QEMU may wait."""
+    """Measures starts with a spare and without, by turns."""
     without = Figure("warm start to the first command's output", "s")
     taken = Figure(f"{without.name}, with a spare", "s", none_waits=without.name)
     alone = Figure("`run IMAGE -- echo hi`, the whole process", "s")
@@ -68,8 +67,6 @@ async def warm_starts(image: str, runs: int) -> list[Figure]:
     for number in range(runs):
         await _warm_start(image, without, idle if number == runs - 1 else None)
         await _run_command(image, alone)
-        if is_standby_off():
-            continue
         with spares_in_use():
             await make_spare(image)
             await _warm_start(image, taken)

@@ -15,6 +15,7 @@ from quicksand import Mount, Sandbox
 from quicksand.base.errors import ConfigError, StateError
 from quicksand.base.paths import Paths
 from quicksand.mounts.shares import Share, list_shares
+from quicksand.qemu.connections import end_streams
 from quicksand.records.layout import runtime_dir
 from quicksand.records.registry import Registry
 
@@ -109,6 +110,27 @@ async def test_a_server_that_was_held_up_is_reached_again(
     await reading.cancel()
     errors = (await vm.execute("cat /root/errors")).stdout
     assert "Permission denied" not in errors
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux can do that")
+async def test_a_file_in_use_goes_on_when_its_stream_is_ended_from_outside(
+    vm: Sandbox, places: Paths, tmp_path: Path
+) -> None:
+    (share,) = shares_of(vm, places)
+    server, runtime = server_of(share), runtime_dir(places, vm.id)
+    entry = Registry(places).find(vm.id)
+    assert entry.run is not None
+    program = f"exec 3> {AT}/f; echo one >&3; read go < /root/go; echo two >&3; exec 3>&-"
+    await say(vm, "mkfifo /root/go")
+    async with await vm.spawn(program) as command:
+        line = tmp_path / "data" / "f"
+        await asyncio.to_thread(wait_for, lambda: line.is_file() and line.read_text(), what="one")
+        name = runtime.current().share_socket(share.number).name
+        assert end_streams(entry.run.qemu_pid, runtime.root, [name]) == 1
+        await asyncio.to_thread(wait_for, lambda: server_of(share) != server, what="a new server")
+        await say(vm, "echo > /root/go")
+        assert (await command.wait()).exit_code == 0
+    assert line.read_text() == "one\ntwo\n"
 
 
 async def test_a_killed_server_loses_nothing_that_was_synced(

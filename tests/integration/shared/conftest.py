@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from quicksand import Sandbox
@@ -20,11 +21,17 @@ def places(prepared: Paths) -> Iterator[Paths]:
 
 
 @pytest.fixture(scope="module")
-def vm_name(places: Paths) -> Iterator[str]:
+def options() -> dict[str, Any]:
+    """How a module's VM differs from the usual one."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def vm_name(places: Paths, options: dict[str, Any]) -> Iterator[str]:
     """A running, detached sandbox; the tests must leave it usable."""
 
     async def start() -> None:
-        sandbox = Sandbox(image="debian", name="shared", ephemeral=True)
+        sandbox = Sandbox(image="debian", name="shared", ephemeral=True, **options)
         await sandbox.start()
         sandbox.detach()
         sandbox.close()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand.snapshots import copying
-from quicksand.snapshots.copying import Copier
+from quicksand.snapshots.copying import Copier, Fate
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, count_pages
 from quicksand.snapshots.image import PageSource
 from quicksand.snapshots.tracking import SOFT_DIRTY, VARIABLE, WRITE_PROTECT
@@ -125,7 +125,7 @@ class Image:
 
 async def cycle(process: Process, image: Image, mark: Path) -> Copier:
     storage: Any = image
-    copier = Copier(process.ram, mark, "run", storage, stays_paused=False)
+    copier = Copier(process.ram, mark, "run", storage, fate=Fate.RUNS_ON)
     copier.prepare()
     await copier.copy_before(process.pause)
     copier.reserve()

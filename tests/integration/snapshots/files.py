@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from quicksand.base.files import is_locked
 from quicksand.base.removal import MARK
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import Node
@@ -41,8 +40,6 @@ def check_litter(place: SandboxDir) -> None:
         assert found == {"node.json", *(name for name, _ in node.own_files)}, found
     layers = {name for node in nodes for name in node.layers}
     layers |= {name for place in heads for name in (*place.layers, place.top)}
-    if is_locked(place.lock):
-        layers |= {place.waiting for place in heads if place.waiting}
     found = {p.name for p in place.layers.iterdir()}
     assert {name for name in found if name.endswith(".qcow2")} == {f"{n}.qcow2" for n in layers}
     assert found <= {f"{name}.{kind}" for name in layers for kind in LAYER_FILES}

@@ -3,15 +3,22 @@ that a guest's memory sees, no page is missed."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import HistoryError
-from quicksand.base.paths import Paths
-from quicksand.snapshots import comparing
-from quicksand.snapshots.storing import Storage
+from quicksand.base.paths import Paths, paths
+from quicksand.records.registry import Registry
+from quicksand.snapshots import comparing, copying
+from quicksand.snapshots.copying import Fate
+from quicksand.snapshots.guest_ram import PAGE, GuestRam
+from quicksand.snapshots.page_set import PageSet
+from quicksand.snapshots.storing import Storage, find_image
+from quicksand.snapshots.taking import find_shape, start_capture, working_on
 from quicksand.snapshots.tracking import ANONYMOUS, LEVELS, VARIABLE, find_level
+from quicksand.snapshots.verified import Verified
 from quicksand.warm import templates
 
 from tests.kernel import promised_level
@@ -92,6 +99,57 @@ async def test_a_page_that_is_missed_is_noticed(
     monkeypatch.setattr(Storage, "add", add)
     assert [node.id for node in vm.checkpoints()] == [node.id for node in before]
     await look(vm)
+
+
+async def test_a_present_that_is_overwritten_after_its_pause_is_kept_whole(
+    vm: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guest writes all the time. Written again from the checkpoint, its memory is as it was,
+    and it runs on. With little room most goes to the file."""
+    await look(vm)
+    await load(vm, f"({BUSY}) > /dev/null 2>&1 &")
+    registry = Registry(paths())
+    for mib, room_mib in ((1, 512), (100, 512), (100, 16)):
+        monkeypatch.setattr(copying, "HELD_MAX", room_mib << 20)
+        await load(
+            vm, f"head -c {mib}M /dev/urandom > /dev/shm/a; sha256sum /dev/shm/a > /root/sum"
+        )
+        record = registry.find("box").record
+        assert record is not None
+        async with working_on(registry, record) as live:
+            shape = await find_shape(live)
+            capture = start_capture(live)
+            await capture.prepare(fate=Fate.OVERWRITTEN)
+            await capture.freeze(resume=False)
+            ram = await GuestRam.locate(
+                live.hypervisor,
+                live.run.qemu_pid,
+                find_image(live.place, live.history.head().memory),
+                live.record.config.memory_bytes,
+                shape["arch"],
+            )
+            before = copy_of(ram)
+            written = ram.written()
+            for first, count in written:
+                ram.write([(first, count)], memoryview(bytearray(b"\xa5") * (count * PAGE)))
+            node = await capture.store(tag=f"{mib}-{room_mib}", note="", tier_note="", shape=shape)
+            with contextlib.closing(PageSet(live.place, node, Verified.of_user())) as pages:
+                pages.fetch(written)
+                pages.write(ram, written)
+            assert copy_of(ram) == before
+            await live.hypervisor.resume()
+            await capture.advance_head(node)
+        await load(vm, "sha256sum -c /root/sum")
+        await look(vm)
+    await vm.revert("1-512")
+    await load(vm, "sha256sum -c /root/sum")
+
+
+def copy_of(ram: GuestRam) -> bytearray:
+    """All memory of the guest."""
+    data = bytearray(ram.size)
+    ram.read([(0, ram.size // PAGE)], memoryview(data))
+    return data
 
 
 async def test_where_nothing_is_compared_the_checkpoint_says_so(vm: Sandbox) -> None:

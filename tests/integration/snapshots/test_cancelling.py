@@ -12,14 +12,12 @@ import pytest
 from quicksand import Sandbox
 from quicksand.base.paths import Paths
 from quicksand.base.processes import ProcessKind, processes_of
-from quicksand.base.settings import STANDBY
 from quicksand.qemu.hypervisor import DISK, OURS
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.snapshots.history import History
-from quicksand.snapshots.standby import make_ready
 
 from tests.conftest import our_processes, wait_for
 from tests.integration.guests import say
@@ -75,13 +73,12 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[Requests]:
         found.note(message.decode()[:30])
         return await exchange(self, message, descriptors)
 
-    monkeypatch.setenv(STANDBY.variable, "off")  # nothing else makes requests
     monkeypatch.setattr(Monitor, "execute", noted)
     monkeypatch.setattr(KeeperLink, "_exchange", noted_too)
     yield found
 
 
-async def check(vm: Sandbox, places: Paths, *, disk: set[str], waiting: bool = False) -> str:
+async def check(vm: Sandbox, places: Paths, *, disk: set[str]) -> str:
     """One QEMU runs, the head names what it writes to, and the guest answers; returns what is in
     its memory. ``disk``: what may be on its disk."""
     place, runtime = sandbox_dir(places, vm.id), runtime_dir(places, vm.id)
@@ -89,7 +86,7 @@ async def check(vm: Sandbox, places: Paths, *, disk: set[str], waiting: bool = F
     def is_quiet() -> bool:
         qemus = [one for one in processes_of(place.root) if one.kind is ProcessKind.QEMU]
         machines = [name for name in runtime.names() if name.isdigit()]
-        return len(qemus) == len(machines) and 1 <= len(qemus) <= (2 if waiting else 1)
+        return len(qemus) == len(machines) == 1
 
     await asyncio.to_thread(wait_for, is_quiet, what="the end of the others")
     entry = Registry(places).find("box")
@@ -124,16 +121,13 @@ async def sweep(
     places: Paths,
     requests: Requests,
     work: Callable[[], Awaitable[object]],
-    *,
-    waiting: bool = False,
 ) -> None:
-    """Cancel ``work`` at each of its requests; after each, the sandbox is whole. ``waiting``: a
-    QEMU may wait for the next revert."""
+    """Cancel ``work`` at each of its requests; after each, the sandbox is whole."""
     for number in range(1, MOST):
         fired = await requests.cancel(work(), number)
         where = f"request {number}: {requests.last}"
         try:
-            memory = await check(vm, places, disk={"one", "two"}, waiting=waiting)
+            memory = await check(vm, places, disk={"one", "two"})
         except Exception as error:
             raise AssertionError(f"cancelled at {where}") from error
         if memory == "one":
@@ -146,22 +140,6 @@ async def sweep(
 async def test_a_revert(vm: Sandbox, places: Paths, requests: Requests) -> None:
     await prepare(vm)
     await sweep(vm, places, requests, lambda: vm.revert("one"))
-
-
-async def test_a_revert_with_a_qemu_that_waits(
-    vm: Sandbox, places: Paths, requests: Requests
-) -> None:
-    await prepare(vm)
-    record = vm._life.require_record()
-    node = History(sandbox_dir(places, vm.id)).find("one")
-
-    async def work() -> None:
-        at, requests.at = requests.at, 0
-        await make_ready(Registry(places), record, node.id)
-        requests.made, requests.at = 0, at
-        await vm.revert("one")
-
-    await sweep(vm, places, requests, work, waiting=True)
 
 
 async def test_a_checkpoint(vm: Sandbox, places: Paths, requests: Requests) -> None:
@@ -239,17 +217,3 @@ async def test_a_removal_to_the_trash(vm: Sandbox, places: Paths, requests: Requ
     await found.start(at=found.checkpoints()[-1].id)
     assert await say(found, "cat /root/f /dev/shm/f") == "two\ntwo"
     await found.stop()
-
-
-async def test_the_preparation_of_the_next_revert(
-    vm: Sandbox, places: Paths, requests: Requests
-) -> None:
-    await prepare(vm)
-    record = vm._life.require_record()
-    node = History(sandbox_dir(places, vm.id)).find("one")
-    for number in range(1, MOST):
-        if not await requests.cancel(make_ready(Registry(places), record, node.id), number):
-            break
-        assert await check(vm, places, disk={"two"}, waiting=True) == "two"
-    await vm.revert("one")
-    assert await check(vm, places, disk={"one"}) == "one"

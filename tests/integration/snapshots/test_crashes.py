@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash import run_matrix
+from tests.crash import REVERTS, run_matrix
 
 pytestmark = pytest.mark.vm
 
@@ -24,4 +24,12 @@ async def test_accidents_cost_nothing_but_what_they_hit() -> None:
 @pytest.mark.parametrize("seed", range(4))
 async def test_two_hundred_accidents(seed: int) -> None:
     counts = await run_matrix(seed, SOAK_POINTS, print)
+    print(counts)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(100, 104))
+async def test_two_hundred_accidents_of_reverts(seed: int) -> None:
+    counts = await run_matrix(seed, SOAK_POINTS, print, REVERTS)
     print(counts)

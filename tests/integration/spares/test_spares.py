@@ -15,7 +15,7 @@ import pytest
 from quicksand import NetworkMode, PortForward, Sandbox, Status
 from quicksand.base.files import is_locked
 from quicksand.base.paths import Paths, paths
-from quicksand.base.settings import SPARES, STANDBY, TEMPLATES
+from quicksand.base.settings import SPARES, TEMPLATES
 from quicksand.qemu.planning import gather_parts
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
@@ -253,10 +253,9 @@ async def test_the_template_of_an_ordered_machine_is_made_anew(
         assert mode_of(sandbox) == "spare"
 
 
-@pytest.mark.parametrize("name", [STANDBY.variable, SPARES.variable])
-async def test_it_can_be_turned_off(make: Make, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+async def test_it_can_be_turned_off(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     await make()
-    monkeypatch.setenv(name, "off")
+    monkeypatch.setenv(SPARES.variable, "off")
     async with Sandbox(image="debian") as sandbox:
         assert mode_of(sandbox) == "template"
 

@@ -14,7 +14,6 @@ from quicksand.base.settings import (
     ON,
     SETTINGS,
     SPARES,
-    STANDBY,
     TIER,
     TRACKING,
     Setting,
@@ -24,7 +23,6 @@ from quicksand.life.checkpoints import Checkpoints
 from quicksand.qemu.keeper_parts import tracking as giving
 from quicksand.records.tier import KNOWN
 from quicksand.snapshots import comparing, tier_choice, tracking
-from quicksand.snapshots.next_revert import NextRevert
 from quicksand.warm.spares.spare import is_off
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "internals" / "snapshots.md"
@@ -70,7 +68,7 @@ def test_there_are_other_words_for_off_and_on(
     monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], value: str
 ) -> None:
     for word in words:
-        for setting in (STANDBY, SPARES, CHECK_MEMORY):
+        for setting in (SPARES, CHECK_MEMORY):
             monkeypatch.setenv(setting.variable, word)
             assert setting.read() == value
         assert bool(is_off()) is (value == OFF)
@@ -90,7 +88,7 @@ def test_a_level_is_not_guessed(monkeypatch: pytest.MonkeyPatch, said: str) -> N
 async def test_users_calls_refuse_them_before_they_do_anything(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkpoints = Checkpoints(NOTHING, NOTHING, NOTHING, NextRevert())
+    checkpoints = Checkpoints(NOTHING, NOTHING, NOTHING)
     monkeypatch.setenv(setting.variable, "bogus")
     for call in (
         Sandbox(image="debian").start(),

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from quicksand.base.paths import Paths
+from quicksand.snapshots.checkpoint import Checkpoint
 
 from quicksand_tui.cli.measuring import checkpoints, machines
-from quicksand_tui.cli.measuring.figure import WIDTH, Figure, figure_lines
+from quicksand_tui.cli.measuring.figure import WIDTH, Figure, describe, figure_lines
+from tests.conftest import wait_for
 
-REVERT, COLD = "revert to the next command's answer", "revert where no QEMU waits"
+BUSY = "while True: pass"
+SPARED, COLD = "warm start, with a spare", "warm start"
 FIGURES = [
     Figure("ping", "ms", [2.0, 1.0, 3.0], {"mode": "template", "tier_note": "a whole sentence"}),
-    Figure(REVERT, "s", [0.1], {"tier": "pages"}, none_waits=COLD),
+    Figure(SPARED, "s", [0.1], {"mode": "spare"}, none_waits=COLD),
     Figure(COLD, "s", [0.4, 0.2]),
 ]
 
@@ -28,7 +35,7 @@ def rows(figures: list[Figure]) -> dict[str, list[str]]:
 def test_what_is_measured_in_both_modes_is_one_row() -> None:
     assert rows(FIGURES) == {
         "ping": ["2.000", "ms", "[1.000", "to", "3.000]", "mode", "template"],
-        REVERT: ["0.100", "0.300", "s", "[0.100", "to", "0.100]", "tier", "pages"],
+        SPARED: ["0.100", "0.300", "s", "[0.100", "to", "0.100]", "mode", "spare"],
     }
 
 
@@ -36,17 +43,50 @@ def test_where_nothing_may_wait_the_row_is_that_of_none() -> None:
     assert list(rows([FIGURES[0], FIGURES[2]])) == ["ping", COLD]
 
 
-@pytest.mark.parametrize("before", [None, "on", "off"])
-def test_what_the_user_has_said_of_waiting_is_put_back(
-    before: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if before is None:
-        monkeypatch.delenv("QUICKSAND_STANDBY", raising=False)
-    else:
-        monkeypatch.setenv("QUICKSAND_STANDBY", before)
-    with machines.standby("off"):
-        assert machines.is_standby_off()
-    assert machines.is_standby_off() == (before == "off")
+def test_all_forms_of_the_reverts_are_told() -> None:
+    figure = Figure("revert", "s")
+    for form, why in (("warm", ""), ("new QEMU", "its processor is not x86_64"), ("warm", "")):
+        checkpoints._note_form(figure, reached(form, why))
+    assert figure.facts == {
+        "tier": "pages",
+        "form": "warm + new QEMU",
+        "form_note": "its processor is not x86_64",
+    }
+    assert describe(figure.facts) == "tier pages, form warm + new QEMU"
+
+
+def reached(form: str, why: str) -> Checkpoint:
+    return Checkpoint(
+        tag="base",
+        id="c1",
+        parent=None,
+        created=1.0,
+        note="",
+        tier="pages",
+        tier_note="",
+        auto=False,
+        pinned=False,
+        pause_s=0.01,
+        bytes_written=0,
+        revert_form=form,
+        revert_why=why,
+    )
+
+
+def test_the_processor_time_is_that_of_all_who_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox: Any = None
+    with subprocess.Popen([sys.executable, "-c", BUSY]) as worker:
+        run = SimpleNamespace(keeper_pid=os.getpid(), qemu_pid=worker.pid)
+        monkeypatch.setattr(machines, "_run_of", lambda _: run)
+        try:
+            before = machines.processor_seconds(sandbox)
+            wait_for(
+                lambda: machines.processor_seconds(sandbox) > before + 0.1, what="its work to count"
+            )
+        finally:
+            worker.kill()
+    with pytest.raises(RuntimeError, match="cannot be told"):
+        machines.processor_seconds(sandbox)
 
 
 def test_a_plain_write_leaves_nothing(places: Paths) -> None:

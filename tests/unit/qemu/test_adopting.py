@@ -83,7 +83,7 @@ def test_a_machine_whose_last_words_nobody_has_read_yet_has_ended_as_they_say(
     with ours, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         space = SpaceWatch(ours, str(tmp_path), str(tmp_path))
         memory = MemoryWatch(process.pid, None, space, str(tmp_path))
-        machine = Machine("1", process.pid, {}, space, memory)
+        machine = Machine("1", process.pid, {}, space, memory, str(tmp_path))
         machine.pidfd = os.pidfd_open(process.pid)
         try:
             assert not machine.look()

@@ -26,18 +26,27 @@ STARTED = (
 )
 
 
+NODES = ("disk", "disk-file", "disk-0000000b", "disk-0000000b-file")
+
+
 class FakeMonitor:
-    """Keeps what it is told, and answers as it should."""
+    """Keeps what it is told, and answers as it should. The nodes that it has open are `NODES` and
+    those that were added."""
 
     def __init__(self, **answers: Any) -> None:
         self.said: list[tuple[str, dict[str, Any]]] = []
         self.answers = answers
+        self.nodes = list(NODES)
 
     async def execute(self, command: str, **arguments: Any) -> Any:
         self.said.append((command, arguments))
         answer = self.answers.get(command.replace("-", "_"), {})
         if isinstance(answer, Exception):
             raise answer
+        if command == "blockdev-add":
+            self.nodes.append(arguments["node-name"])
+        if command == "query-named-block-nodes":
+            return [{"node-name": node} for node in self.nodes]
         return answer
 
     @property
@@ -54,12 +63,14 @@ async def test_a_pause_is_one_command_and_so_is_each_step_within_it() -> None:
     found = qemu(monitor)
     await found.pause()
     await found.save_devices(Path("/c/devices"))
+    assert await found.open_layers() == {"0000000a", "0000000b"}
     await found.pivot("0000000a", "0000000b")
     assert not await found.is_running()
     await found.resume()
     assert monitor.said == [
         ("stop", {}),
         ("xen-save-devices-state", {"filename": "/c/devices", "live": False}),
+        ("query-named-block-nodes", {"flat": True}),
         ("blockdev-snapshot", {"node": "disk", "overlay": "disk-0000000b"}),
         ("query-status", {}),
         ("cont", {}),
@@ -73,8 +84,15 @@ async def test_a_layer_is_known_whether_it_was_there_at_the_start_or_added(
     monitor = FakeMonitor(qom_get=node)
     found = qemu(monitor)
     assert await found.top_layer() == layer
+    await found.open_layer("0000000c", writable=True)
     await found.pivot(layer, "0000000c")
-    assert monitor.said[-1][1]["node"] == node
+    assert monitor.said[-1] == ("blockdev-snapshot", {"node": node, "overlay": "disk-0000000c"})
+
+
+async def test_a_layer_that_is_not_open_is_an_error() -> None:
+    found = qemu(FakeMonitor())
+    with pytest.raises(MachineError, match="0000000f"):
+        await found.pivot("0000000a", "0000000f")
 
 
 async def test_a_disk_that_is_no_layer_is_an_error() -> None:
@@ -85,19 +103,18 @@ async def test_a_disk_that_is_no_layer_is_an_error() -> None:
 async def test_a_merged_layer_is_opened_put_below_the_top_and_the_others_are_closed() -> None:
     monitor = FakeMonitor(blockdev_del=StateError("it is in use"))
     found = qemu(monitor)
+    await found.open_layer("0000000e", writable=True)
+    monitor.said.clear()
     await found.open_layer("0000000d", writable=False, below="0000000a")
     await found.put_below("0000000e", "0000000d")
-    await found.close_layers(["0000000c", "0000000b"])  # refused, and no error
-    opened, reopened = monitor.said[1][1], monitor.said[2][1]["options"][0]
-    assert (opened["node-name"], opened["backing"]) == ("disk-0000000d", "disk")
-    assert (reopened["node-name"], reopened["backing"]) == ("disk-0000000e", "disk-0000000d")
-    assert monitor.commands == ["blockdev-add"] * 2 + ["blockdev-reopen"] + ["blockdev-del"] * 4
-    assert [arguments["node-name"] for _, arguments in monitor.said[3:]] == [
-        "disk-0000000c",
-        "disk-0000000c-file",
-        "disk-0000000b",
-        "disk-0000000b-file",
-    ]
+    await found.close_layers(["0000000c", "0000000b"])  # one is not open, the other in use
+    added = [said for command, said in monitor.said if command == "blockdev-add"][1]
+    (reopened,) = [said for command, said in monitor.said if command == "blockdev-reopen"]
+    assert (added["node-name"], added["backing"]) == ("disk-0000000d", "disk")
+    (options,) = reopened["options"]
+    assert (options["node-name"], options["backing"]) == ("disk-0000000e", "disk-0000000d")
+    closed = [said["node-name"] for command, said in monitor.said if command == "blockdev-del"]
+    assert closed == [f"disk-0000000{n}{part}" for n in "cb" for part in ("", "-file")]
 
 
 async def test_a_forward_is_removed_by_its_side_of_the_host() -> None:

@@ -255,10 +255,10 @@ async def test_at_every_instant_there_is_a_current_machine(scene: Scene) -> None
     assert scene.machines() == {"1", "2"}
 
 
-async def test_only_its_own_machines_can_a_client_promote_keep_and_kill(scene: Scene) -> None:
+async def test_only_its_own_machines_can_a_client_promote_and_kill(scene: Scene) -> None:
     mine, other = await scene.link(), await scene.link()
     pid = await scene.start(mine, "2")
-    for op in ("promote", "keep", "kill", "take"):
+    for op in ("promote", "kill"):
         with pytest.raises(MachineError, match="not possible"):
             await other.ask(op, name="2")
         with pytest.raises(MachineError, match="not possible"):
@@ -268,59 +268,6 @@ async def test_only_its_own_machines_can_a_client_promote_keep_and_kill(scene: S
     other.close()
     await scene.unharmed()
     assert alive(pid)
-
-
-async def test_what_is_kept_outlives_its_client_until_another_takes_it(scene: Scene) -> None:
-    first = await scene.link()
-    pid = await scene.start(first, "2")
-    await first.ask("keep", name="2", seconds=60)
-    first.close()
-    await scene.settled()
-    assert alive(pid)
-    second = await scene.link()
-    await second.ask("take", name="2")
-    second.close()
-    await scene.died(pid)
-    await scene.unharmed()
-
-
-async def test_what_is_kept_ends_when_its_time_is_over(scene: Scene) -> None:
-    link = await scene.link()
-    pid = await scene.start(link, "2")
-    with pytest.raises(MachineError, match="keep"):
-        await link.ask("keep", name="2", seconds="long")
-    await link.ask("keep", name="2", seconds=0.05)
-    await scene.died(pid)
-    await scene.settled()
-    assert scene.machines() == {"1"}
-    link.close()
-    await scene.unharmed()
-
-
-async def test_each_that_is_kept_has_its_own_time_and_a_guard_holds_up_none(scene: Scene) -> None:
-    link, other = await scene.link(), await scene.link()
-    first = await scene.start(link, "2")
-    second = await scene.start(link, "3")
-    await other.ask("guard", on=True)
-    await link.ask("keep", name="3", seconds=60)
-    await link.ask("keep", name="2", seconds=0.05)
-    await scene.died(first)
-    await scene.settled()
-    assert alive(second)
-    await scene.unharmed()
-
-
-async def test_what_was_taken_back_in_time_does_not_end(scene: Scene) -> None:
-    link = await scene.link()
-    pid = await scene.start(link, "2")
-    await link.ask("keep", name="2", seconds=2)
-    await link.ask("take", name="2")
-    other = await scene.start(link, "3")
-    await link.ask("keep", name="3", seconds=2.1)
-    await scene.died(other)
-    assert alive(pid)
-    link.close()
-    await scene.died(pid)
 
 
 async def test_a_kill_is_answered_when_it_is_gone_with_its_directory(scene: Scene) -> None:
@@ -403,7 +350,6 @@ async def test_the_end_of_the_current_machine_ends_the_others_and_is_recorded(
 ) -> None:
     link = await scene.link()
     pid = await scene.start(link, "2")
-    await link.ask("keep", name="2", seconds=60)
     os.kill(scene.owner.qemu_pid, signal.SIGKILL)
     await asyncio.wait_for(scene.owner.wait(), 10)
     assert not alive(pid)
@@ -567,7 +513,7 @@ async def test_descriptors_without_end_are_hung_up_on(scene: Scene) -> None:
 @given(
     st.dictionaries(
         st.sampled_from(["op", "name", "argv", "descriptors", "on"]),
-        st.sampled_from(["guard", "promote", "take", "keep", "1", "9"])
+        st.sampled_from(["guard", "promote", "kill", "turn", "1", "9"])
         | st.recursive(
             st.none() | st.booleans() | st.floats() | st.text(max_size=5),
             lambda inner: st.lists(inner, max_size=3),

@@ -147,5 +147,5 @@ def test_a_keeper_waits_for_no_space_while_a_guest_is_held_for_its_memory(
     """It would look at once, again and again, at what it may not act on."""
     memory = mock.Mock(spec=MemoryWatch, is_holding=is_holding, look_at=None)
     space = mock.Mock(spec=SpaceWatch, look_at=1.0)
-    looks = Machine("1", 1, {}, space, memory).looks_at
+    looks = Machine("1", 1, {}, space, memory, "/nowhere").looks_at
     assert looks == [None, None if is_holding else 1.0]

@@ -63,13 +63,12 @@ async def test_a_second_machine_dies_with_the_owner_too(stage: Stage) -> None:
         stage.runtime.make("2")
         argv = [str(stage.program), "2"]
         second = int((await link.ask("launch", name="2", argv=argv, descriptors=[]))["pid"])
-        await link.ask("keep", name="2", seconds=1000)
-    # Else its words would have no reader, and be its end.
-    wait_for(lambda: stage.console().count("ready") == 2, what="the second one's words")
-    kill(owned.keeper_pid)
-    assert alive(second)
-    owned.cut()
-    wait_for(lambda: not alive(second) and not alive(owned.qemu_pid), what="their end")
+        # Else its words would have no reader, and be its end.
+        wait_for(lambda: stage.console().count("ready") == 2, what="the second one's words")
+        kill(owned.keeper_pid)
+        assert alive(second)
+        owned.cut()
+        wait_for(lambda: not alive(second) and not alive(owned.qemu_pid), what="their end")
 
 
 async def test_an_owner_that_lets_go_before_it_is_put_on_ends_it(stage: Stage) -> None:

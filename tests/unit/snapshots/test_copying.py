@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from quicksand.base.errors import MachineError
 from quicksand.snapshots import copying
-from quicksand.snapshots.copying import Copier
+from quicksand.snapshots.copying import Copier, Fate
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages
 from quicksand.snapshots.image import PageSource
 from quicksand.snapshots.storing import Storage
@@ -63,6 +63,18 @@ class TrackedRam:
     def read(self, runs: Sequence[tuple[int, int]], into: memoryview) -> None:
         numbers = [page for first, count in runs for page in range(first, first + count)]
         into[:] = b"".join(filled(self.pages[page]) for page in numbers)
+        self.copied.append(len(numbers))
+        self._meanwhile()
+
+    def read_to(
+        self, runs: Sequence[tuple[int, int]], into: memoryview, places: Sequence[int]
+    ) -> None:
+        numbers = [page for first, count in runs for page in range(first, first + count)]
+        targets = [
+            at + page for (_, count), at in zip(runs, places, strict=True) for page in range(count)
+        ]
+        for page, at in zip(numbers, targets, strict=True):
+            into[at * PAGE : (at + 1) * PAGE] = filled(self.pages[page])
         self.copied.append(len(numbers))
         self._meanwhile()
 
@@ -124,6 +136,9 @@ def tracking(monkeypatch: pytest.MonkeyPatch, ram: TrackedRam, level: str) -> No
     monkeypatch.setattr(copying, "start_tracking", lambda _: found)
     monkeypatch.setattr(copying, "ROUND_MIN", 4 * PAGE)
     monkeypatch.setattr(copying, "SLACK", 2 * PAGE)
+    monkeypatch.setattr(copying, "HELD_MAX", 64 * PAGE)
+    monkeypatch.setattr(copying, "HELD_ROUND_MIN", 8 * PAGE)
+    monkeypatch.setattr(copying, "available_memory", lambda: 1024 * PAGE)
 
 
 async def take(
@@ -133,18 +148,20 @@ async def take(
     *,
     run: str = "run",
     paused: bool = False,
-    for_good: bool = False,
+    fate: Fate = Fate.RUNS_ON,
 ) -> tuple[Copier, dict[int, int]]:
     """As a checkpoint does, up to its commit; returns the pages that were copied, too."""
     shelf = Shelf(known)
-    copier = Copier(cast(GuestRam, ram), mark, run, cast(Storage, shelf), stays_paused=for_good)
+    copier = Copier(cast(GuestRam, ram), mark, run, cast(Storage, shelf), fate=fate)
     copier.prepare()
     if not paused:
         await copier.copy_before(ram.pause)
     copier.reserve()
     async with ram.pause():
         copier.copy_rest()
-        ram.still = for_good
+        if fate is Fate.OVERWRITTEN:
+            ram.pages = dict.fromkeys(ram.pages, 99)
+        ram.still = fate is Fate.STAYS_PAUSED
         copier.store()
     return copier, shelf.pages
 
@@ -294,12 +311,12 @@ async def test_a_guest_that_runs_no_further_is_copied_when_all_else_is_done(
     ram: TrackedRam, mark: Path
 ) -> None:
     ram.write_pages({1: 1, 2: 1})
-    copier, copy = await take(ram, mark, None, for_good=True)
+    copier, copy = await take(ram, mark, None, fate=Fate.STAYS_PAUSED)
     assert copy == {1: 1, 2: 1}
     copier.commit("a")
     ram.write_pages(dict.fromkeys(range(50), 2))
     ram.copied = []
-    copier, copy = await take(ram, mark, "a", for_good=True)
+    copier, copy = await take(ram, mark, "a", fate=Fate.STAYS_PAUSED)
     assert copy == dict.fromkeys(range(50), 2)
     assert ram.copied == [50]
     assert is_since_the_last(copier)
@@ -310,7 +327,7 @@ async def test_if_such_a_guest_is_resumed_the_copy_is_not_believed(
 ) -> None:
     shelf = Shelf(None)
     storage = cast(Storage, shelf)
-    copier = Copier(cast(GuestRam, ram), mark, "run", storage, stays_paused=True)
+    copier = Copier(cast(GuestRam, ram), mark, "run", storage, fate=Fate.STAYS_PAUSED)
     ram.write_pages({1: 1, 2: 1})
     copier.prepare()
     copier.reserve()
@@ -320,6 +337,94 @@ async def test_if_such_a_guest_is_resumed_the_copy_is_not_believed(
     with pytest.raises(MachineError, match="resumed"):
         copier.store()
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("written", [0, 5, 50, 60, 200])
+@pytest.mark.parametrize("first", [True, False])
+async def test_what_is_overwritten_after_the_pause_was_kept_whatever_the_guest_wrote_meanwhile(
+    ram: TrackedRam, mark: Path, written: int, first: bool
+) -> None:
+    known, before = None, {300: 1, 301: 1}
+    ram.write_pages(before)
+    if not first:
+        copier, _ = await take(ram, mark, None)
+        copier.commit("a")
+        known = "a"
+    ram.write_pages(dict.fromkeys(range(written), 1))
+    ram.busy = [{n: n, n + 1: n, 60 + n: n, 250 + n: n} for n in range(2, 30)]
+    expected: dict[int, int] = {}
+    copy_rest = Copier.copy_rest
+
+    def remember(self: Copier) -> None:
+        expected.update(ram.pages)
+        copy_rest(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Copier, "copy_rest", remember)
+        copier, copy = await take(ram, mark, known, fate=Fate.OVERWRITTEN)
+    assert is_since_the_last(copier) is not first
+    assert copy == {page: what for page, what in expected.items() if first or page not in before}
+
+
+async def test_little_that_is_overwritten_is_copied_once_in_the_pause(
+    ram: TrackedRam, mark: Path
+) -> None:
+    ram.write_pages(dict.fromkeys(range(8), 1))
+    await take(ram, mark, None, fate=Fate.OVERWRITTEN)
+    assert ram.copied == [8]
+
+
+async def test_of_much_that_is_overwritten_only_what_changed_meanwhile_waits_for_the_pause(
+    ram: TrackedRam, mark: Path
+) -> None:
+    ram.write_pages(dict.fromkeys(range(48), 1))
+    ram.busy = [{}, {}, {}, {3: 9}]
+    _, copy = await take(ram, mark, None, fate=Fate.OVERWRITTEN)
+    assert ram.copied == [48, 1]
+    assert copy[3] == 9
+
+
+@pytest.mark.parametrize("available", [0, 3 * PAGE, 40 * PAGE, 1024 * PAGE])
+async def test_memory_for_what_is_overwritten_is_bounded(
+    ram: TrackedRam, mark: Path, available: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "available_memory", lambda: available)
+    held: list[int] = []
+    store = Copier.store
+
+    def note(self: Copier) -> None:
+        assert self._held is not None
+        held.append(count_pages(self._held.runs))
+        store(self)
+
+    monkeypatch.setattr(Copier, "store", note)
+    ram.write_pages(dict.fromkeys(range(500), 1))
+    ram.busy = [dict.fromkeys(range(n * 20, n * 20 + 100), n) for n in range(2, 20)]
+    pages = dict.fromkeys(range(500), 1)
+    _copier, copy = await take(ram, mark, None, fate=Fate.OVERWRITTEN)
+    assert held[0] <= min(64, available // 4 // PAGE)
+    assert copy.keys() == pages.keys() | ram.pages.keys()
+
+
+async def test_if_keeping_what_will_be_overwritten_fails_the_next_checkpoint_has_everything(
+    ram: TrackedRam, mark: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ram.write_pages({1: 1})
+    copier, _ = await take(ram, mark, None)
+    copier.commit("a")
+    ram.write_pages({2: 2})
+
+    def fail(*_: object) -> None:
+        raise MachineError("no such process")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ram, "read_to", fail)
+        with pytest.raises(MachineError):
+            await take(ram, mark, "a", fate=Fate.OVERWRITTEN)
+    ram.still = False
+    copier, copy = await take(ram, mark, "a")
+    assert copy == {1: 1, 2: 2}
+    assert not is_since_the_last(copier)
 
 
 async def test_without_tracking_all_anonymous_pages_are_copied_in_the_pause(

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import AgentUnreachableError, QemuDiedError
-from quicksand.records.layout import RuntimeDir
+from quicksand.records.layout import MachineDir, RuntimeDir
 from quicksand.records.nodes import BLANK
 from quicksand.records.tier import PAGES
-from quicksand.snapshots import successor
-from quicksand.snapshots.standby import find_all
+from quicksand.snapshots import awakening
+from quicksand.snapshots.awakening import Awakening
 from quicksand.snapshots.successor import Successor
 from quicksand.snapshots.taking import _remove_unborn
 
@@ -23,7 +23,6 @@ def test_machines_of_one_that_has_ended_are_none(tmp_path: Path) -> None:
     live: Any = SimpleNamespace(runtime=runtime)
     assert runtime.names() == []
     _remove_unborn(runtime, runtime.current())
-    assert find_all(live) == []
     with pytest.raises(QemuDiedError, match="QEMU ended before"):
         Successor.new(live, live)
     assert not runtime.root.exists()
@@ -31,12 +30,11 @@ def test_machines_of_one_that_has_ended_are_none(tmp_path: Path) -> None:
 
 def test_unborn_machines_are_removed_and_the_others_stay(tmp_path: Path) -> None:
     runtime = RuntimeDir(tmp_path / "b0c5b0c5", tmp_path)
-    for name in ("1", "2", "3"):
+    for name in ("1", "2"):
         runtime.make(name)
-    runtime.machine("3").waiting.write_text("{}")
     runtime.keeper_socket.touch()
     _remove_unborn(runtime, runtime.machine("1"))
-    assert sorted(runtime.names()) == [".quicksand", "1", "3", "keeper.sock"]
+    assert sorted(runtime.names()) == [".quicksand", "1", "keeper.sock"]
 
 
 def test_a_successor_has_a_name_that_is_free_and_was_not_just_another_s(
@@ -45,7 +43,7 @@ def test_a_successor_has_a_name_that_is_free_and_was_not_just_another_s(
     runtime = RuntimeDir(tmp_path / "b0c5b0c5", tmp_path)
     runtime.make("1")
     node: Any = SimpleNamespace(id="a" * 12, layers=("l",), tier=PAGES, memory=BLANK)
-    live: Any = SimpleNamespace(runtime=runtime)
+    live: Any = SimpleNamespace(runtime=runtime, record=None)
     moment = 123_456_000_000
     monkeypatch.setattr(time, "monotonic_ns", lambda: moment)
     first = Successor.new(live, node).head.machine
@@ -77,12 +75,7 @@ class Hello:
 async def test_a_hello_that_gets_lost_is_said_again_but_not_to_a_qemu_that_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runtime = RuntimeDir(tmp_path / "90e090e0", tmp_path)
-    runtime.make("1")
-    node: Any = SimpleNamespace(
-        id="a" * 12, layers=("l",), tier=PAGES, memory=BLANK, port=0, token="secret"
-    )
-    live: Any = SimpleNamespace(runtime=runtime)
+    node: Any = SimpleNamespace(port=0, token="secret")
     lost = AgentUnreachableError("no reply")
     said = [Hello(lost), Hello(lost), Hello(None)]
     left = list(said)
@@ -92,10 +85,11 @@ async def test_a_hello_that_gets_lost_is_said_again_but_not_to_a_qemu_that_has_e
             raise AgentUnreachableError("nobody listens")
         return left.pop(0)
 
-    monkeypatch.setattr(successor, "dial", dial)
-    new = Successor.new(live, node)
-    session: Any = await new._connect()
+    monkeypatch.setattr(awakening, "dial", dial)
+    record: Any = None
+    new = Awakening(MachineDir(tmp_path), record, node)
+    session: Any = await new._again()
     assert session is said[-1]
     assert [hello.is_closed for hello in said] == [True, True, False]
     with pytest.raises(AgentUnreachableError, match="nobody listens"):
-        await new._connect()
+        await new._again()

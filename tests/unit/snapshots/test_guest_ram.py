@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
+import mmap
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import MachineError
 from quicksand.snapshots import guest_ram
-from quicksand.snapshots.guest_ram import PAGE, GuestRam, count_pages
+from quicksand.snapshots.guest_ram import (
+    PAGE,
+    GuestRam,
+    Runs,
+    bridge_runs,
+    count_pages,
+    join_runs,
+    split_runs,
+    unite_runs,
+    without_runs,
+)
+
+from tests.conftest import examples
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc")
 
@@ -315,3 +330,71 @@ def test_the_patterns_say_what_the_bits_mean(tops: bytes, data: st.DataObject) -
     dirty = below.translate(guest_ram._IS_SOFT_DIRTY)
     assert list(dirty) == [byte >> 7 for byte in below]
     assert list(guest_ram._and(marks, dirty)) == [a & b for a, b in zip(marks, dirty, strict=True)]
+
+
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    written=st.sets(st.integers(0, PAGES - 1)),
+    wanted=st.sets(st.integers(0, PAGES - 1)),
+    near=st.sampled_from([0, 1, 5, guest_ram.NEAR]),
+)
+def test_of_any_pages_those_that_were_written_are_told(
+    monkeypatch: pytest.MonkeyPatch, written: set[int], wanted: set[int], near: int
+) -> None:
+    monkeypatch.setattr(guest_ram, "NEAR", near)
+    with mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        here = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        for page in written:
+            memory[page * PAGE] = 1
+        found = GuestRam(os.getpid(), here, SIZE).written_of(runs_of(wanted))
+        assert join_runs(found) == runs_of(written & wanted)
+
+
+def test_pages_are_moved_between_any_places(child: Child) -> None:
+    ram = child.ram()
+    buffer = memoryview(bytearray(6 * PAGE))
+    ram.read_to([(7, 1), (2, 2)], buffer, [5, 0])
+    assert [buffer[page * PAGE] for page in range(6)] == [
+        *map(image_byte, (2, 3)),
+        0,
+        0,
+        0,
+        image_byte(7),
+    ]
+    ram.write_from([(30, 1), (20, 2)], buffer, [5, 0])
+    ram.read([(20, 2), (30, 1)], buffer[: 3 * PAGE])
+    assert [buffer[page * PAGE] for page in range(3)] == [*map(image_byte, (2, 3, 7))]
+
+
+@pytest.mark.parametrize("place", [-1, 6, 5])
+def test_no_page_is_moved_outside_of_the_buffer(child: Child, place: int) -> None:
+    buffer = memoryview(bytearray(6 * PAGE))
+    for move in (child.ram().read_to, child.ram().write_from):
+        with pytest.raises(ValueError, match="outside"):
+            move([(0, 2)], buffer, [place])
+
+
+@given(sets=st.lists(st.sets(st.integers(0, 40)), max_size=4))
+def test_runs_are_united(sets: list[set[int]]) -> None:
+    assert unite_runs(*map(runs_of, sets)) == runs_of(set().union(*sets))
+
+
+PAGE_SETS = st.sets(st.integers(0, 60), max_size=40)
+
+
+@given(PAGE_SETS, PAGE_SETS, st.integers(1, 20), st.integers(0, 5))
+def test_sets_of_pages(one: set[int], other: set[int], size: int, gap: int) -> None:
+    a, b = (join_runs((page, 1) for page in sorted(pages)) for pages in (one, other))
+    assert pages_of(without_runs(a, b)) == sorted(one - other)
+    assert pages_of(unite_runs(a, b)) == sorted(one | other)
+    parts = list(split_runs(a, size))
+    assert [page for part in parts for page in pages_of(part)] == sorted(one)
+    assert all(count_pages(part) == size for part in parts[:-1])
+    bridged = bridge_runs(a, gap)
+    assert set(pages_of(bridged)) >= one
+    assert all(following[0] - sum(run) > gap for run, following in pairwise(bridged))
+
+
+def pages_of(runs: Runs) -> list[int]:
+    return [page for first, count in runs for page in range(first, first + count)]

@@ -189,10 +189,15 @@ def test_a_checkpoint_with_a_field_of_a_wrong_kind_is_refused(field: str, wrong:
         Node.from_json({**PLAIN_NODE, field: wrong})
 
 
-@pytest.mark.parametrize("field", sorted({*PLAIN_NODE} - {"port", "shares"}))
+@pytest.mark.parametrize("field", sorted({*PLAIN_NODE} - {"port", "shares", "origin"}))
 def test_a_checkpoint_without_a_field_is_refused(field: str) -> None:
     with pytest.raises(ValueError):
         Node.from_json({name: value for name, value in PLAIN_NODE.items() if name != field})
+
+
+def test_an_older_checkpoint_comes_from_the_image_that_it_lies_over() -> None:
+    older = {name: value for name, value in PLAIN_NODE.items() if name != "origin"}
+    assert Node.from_json(older).line == Node.from_json(older).memory
 
 
 def test_an_older_checkpoint_may_hold_mounts() -> None:
@@ -201,7 +206,7 @@ def test_an_older_checkpoint_may_hold_mounts() -> None:
     assert not Node.from_json(PLAIN_NODE).shares
 
 
-@pytest.mark.parametrize("field", sorted({*PLAIN_HEAD} - {"waiting"}))
+@pytest.mark.parametrize("field", sorted(PLAIN_HEAD))
 def test_a_head_without_a_field_is_refused(field: str) -> None:
     with pytest.raises(ValueError):
         Head.from_json({name: value for name, value in PLAIN_HEAD.items() if name != field})

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import DiskSpaceError, HistoryError, MachineError
-from quicksand.snapshots import reverting
+from quicksand.snapshots import successor
+from quicksand.snapshots.present import Present
 
 
 class Failing:
@@ -56,14 +57,18 @@ def live(tmp_path: Path) -> Any:
         runtime=SimpleNamespace(current=lambda: SimpleNamespace(root=tmp_path, name="2")),
         log=tmp_path / "engine.log",
         asked=asked,
+        is_unfinished=False,
     )
 
 
 async def test_each_step_is_tried_and_what_was_not_possible_is_noted(live: Any) -> None:
-    successor: Any = Failing(MachineError("the keeper is gone"))
+    new: Any = Failing(MachineError("the keeper is gone"))
+    shape: Any = None
+    present = Present(live, shape, shape, keep=False)
     capture: Any = Failing(DiskSpaceError("no space left for node.json"))
-    await reverting._stay(live, successor, capture)
-    assert (successor.asked, capture.asked) == (["remove"], ["discard"])
+    present._capture = capture
+    await successor._stay(live, new, present)
+    assert (new.asked, capture.asked) == (["remove"], ["discard"])
     assert live.asked == ["add_forward", "resume", "settle", "sweep", "guard"]
     told = [line.partition("could not ")[2] for line in live.log.read_text().splitlines()]
     assert told == [

@@ -22,7 +22,7 @@ from quicksand.base.threads import Stopped
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import BLANK, File, Head, Node, new_id
 from quicksand.records.tier import find_tier
-from quicksand.snapshots import image, paged, pages, restore, stepwise, storing
+from quicksand.snapshots import image, page_set, paged, pages, restore, stepwise, storing
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.history import History
 from quicksand.snapshots.image import identify_image
@@ -62,6 +62,8 @@ def runs_of(numbers: Sequence[int]) -> list[tuple[int, int]]:
 class FakeRam:
     """Memory that maps an image privately, as a QEMU's does."""
 
+    size = SIZE
+
     def __init__(self, image: Path | None, touched: Memory) -> None:
         """``touched``: what QEMU itself writes at its start."""
         self.below = image.read_bytes() if image is not None else bytes(SIZE)
@@ -79,6 +81,12 @@ class FakeRam:
                 self.dirty.add(page)
                 at += PAGE
         assert at == len(data)
+
+    def write_from(
+        self, runs: Sequence[tuple[int, int]], data: memoryview, places: Sequence[int]
+    ) -> None:
+        for (first, count), at in zip(runs, places, strict=True):
+            self.write([(first, count)], data[at * PAGE : (at + count) * PAGE])
 
     def read(self, runs: Sequence[tuple[int, int]], into: memoryview) -> None:
         numbers = [page for first, count in runs for page in range(first, first + count)]
@@ -177,6 +185,7 @@ class Sandbox:
             devices=File(name="devices", size=0, crcs=()),
             token="t",
             image=stored.image,
+            origin=stored.origin,
         )
         self.history.commit(node)
         self.history.set_head(
@@ -196,9 +205,8 @@ class Sandbox:
     def restore(self, node: Node, touched: Memory) -> None:
         path = None if node.memory == BLANK else self.place.memory / node.memory
         self.ram = FakeRam(path, touched)
-        index = load_index(self.place, node)
         restore.check_disk_and_image(self.place, node)
-        paged.load_pages(self.place, node, index, cast(GuestRam, self.ram), nothing)
+        paged.load_pages(self.place, node, cast(GuestRam, self.ram), nothing)
         self.head = Head(layers=(), top=new_id(), node=node.id, run=new_id(), memory=node.memory)
         self.history.set_head(self.head)
         self.model = dict(self.models[node.id])
@@ -215,9 +223,8 @@ class Sandbox:
         for node in self.history.nodes():
             path = None if node.memory == BLANK else self.place.memory / node.memory
             ram = FakeRam(path, {3: 77})
-            index = load_index(self.place, node)
             restore.check_disk_and_image(self.place, node)
-            paged.load_pages(self.place, node, index, cast(GuestRam, ram), nothing)
+            paged.load_pages(self.place, node, cast(GuestRam, ram), nothing)
             assert ram.memory() == self.models[node.id]
             if node.image is not None:
                 assert identify_image(self.place.memory / node.memory) == node.image
@@ -227,8 +234,8 @@ class Sandbox:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Images as soon as a few pages are over them; checksums of a few pages each."""
     monkeypatch.setattr(image, "OVER_MIN", 3 * PAGE)
-    monkeypatch.setattr(paged, "PAGES_AT_ONCE", 5)
-    monkeypatch.setattr(paged, "ZEROS_AT_ONCE", 3)
+    monkeypatch.setattr(page_set, "PAGES_AT_ONCE", 5)
+    monkeypatch.setattr(page_set, "ZEROS_AT_ONCE", 3)
     for module in (image, pages, stepwise):
         monkeypatch.setattr(module, "CHUNK", 8 * PAGE)
 
@@ -317,7 +324,6 @@ def test_loading_much_memory_can_be_broken_off_after_each_small_part(
     box.checkpoint()
     box.write(10, 20, content)
     node = box.checkpoint()
-    index = load_index(place, node)
     for parts in range(3):
         ram = FakeRam(place.memory / node.memory, {})
         left = iter(range(parts))
@@ -327,7 +333,7 @@ def test_loading_much_memory_can_be_broken_off_after_each_small_part(
                 raise Stopped
 
         with pytest.raises(Stopped):
-            paged.load_pages(place, node, index, cast(GuestRam, ram), check)
+            paged.load_pages(place, node, cast(GuestRam, ram), check)
         assert len(ram.own) <= 5 * parts
     box.check()
 

@@ -122,6 +122,6 @@ def test_a_tier_is_chosen_by_what_the_hypervisor_can_do() -> None:
 
 
 def test_a_hypervisor_that_saves_nothing_has_no_checkpoints() -> None:
-    nothing = Features(devices_alone=False, whole_state=False, holds_packets=False)
+    nothing = Features(devices_alone=False, whole_state=False, loads_again=False)
     with pytest.raises(HostError, match="checkpoints are not possible"):
         choose_tier(features=nothing)

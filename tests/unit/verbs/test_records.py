@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,21 @@ async def test_who_goes_back_gets_what_was_reached_and_what_keeps_the_state_from
     assert (reached.at, reached.kept) == (MADE, KEPT)
     assert verb.tell("web", reached, default_keymap()) == "web: reverted to clean (undo: U)"
     assert verb.facts("web", reached)["kept"]["id"] == "c2"
+
+
+async def test_a_revert_that_could_not_be_done_in_the_best_form_says_why() -> None:
+    for verb in (checkpoints.revert("c1", shown="clean"), checkpoints.undo()):
+        why = "its processor is not x86_64\x1b[2J"
+        slow = replace(MADE, revert_form="new QEMU", revert_why=why)
+        reached = checkpoints.Reached(slow, KEPT, 0.1)
+        told = verb.tell("web", reached, default_keymap())
+        assert str(told).endswith("; a new QEMU was needed: its processor is not x86_64")
+        facts = verb.facts("web", reached)
+        assert (facts["form"], facts["why"]) == ("new QEMU", why)
+        assert not any(name.startswith("revert_") for name in facts["at"])
+        best = checkpoints.Reached(replace(MADE, revert_form="warm"), KEPT, 0.1)
+        assert ";" not in str(verb.tell("web", best, default_keymap()))
+        assert (verb.facts("web", best)["form"], verb.facts("web", best)["why"]) == ("warm", None)
 
 
 async def test_a_start_lets_the_sandbox_outlive_us_and_tells_what_it_could_not_do() -> None:

@@ -80,8 +80,8 @@ class AgentLink:
 
     def adopt(self, machine: MachineDir, session: Session, lease: Lease) -> bool:
         """Go on with the session that a revert has made with ``machine``, which has taken over.
-        Returns whether that is possible: not while this link connects by itself."""
-        if self._lock.locked():
+        Returns whether that is possible: not while this link connects by itself, or once it has."""
+        if self._lock.locked() or self._machine == machine:
             return False
         self.move_on()
         session.explain(partial(self._why_broken, machine))
@@ -125,8 +125,18 @@ class AgentLink:
             except BaseException:
                 lease.release()
                 raise
+            if self._runtime.current() != machine:
+                # Reverted meanwhile: the guest may not know that this client came.
+                session.close()
+                lease.release()
+                continue
             self._lease, self._machine = lease, machine
             return session
+        if self._runtime.current().unfinished.exists():
+            raise StateError(
+                "the last revert of the sandbox was interrupted, and is not finished",
+                hint="revert it again, or stop it and start it at a checkpoint",
+            ) from failure
         raise failure or AgentUnreachableError("the guest's agent does not answer")
 
     def _find_token(self, machine: MachineDir) -> str:

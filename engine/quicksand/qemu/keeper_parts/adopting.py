@@ -6,7 +6,6 @@ pidfd_getfd(2), and opens the pipes of its console and messages again through /p
 """
 
 import contextlib
-import ctypes
 import errno
 import json
 import os
@@ -18,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from quicksand.base.borrowing import borrow
 from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.base.regular import open_file
 
@@ -27,8 +27,6 @@ from .machines import Machine
 from .memory import MemoryWatch
 from .space import SpaceWatch
 
-PIDFD_GETFD = 438
-"""The system call's number, the same on all architectures (pidfd_getfd(2), Linux 5.6)."""
 END_WAIT_S = 5.0
 """Seconds to wait until a killed QEMU is gone: it frees its memory before it closes its sockets."""
 LISTENS = "0A"
@@ -97,7 +95,7 @@ def _machine(keeper: Keeper, name: str, pid: int, pidfd: int) -> Machine:
     if os.path.exists(space.mark):
         space.begin()
     memory = MemoryWatch.of_adopted(pid, space, directory)
-    machine = Machine(name, pid, pipes, space, memory)
+    machine = Machine(name, pid, pipes, space, memory, directory)
     machine.pidfd = pidfd
     return machine
 
@@ -147,7 +145,7 @@ def _go_on(keeper: Keeper, forwards: list[str]) -> None:
     if history is None:
         return
     if not paused and keeper.current.space.look_at is None:
-        keeper.current.go_on()
+        keeper.resume()
     deadline = time.monotonic() + END_WAIT_S  # for all together: other programs may have some
     for rule in forwards:
         host, _, _ = rule.partition("-")
@@ -207,7 +205,7 @@ def _duplicate(pid: int, pidfd: int, is_it: Callable[[int, str], bool]) -> int |
         except OSError:
             continue
         if found:
-            call = ctypes.CDLL(None, use_errno=True).syscall
-            descriptor = int(call(PIDFD_GETFD, pidfd, int(number), 0))
-            return None if descriptor < 0 else descriptor
+            with contextlib.suppress(OSError):
+                return borrow(pidfd, int(number))
+            return None
     return None

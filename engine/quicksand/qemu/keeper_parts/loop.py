@@ -11,6 +11,7 @@ from collections.abc import Callable
 from . import FIRST
 from .bounds import bound_of
 from .files import CHUNK, BoundedLog, Reserved, drain, remove_file, remove_tree, try_lock
+from .finishing import Finishers
 from .launch import clear_of, inherited_descriptors, launch, monitor_arguments
 from .leash import is_on, is_pulled
 from .machines import Client, Machine
@@ -58,6 +59,7 @@ class Keeper:
         self.clients: list[Client] = []
         self.handlers: dict[int, Callable[[], None]] = {}
         self.poll = select.poll()
+        self.finishers = Finishers()
 
     def run(self, argv: list[str]) -> None:
         """Start QEMU and serve until it has ended."""
@@ -152,7 +154,8 @@ class Keeper:
         directory = os.path.join(self.runtime_dir, name)
         space = SpaceWatch(monitor, self.sandbox_dir, directory)
         memory = MemoryWatch(pid, bound_of(argv), space, directory)
-        machine = Machine(name, pid, {out: self.console, err: self.messages}, space, memory)
+        pipes = {out: self.console, err: self.messages}
+        machine = Machine(name, pid, pipes, space, memory, directory)
         self.add(machine)
         return machine
 
@@ -196,7 +199,7 @@ class Keeper:
         """Serve until the current machine has ended."""
         while not self.current.ended:
             machines = self.machines.values()
-            moments = [machine.ends_at for machine in machines]
+            moments: list[float | None] = []
             if not self.is_guarded():
                 moments += [moment for machine in machines for moment in machine.looks_at]
             look_at = None if self.waiting is None else self.waiting.look_at
@@ -206,11 +209,8 @@ class Keeper:
                 if (handler := self.handlers.get(descriptor)) is not None:
                     handler()
             for machine in self.machines.values():
-                if not self.is_guarded():
+                if not self.is_guarded() and not machine.is_unfinished:
                     machine.look_at_host()
-                if machine.ends_at is not None and time.monotonic() >= machine.ends_at:
-                    machine.kill()
-                    machine.ends_at = None
             self.reap()
             if self.waiting is not None and time.monotonic() >= self.waiting.look_at:
                 self.wait_on()
@@ -282,6 +282,7 @@ class Keeper:
         for machine in list(self.machines.values()):
             if machine.look():
                 self.bury(machine)
+        self.finishers.reap()
 
     def bury(self, machine: Machine) -> None:
         """Clean up after a machine that has ended: copy its last output, remove its files and tell
@@ -360,11 +361,24 @@ class Keeper:
         self.clients.remove(client)
         client.close()
         if client.guards:
-            self.current.go_on()
+            self.resume()
         for machine in self.machines.values():
             if machine.owner is client:
                 machine.took = client.forwards
                 machine.kill()
+
+    def is_left(self) -> bool:
+        """Whether a revert is unfinished, and nobody is at it."""
+        is_busy = self.is_guarded() or bool(self.finishers.pids)
+        return self.current.is_unfinished and not is_busy
+
+    def resume(self) -> None:
+        """Let the current guest go on for a client that has paused it and is gone; or have the
+        revert finished that the client has begun."""
+        if self.current.is_unfinished:
+            self.finishers.start(self.current.unfinished)
+        else:
+            self.current.go_on()
 
     def serve(self, client: Client, request: dict[str, object]) -> None:
         """Serve one request. Requests and replies are JSON objects, one per line, in order. A
@@ -372,10 +386,11 @@ class Keeper:
 
         launch   {name, argv, descriptors: [number, …]}, with as many descriptors in the message:
                  fork another QEMU, which this connection owns -> {pid}
+        turn     {name}: the guest of the current machine goes on as the machine of that name, whose
+                 directory the client has made (finishing.py)
+        finish   {again}: have a revert finished that no client works on, unless that was tried
+                 and {again} is false -> {running}: whether somebody is at it
         promote  {name}: it becomes the current machine; this connection owns the old one
-        take     {name}: this connection owns a machine that was kept
-        keep     {name, seconds}: the machine is owned by no connection, and killed in so many
-                 seconds
         kill     {name} -> {ended: exit code}, once it has ended; with {behind: true} at once, and
                  no connection owns it any longer
         wait     {seconds, memory}, with the owner's end of the leash: the sandbox, which this
@@ -397,9 +412,17 @@ class Keeper:
             client.forwards = [str(rule) for rule in forwards] if isinstance(forwards, list) else []
             client.reply(ok=True)
             return
+        if what == "finish":
+            if request.get("again") and self.is_left():
+                self.finishers.start(self.current.unfinished)
+            client.reply(running=bool(self.finishers.pids) or self.is_guarded())
+            return
         name = str(request["name"])
         if what == "launch":
             self.serve_launch(client, name, request)
+            return
+        if what == "turn":
+            self.serve_turn(client, name)
             return
         machine = self.machines[name]
         match what:
@@ -408,11 +431,6 @@ class Keeper:
                 machine.owner, self.current.owner = None, client
                 self.current = machine
                 client.guards = False  # it runs; whoever pauses it from now on means it
-            case "take" if machine.owner is None and machine is not self.current:
-                machine.owner, machine.ends_at = client, None
-            case "keep" if machine.owner is client:
-                machine.ends_at = time.monotonic() + float(str(request["seconds"]))
-                machine.owner = None
             case "kill" if machine.owner is client:
                 machine.kill()
                 if not request.get("behind"):
@@ -456,11 +474,27 @@ class Keeper:
         argv, numbers = request["argv"], request["descriptors"]
         if not isinstance(argv, list) or not isinstance(numbers, list):
             raise TypeError("argv and descriptors are lists")
-        fits = len(numbers) == len(client.descriptors) and name not in self.machines
-        if not fits or not (name.isascii() and name.isalnum()):
+        if len(numbers) != len(client.descriptors) or not self.is_free(name):
             raise ValueError(f"machine {name} cannot be launched like that")
         wanted = {int(n): d for n, d in zip(numbers, client.descriptors, strict=True)}
         machine = self.start(name, [str(word) for word in argv], wanted)
         machine.owner = client
         client.drop_descriptors()
         client.reply(pid=machine.pid)
+
+    def serve_turn(self, client: Client, name: str) -> None:
+        directory = os.path.join(self.runtime_dir, name)
+        if not (self.is_free(name) and os.path.isdir(directory)):
+            raise ValueError(f"the guest cannot go on as machine {name}")
+        if self.asked_to_stop:
+            raise ValueError("the sandbox is being stopped")
+        self.point_to(name)
+        del self.machines[self.current.name]
+        self.current.turn(name, directory)
+        self.machines[name] = self.current
+        client.guards = True  # if it is gone before it is done, the revert has to be finished
+        client.reply(ok=True)
+
+    def is_free(self, name: str) -> bool:
+        """Whether another machine may have that name."""
+        return name.isascii() and name.isalnum() and name not in self.machines

@@ -26,6 +26,7 @@ class Machine:
         pipes: dict[int, BoundedLog],
         space: SpaceWatch,
         memory: MemoryWatch,
+        directory: str,
     ) -> None:
         self.name = name
         """The name of its directory in the runtime directory."""
@@ -34,6 +35,7 @@ class Machine:
         """The read ends of its stdout and stderr, and their logs."""
         self.space = space
         self.memory = memory
+        self.directory = directory
         self.owner: Client | None = None
         """The client with which it ends; None if it ends with none."""
         self.ended = False
@@ -41,21 +43,37 @@ class Machine:
         """Its exit code, negative for a signal; None while it runs, or if that is unknown."""
         self.pidfd: int | None = None
         """The pidfd of a machine that another keeper started; None for a child of this one."""
-        self.ends_at: float | None = None
-        """The monotonic time at which it is killed if no client has adopted it."""
         self.took: list[str] = []
         """Forwards that it may have taken from the current machine, which gets them back when this
         one has ended."""
 
+    @property
+    def unfinished(self) -> str:
+        """The path of the mark that is there while its memory is being written anew, for a revert:
+        nobody may resume its guest then (finishing.py)."""
+        return os.path.join(self.directory, "unfinished")
+
+    @property
+    def is_unfinished(self) -> bool:
+        return os.path.exists(self.unfinished)
+
     def go_on(self) -> None:
         """Resume a guest that a client has paused for a moment, unless it has become too large."""
-        if not self.memory.is_holding:
+        if not self.memory.is_holding and not self.is_unfinished:
             self.space.send("cont")
+
+    def turn(self, name: str, directory: str) -> None:
+        """Its guest goes on as another machine: what belongs to it is in another directory now."""
+        self.name, self.directory = name, directory
+        self.space.mark = os.path.join(directory, os.path.basename(self.space.mark))
+        self.memory.mark = os.path.join(directory, os.path.basename(self.memory.mark))
 
     @property
     def looks_at(self) -> "list[float | None]":
         """When `look_at_host` has something to do. A guest that is paused for its memory is not
         resumed because there is space on the disk."""
+        if self.is_unfinished:
+            return []
         return [self.memory.look_at, None if self.memory.is_holding else self.space.look_at]
 
     def look_at_host(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from quicksand.base.fields import Fields
 from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
-from quicksand.base.settings import OFF, SPARES, STANDBY
+from quicksand.base.settings import OFF, SPARES
 from quicksand.qemu.planning import Parts
 from quicksand.records.layout import AGENT_PORTS, runtime_dir, sandbox_dir
 from quicksand.records.sandboxes import Record, RunState, is_id
@@ -105,9 +105,7 @@ def _read(paths: Paths, root: Path) -> Spare | None:
 
 def is_off() -> str:
     """The setting that turns spares off, in words; "" if none does. Raises ConfigError."""
-    # STANDBY turns off all QEMUs that wait, for a revert too.
-    found = next((setting for setting in (STANDBY, SPARES) if setting.is_off), None)
-    return f"{found.variable} is {OFF}" if found is not None else ""
+    return f"{SPARES.variable} is {OFF}" if SPARES.is_off else ""
 
 
 @dataclass(frozen=True, slots=True)

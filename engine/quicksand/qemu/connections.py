@@ -1,0 +1,170 @@
+"""Ends connections of a running QEMU from outside. Linux only.
+
+QEMU has no command that ends a client of one of its sockets, or what goes through a forwarded port.
+But whoever has a duplicate of a connection can shut it down (shutdown(2)): both ends then read an
+end of file. QEMU closes it, and takes the next client.
+
+While the VM is paused QEMU does that too, but does not tell the guest, and forgets to do so later:
+it has no handlers for a serial port then (hw/char/virtio-console.c, virtconsole_enable_backend). So
+the guest goes on with what such a client had begun, also after a state was loaded. Clients of the
+agent are therefore ended while the VM runs; at the ports of those that came too late for that
+(`taken_streams`) somebody connects and leaves once it runs again.
+
+Each of QEMU's sockets says itself what it is. The lists in /proc/net have those of the whole host,
+which takes long where it has many, and write paths so that a line feed in one is a new line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import socket
+from collections.abc import Callable, Collection, Generator, Iterator
+from pathlib import Path
+
+from quicksand.base.borrowing import borrow
+from quicksand.base.errors import MachineError, QemuDiedError
+from quicksand.base.processes import PROC
+
+
+def why_not(pid: int) -> str:
+    """Why connections of the QEMU ``pid`` cannot be ended; "" if they can. Ends none."""
+    try:
+        with contextlib.closing(_sockets(pid)) as found:
+            next(found, None)
+    except MachineError as error:
+        return str(error)
+    return ""
+
+
+def end_streams(pid: int, runtime_root: Path, names: Collection[str]) -> int:
+    """End the connections that the QEMU ``pid`` has accepted at its Unix sockets of these ``names``
+    in the directory of any machine of ``runtime_root`` (RuntimeDir); returns how many there were.
+    It goes on listening there.
+
+    A connection keeps the path that its listener was bound to, whatever has become of that file.
+    What waits there until QEMU takes it is not ended.
+
+    Raises QemuDiedError if it has ended, MachineError if the kernel refuses.
+    """
+    name_of = _names(runtime_root, names)
+    return _end(pid, lambda found: bool(name_of(found)))
+
+
+def taken_streams(pid: int, runtime_root: Path, names: Collection[str]) -> list[str]:
+    """The names, of these, of the sockets at which `end_streams` would end a connection. If the VM
+    is paused then, whoever connects there for a moment when it runs has the guest told of the end.
+
+    Raises QemuDiedError if it has ended, MachineError if the kernel refuses.
+    """
+    name_of = _names(runtime_root, names)
+    return sorted(filter(None, map(name_of, _connections(pid))))
+
+
+def end_forwarded(pid: int, *, keep: Collection[int]) -> int:
+    """End the TCP connections of the QEMU ``pid``: those made to its forwarded ports, and those
+    that its network (libslirp) has made for the guest; returns how many there were. Those at a port
+    of its own that is in ``keep`` stay. It goes on listening.
+
+    Raises QemuDiedError if it has ended, MachineError if the kernel refuses.
+    """
+
+    def is_meant(found: socket.socket) -> bool:
+        if found.family not in (socket.AF_INET, socket.AF_INET6):
+            return False
+        return found.getsockname()[1] not in keep
+
+    return _end(pid, is_meant)
+
+
+def _names(runtime_root: Path, names: Collection[str]) -> Callable[[socket.socket], str]:
+    """Tells which of the ``names`` the socket has in the directory of a machine; "" if none."""
+    is_root = _Same(runtime_root)
+
+    def name_of(found: socket.socket) -> str:
+        if found.family != socket.AF_UNIX:
+            return ""
+        address = found.getsockname()
+        if not isinstance(address, str):  # bytes: an abstract name
+            return ""
+        place = Path(address)
+        return place.name if place.name in names and is_root(place.parent.parent) else ""
+
+    return name_of
+
+
+class _Same:
+    """Whether a path leads to a directory, perhaps through links."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._known = {directory: True}
+
+    def __call__(self, path: Path) -> bool:
+        if path not in self._known:
+            self._known[path] = False
+            with contextlib.suppress(OSError):
+                self._known[path] = path.samefile(self._directory)
+        return self._known[path]
+
+
+def _end(pid: int, is_meant: Callable[[socket.socket], bool]) -> int:
+    count = 0
+    for found in _connections(pid):
+        if is_meant(found):
+            with contextlib.suppress(OSError):  # it has ended by itself
+                found.shutdown(socket.SHUT_RDWR)
+                count += 1
+    return count
+
+
+def _connections(pid: int) -> Iterator[socket.socket]:
+    """Those of its `_sockets` that are streams, but listen for none: a listener that is shut down
+    would hear nothing any more."""
+    for found in _sockets(pid):
+        listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        if found.type == socket.SOCK_STREAM and not listens:
+            yield found
+
+
+def _sockets(pid: int) -> Generator[socket.socket]:
+    """Duplicates of that process's sockets, one at a time. Raises QemuDiedError, MachineError."""
+    if not hasattr(os, "pidfd_open"):
+        raise MachineError("QEMU's connections cannot be ended: it takes Linux")
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError as error:
+        raise _refused(pid, error) from error
+    try:
+        for path in (PROC / str(pid) / "fd").iterdir():
+            try:
+                if not str(path.readlink()).startswith("socket:"):
+                    continue
+                duplicate = borrow(pidfd, int(path.name))
+            except OSError as error:
+                if error.errno in (errno.ENOENT, errno.EBADF):  # closed meanwhile
+                    continue
+                raise
+            with socket.socket(fileno=duplicate) as found:
+                yield found
+        _require_life(pidfd)
+    except OSError as error:
+        raise _refused(pid, error) from error
+    finally:
+        os.close(pidfd)
+
+
+def _require_life(pidfd: int) -> None:
+    """Raise OSError if the process has ended, which has no open files then."""
+    end = select.poll()
+    end.register(pidfd, select.POLLIN)
+    if end.poll(0):
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+
+
+def _refused(pid: int, error: OSError) -> MachineError:
+    if error.errno in (errno.ESRCH, errno.ENOENT, errno.EINVAL):
+        return QemuDiedError(f"QEMU (process {pid}) has ended")
+    return MachineError(f"QEMU's connections cannot be ended: {error.strerror}")

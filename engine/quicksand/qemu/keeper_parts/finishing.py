@@ -1,0 +1,76 @@
+"""Finishing a revert that its client has begun and not finished.
+
+In a revert in place (snapshots/in_place.py) the memory of the guest is written anew while its QEMU
+stands still. Before that the client writes the mark ``unfinished`` into the machine's directory,
+and removes it when the guest has answered. Whoever finds it there without such a client may not
+resume the guest. The mark names the program that finishes the revert: {argv, env, task}, where the
+task is a text for the program's standard input.
+"""
+
+import json
+import os
+
+from quicksand.base.regular import open_file
+
+TASK_MAX = 32 * 1024
+"""Bytes of a task: they fit into the buffer of a pipe (pipe(7)), so that writing does not block."""
+
+
+class Finishers:
+    """The programs that this keeper has started."""
+
+    def __init__(self) -> None:
+        self.pids: set[int] = set()
+
+    def start(self, mark: str) -> None:
+        """Start the program that the file ``mark`` names. Without it the guest stays paused, and
+        the next client that needs it finishes the revert."""
+        try:
+            with open_file(mark) as file:
+                program = json.load(file)
+            argv = [str(word) for word in program["argv"]]
+            env = {str(name): str(value) for name, value in program["env"].items()}
+            task = str(program["task"]).encode()
+            self.pids.add(spawn(argv, env, task))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+            return
+
+    def reap(self) -> None:
+        for pid in list(self.pids):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                self.pids.remove(pid)
+
+
+def spawn(argv: list[str], env: dict[str, str], task: bytes) -> int:
+    """Start a program with ``task`` on its standard input, in a session of its own; returns its
+    process id. Raises OSError, ValueError."""
+    if len(task) > TASK_MAX:
+        raise ValueError("the task is too long")
+    read, write = os.pipe()
+    try:
+        try:
+            os.write(write, task)
+        finally:
+            os.close(write)
+        actions = [
+            (os.POSIX_SPAWN_DUP2, read, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            *((os.POSIX_SPAWN_CLOSE, number) for number in inheritable() if number > 2),
+        ]
+        return os.posix_spawn(argv[0], argv, env, file_actions=actions, setsid=True)
+    finally:
+        os.close(read)
+
+
+def inheritable() -> list[int]:
+    """The descriptors of this process that a program would inherit: the sandbox's lock, which a
+    program that has it would seem to run."""
+    found = []
+    for name in os.listdir("/dev/fd"):
+        try:
+            if os.get_inheritable(int(name)):
+                found.append(int(name))
+        except OSError:
+            continue  # that of the listing itself
+    return found

@@ -1,0 +1,161 @@
+"""Loading the devices' state of a checkpoint into a QEMU that has run.
+
+QEMU has done so with loadvm for ever: it loads an internal snapshot of a disk. So the state becomes
+the only content of a small disk (state_disk.py). All of it is opened ahead; in the pause only the
+clocks in it are changed.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from quicksand.base.errors import MachineError
+from quicksand.base.files import map_os_errors
+from quicksand.base.hypervisor import Hypervisor, Translations
+from quicksand.base.regular import create, open_regular
+from quicksand.base.threads import in_thread_to_the_end
+from quicksand.records.config import Accelerator
+from quicksand.records.layout import MachineDir, SandboxDir
+from quicksand.records.nodes import Node, new_id
+from quicksand.snapshots.device_state import CPU_COMMON, DeviceState, rewound, wakings
+from quicksand.snapshots.guest_ram import PAGE, Runs, bridge_runs
+from quicksand.snapshots.pages import MappedFile
+from quicksand.snapshots.state_disk import make_state_disk
+
+TAG = "state"
+"""The state's name in the disk."""
+
+GAP = 4
+"""Pages: a smaller gap between two runs whose translations are dropped is taken along, which costs
+less than another command."""
+
+
+RUNS_MAX = 8192
+"""Runs of pages above which QEMU forgets everything: to translate that anew takes it a tenth of a
+second, and each run some ten microseconds."""
+
+FILLER = 0xA5
+"""What QEMU fills pages with to forget them. It shows that it was their memory that was written."""
+
+COVERED = range(0xA0000 // PAGE, 0x100000 // PAGE)
+"""Pages of a PC's memory over which the guest can have something else: its firmware, or a device's
+registers (Intel Q35 datasheet, PAM and SMRAM). What is written to these addresses may go there."""
+
+
+def _is_covered(runs: Runs) -> bool:
+    return any(first < COVERED.stop and first + count > COVERED.start for first, count in runs)
+
+
+class DeviceLoad:
+    """The devices' state of the checkpoint ``node``, for one load. Call `prepare` while the guest
+    runs; `forget`, `set_clocks` and `load` while it is paused; `close` in any case. Raises
+    HistoryError, HostError, MachineError."""
+
+    def __init__(self, place: SandboxDir, node: Node, hypervisor: Hypervisor, accel: str) -> None:
+        self._path = place.checkpoints / node.id / "devices"
+        self._node = node
+        self._hypervisor = hypervisor
+        self._translates = accel == Accelerator.TCG
+        # A client that was killed may have left one in QEMU.
+        self._name = f"revert-{new_id()}"
+        self._stack = AsyncExitStack()
+        self._disk: Path | None = None
+        self._translations: Translations | None = None
+        self._wakings: list[tuple[int, int]] = []
+        self.why_flushed = ""
+        """Why QEMU forgets all translations; "" if it keeps them."""
+
+    async def prepare(self, machine: MachineDir, expected: Runs) -> None:
+        """Write the state to a file in the directory of ``machine``, and open it in its QEMU.
+        ``expected``: the pages that would have to be written now."""
+        self._disk = machine.state_disk
+        await in_thread_to_the_end(lambda: self._write(expected))
+        await self._hypervisor.open_state(self._name, self._disk)
+        if self._translates and not self.why_flushed:
+            translations = self._hypervisor.translations(machine.qtest_socket)
+            self._translations = await self._stack.enter_async_context(translations)
+
+    def _write(self, expected: Runs) -> None:
+        data = self._choose(self._read(), expected)
+        self._state = DeviceState(data) if self._translates else None
+        made = make_state_disk(data, TAG)
+        self._state_at = made.state_at
+        assert self._disk is not None
+        self._disk.unlink(missing_ok=True)  # a client that was killed has left it
+        with map_os_errors(self._disk), create(self._disk) as file:
+            file.write(made.data)
+
+    def _read(self) -> bytes:
+        assert self._node.devices is not None
+        with MappedFile(self._path, self._node.devices) as mapped:
+            return bytes(mapped.data)
+
+    def _choose(self, data: bytes, expected: Runs) -> bytes:
+        """What of the state is loaded. QEMU forgets its translations with the sections CPU_COMMON,
+        which are needed only if a processor was in the middle of something."""
+        if not self._translates:
+            return data
+        state = DeviceState(data)
+        found = wakings(state.processors())
+        if found is None:
+            self.why_flushed = "a processor was waiting for what only a full load gives back to it"
+        elif _is_covered(expected):
+            self.why_flushed = "the guest wrote where a PC's firmware may be"
+        elif len(bridge_runs(expected, GAP)) > RUNS_MAX:
+            self.why_flushed = "what the guest wrote is scattered all over its memory"
+        if self.why_flushed:
+            return data
+        assert found is not None
+        self._wakings = found
+        return state.without(CPU_COMMON)
+
+    def widen(self, runs: Runs) -> Runs:
+        """The pages to write so that these are: QEMU forgets what it has translated of some more,
+        which takes it less time. Raises MachineError if it cannot."""
+        if self._translations is None:
+            return runs
+        if _is_covered(runs):
+            raise MachineError("the guest wrote where a PC's firmware may be")
+        return bridge_runs(runs, GAP)
+
+    @property
+    def filler(self) -> int | None:
+        """What the bytes of forgotten pages are, if QEMU forgets by pages."""
+        return FILLER if self._translations is not None else None
+
+    async def forget(self, runs: Runs, memory: int) -> None:
+        """Drop what QEMU has translated of these pages of the guest's memory of ``memory`` bytes,
+        unless it drops everything. What they hold is lost."""
+        if self._translations is not None:
+            ranges = [(first * PAGE, count * PAGE) for first, count in runs]
+            await self._translations.forget(ranges, memory, FILLER)
+
+    def set_clocks(self, now: bytes) -> None:
+        """Let the guest's clocks go on from where they were, in a QEMU whose state is ``now``: its
+        own cannot go back (`rewound`)."""
+        if self._state is None:
+            return
+        assert self._disk is not None
+        with map_os_errors(self._disk):
+            descriptor = open_regular(self._disk, os.O_WRONLY)
+            try:
+                for at, change in rewound(self._state, now):
+                    os.pwrite(descriptor, change, self._state_at + at)
+            finally:
+                os.close(descriptor)
+
+    async def load(self) -> None:
+        """Load the state; the guest stays paused."""
+        await self._hypervisor.load_state(self._name, TAG)
+        if self._translations is not None and self._wakings:
+            await self._translations.interrupt(self._wakings)
+
+    async def close(self) -> None:
+        """Close the disk in QEMU. Idempotent."""
+        await self._stack.aclose()
+        if self._disk is not None:
+            await self._hypervisor.close_state(self._name)
+            self._disk.unlink(missing_ok=True)
+            self._disk = None

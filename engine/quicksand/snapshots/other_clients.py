@@ -1,0 +1,58 @@
+"""Other programs that are connected to a guest which is reverted in the QEMU that runs.
+
+What they have open there is unknown to the guest that goes on. So their connections are ended from
+outside, and the guest is told: while it is paused, QEMU does not notice who comes to a port of its
+agent or leaves it (hw/char/virtio-console.c, ``virtconsole_enable_backend``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from quicksand.base.effort import best_effort
+from quicksand.base.lease import Lease, take_at_once
+from quicksand.mounts.shares import list_shares
+from quicksand.qemu import connections
+from quicksand.records.layout import AGENT_PORTS, SHARES, MachineDir, RuntimeDir
+from quicksand.records.sandboxes import RunState
+
+TELL_S = 5.0
+"""Seconds for QEMU to take a client."""
+
+
+def end_all(
+    run: RunState, runtime: RuntimeDir, machine: MachineDir, ours: Lease | None
+) -> list[str]:
+    """End the connections of other programs to the guest of the paused ``machine``, and those of
+    its network; viewers of the screen stay, and so does the client with the lease ``ours``. Returns
+    the agent's ports, by the names of their sockets, at which somebody was. Blocks for I/O. Raises
+    MachineError."""
+    agents = {f"agent{port}.sock" for port in range(AGENT_PORTS)}
+    if ours is not None:
+        agents.remove(ours.socket.name)
+    for share in list_shares(machine):
+        share.end()  # it would come back
+    streams = {f"smb{number}.sock" for number in range(SHARES)}
+    ended = connections.taken_streams(run.qemu_pid, runtime.root, agents)
+    connections.end_streams(run.qemu_pid, runtime.root, agents | streams)
+    keep = {run.vnc_port} if run.vnc_port is not None else set()
+    connections.end_forwarded(run.qemu_pid, keep=keep)
+    return ended
+
+
+def tell_of(ended: Sequence[Path], log: Path) -> None:
+    """Have a guest that runs know that nobody is any more at these sockets of its agent: QEMU
+    notices that somebody comes there and leaves. Blocks for I/O."""
+    for path in ended:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(best_effort("tell the guest of a client that is gone", log))
+            lease = take_at_once(path)
+            if lease is None:
+                continue  # the next client has come, and will leave
+            stack.callback(lease.release)
+            client = stack.enter_context(socket.socket(socket.AF_UNIX))
+            client.settimeout(TELL_S)
+            client.connect(str(path))

@@ -1,0 +1,121 @@
+"""Writing the memory of a checkpoint over that of a guest, but only what differs."""
+
+from __future__ import annotations
+
+from quicksand.base.errors import MachineError
+from quicksand.records.layout import MachineDir
+from quicksand.records.nodes import Head, Node
+from quicksand.snapshots import comparing
+from quicksand.snapshots.copying import Taken, is_tracked_since, track_from
+from quicksand.snapshots.guest_ram import (
+    PAGE,
+    GuestRam,
+    Runs,
+    count_pages,
+    join_runs,
+    unite_runs,
+    without_runs,
+)
+from quicksand.snapshots.history import History
+from quicksand.snapshots.page_set import PageSet
+from quicksand.snapshots.storing import load_index
+from quicksand.snapshots.tracking import start_tracking
+from quicksand.snapshots.verified import Verified
+
+
+class Rewriting:
+    """The memory of one guest, which is to become that of the checkpoint ``node``; its QEMU maps
+    the image over which that lies. Call `find` while the guest is paused, and `write` what it
+    finds; then `watch` and `finish`; `close` in any case. Blocks for I/O. Raises HistoryError
+    naming a damaged file, MachineError."""
+
+    def __init__(
+        self, history: History, node: Node, ram: GuestRam, head: Head, machine: MachineDir, run: str
+    ) -> None:
+        """``head``: the sandbox's head now; ``run``: the present run of the QEMU in ``machine``."""
+        self._node = node
+        self._ram = ram
+        self._pages = PageSet(history.place, node, Verified.of_user())
+        try:
+            level = start_tracking(ram)
+            self._tracker = level.tracker
+            self._since: str | None = None
+            listed = self._pages.listed()
+            self._differs: dict[str | None, Runs] = {None: listed}
+            if (before := node_of_run(history, head, run)) is not None:
+                # What it lists is not as in the image from which both lines come.
+                theirs = join_runs(
+                    (r.first, r.count) for r in load_index(history.place, before).runs
+                )
+                self._differs = {
+                    None: unite_runs(listed, theirs),
+                    before.id: self._pages.differing(before),
+                }
+                if is_tracked_since(machine.tracked, run, before.id, level):
+                    self._since = before.id
+            self.expected = self.find(None)
+            """The pages that would have to be written now."""
+            self._pages.fetch(self.expected)
+        except BaseException:
+            self._pages.close()
+            raise
+
+    @property
+    def size(self) -> int:
+        """Bytes of the memory."""
+        return self._pages.size
+
+    def find(self, captured: Taken | None) -> Runs:
+        """The pages that may be other than the checkpoint's. ``captured`` are those that a capture
+        has listed before: the kernel does not list them again."""
+        taken = captured or Taken(self._since, [])
+        if self._tracker is None or (captured is None and self._since is None):
+            written = self._ram.written()
+        else:
+            written = self._tracker.look()
+        return unite_runs(taken.runs, written, self._differs[taken.since])
+
+    def write(self, runs: Runs, filler: int | None) -> None:
+        """Write these pages. With ``filler``, they are full of that byte; MachineError is raised if
+        one is not: then the guest has something else at its address, and QEMU may still have
+        translations of it."""
+        if filler is not None and runs:
+            with memoryview(bytearray(count_pages(runs) * PAGE)) as data:
+                self._ram.read(runs, data)
+                if bytes(data[::PAGE]) != bytes([filler]) * count_pages(runs):
+                    raise MachineError("the guest has something else over its memory")
+        self._pages.write(self._ram, runs)
+
+    def watch(self, written: Runs) -> None:
+        """Let only what is written from now on count for `finish`. What was written besides
+        ``written``, which is all that was to be, is written once more."""
+        if self._tracker is not None:
+            self._pages.write(self._ram, without_runs(self._tracker.take(), written))
+            self._tracker.clear()
+
+    def finish(self, machine: MachineDir, run: str) -> None:
+        """Write once more what QEMU has written meanwhile. From now on the kernel tracks what is
+        written by the ``run`` in ``machine``."""
+        written = self._ram.written() if self._tracker is None else self._tracker.look()
+        self._pages.write(self._ram, written)
+        if comparing.is_on():
+            self._pages.require_same(self._ram)
+        track_from(self._node.id, self._ram, machine.tracked, run)
+
+    def close(self) -> None:
+        """Close the files. Idempotent."""
+        self._pages.close()
+
+
+def node_of_run(history: History, head: Head, run: str) -> Node | None:
+    """The checkpoint from which the memory of a QEMU's ``run`` descends; None if none is known."""
+    return history.get(head.node) if head.node is not None and head.run == run else None
+
+
+def why_not(history: History, head: Head, run: str, node: Node) -> str:
+    """Why the memory of a QEMU's ``run`` cannot become that of ``node``; "" if it can. Raises
+    HistoryError."""
+    before = node_of_run(history, head, run)
+    if head.memory == node.memory or (before is not None and before.line == node.line):
+        return ""
+    return "its QEMU maps another memory image than the checkpoint's"

@@ -1,0 +1,117 @@
+"""Reverts in a row leave nothing: no descriptor, block node, file or memory, QEMU's or ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from quicksand import Sandbox
+from quicksand.base.paths import Paths
+from quicksand.qemu.qmp import Monitor
+from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.snapshots.history import AUTO_KEPT
+
+from tests.conftest import our_processes, wait_for
+from tests.integration.guests import say
+from tests.integration.snapshots.files import check_litter
+
+pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
+
+CYCLE = 3
+"""Reverts of which one keeps the present."""
+
+WARM_UP = AUTO_KEPT
+"""Cycles after which as much is kept as ever will be."""
+
+DESCRIPTORS = 3
+"""Of what comes and goes, such as a connection that is made anew."""
+
+CLIENT_KIB = 4096
+QEMU_KIB = 16 * 1024
+"""Of its own memory; the guest itself takes pages as it comes to them."""
+
+PROCESSES = 2
+"""QEMU and its keeper."""
+
+
+async def counts(vm: Sandbox, places: Paths) -> dict[str, int]:
+    """How many there are of each kind, once what is ended in the background has ended."""
+    place, runtime = sandbox_dir(places, vm.id), runtime_dir(places, vm.id)
+
+    def is_quiet() -> bool:
+        machines = [name for name in runtime.names() if name.isdigit()]
+        return len(our_processes(str(places.data))) == PROCESSES and len(machines) == 1
+
+    await asyncio.to_thread(wait_for, is_quiet, what="the end of what was before")
+    monitor = await Monitor.connect(runtime.current())
+    try:
+        nodes = await monitor.execute("query-named-block-nodes")
+        chardevs = await monitor.execute("query-chardev")
+        objects = await monitor.execute("qom-list", path="/objects")
+    finally:
+        await monitor.close()
+    directories = {path.name: path for path in (place.layers, place.memory, place.checkpoints)}
+    return {
+        "block nodes": len(nodes),
+        "chardevs": len(chardevs),
+        "objects": len(objects),
+        "tasks": len(asyncio.all_tasks()),
+        # The locks are of whatever socket was free.
+        "runtime files": len([p for p in runtime.root.rglob("*") if p.suffix != ".lock"]),
+        **{name: len(os.listdir(path)) for name, path in directories.items()},
+    }
+
+
+def qemu_of(vm: Sandbox) -> int:
+    run = next(entry.run for entry in Sandbox.list() if entry.id == vm.id)
+    assert run is not None
+    return run.qemu_pid
+
+
+def descriptors(pid: int | str) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def anonymous_kib(pid: int | str) -> int:
+    """Memory that is its own (proc(5), RssAnon)."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+
+
+async def go_back(vm: Sandbox, cycles: int) -> None:
+    for number in range(cycles * CYCLE):
+        await say(vm, f"echo {number} > /root/f; head -c 1M /dev/urandom > /dev/shm/f; sync")
+        await vm.revert("one", keep_now=number % CYCLE == 0)
+        assert await say(vm, "cat /root/f; wc -c < /dev/shm/f") == "first\n5"
+
+
+async def revert_many_times(vm: Sandbox, places: Paths, cycles: int) -> None:
+    await say(vm, "echo first > /root/f; echo four > /dev/shm/f; sync")
+    await vm.checkpoint("one")
+    await go_back(vm, WARM_UP)
+    before = await counts(vm, places)
+    qemu = qemu_of(vm)
+    memory = anonymous_kib("self"), anonymous_kib(qemu)
+    opened = descriptors("self"), descriptors(qemu)
+    await go_back(vm, cycles - WARM_UP)
+    assert await counts(vm, places) == before
+    qemu = qemu_of(vm)
+    assert anonymous_kib("self") - memory[0] < CLIENT_KIB
+    assert anonymous_kib(qemu) - memory[1] < QEMU_KIB
+    assert descriptors("self") <= opened[0] + DESCRIPTORS
+    assert descriptors(qemu) <= opened[1] + DESCRIPTORS
+    for made in vm.checkpoints():
+        await vm.delete_checkpoint(made.id)
+    check_litter(sandbox_dir(places, vm.id))
+
+
+async def test_thirty_leave_nothing(vm: Sandbox, places: Paths) -> None:
+    await revert_many_times(vm, places, 10)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+async def test_five_hundred_leave_nothing(vm: Sandbox, places: Paths) -> None:
+    await revert_many_times(vm, places, 167)

@@ -1,0 +1,246 @@
+"""Reverts in the QEMU that runs: which form they have, and what becomes of a sandbox if one fails
+at the worst moment. All checkpoints here are compared with all of the guest's memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from quicksand import Sandbox
+from quicksand.base.errors import HistoryError, MachineError, StateError
+from quicksand.base.paths import Paths
+from quicksand.qemu.hypervisor import Qemu
+from quicksand.qemu.keeper_link import KeeperLink
+from quicksand.records.layout import RuntimeDir, runtime_dir
+from quicksand.snapshots import device_load, finisher, in_place
+from quicksand.snapshots.awakening import Awakening
+from quicksand.snapshots.present import Present
+from quicksand.snapshots.reverting import Form
+from quicksand.snapshots.successor import Successor
+
+from tests.conftest import wait_for
+from tests.integration.guests import say
+
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template")]
+
+
+@pytest.fixture(autouse=True)
+def checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUICKSAND_CHECK_MEMORY", "on")
+
+
+@pytest.fixture
+def runtime(vm: Sandbox, places: Paths) -> RuntimeDir:
+    return runtime_dir(places, vm.id)
+
+
+async def put(vm: Sandbox, word: str) -> None:
+    await say(vm, f"echo {word} > /root/f; echo {word} > /dev/shm/f; sync")
+
+
+async def got(vm: Sandbox) -> str:
+    return await say(vm, "cat /root/f /dev/shm/f")
+
+
+async def begin(vm: Sandbox) -> int:
+    """One checkpoint, and something else since; the process id of QEMU."""
+    await put(vm, "one")
+    await vm.checkpoint("one")
+    if (await vm.revert("one", keep_now=False)).revert_form != Form.WARM:
+        await vm.revert("one", keep_now=False)  # the QEMU that had booted is gone
+    await put(vm, "two")
+    return pid_of(vm)
+
+
+def pid_of(vm: Sandbox) -> int:
+    vm._life.look_again()
+    run = vm._life.run
+    assert run is not None
+    return run.qemu_pid
+
+
+def failing(error: Exception) -> Callable[..., Awaitable[Any]]:
+    async def fail(*_: object, **__: object) -> Any:
+        raise error
+
+    return fail
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*_: object, **__: object) -> Any:
+        raise error
+
+    return fail
+
+
+async def test_it_is_the_same_qemu_under_another_name(vm: Sandbox, runtime: RuntimeDir) -> None:
+    pid, machine = await begin(vm), runtime.current().name
+    done = await vm.revert("one")
+    assert (done.revert_form, done.revert_why) == (Form.WARM, "")
+    assert 0 < done.revert_pause_s < 10
+    assert await got(vm) == "one\none"
+    assert pid_of(vm) == pid
+    names = {name for name in runtime.names() if name.isdigit()}
+    assert names == {runtime.current().name} != {machine}
+    undone = await vm.undo()
+    assert undone.revert_form == Form.WARM
+    assert await got(vm) == "two\ntwo"
+
+
+async def test_all_translations_go_where_a_processor_was_in_the_middle_of_something(
+    vm: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = await begin(vm)
+    monkeypatch.setattr(device_load, "wakings", lambda _: None)
+    for _ in range(2):
+        done = await vm.revert("one")
+        assert done.revert_form == Form.FLUSHED
+        assert "a processor was waiting" in done.revert_why
+        assert await got(vm) == "one\none"
+        assert (await vm.undo()).revert_form == Form.FLUSHED
+        assert await got(vm) == "two\ntwo"
+    assert pid_of(vm) == pid
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [
+        (Qemu, "pivot"),
+        (Qemu, "put_below"),
+        (Qemu, "load_state"),
+        (Awakening, "wake"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+async def test_a_new_qemu_goes_on_after_a_failure_and_the_present_is_kept(
+    vm: Sandbox, monkeypatch: pytest.MonkeyPatch, owner: type, method: str
+) -> None:
+    pid = await begin(vm)
+    original = getattr(owner, method)
+    calls = 0
+    # The capture has turned the disk before.
+    fails_at = 2 if method == "pivot" else 1
+
+    async def fail_once(*args: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == fails_at:
+            raise MachineError("it was to fail")
+        return await original(*args, **named)
+
+    monkeypatch.setattr(owner, method, fail_once)
+    done = await vm.revert("one")
+    assert (done.revert_form, done.revert_why) == (Form.NEW_QEMU, "it was to fail")
+    assert await got(vm) == "one\none"
+    assert pid_of(vm) != pid
+    await vm.undo()
+    assert await got(vm) == "two\ntwo"
+    assert (await vm.checkpoint("after")).parent is not None
+
+
+async def test_a_keeper_of_an_earlier_version_has_a_new_qemu_started(
+    vm: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid, ask = await begin(vm), KeeperLink.ask
+
+    async def refuse(self: KeeperLink, op: str, **values: Any) -> Any:
+        return await ask(self, "unheard of" if op == "turn" else op, **values)
+
+    monkeypatch.setattr(KeeperLink, "ask", refuse)
+    done = await vm.revert("one")
+    assert done.revert_form == Form.NEW_QEMU
+    assert await got(vm) == "one\none"
+    assert pid_of(vm) != pid
+    await vm.undo()
+    assert await got(vm) == "two\ntwo"
+
+
+async def test_what_fails_before_the_pause_leaves_the_present_alone(
+    vm: Sandbox, runtime: RuntimeDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here a new QEMU does not help either: the checkpoint is damaged, as it seems."""
+    pid, machine = await begin(vm), runtime.current().name
+    monkeypatch.setattr(in_place, "Rewriting", raising(HistoryError("it is damaged")))
+    monkeypatch.setattr(Successor, "launch", failing(HistoryError("it is damaged")))
+    with pytest.raises(HistoryError, match="it is damaged"):
+        await vm.revert("one")
+    assert (pid_of(vm), runtime.current().name) == (pid, machine)
+    assert {name for name in runtime.names() if name.isdigit()} == {machine}
+    assert await got(vm) == "two\ntwo"
+    assert not [made for made in vm.checkpoints() if made.auto]
+
+
+async def test_one_that_cannot_be_finished_is_finished_by_who_comes_next(
+    vm: Sandbox, runtime: RuntimeDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ways fail in this client. Nobody resumes the guest; then the keeper has it finished."""
+    pid = await begin(vm)
+    with monkeypatch.context() as patch:
+        patch.setattr(Qemu, "load_state", failing(MachineError("QEMU does not load it")))
+        patch.setattr(Successor, "launch", failing(MachineError("there is no memory")))
+        with pytest.raises(MachineError, match="there is no memory"):
+            await vm.revert("one")
+    other = Sandbox.attach(vm.id)
+    try:
+        await asyncio.to_thread(
+            wait_for, lambda: not runtime.current().unfinished.exists(), what="the finisher"
+        )
+        assert await got(other) == "one\none"
+        assert pid_of(other) != pid
+        await other.checkpoint("of the other")
+        await vm.undo()
+        assert await got(vm) == "two\ntwo"
+    finally:
+        other.close()
+
+
+async def test_one_that_stays_unfinished_is_told_and_reverted_again(
+    vm: Sandbox, runtime: RuntimeDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begin(vm)
+    with monkeypatch.context() as patch:
+        patch.setattr(Qemu, "load_state", failing(MachineError("QEMU does not load it")))
+        patch.setattr(Successor, "launch", failing(MachineError("there is no memory")))
+        patch.setattr(finisher, "PROGRAM", "no.such.program")
+        patch.setattr("quicksand.snapshots.taking.FINISH_S", 0.5)
+        with pytest.raises(MachineError, match="there is no memory"):
+            await vm.revert("one")
+        assert runtime.current().unfinished.exists()
+        for refused in (vm.checkpoint, vm.resume, vm.pause):
+            with pytest.raises(StateError, match="was interrupted, and is not finished") as error:
+                await refused()
+            assert error.value.hint
+    done = await vm.revert("one")
+    assert (done.revert_form, done.revert_why) == (
+        Form.NEW_QEMU,
+        "a revert before it was not finished",
+    )
+    assert not runtime.current().unfinished.exists()
+    assert await got(vm) == "one\none"
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [(in_place.InPlace, "_tidy"), (Present, "kept")],
+    ids=["tidying", "storing"],
+)
+async def test_a_cancellation_after_the_guest_has_answered_loses_nothing(
+    vm: Sandbox, monkeypatch: pytest.MonkeyPatch, owner: type, method: str
+) -> None:
+    await begin(vm)
+    original = getattr(owner, method)
+
+    async def cancelled(self: object) -> Any:
+        work.cancel()
+        return await original(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, method, cancelled)
+        work = asyncio.create_task(vm.revert("one"))
+        with pytest.raises(asyncio.CancelledError):
+            await work
+    assert await got(vm) == "one\none"
+    await vm.undo()
+    assert await got(vm) == "two\ntwo"
