@@ -135,8 +135,9 @@ class Present:
                 self._keeping.exception()
 
     async def discard(self) -> None:
-        """Forget it, which must not be stored yet."""
-        assert self._keeping is None, "it is being stored"
+        """Forget it, since the guest goes on; also if it is on disk already."""
+        await self.settle()
+        self._keeping = None
         self._is_frozen = False
         if self._capture is not None:
             with best_effort("remove the unfinished checkpoint", self._live.log):

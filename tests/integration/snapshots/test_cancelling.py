@@ -17,6 +17,7 @@ from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
+from quicksand.snapshots import reverting
 from quicksand.snapshots.history import History
 
 from tests.conftest import our_processes, wait_for
@@ -138,6 +139,17 @@ async def sweep(
 
 
 async def test_a_revert(vm: Sandbox, places: Paths, requests: Requests) -> None:
+    await prepare(vm)
+    await sweep(vm, places, requests, lambda: vm.revert("one"))
+
+
+async def test_a_revert_in_a_new_qemu(
+    vm: Sandbox, places: Paths, requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def why_not(*_: object) -> str:
+        return "it is to be so"
+
+    monkeypatch.setattr(reverting, "why_not", why_not)
     await prepare(vm)
     await sweep(vm, places, requests, lambda: vm.revert("one"))
 

@@ -14,7 +14,7 @@ from quicksand.base.paths import Paths
 from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.records.layout import RuntimeDir, runtime_dir
-from quicksand.snapshots import device_load, finisher, in_place
+from quicksand.snapshots import device_load, finisher, in_place, reverting
 from quicksand.snapshots.awakening import Awakening
 from quicksand.snapshots.present import Present
 from quicksand.snapshots.reverting import Form
@@ -138,6 +138,26 @@ async def test_a_new_qemu_goes_on_after_a_failure_and_the_present_is_kept(
     await vm.undo()
     assert await got(vm) == "two\ntwo"
     assert (await vm.checkpoint("after")).parent is not None
+
+
+async def test_a_new_qemu_that_cannot_take_over_leaves_the_present_alone(
+    vm: Sandbox, runtime: RuntimeDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid, machine = await begin(vm), runtime.current().name
+
+    async def why_not(*_: object) -> str:
+        return "it is to be so"
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reverting, "why_not", why_not)
+        patch.setattr(Successor, "_move_forwards", failing(MachineError("the port is taken")))
+        with pytest.raises(MachineError, match="the port is taken"):
+            await vm.revert("one")
+    assert (pid_of(vm), runtime.current().name) == (pid, machine)
+    assert await got(vm) == "two\ntwo"
+    assert not [made for made in vm.checkpoints() if made.auto]
+    assert (await vm.revert("one")).revert_form == Form.WARM
+    assert await got(vm) == "one\none"
 
 
 async def test_a_keeper_of_an_earlier_version_has_a_new_qemu_started(
