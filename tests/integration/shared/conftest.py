@@ -21,17 +21,17 @@ def places(prepared: Paths) -> Iterator[Paths]:
 
 
 @pytest.fixture(scope="module")
-def options() -> dict[str, Any]:
+def vm_options() -> dict[str, Any]:
     """How a module's VM differs from the usual one."""
     return {}
 
 
 @pytest.fixture(scope="module")
-def vm_name(places: Paths, options: dict[str, Any]) -> Iterator[str]:
+def vm_name(places: Paths, vm_options: dict[str, Any]) -> Iterator[str]:
     """A running, detached sandbox; the tests must leave it usable."""
 
     async def start() -> None:
-        sandbox = Sandbox(image="debian", name="shared", ephemeral=True, **options)
+        sandbox = Sandbox(image="debian", name="shared", ephemeral=True, **vm_options)
         await sandbox.start()
         sandbox.detach()
         sandbox.close()

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 from quicksand import Sandbox
 
-from tests.integration.shared.conftest import options, places, vm, vm_name
+from tests.integration.shared.conftest import places, vm, vm_name, vm_options
 
-__all__ = ["options", "places", "vm", "vm_name"]
+__all__ = ["places", "vm", "vm_name", "vm_options"]
 
 
 @pytest.fixture(autouse=True)

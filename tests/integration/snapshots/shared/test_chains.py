@@ -30,7 +30,7 @@ def compared() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.soak)])
-def options(request: pytest.FixtureRequest) -> dict[str, Any]:
+def vm_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Little memory, since all of it is compared each time."""
     return {"cpus": request.param, "memory": "256M"}
 

@@ -28,7 +28,7 @@ PROGRAM = (sys.executable, "-m", "quicksand_tui")
 
 
 @pytest.fixture(scope="module")
-def options() -> dict[str, Any]:
+def vm_options() -> dict[str, Any]:
     return {
         "network_mode": NetworkMode.FULL,
         "port_forwards": [PortForward(free_port(), GUEST_PORT)],

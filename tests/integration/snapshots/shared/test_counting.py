@@ -22,7 +22,7 @@ LATER = pytest.mark.soak
 
 
 @pytest.fixture(scope="module", params=[2, pytest.param(1, marks=LATER)])
-def options(request: pytest.FixtureRequest) -> dict[str, Any]:
+def vm_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {"cpus": request.param}
 
 

@@ -34,7 +34,7 @@ OFF, ON = "0\n0\n0\n0\n0\n0", "1\n1\n1\n1\n1\n1"
 
 
 @pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.soak)])
-def options(request: pytest.FixtureRequest) -> dict[str, Any]:
+def vm_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {"cpus": request.param}
 
 

@@ -30,7 +30,7 @@ KEY_F12, BUTTON_LEFT, LEFTCTRL = 88, 272, 29
 
 
 @pytest.fixture(scope="module")
-def options() -> dict[str, Any]:
+def vm_options() -> dict[str, Any]:
     return {"enable_display": True}
 
 

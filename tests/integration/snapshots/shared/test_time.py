@@ -36,7 +36,7 @@ SOURCE = "cat /sys/devices/system/clocksource/clocksource0/current_clocksource"
 
 
 @pytest.fixture(scope="module", params=[2, pytest.param(1, marks=pytest.mark.soak)])
-def options(request: pytest.FixtureRequest) -> dict[str, Any]:
+def vm_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Each processor has a counter of its own."""
     return {"cpus": request.param}
 
