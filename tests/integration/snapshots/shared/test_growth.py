@@ -28,9 +28,9 @@ WARM_UP = AUTO_KEPT
 DESCRIPTORS = 3
 """Of what comes and goes, such as a connection that is made anew."""
 
-CLIENT_KIB = 4096
-QEMU_KIB = 16 * 1024
-"""Of its own memory; the guest itself takes pages as it comes to them."""
+CLIENT_KIB, QEMU_KIB = 16 * 1024, 16 * 1024
+"""What may be more in the end. A client's threads take some MiB of heap each when they first have
+much to do, whichever revert that is."""
 
 PROCESSES = 2
 """QEMU and its keeper."""
