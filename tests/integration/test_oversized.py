@@ -70,7 +70,8 @@ async def test_a_guest_that_makes_qemu_grow_is_paused_and_loses_nothing(places: 
             assert usage.memory_bound is not None
             assert usage.memory < usage.memory_bound + 100 * MIB
             assert usage.oversized == why
-            assert EventKind.OVERSIZED in seen
+            # The mark is there before QEMU is told to stop.
+            await asyncio.to_thread(wait_for, lambda: EventKind.OVERSIZED in seen, what="the event")
             # A checkpoint leaves it paused, and holds nothing of what QEMU has too much.
             await vm.checkpoint("now")
             assert the_only_one().status is Status.PAUSED
