@@ -13,6 +13,7 @@ from quicksand.snapshots.guest_ram import (
     Runs,
     count_pages,
     join_runs,
+    split_runs,
     unite_runs,
     without_runs,
 )
@@ -21,6 +22,9 @@ from quicksand.snapshots.page_set import PageSet
 from quicksand.snapshots.storing import load_index
 from quicksand.snapshots.tracking import start_tracking
 from quicksand.snapshots.verified import Verified
+
+LOOK = 256
+"""Pages that are looked at in one step, by one buffer: threads would keep larger ones."""
 
 
 class Rewriting:
@@ -35,6 +39,7 @@ class Rewriting:
         """``head``: the sandbox's head now; ``run``: the present run of the QEMU in ``machine``."""
         self._node = node
         self._ram = ram
+        self._seen = bytearray(LOOK * PAGE)
         self._pages = PageSet(history.place, node, Verified.of_user())
         try:
             level = start_tracking(ram)
@@ -79,12 +84,17 @@ class Rewriting:
         """Write these pages. With ``filler``, they are full of that byte; MachineError is raised if
         one is not: then the guest has something else at its address, and QEMU may still have
         translations of it."""
-        if filler is not None and runs:
-            with memoryview(bytearray(count_pages(runs) * PAGE)) as data:
-                self._ram.read(runs, data)
-                if bytes(data[::PAGE]) != bytes([filler]) * count_pages(runs):
-                    raise MachineError("the guest has something else over its memory")
+        if filler is not None:
+            self._require_filled(runs, filler)
         self._pages.write(self._ram, runs)
+
+    def _require_filled(self, runs: Runs, filler: int) -> None:
+        for part in split_runs(runs, LOOK):
+            count = count_pages(part)
+            with memoryview(self._seen)[: count * PAGE] as data:
+                self._ram.read(part, data)
+                if bytes(data[::PAGE]) != bytes([filler]) * count:
+                    raise MachineError("the guest has something else over its memory")
 
     def watch(self, written: Runs) -> None:
         """Let only what is written from now on count for `finish`. What was written besides
