@@ -6,9 +6,9 @@ end of file. QEMU closes it, and takes the next client.
 
 While the VM is paused QEMU does that too, but does not tell the guest, and forgets to do so later:
 it has no handlers for a serial port then (hw/char/virtio-console.c, virtconsole_enable_backend). So
-the guest goes on with what such a client had begun, also after a state was loaded. Clients of the
-agent are therefore ended while the VM runs; at the ports of those that came too late for that
-(`taken_streams`) somebody connects and leaves once it runs again.
+the guest goes on with what such a client had begun, also after a state was loaded. Where clients
+of the agent are ended in a pause, somebody therefore connects to their ports (`taken_streams`) and
+leaves once it runs again.
 
 Each of QEMU's sockets says itself what it is. The lists in /proc/net have those of the whole host,
 which takes long where it has many, and write paths so that a line feed in one is a new line.

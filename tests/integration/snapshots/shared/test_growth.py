@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from quicksand import Sandbox
 from quicksand.base.paths import Paths
-from quicksand.qemu.command import TB_SIZE_MIB
 from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.snapshots.history import AUTO_KEPT
@@ -29,10 +28,9 @@ WARM_UP = AUTO_KEPT
 DESCRIPTORS = 3
 """Of what comes and goes, such as a connection that is made anew."""
 
-CLIENT_KIB, QEMU_KIB = 16 * 1024, (16 + TB_SIZE_MIB) * 1024
-"""What may be more in the end. A client's threads take some MiB of heap each when they first have
-much to do, whichever revert that is. What QEMU has translated and forgotten stays in its buffer for
-translations until that is full, as in any guest that runs long."""
+CLIENT_KIB = 4096
+QEMU_KIB = 16 * 1024
+"""Of its own memory; the guest itself takes pages as it comes to them."""
 
 PROCESSES = 2
 """QEMU and its keeper."""
