@@ -20,17 +20,12 @@ from quicksand.records.config import Accelerator
 from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import Node, new_id
 from quicksand.snapshots.device_state import CPU_COMMON, DeviceState, rewound, wakings
-from quicksand.snapshots.guest_ram import PAGE, Runs, bridge_runs
+from quicksand.snapshots.guest_ram import PAGE, Runs
 from quicksand.snapshots.pages import MappedFile
 from quicksand.snapshots.state_disk import make_state_disk
 
 TAG = "state"
 """The state's name in the disk."""
-
-GAP = 4
-"""Pages: a smaller gap between two runs whose translations are dropped is taken along, which costs
-less than another command."""
-
 
 RUNS_MAX = 8192
 """Runs of pages above which QEMU forgets everything: to translate that anew takes it a tenth of a
@@ -103,7 +98,7 @@ class DeviceLoad:
             self.why_flushed = "a processor was waiting for what only a full load gives back to it"
         elif _is_covered(expected):
             self.why_flushed = "the guest wrote where a PC's firmware may be"
-        elif len(bridge_runs(expected, GAP)) > RUNS_MAX:
+        elif len(expected) > RUNS_MAX:
             self.why_flushed = "what the guest wrote is scattered all over its memory"
         if self.why_flushed:
             return data
@@ -111,14 +106,10 @@ class DeviceLoad:
         self._wakings = found
         return state.without(CPU_COMMON)
 
-    def widen(self, runs: Runs) -> Runs:
-        """The pages to write so that these are: QEMU forgets what it has translated of some more,
-        which takes it less time. Raises MachineError if it cannot."""
-        if self._translations is None:
-            return runs
-        if _is_covered(runs):
+    def require_reachable(self, runs: Runs) -> None:
+        """Raise MachineError unless `forget` can reach these pages."""
+        if self._translations is not None and _is_covered(runs):
             raise MachineError("the guest wrote where a PC's firmware may be")
-        return bridge_runs(runs, GAP)
 
     @property
     def filler(self) -> int | None:

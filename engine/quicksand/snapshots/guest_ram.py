@@ -92,17 +92,6 @@ def unite_runs(*sets: Runs) -> Runs:
     return found
 
 
-def bridge_runs(runs: Runs, gap: int) -> Runs:
-    """The same pages, and those of gaps of at most ``gap`` pages between them."""
-    found: Runs = []
-    for first, count in runs:
-        if found and first - sum(found[-1]) <= gap:
-            found[-1] = (found[-1][0], first + count - found[-1][0])
-        else:
-            found.append((first, count))
-    return found
-
-
 def without_runs(runs: Runs, other: Runs) -> Runs:
     """The pages of ``runs`` that are not in ``other``."""
     found: Runs = []

@@ -245,8 +245,9 @@ class InPlace:
     async def _find(self, present: Present) -> Runs:
         """The pages to write. Raises MachineError if they cannot be."""
         assert self._memory is not None
-        memory = self._memory
-        return self._devices.widen(await asyncio.to_thread(memory.find, present.taken))
+        found = await asyncio.to_thread(self._memory.find, present.taken)
+        self._devices.require_reachable(found)
+        return found
 
     async def _commit(self, present: Present) -> None:
         """Give up the present, which is frozen. Raises MachineError, HostError: it is not given up
