@@ -61,7 +61,8 @@ def ours() -> set[str]:
 
 
 class Walk(ast.NodeVisitor):
-    """Finds in which functions one of ``errors`` is suppressed, or caught for nothing."""
+    """Finds in which functions one of ``errors`` is suppressed, or caught for nothing, or gathered
+    and not looked at."""
 
     def __init__(self, errors: set[str]) -> None:
         self.errors = errors
@@ -78,6 +79,12 @@ class Walk(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         name = getattr(node.func, "attr", None) or getattr(node.func, "id", None)
         if name == "suppress" and any(map(self.is_ours, node.args)):
+            self.found.append((self.where[-1], node.lineno))
+        self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
+        if any(word.arg == "return_exceptions" for call in calls for word in call.keywords):
             self.found.append((self.where[-1], node.lineno))
         self.generic_visit(node)
 
@@ -126,6 +133,7 @@ def test_every_silence_that_is_allowed_is_there_still() -> None:
         "with contextlib.suppress(*(HostError, KeyError)):\n  f()",
         "with open_it(), contextlib.suppress(LockUnusableError):\n  f()",
         "try:\n  f()\nexcept (OSError, AgentError):\n  pass",
+        "async def f():\n  await asyncio.gather(g(), return_exceptions=True)",
     ],
 )
 def test_a_silence_is_found(block: str) -> None:
@@ -138,6 +146,7 @@ def test_a_silence_is_found(block: str) -> None:
         "with contextlib.suppress(OSError, ValueError):\n  f()",
         "with best_effort('do it', log, MachineError):\n  f()",
         "try:\n  f()\nexcept MachineError:\n  return None",
+        "async def f():\n  found = await gather(g(), return_exceptions=True)",
     ],
 )
 def test_what_passes_over_nothing_of_ours_passes(block: str) -> None:

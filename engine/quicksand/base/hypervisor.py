@@ -112,7 +112,7 @@ class Hypervisor(ABC):
 
     @abstractmethod
     async def close_state(self, name: str) -> None:
-        """Close an open file, if it can be closed now. Raises nothing of its own."""
+        """Close a file, if it is open. Raises StateError if it stays open."""
 
     @abstractmethod
     def translations(self, socket: Path) -> Translations:
@@ -150,8 +150,8 @@ class Hypervisor(ABC):
 
     @abstractmethod
     async def close_layers(self, layers: Sequence[str]) -> None:
-        """Close layers that nothing lies above. One that cannot be closed stays open, which costs
-        only memory. Raises nothing of its own."""
+        """Close layers that nothing lies above; those that are not open are passed over. Raises
+        StateError if one stays open, which costs only memory."""
 
     @abstractmethod
     async def grow_disk(self, size: int) -> None:

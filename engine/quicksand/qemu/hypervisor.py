@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.errors import MachineError
+from quicksand.base.errors import MachineError, StateError
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.qemu.features import FEATURES
 from quicksand.qemu.qmp import CONNECT_TIMEOUT_S, Monitor, human, run_job, wait_for_event
@@ -175,8 +175,7 @@ class Qemu(Hypervisor):
         raise MachineError(f"QEMU's file has no snapshot {tag}")
 
     async def close_state(self, name: str) -> None:
-        names = [f"{name}{part}" for part in PARTS_OF_STATE]
-        await asyncio.gather(*map(self._close, names), return_exceptions=True)
+        await self._close([f"{name}{part}" for part in PARTS_OF_STATE])
 
     def translations(self, socket: Path) -> QtestTranslations:
         return QtestTranslations(self.monitor, socket)
@@ -270,12 +269,25 @@ class Qemu(Hypervisor):
 
     async def close_layers(self, layers: Sequence[str]) -> None:
         nodes = [self._nodes.pop(layer, f"{OURS}{layer}") for layer in layers]
-        names = [name for node in nodes for name in (node, f"{node}-file")]
-        # All at once: for each of them alone QEMU would have to be waited for.
-        await asyncio.gather(*(self._close(name) for name in names), return_exceptions=True)
+        await self._close([name for node in nodes for name in (node, f"{node}-file")])
 
-    async def _close(self, node: str) -> None:
-        await self._execute("blockdev-del", **{"node-name": node})
+    async def _close(self, nodes: Sequence[str]) -> None:
+        """Close those of ``nodes`` that are open, the upper ones first."""
+        # All at once: for each of them alone QEMU would have to be waited for.
+        deletions = (self._execute("blockdev-del", **{"node-name": node}) for node in nodes)
+        results = await asyncio.gather(*deletions, return_exceptions=True)
+        errors = {
+            node: result
+            for node, result in zip(nodes, results, strict=True)
+            if isinstance(result, BaseException)
+        }
+        if not errors:
+            return
+        found = await self._execute("query-named-block-nodes", flat=True)
+        there = {str(node["node-name"]) for node in found}
+        for node, error in errors.items():
+            if node in there or not isinstance(error, StateError):
+                raise error
 
     async def grow_disk(self, size: int) -> None:
         await self._execute("block_resize", **{"node-name": DISK_NODE}, size=size)

@@ -147,6 +147,8 @@ class DeviceLoad:
         """Close the disk in QEMU. Idempotent."""
         await self._stack.aclose()
         if self._disk is not None:
-            await self._hypervisor.close_state(self._name)
-            self._disk.unlink(missing_ok=True)
-            self._disk = None
+            disk, self._disk = self._disk, None
+            try:
+                await self._hypervisor.close_state(self._name)
+            finally:
+                disk.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import DiskSpaceError, MachineError, QemuDiedError
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.base.space import check_space
@@ -61,7 +62,10 @@ class InternalCapture(Capture):
         try:
             await super()._freeze(resume)
         finally:
-            await self._hypervisor.close_state(NODE)
+            await self._close()
+
+    async def _close(self) -> None:
+        await _close_file(self._hypervisor, self._place)
 
     async def _copy_paused(self) -> None:
         # The VM is paused already and the job leaves it paused, so the disk is of the same moment.
@@ -99,7 +103,7 @@ class InternalCapture(Capture):
         await in_thread_to_the_end(lambda: self._history.set_head(head))
 
     async def discard(self) -> None:
-        await self._hypervisor.close_state(NODE)
+        await self._close()
         await super().discard()
 
     def _discard_files(self) -> None:
@@ -112,13 +116,22 @@ def state_file(place: SandboxDir, id_: str) -> Path:
     return place.memory / f"{id_}.state"
 
 
-async def load_snapshot(hypervisor: Hypervisor, path: Path, node: Node, scratch: Path) -> None:
-    """Load memory and devices from ``path``, whose checksums were compared, into a QEMU that has
-    not run yet.
+async def _close_file(hypervisor: Hypervisor, place: SandboxDir) -> None:
+    with best_effort("close a snapshot's file in QEMU", place.engine_log):
+        await hypervisor.close_state(NODE)
+
+
+async def load_snapshot(
+    hypervisor: Hypervisor, place: SandboxDir, node: Node, scratch: Path
+) -> None:
+    """Load memory and devices from the file of ``node``, whose checksums were compared, into a QEMU
+    that has not run yet.
 
     QEMU writes to the file it loads from, so it gets an overlay ``scratch``, which is removed
     afterwards. Raises ImageError, HostError, MachineError.
     """
+    assert node.state is not None, "a checkpoint of this tier is a snapshot of QEMU's"
+    path = place.memory / node.state.name
     check_qcow2(path)
     size = path.stat().st_size + LOADING_ROOM
     await in_thread_to_the_end(lambda: create_overlay(scratch, backing=path, size=size))
@@ -126,15 +139,14 @@ async def load_snapshot(hypervisor: Hypervisor, path: Path, node: Node, scratch:
         await hypervisor.open_state(NODE, scratch, over=path)
         await hypervisor.load_state(NODE, node.id)
     finally:
-        await hypervisor.close_state(NODE)
+        await _close_file(hypervisor, place)
         scratch.unlink(missing_ok=True)
 
 
 async def _load_memory(
     place: SandboxDir, machine: MachineDir, node: Node, hypervisor: Hypervisor, pid: int
 ) -> None:
-    assert node.state is not None, "a checkpoint of this tier is a snapshot of QEMU's"
-    await load_snapshot(hypervisor, place.memory / node.state.name, node, machine.loading)
+    await load_snapshot(hypervisor, place, node, machine.loading)
 
 
 async def _load_devices(place: SandboxDir, node: Node, hypervisor: Hypervisor) -> None:

@@ -4,6 +4,7 @@ writes."""
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 from quicksand.base.effort import best_effort
@@ -95,7 +96,7 @@ class Pivot:
         *kept, merged = layers
         await self._hypervisor.open_layer(merged, writable=False, below=kept[-1])
         await self._hypervisor.put_below(self.layer, merged)
-        await self._hypervisor.close_layers(self.frozen[len(kept) :][::-1])
+        await self._close(self.frozen[len(kept) :][::-1])
 
     async def undo(self) -> None:
         """Remove what a failed attempt has left. If QEMU writes to the new layer already, it stays:
@@ -103,8 +104,12 @@ class Pivot:
         if self._before is None or self.turned or not await self._is_unused():
             return
         await in_thread_to_the_end(lambda: self._history.set_head(self.before))
-        await self._hypervisor.close_layers([self.layer])  # `prepare` may not have opened it
+        await self._close([self.layer])  # `prepare` may not have opened it
         self._history.place.layer(self.layer).unlink(missing_ok=True)
+
+    async def _close(self, layers: Sequence[str]) -> None:
+        with best_effort("close layers of the disk", self._history.place.engine_log):
+            await self._hypervisor.close_layers(layers)
 
     async def _is_unused(self) -> bool:
         """Whether QEMU says that the guest does not write to the new layer. If it does not answer,

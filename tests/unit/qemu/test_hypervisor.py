@@ -101,13 +101,13 @@ async def test_a_disk_that_is_no_layer_is_an_error() -> None:
 
 
 async def test_a_merged_layer_is_opened_put_below_the_top_and_the_others_are_closed() -> None:
-    monitor = FakeMonitor(blockdev_del=StateError("it is in use"))
+    monitor = FakeMonitor()
     found = qemu(monitor)
     await found.open_layer("0000000e", writable=True)
     monitor.said.clear()
     await found.open_layer("0000000d", writable=False, below="0000000a")
     await found.put_below("0000000e", "0000000d")
-    await found.close_layers(["0000000c", "0000000b"])  # one is not open, the other in use
+    await found.close_layers(["0000000c", "0000000b"])
     added = [said for command, said in monitor.said if command == "blockdev-add"][1]
     (reopened,) = [said for command, said in monitor.said if command == "blockdev-reopen"]
     assert (added["node-name"], added["backing"]) == ("disk-0000000d", "disk")
@@ -115,6 +115,18 @@ async def test_a_merged_layer_is_opened_put_below_the_top_and_the_others_are_clo
     assert (options["node-name"], options["backing"]) == ("disk-0000000e", "disk-0000000d")
     closed = [said["node-name"] for command, said in monitor.said if command == "blockdev-del"]
     assert closed == [f"disk-0000000{n}{part}" for n in "cb" for part in ("", "-file")]
+
+
+async def test_a_layer_that_stays_open_is_an_error() -> None:
+    found = qemu(FakeMonitor(blockdev_del=StateError("it cannot be closed")))
+    await found.close_layers(["0000000c"])  # it is not open
+    with pytest.raises(StateError, match="it cannot be closed"):
+        await found.close_layers(["0000000c", "0000000b"])
+
+
+async def test_what_is_no_answer_of_qemu_is_raised_when_a_state_is_closed() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await qemu(FakeMonitor(blockdev_del=ZeroDivisionError())).close_state("state")
 
 
 async def test_a_forward_is_removed_by_its_side_of_the_host() -> None:

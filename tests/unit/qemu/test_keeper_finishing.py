@@ -121,12 +121,13 @@ async def test_nothing_is_finished_without_a_mark(scene: Scene) -> None:
         {"argv": [sys.executable], "env": {}, "task": "x" * 40_000},
     ],
 )
-async def test_a_mark_that_names_no_program_does_no_harm(scene: Scene, program: Any) -> None:
+async def test_a_mark_that_names_no_program_is_reported(scene: Scene, program: Any) -> None:
     begin(scene, "7", program)
     link = await scene.link()
     await link.ask("turn", name="7")
     link.close()
     await scene.unharmed()
+    assert "cannot finish a revert: " in scene.place.qemu_log.read_text()
     assert "heard cont" not in scene.console()
 
 

@@ -283,7 +283,7 @@ async def test_qemu_writes_beside_the_file_that_it_loads(
 
     other.execute = with_snapshot  # type: ignore[method-assign]
     scratch = tmp_path / "loading"
-    await load_snapshot(other.hypervisor, path, node, scratch)
+    await load_snapshot(other.hypervisor, place, node, scratch)
     files = {n["filename"]: n["read-only"] for n in seen.values() if n["driver"] == "file"}
     assert files == {str(path): True, str(scratch): False}
     assert seen["state"]["file"] == "state-inner"
@@ -302,9 +302,7 @@ async def test_a_file_without_the_checkpoint_s_snapshot_is_not_loaded(
     node = await take(capture)
     other = FakeQemu(place.layer("0000000f"))
     with pytest.raises(MachineError, match=node.id):
-        await load_snapshot(
-            other.hypervisor, place.memory / f"{node.id}.state", node, tmp_path / "loading"
-        )
+        await load_snapshot(other.hypervisor, place, node, tmp_path / "loading")
     assert "snapshot-load" not in other.said
     assert other.nodes == {}
     assert not (tmp_path / "loading").exists()

@@ -12,8 +12,14 @@ import os
 
 from quicksand.base.regular import open_file
 
+from .files import BoundedLog
+
 TASK_MAX = 32 * 1024
 """Bytes of a task: they fit into the buffer of a pipe (pipe(7)), so that writing does not block."""
+
+
+LINE_MAX = 500
+"""Characters of a line in the log."""
 
 
 class Finishers:
@@ -22,9 +28,9 @@ class Finishers:
     def __init__(self) -> None:
         self.pids: set[int] = set()
 
-    def start(self, mark: str) -> None:
-        """Start the program that the file ``mark`` names. Without it the guest stays paused, and
-        the next client that needs it finishes the revert."""
+    def start(self, mark: str, log: BoundedLog) -> None:
+        """Start the program that the file ``mark`` names. If it cannot be, which ``log`` tells
+        then, the guest stays paused, and the next client that needs it finishes the revert."""
         try:
             with open_file(mark) as file:
                 program = json.load(file)
@@ -32,8 +38,9 @@ class Finishers:
             env = {str(name): str(value) for name, value in program["env"].items()}
             task = str(program["task"]).encode()
             self.pids.add(spawn(argv, env, task))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
-            return
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            text = f"quicksand: cannot finish a revert: {type(error).__name__}: {error}"
+            log.write(f"{ascii(text)[1:-1][:LINE_MAX]}\n".encode("ascii"))
 
     def reap(self) -> None:
         for pid in list(self.pids):

@@ -376,7 +376,7 @@ class Keeper:
         """Let the current guest go on for a client that has paused it and is gone; or have the
         revert finished that the client has begun."""
         if self.current.is_unfinished:
-            self.finishers.start(self.current.unfinished)
+            self.finishers.start(self.current.unfinished, self.messages)
         else:
             self.current.go_on()
 
@@ -414,7 +414,7 @@ class Keeper:
             return
         if what == "finish":
             if request.get("again") and self.is_left():
-                self.finishers.start(self.current.unfinished)
+                self.finishers.start(self.current.unfinished, self.messages)
             client.reply(running=bool(self.finishers.pids) or self.is_guarded())
             return
         name = str(request["name"])
