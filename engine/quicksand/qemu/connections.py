@@ -7,8 +7,8 @@ end of file. QEMU closes it, and takes the next client.
 While the VM is paused QEMU does that too, but does not tell the guest, and forgets to do so later:
 it has no handlers for a serial port then (hw/char/virtio-console.c, virtconsole_enable_backend). So
 the guest goes on with what such a client had begun, also after a state was loaded. Where clients
-of the agent are ended in a pause, somebody therefore connects to their ports (`taken_streams`) and
-leaves once it runs again.
+of the agent are ended in a pause, somebody therefore connects to their ports, and leaves, once it
+runs again.
 
 Each of QEMU's sockets says itself what it is. The lists in /proc/net have those of the whole host,
 which takes long where it has many, and write paths so that a line feed in one is a new line.
@@ -39,10 +39,10 @@ def why_not(pid: int) -> str:
     return ""
 
 
-def end_streams(pid: int, runtime_root: Path, names: Collection[str]) -> int:
+def end_streams(pid: int, runtime_root: Path, names: Collection[str]) -> list[str]:
     """End the connections that the QEMU ``pid`` has accepted at its Unix sockets of these ``names``
-    in the directory of any machine of ``runtime_root`` (RuntimeDir); returns how many there were.
-    It goes on listening there.
+    in the directory of any machine of ``runtime_root`` (RuntimeDir); returns the name of the socket
+    of each, ascending. It goes on listening there.
 
     A connection keeps the path that its listener was bound to, whatever has become of that file.
     What waits there until QEMU takes it is not ended.
@@ -50,17 +50,12 @@ def end_streams(pid: int, runtime_root: Path, names: Collection[str]) -> int:
     Raises QemuDiedError if it has ended, MachineError if the kernel refuses.
     """
     name_of = _names(runtime_root, names)
-    return _end(pid, lambda found: bool(name_of(found)))
-
-
-def taken_streams(pid: int, runtime_root: Path, names: Collection[str]) -> list[str]:
-    """The names, of these, of the sockets at which `end_streams` would end a connection. If the VM
-    is paused then, whoever connects there for a moment when it runs has the guest told of the end.
-
-    Raises QemuDiedError if it has ended, MachineError if the kernel refuses.
-    """
-    name_of = _names(runtime_root, names)
-    return sorted(filter(None, map(name_of, _connections(pid))))
+    ended = []
+    for found in _connections(pid):
+        if name := name_of(found):
+            _shut_down(found)
+            ended.append(name)
+    return sorted(ended)
 
 
 def end_forwarded(pid: int, *, keep: Collection[int]) -> int:
@@ -72,11 +67,11 @@ def end_forwarded(pid: int, *, keep: Collection[int]) -> int:
     """
 
     def is_meant(found: socket.socket) -> bool:
-        if found.family not in (socket.AF_INET, socket.AF_INET6):
-            return False
-        return found.getsockname()[1] not in keep
+        is_tcp = found.family in (socket.AF_INET, socket.AF_INET6)
+        return is_tcp and found.getsockname()[1] not in keep
 
-    return _end(pid, is_meant)
+    meant = filter(is_meant, _connections(pid))
+    return sum(map(_shut_down, meant))
 
 
 def _names(runtime_root: Path, names: Collection[str]) -> Callable[[socket.socket], str]:
@@ -96,7 +91,7 @@ def _names(runtime_root: Path, names: Collection[str]) -> Callable[[socket.socke
 
 
 class _Same:
-    """Whether a path leads to a directory, perhaps through links."""
+    """Tells whether a path, which may contain links, leads to the given directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -110,14 +105,13 @@ class _Same:
         return self._known[path]
 
 
-def _end(pid: int, is_meant: Callable[[socket.socket], bool]) -> int:
-    count = 0
-    for found in _connections(pid):
-        if is_meant(found):
-            with contextlib.suppress(OSError):  # it has ended by itself
-                found.shutdown(socket.SHUT_RDWR)
-                count += 1
-    return count
+def _shut_down(found: socket.socket) -> bool:
+    """Returns False if it has ended by itself."""
+    try:
+        found.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return False
+    return True
 
 
 def _connections(pid: int) -> Iterator[socket.socket]:

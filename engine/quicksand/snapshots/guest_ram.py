@@ -17,7 +17,7 @@ import mmap
 import os
 import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,10 +113,11 @@ def without_runs(runs: Runs, other: Runs) -> Runs:
     return found
 
 
-def split_runs(runs: Runs, pages: int) -> Iterator[Runs]:
-    """Split ``runs`` into parts of so many pages; the last one may have fewer."""
+def split_runs(runs: Runs, pages: Callable[[], int]) -> Iterator[Runs]:
+    """Split ``runs`` into parts of as many pages as ``pages`` returns when each is begun; the last
+    one may have fewer."""
     part: Runs = []
-    room = pages
+    room = pages()
     for first, count in runs:
         done = 0
         while done < count:
@@ -125,7 +126,7 @@ def split_runs(runs: Runs, pages: int) -> Iterator[Runs]:
             done, room = done + taken, room - taken
             if not room:
                 yield part
-                part, room = [], pages
+                part, room = [], pages()
     if part:
         yield part
 

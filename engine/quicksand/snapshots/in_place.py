@@ -299,7 +299,7 @@ class InPlace:
         """Write the pages that differ. While some are written, QEMU forgets its translations of the
         next ones."""
         part: Runs = []
-        for following in (*split_runs(found, PART), []):
+        for following in (*split_runs(found, lambda: PART), []):
             forgotten = partial(memory.write, part, self._devices.filler)
             await both(
                 self._devices.forget(following, memory.size), in_thread_to_the_end(forgotten)

@@ -36,11 +36,10 @@ def end_all(
     for share in list_shares(machine):
         share.end()  # it would come back
     streams = {f"smb{number}.sock" for number in range(SHARES)}
-    ended = connections.taken_streams(run.qemu_pid, runtime.root, agents)
-    connections.end_streams(run.qemu_pid, runtime.root, agents | streams)
+    ended = connections.end_streams(run.qemu_pid, runtime.root, agents | streams)
     keep = {run.vnc_port} if run.vnc_port is not None else set()
     connections.end_forwarded(run.qemu_pid, keep=keep)
-    return ended
+    return [name for name in ended if name in agents]
 
 
 def tell_of(ended: Sequence[Path], log: Path) -> None:

@@ -89,7 +89,7 @@ class Rewriting:
         self._pages.write(self._ram, runs)
 
     def _require_filled(self, runs: Runs, filler: int) -> None:
-        for part in split_runs(runs, LOOK):
+        for part in split_runs(runs, lambda: LOOK):
             count = count_pages(part)
             with memoryview(self._seen)[: count * PAGE] as data:
                 self._ram.read(part, data)

@@ -7,7 +7,7 @@ image; pages that the guest writes meanwhile are then appended to a file of page
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from quicksand.base.space import check_space
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import BLANK, File, Head, Node
 from quicksand.snapshots.differences import address_of, sort_pages
-from quicksand.snapshots.guest_ram import PAGE, Runs, count_pages, in_order, join_runs
+from quicksand.snapshots.guest_ram import PAGE, Runs, count_pages, in_order, join_runs, split_runs
 from quicksand.snapshots.history import History
 from quicksand.snapshots.image import (
     Content,
@@ -193,7 +193,7 @@ class Storage:
                 return
         pages = self._open_pages()
         found: list[PageRun] = []
-        for part in _windows(runs, lambda: pages.room):
+        for part in split_runs(runs, lambda: pages.room):
             check()
             with pages.free() as data:
                 here, new = self._sort(part, source, data[: count_pages(part) * PAGE])
@@ -313,23 +313,6 @@ class Storage:
         """Close all files. Idempotent."""
         self._data, self._below = [], RunMap([])
         self._stack.close()
-
-
-def _windows(runs: Runs, room: Callable[[], int]) -> Iterator[Runs]:
-    """Split ``runs`` into parts of as many pages as ``room`` says when each is begun."""
-    window: Runs = []
-    left = room()
-    for first, count in runs:
-        done = 0
-        while done < count:
-            part = min(count - done, left)
-            window.append((first + done, part))
-            done, left = done + part, left - part
-            if not left:
-                yield window
-                window, left = [], room()
-    if window:
-        yield window
 
 
 def _spread(runs: Runs, most: int) -> Runs:

@@ -126,7 +126,7 @@ async def test_a_file_in_use_goes_on_when_its_stream_is_ended_from_outside(
         line = tmp_path / "data" / "f"
         await asyncio.to_thread(wait_for, lambda: line.is_file() and line.read_text(), what="one")
         name = runtime.current().share_socket(share.number).name
-        assert end_streams(entry.run.qemu_pid, runtime.root, [name]) == 1
+        assert end_streams(entry.run.qemu_pid, runtime.root, [name]) == [name]
         await asyncio.to_thread(wait_for, lambda: server_of(share) != server, what="a new server")
         await say(vm, "echo > /root/go")
         assert (await command.wait()).exit_code == 0

@@ -44,7 +44,7 @@ class Ending:
     def clients(self) -> int:
         """End all connections to the agent; how many there were."""
         names = {self.runtime.current().agent_socket(number).name for number in range(AGENT_PORTS)}
-        return end_streams(self.pid, self.runtime.root, names)
+        return len(end_streams(self.pid, self.runtime.root, names))
 
 
 @pytest.fixture

@@ -386,7 +386,7 @@ def test_sets_of_pages(one: set[int], other: set[int], size: int) -> None:
     a, b = (join_runs((page, 1) for page in sorted(pages)) for pages in (one, other))
     assert pages_of(without_runs(a, b)) == sorted(one - other)
     assert pages_of(unite_runs(a, b)) == sorted(one | other)
-    parts = list(split_runs(a, size))
+    parts = list(split_runs(a, lambda: size))
     assert [page for part in parts for page in pages_of(part)] == sorted(one)
     assert all(count_pages(part) == size for part in parts[:-1])
 

@@ -16,7 +16,7 @@ from quicksand.base.errors import HistoryError
 from quicksand.base.threads import Stopped
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import BLANK, Node
-from quicksand.snapshots import image, page_set, pages, stepwise
+from quicksand.snapshots import pages
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs
 from quicksand.snapshots.page_set import PageSet
 from quicksand.snapshots.pages import ZEROS, PageIndex
@@ -24,23 +24,17 @@ from quicksand.snapshots.storing import load_index
 from quicksand.snapshots.verified import Verified
 
 from tests.conftest import examples
-from tests.unit.snapshots.test_storing import PAGES, STEPS, Sandbox, filled, runs_of
+from tests.unit.snapshots.test_storing import (
+    PAGES,
+    STEPS,
+    Sandbox,
+    filled,
+    place,
+    runs_of,
+    small,
+)
 
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Images as soon as a few pages are over them; parts of a few pages each."""
-    monkeypatch.setattr(image, "OVER_MIN", 3 * PAGE)
-    monkeypatch.setattr(page_set, "PAGES_AT_ONCE", 5)
-    monkeypatch.setattr(page_set, "ZEROS_AT_ONCE", 3)
-    monkeypatch.setattr(page_set, "GAP", 2)
-    for module in (image, pages, stepwise):
-        monkeypatch.setattr(module, "CHUNK", 8 * PAGE)
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> SandboxDir:
-    return SandboxDir(tmp_path / "box")
+__all__ = ["place", "small"]
 
 
 @contextlib.contextmanager

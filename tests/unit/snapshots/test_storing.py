@@ -236,6 +236,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image, "OVER_MIN", 3 * PAGE)
     monkeypatch.setattr(page_set, "PAGES_AT_ONCE", 5)
     monkeypatch.setattr(page_set, "ZEROS_AT_ONCE", 3)
+    monkeypatch.setattr(page_set, "GAP", 2)
     for module in (image, pages, stepwise):
         monkeypatch.setattr(module, "CHUNK", 8 * PAGE)
 

@@ -100,7 +100,8 @@ def used_kib() -> int:
     """Memory of this process that is its own, without what the C library has free."""
     library = ctypes.CDLL(None)
     library.mallinfo2.restype = HeapInfo
-    return anonymous_kib("self") - library.mallinfo2().fordblks // 1024
+    free: int = library.mallinfo2().fordblks
+    return anonymous_kib("self") - free // 1024
 
 
 async def go_back(vm: Sandbox, cycles: int) -> None:
