@@ -32,10 +32,10 @@ class Features:
 
 
 class Translations(AbstractAsyncContextManager["Translations"]):
-    """What a hypervisor that emulates the processors has translated of the guest's code, and how
-    they look for interrupts: it does not notice by itself when memory is written from outside, or
-    when only some of the devices' state is loaded. The machine is paused while this is used. All
-    methods raise MachineError."""
+    """Corrects what a hypervisor that emulates the processors keeps about them: code that it has
+    translated, and whether an interrupt waits. It does not notice by itself when memory is written
+    from outside, or when only a part of the devices' state is loaded. The machine is paused while
+    this is used. All methods raise MachineError."""
 
     @abstractmethod
     async def forget(self, runs: Sequence[tuple[int, int]], memory: int, filler: int) -> None:

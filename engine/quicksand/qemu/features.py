@@ -1,4 +1,4 @@
-"""What QEMU can do as a hypervisor. This module imports little, since `doctor` reads it, too."""
+"""The record of QEMU's features as a hypervisor. The module imports little: `doctor` reads it, too."""
 
 from quicksand.base.hypervisor import Features
 

@@ -40,7 +40,7 @@ class Parts:
     binaries: QemuBinaries
     status: AcceleratorStatus
     kernel: Path
-    """What a guest boots from: what starts fastest of the image's kernel."""
+    """The form of the image's kernel that starts fastest."""
     initrd: Path
     """The image's initrd with the agent added."""
     tsc_khz: int | None

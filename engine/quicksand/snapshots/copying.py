@@ -59,7 +59,7 @@ NOT_YET = "nothing tracked what was written since the last checkpoint"
 
 
 class Fate(enum.Enum):
-    """What becomes of the guest after the pause of a checkpoint, unless all fails."""
+    """Says what is done with the guest after the pause in which it is captured."""
 
     RUNS_ON = "runs on"
     """It runs again at once: what counts is that the pause is short."""
@@ -191,8 +191,8 @@ class Copier:
 
     @property
     def _is_tracked_on(self) -> bool:
-        """Whether later writes matter. Those to a guest that is paused and will be overwritten do
-        not, and would take longer if they were noticed."""
+        """Whether the kernel has to note later writes. It need not if the guest is paused and will
+        be overwritten, which is faster when nothing is noted."""
         return not (self._is_paused and self._fate is Fate.OVERWRITTEN)
 
     @property

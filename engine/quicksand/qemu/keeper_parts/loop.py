@@ -368,7 +368,7 @@ class Keeper:
                 machine.kill()
 
     def is_left(self) -> bool:
-        """Whether a revert is unfinished, and nobody is at it."""
+        """Whether a revert is unfinished, and neither a client nor a finisher works on it."""
         is_busy = self.is_guarded() or bool(self.finishers.pids)
         return self.current.is_unfinished and not is_busy
 
@@ -496,5 +496,5 @@ class Keeper:
         client.reply(ok=True)
 
     def is_free(self, name: str) -> bool:
-        """Whether another machine may have that name."""
+        """Whether a new machine can be given that name."""
         return name.isascii() and name.isalnum() and name not in self.machines
