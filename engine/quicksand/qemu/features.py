@@ -1,4 +1,4 @@
-"""The record of QEMU's features as a hypervisor. The module imports little: `doctor` reads it, too."""
+"""QEMU's features as a hypervisor. The module imports little, since `doctor` reads it, too."""
 
 from quicksand.base.hypervisor import Features
 
