@@ -150,9 +150,10 @@ async def measure(arguments: argparse.Namespace, memory: str) -> tuple[list[Row]
             os.environ[VARIABLE] = level
             found = await revert_times(guest, arguments.runs, memory, sizes)
             used = rows[level, sizes[-1]].level
-            for size, answer, pause in zip(sizes, found[::2], found[1::2], strict=True):
-                form = answer.facts["form"]
-                reverts.append((memory, used, size, answer.values, pause.values, form))
+            for size, made in zip(sizes, found, strict=True):
+                form = made.answer.facts["form"]
+                times = made.answer.values, made.pause.values
+                reverts.append((memory, used, size, *times, form))
     return [*first, *rows.values()], reverts
 
 

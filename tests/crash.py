@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import hashlib
 import json
+import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -29,6 +32,7 @@ from quicksand.base.removal import MARK
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.nodes import Node
 from quicksand.records.registry import Registry
+from quicksand.snapshots import finisher
 from quicksand.snapshots.history import AUTO_KEPT, History
 
 from tests.conftest import fresh_places, our_processes, wait_for
@@ -55,7 +59,14 @@ TARGETS = (
     ["keepers"],
     ["client", "keepers"],
     ["successor"],
+    ["client", "finisher"],
 )
+OF_REVERTS = 2
+"""How many of them, at the end, only reverts have."""
+IN_NEW_QEMU_SHARE = 0.15
+"""Of the reverts that do not need one."""
+FINISHER_MAX_S = 1.5
+"""Within that time after it has begun, the program that finishes a revert is killed."""
 BOOT_SHARE = 0.12
 """Of the starts after a crash: from the disk. A boot takes longer than all the rest."""
 
@@ -82,6 +93,8 @@ class Point:
     at: float
     targets: list[str]
     tag: str = ""
+    in_new_qemu: bool = False
+    """Whether a revert is to need another QEMU."""
     answer: dict[str, Any] = field(default_factory=dict)
     """The client's; empty if it died."""
     after: str = ""
@@ -150,6 +163,8 @@ class Box:
         self.keepers: list[Process] = []
         """Those of the sandbox before the last accident."""
         self.counts: collections.Counter[str] = collections.Counter()
+        self.nodes: dict[str, Node] = {}
+        """The checkpoints that were there after the last accident."""
 
     @property
     def place(self) -> SandboxDir:
@@ -215,7 +230,7 @@ class Box:
         self.now = self.contents[id_]
         # A client that was killed may have left one automatic checkpoint too many.
         left = {node.id for node in self.history.nodes()}
-        check_lost(before.keys() - left, before)
+        check_lost(before.keys() - left, before, more=0)
         self.contents = {i: content for i, content in self.contents.items() if i in left}
 
     # An accident
@@ -236,7 +251,7 @@ class Box:
         what = self.dice.choices(KINDS, self.weights)[0]
         if len(self.contents) < 2 and what == "delete":
             what = "checkpoint"
-        targets = self.dice.choice(TARGETS[: None if what == "revert" else -1])
+        targets = self.dice.choice(TARGETS[: None if what == "revert" else -OF_REVERTS])
         kinds = ("step", "time", "pause") if what in ("checkpoint", "revert") else ("step", "time")
         when = self.dice.choice(kinds)
         if when == "step":
@@ -244,19 +259,30 @@ class Box:
         else:
             at = self.dice.uniform(0, self.seconds[what] if when == "time" else 0.05)
         tag = f"made {number}" if what == "checkpoint" else self.dice.choice(sorted(self.contents))
-        return Point(number, what, when, at, list(targets), tag)
+        in_new_qemu = "successor" in targets or self.dice.random() < IN_NEW_QEMU_SHARE
+        return Point(number, what, when, at, list(targets), tag, in_new_qemu)
 
     async def have(self, point: Point) -> None:
         await self.change()
         cloned = self.now
         before = {node.id: node for node in self.history.nodes()}
         self.keepers = [p for p in processes_of(self.place.root) if p.kind is ProcessKind.KEEPER]
-        order = Order(point.what, NAME, point.tag, point.when, point.at, point.targets)
+        order = Order(
+            point.what,
+            NAME,
+            point.tag,
+            point.when,
+            point.at,
+            [target for target in point.targets if target != "finisher"],
+            point.in_new_qemu,
+        )
         answer = await asyncio.wait_for(asyncio.to_thread(self.client.order, order), 90)
         if answer is None:
             assert "client" in point.targets, "the client died by itself"
             self.client.end()
             self.client = Client()
+            if "finisher" in point.targets:
+                await asyncio.to_thread(self.kill_finisher)
         else:
             point.answer = answer
             assert not answer["wrong"], answer["wrong"]
@@ -265,10 +291,35 @@ class Box:
                 # One that a busy host held up says nothing about the next.
                 taken = min(answer["seconds"], 2 * self.seconds[point.what])
                 self.seconds[point.what] = (self.seconds[point.what] + taken) / 2
-        allowed = [self.now, *([self.contents[point.tag]] if point.what == "revert" else [])]
+        done = bool(point.answer) and not point.answer["error"]
+        there = [self.contents[point.tag]] if point.what == "revert" else []
+        allowed = there if done and there else [self.now, *there]
         self.check_nodes(point, before)
         await self.bring_up(point, {content.sums[1]: content for content in allowed})
         await self.check_rest(cloned, may_die=point.struck)
+
+    def kill_finisher(self) -> None:
+        """Kill the program that finishes the revert, with the QEMU that it has started."""
+        unfinished = runtime_dir(self.paths, self.vm.id).current().unfinished
+        wait_for(
+            lambda: not unfinished.exists() or self.finishers(),
+            what="the end of the revert, or somebody who is at it",
+            timeout=PATIENCE_S,
+        )
+        time.sleep(self.dice.uniform(0, FINISHER_MAX_S))
+        for pid in self.finishers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def finishers(self) -> list[int]:
+        """The processes that finish reverts."""
+        found = []
+        for directory in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (directory / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+                if finisher.PROGRAM in words:
+                    found.append(int(directory.name))
+        return found
 
     def check_nodes(self, point: Point, before: dict[str, Node]) -> None:
         """No checkpoint is lost, none is damaged, and what was told is true."""
@@ -286,6 +337,7 @@ class Box:
         for id_ in made:
             self.contents[id_] = self.now
         self.contents = {id_: self.contents[id_] for id_ in nodes}
+        self.nodes = nodes
         for node in self.history.all_nodes():
             check_files(self.place, node)
 
@@ -295,7 +347,9 @@ class Box:
         self.vm.close()
         # If all keepers are dead, too, nobody tidies up before the next command. One that is still
         # dying would get no successor.
-        if {"keeper", "keepers"} & {*point.targets}:
+        if "finisher" in point.targets:
+            wait_for(lambda: not self.finishers(), what="the finisher's end", timeout=PATIENCE_S)
+        elif {"keeper", "keepers"} & {*point.targets}:
             if point.struck:
                 wait_for(self.are_keepers_dead, what="the dying to have died", timeout=PATIENCE_S)
         else:
@@ -303,7 +357,7 @@ class Box:
         self.vm = Sandbox.open(NAME)
         if self.vm.is_running:
             point.after = "runs" if self.has_keeper() else "runs, with a new keeper"
-            await self.check_present(allowed)
+            await self.check_present(point, allowed)
             assert self.has_keeper(), "it is not in a keeper's hands again"
             return
         await self.vm.kill()
@@ -330,10 +384,14 @@ class Box:
                 check_files(self.place, node)
                 await self.vm.delete_checkpoint(node.id)
 
-    async def check_present(self, allowed: Mapping[str, Content]) -> None:
+    async def check_present(self, point: Point, allowed: Mapping[str, Content]) -> None:
+        if "finisher" in point.targets:
+            await self.vm.resume()  # whoever works on it has it finished
         try:
             sums = await self.look()
         except RevertedError:
+            if point.what != "revert" or not {"keeper", "keepers"} & {*point.targets}:
+                raise
             # It was all but finished, and is finished anew by a new keeper.
             sums = await self.look()
         assert sums[1] in allowed, "the disk is neither the old one nor the new one"
@@ -368,7 +426,10 @@ class Box:
         check_litter(self.place)
         for port in self.vm.port_forwards.values():
             socket.create_connection(("127.0.0.1", port), timeout=5).close()
-        ids = sorted({node.id for node in self.history.nodes()} & self.contents.keys())
+        left = {node.id for node in self.history.nodes()}
+        check_lost(self.contents.keys() - left, self.nodes)
+        self.contents = {id_: content for id_, content in self.contents.items() if id_ in left}
+        ids = sorted(self.contents)
         while len(ids) > NODES_MAX:
             doomed = ids.pop(self.dice.randrange(len(ids)))
             await self.vm.delete_checkpoint(doomed)
@@ -432,10 +493,10 @@ def _put(data: bytes, block: int, part: bytes) -> bytes:
     return data[: block * BLOCK] + part + data[(block + 1) * BLOCK :]
 
 
-def check_lost(lost: Set[str], before: Mapping[str, Node]) -> None:
-    """Only the oldest automatic checkpoints make room, for one more."""
+def check_lost(lost: Set[str], before: Mapping[str, Node], *, more: int = 1) -> None:
+    """Only the oldest automatic checkpoints make room, for so many ``more``."""
     automatic = [id_ for id_, node in before.items() if node.auto]
-    assert lost <= set(automatic[: max(0, len(automatic) + 1 - AUTO_KEPT)]), f"lost: {lost}"
+    assert lost <= set(automatic[: max(0, len(automatic) + more - AUTO_KEPT)]), f"lost: {lost}"
 
 
 async def run_matrix(

@@ -17,9 +17,11 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from quicksand import Sandbox
 from quicksand.base.errors import QuicksandError
@@ -29,7 +31,7 @@ from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
 from quicksand.qemu.translations import QtestTranslations
 from quicksand.records.layout import sandbox_dir
-from quicksand.snapshots import copying, image, merging
+from quicksand.snapshots import copying, image, in_place, merging, reverting
 from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.snapshots.stepwise import StepWriter
 
@@ -48,6 +50,8 @@ class Order:
     """"step", "time" or "pause"; "" for no accident."""
     at: float = 0
     targets: list[str] = field(default_factory=list)
+    in_new_qemu: bool = False
+    """Whether a revert is to need another QEMU."""
 
 
 class Accident:
@@ -173,12 +177,22 @@ async def work(order: Order) -> dict[str, Any]:
     }
 
 
+def needs_new_qemu(needs: bool) -> Callable[..., Awaitable[str]]:
+    original = in_place.why_not
+
+    async def why_not(*arguments: Any) -> str:
+        return "it was to be another one" if needs else await original(*arguments)
+
+    return why_not
+
+
 async def do(order: Order, sandbox: Sandbox) -> None:
     match order.what:
         case "checkpoint":
             await sandbox.checkpoint(order.tag)
         case "revert":
-            await sandbox.revert(order.tag)
+            with mock.patch.object(reverting, "why_not", needs_new_qemu(order.in_new_qemu)):
+                await sandbox.revert(order.tag)
         case "delete":
             await sandbox.delete_checkpoint(order.tag)
         case "clone":

@@ -25,7 +25,7 @@ def test_every_row_has_values(places: Paths) -> None:
     waits = {name for name in figures if "spare" in name}
     assert waits
     reverts = [figure for name, figure in figures.items() if name.startswith("revert")]
-    assert len(reverts) == 5
+    assert len(reverts) == 10
     assert all(figure["facts"]["form"] for figure in reverts)
     assert any(name.startswith("warm start") for name in figures)
     processes = {name for name in figures if name.endswith("the whole process")}

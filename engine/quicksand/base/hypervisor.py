@@ -31,6 +31,10 @@ class Features:
     something else lie below the top layer of its disk (`Hypervisor.put_below`)."""
 
 
+GENERATION_AT = 40
+"""Where they are in their page (QEMU, docs/specs/vmgenid; VMGENID_GUID_OFFSET)."""
+
+
 class Translations(AbstractAsyncContextManager["Translations"]):
     """Corrects what a hypervisor that emulates the processors keeps about them: code that it has
     translated, and whether an interrupt waits. It does not notice by itself when memory is written
@@ -118,6 +122,11 @@ class Hypervisor(ABC):
     def translations(self, socket: Path) -> Translations:
         """A connection by which translated code is dropped, as a context manager, for an x86
         machine. ``socket`` is the path of its socket, the same each time."""
+
+    @abstractmethod
+    async def generation(self) -> bytes | None:
+        """The 16 bytes by which the guest knows this machine from copies of it, as they are in its
+        memory (`GENERATION_AT`); None if the machine has no device for that."""
 
     @abstractmethod
     async def why_unsavable(self) -> Sequence[str]:

@@ -10,15 +10,20 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+async def to_the_end(work: Coroutine[Any, Any, T], *, patience: float | None = None) -> T:
     """Await ``work`` to its end even if this task is cancelled meanwhile, perhaps repeatedly
-    (Ctrl-C pressed twice); raise the cancellation afterwards. Raises what ``work`` raises."""
+    (Ctrl-C pressed twice); raise the cancellation afterwards. Raises what ``work`` raises.
+
+    With ``patience``, work that is not done so many seconds after the first cancellation is
+    cancelled, too, and its end is waited for."""
     task = asyncio.create_task(work, name="quicksand-to-the-end")
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError as error:
+            if cancelled is None and patience is not None:
+                asyncio.get_running_loop().call_later(patience, task.cancel)
             cancelled = error
     if cancelled is not None:
         if not task.cancelled():

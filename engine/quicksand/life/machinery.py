@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
     from quicksand.snapshots.history import history_of
     from quicksand.snapshots.reverting import revert
-    from quicksand.snapshots.taking import take_checkpoint, until_finished
+    from quicksand.snapshots.taking import finished_history, take_checkpoint
     from quicksand.snapshots.thumbnails import read_thumbnail
     from quicksand.warm.desktop_ready import with_desktop
     from quicksand.warm.spares.next_start import expect_next
@@ -60,6 +60,7 @@ __all__ = [
     "explain",
     "find_base",
     "find_meaning",
+    "finished_history",
     "history_of",
     "inherit",
     "list_checkpoints",
@@ -77,7 +78,6 @@ __all__ = [
     "stop_machine",
     "suggested_options",
     "take_checkpoint",
-    "until_finished",
     "watch_events",
     "why_gone",
     "with_desktop",
@@ -140,7 +140,7 @@ _HOMES = {
     ),
     "snapshots.history": ("history_of",),
     "snapshots.reverting": ("revert",),
-    "snapshots.taking": ("take_checkpoint", "until_finished"),
+    "snapshots.taking": ("finished_history", "take_checkpoint"),
     "snapshots.thumbnails": ("read_thumbnail",),
     "warm.desktop_ready": ("with_desktop",),
     "warm.spares.next_start": ("expect_next",),

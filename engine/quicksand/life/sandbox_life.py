@@ -320,9 +320,8 @@ class Life:
         HistoryError if another client takes too long with a checkpoint, MachineError."""
         if self.entry().run is None:
             raise self._not_running()
-        await machinery.until_finished(self.registry, self.require_record())
         # A checkpoint or a revert pauses and resumes it, too.
-        async with self.history().locked():
+        async with machinery.finished_history(self.registry, self.require_record()):
             await self._set_paused(paused)
 
     async def _set_paused(self, paused: bool) -> None:

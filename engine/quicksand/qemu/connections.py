@@ -126,7 +126,7 @@ def _connections(pid: int) -> Iterator[socket.socket]:
 def _sockets(pid: int) -> Generator[socket.socket]:
     """Duplicates of that process's sockets, one at a time. Raises QemuDiedError, MachineError."""
     if not hasattr(os, "pidfd_open"):
-        raise MachineError("QEMU's connections cannot be ended: it takes Linux")
+        raise MachineError("QEMU's connections can be ended on Linux only")
     try:
         pidfd = os.pidfd_open(pid)
     except OSError as error:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import re
+import uuid
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -179,6 +180,13 @@ class Qemu(Hypervisor):
 
     def translations(self, socket: Path) -> QtestTranslations:
         return QtestTranslations(self.monitor, socket)
+
+    async def generation(self) -> bytes | None:
+        try:
+            found = await self._execute("query-vm-generation-id")
+        except StateError:  # the machine has no vmgenid
+            return None
+        return uuid.UUID(str(found["guid"])).bytes_le
 
     async def why_unsavable(self) -> Sequence[str]:
         reasons = (await self._execute("query-migrate")).get("blocked-reasons", [])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from pathlib import Path
 
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import MachineError
-from quicksand.base.files import is_locked
+from quicksand.base.files import is_locked, lock_within
 from quicksand.base.processes import ProcessKind, command_of, holders_of, processes_of
 from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent.link import AgentLink
@@ -20,6 +21,8 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, RunState
 
 AGENT_TIMEOUT_S = 2.0
+HISTORY_WAIT_S = 5.0
+"""Seconds to wait for a client that makes or restores a checkpoint."""
 KEEPER_GRACE_S = 5.0
 """Seconds that a keeper may take to end its QEMU (which gets 2 s of that) and to clean up."""
 
@@ -44,9 +47,8 @@ async def stop_machine(
     can_answer = grace > 0 and link is not None and not unfinished
     if is_locked(place.lock) and can_answer and not record.discard:
         assert link is not None
-        if run is not None and run.paused:
-            await _let_go_on(registry, record)
-        asked = await _ask_guest(link, grace, place.engine_log)
+        runs = run is None or not run.paused or await _let_go_on(registry, record)
+        asked = runs and await _ask_guest(link, grace, place.engine_log)
         if asked and await until_unlocked(place.lock, timeout=grace + AGENT_TIMEOUT_S):
             await asyncio.to_thread(registry.tidy, record.id)
             return
@@ -68,16 +70,27 @@ def _still_held(place: SandboxDir, record: Record) -> MachineError:
     )
 
 
-async def _let_go_on(registry: Registry, record: Record) -> None:
-    """Resume a paused guest, which could not answer otherwise."""
-    with best_effort("resume the paused guest", sandbox_dir(registry.paths, record.id).engine_log):
-        monitor = await Monitor.connect(
-            runtime_dir(registry.paths, record.id).current(), timeout=2.0
-        )
+async def _let_go_on(registry: Registry, record: Record) -> bool:
+    """Resume a paused guest, which could not answer otherwise. Returns whether it was: not if
+    another client works on it, which may be giving it another memory."""
+    place = sandbox_dir(registry.paths, record.id)
+    with best_effort("resume the paused guest", place.engine_log):
+        lock = await asyncio.to_thread(lock_within, place.history_lock, HISTORY_WAIT_S)
+        if lock is None:
+            raise MachineError("another client is making or restoring a checkpoint")
         try:
-            await monitor.execute("cont")
+            machine = runtime_dir(registry.paths, record.id).current()
+            if machine.unfinished.exists():
+                raise MachineError("its last revert is not finished")
+            monitor = await Monitor.connect(machine, timeout=2.0)
+            try:
+                await monitor.execute("cont")
+            finally:
+                await monitor.close()
         finally:
-            await monitor.close()
+            os.close(lock)
+        return True
+    return False
 
 
 async def _ask_guest(link: AgentLink, grace: float, log: Path) -> bool:

@@ -94,9 +94,9 @@ class QtestTranslations(Translations):
             await self._monitor.execute("chardev-add", id=NAME, backend=backend)
         objects = await self._monitor.execute("qom-list", path="/objects")
         if not any(found["name"] == NAME for found in objects):
-            await self._monitor.execute(
-                "object-add", **{"qom-type": "qtest", "id": NAME, "chardev": NAME}
-            )
+            # Else it writes each command to QEMU's messages.
+            server = {"qom-type": "qtest", "id": NAME, "chardev": NAME, "log": "none"}
+            await self._monitor.execute("object-add", **server)
 
     async def forget(self, runs: Sequence[tuple[int, int]], memory: int, filler: int) -> None:
         """See `Translations.forget`."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from quicksand.base.buffers import new_buffer, prefault
-from quicksand.base.errors import HistoryError
+from quicksand.base.errors import MemoryDiffersError
 from quicksand.base.settings import CHECK_MEMORY, ON
 from quicksand.records.layout import SandboxDir
 from quicksand.snapshots.differences import Comparer, address_of
@@ -42,7 +42,7 @@ class MemoryCheck:
         self._ram.read([(0, self._pages)], self._copy)
 
     def compare(self, place: SandboxDir, stored: Stored) -> None:
-        """Raise HistoryError, naming pages, if what is stored is not what the memory was."""
+        """Raise MemoryDiffersError, naming pages, if what is stored is not what the memory was."""
         with ExitStack() as stack:
             files = [
                 stack.enter_context(MappedFile(place.memory / file.name, file)).data
@@ -60,7 +60,7 @@ class MemoryCheck:
             ]
         if wrong:
             first = ", ".join(map(str, wrong[:8]))
-            raise HistoryError(
+            raise MemoryDiffersError(
                 f"the checkpoint is not the guest's memory: {len(wrong)} of {self._pages} pages "
                 f"differ, the first are {first}"
             )

@@ -73,8 +73,10 @@ class DeviceLoad:
             self._translations = await self._stack.enter_async_context(translations)
 
     def _write(self, expected: Runs) -> None:
-        data = self._choose(self._read(), expected)
-        self._state = DeviceState(data) if self._translates else None
+        data = self._read()
+        if self._translates:
+            self._state = self._choose(DeviceState(data), expected)
+            data = self._state.data
         made = make_state_disk(data, TAG)
         self._state_at = made.state_at
         assert self._disk is not None
@@ -87,12 +89,9 @@ class DeviceLoad:
         with MappedFile(self._path, self._node.devices) as mapped:
             return bytes(mapped.data)
 
-    def _choose(self, data: bytes, expected: Runs) -> bytes:
+    def _choose(self, state: DeviceState, expected: Runs) -> DeviceState:
         """What of the state is loaded. QEMU forgets its translations with the sections CPU_COMMON,
         which are needed only if a processor was in the middle of something."""
-        if not self._translates:
-            return data
-        state = DeviceState(data)
         found = wakings(state.processors())
         if found is None:
             self.why_flushed = "a processor was waiting for what only a full load gives back to it"
@@ -101,7 +100,7 @@ class DeviceLoad:
         elif len(expected) > RUNS_MAX:
             self.why_flushed = "what the guest wrote is scattered all over its memory"
         if self.why_flushed:
-            return data
+            return state
         assert found is not None
         self._wakings = found
         return state.without(CPU_COMMON)

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from quicksand.base.errors import HistoryError
 
@@ -81,10 +81,11 @@ class Processor:
 class DeviceState:
     """The state of a machine's devices. ``data`` is not changed."""
 
-    def __init__(self, data: bytes) -> None:
-        """Raises HistoryError if it is not such a state."""
+    def __init__(self, data: bytes, sections: Sequence[Section] | None = None) -> None:
+        """``sections``: those that it has, if they are known. Raises HistoryError if it is not such
+        a state."""
         self.data = data
-        self.sections = tuple(_sections(data))
+        self.sections = tuple(_sections(data) if sections is None else sections)
 
     def find(self, name: str, version: int) -> list[Section]:
         """The sections of that name, by instance. Raises HistoryError if one of them has another
@@ -97,14 +98,25 @@ class DeviceState:
             )
         return sorted(found, key=lambda section: section.instance)
 
-    def without(self, name: str) -> bytes:
-        """The same stream without the sections of that name."""
-        kept, at = bytearray(), 0
+    def without(self, name: str) -> DeviceState:
+        """The same state without the sections of that name."""
+        data, sections, at = bytearray(), [], 0
         for section in self.sections:
+            data += self.data[at : section.start]
+            at = section.start
             if section.name == name:
-                kept += self.data[at : section.start]
                 at = section.end
-        return bytes(kept + self.data[at:])
+            else:
+                by = len(data) - at
+                sections.append(
+                    replace(
+                        section,
+                        start=section.start + by,
+                        data=section.data + by,
+                        end=section.end + by,
+                    )
+                )
+        return DeviceState(bytes(data + self.data[at:]), sections)
 
     def tsc_offsets_at(self) -> list[int]:
         """Where the offset of each processor's TSC is, 8 bytes. Raises HistoryError if it cannot be

@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -46,19 +46,26 @@ from quicksand.snapshots.guest_ram import GuestRam, Runs, split_runs
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.present import Present
 from quicksand.snapshots.rewriting import Rewriting
+from quicksand.snapshots.state_disk import STATE_MAX
 from quicksand.snapshots.storing import find_image
 from quicksand.snapshots.taking import RunningSandbox
 from quicksand.snapshots.tier_choice import choose_tier
 
-RESTORE_S = 30.0
-"""Seconds for all between the commit and the moment in which the guest runs. It takes a tenth of
-one; a QEMU that hangs is ended then."""
+ANSWER_S = 30.0
+"""Seconds for QEMU to change its disk and to load the state of its devices, which takes it some
+hundredths of a second."""
+
+WAKE_S = 5.0
+"""Seconds for which a cancellation waits until the guest answers. It takes a twentieth of one; one
+that does not answer would take minutes."""
 
 CLOSE_S = 5.0
 """Seconds for QEMU to close what was opened for a revert."""
 
 PART = 4096
 """Pages of memory that are written at once."""
+
+BOOTED = "the first revert after a boot needs one"
 
 CONNECTIONS_MAX = 200
 """Connections in QEMU's network above which a new QEMU is worth its time. Each load leaves one of
@@ -72,19 +79,21 @@ async def why_not(live: RunningSandbox, node: Node) -> str:
     tier = choose_tier(live.run.qemu_pid, features=live.hypervisor.features).way.tier
     facts = {
         "a revert before it was not finished": live.is_unfinished,
-        "its guest is paused, for it took too much of the host": (
+        "the sandbox is paused, because it took too much of the host": (
             machine.oversized.exists() or machine.disk_full.exists()
         ),
         f"the checkpoint is of the tier {node.tier.name!r}": not node.tier.has_pages,
-        "the memory of its QEMU cannot be written": tier is not node.tier,
-        "its QEMU loads a state only once": not live.hypervisor.features.loads_again,
-        "its processor is not x86_64": (
+        "the memory of QEMU cannot be written": tier is not node.tier,
+        "the state of its devices is very large": (
+            node.devices is not None and node.devices.size > STATE_MAX
+        ),
+        "this hypervisor loads a state only once": not live.hypervisor.features.loads_again,
+        "the guest's processor is not an x86_64": (
             (config.arch or Architecture.host()) is not Architecture.X86_64
         ),
-        "it has QEMU arguments of its own": bool(config.extra_qemu_args),
-        "its guest has booted in this QEMU, which would write the kernel to its memory again": any(
-            word.endswith(ELF) for word in live.run.qemu_command
-        ),
+        "the sandbox has QEMU arguments of its own": bool(config.extra_qemu_args),
+        # QEMU would write that kernel to the guest's memory again.
+        BOOTED: any(word.endswith(ELF) for word in live.run.qemu_command),
     }
     for why, is_so in facts.items():
         if is_so:
@@ -92,9 +101,9 @@ async def why_not(live: RunningSandbox, node: Node) -> str:
     if why := rewriting.why_not(live.history, head, live.run.run, node):
         return why
     if await live.hypervisor.count_connections() > CONNECTIONS_MAX:
-        return "its QEMU keeps many connections that have ended"
+        return "QEMU keeps many connections that have ended"
     if reasons := await live.hypervisor.why_unsavable():
-        return f"its state cannot be saved: {reasons[0]}"
+        return f"the machine's state cannot be saved: {reasons[0]}"
     return await asyncio.to_thread(connections.why_not, live.run.qemu_pid)
 
 
@@ -117,6 +126,8 @@ class InPlace:
         """Of the agent's port at which this client is since before the pause."""
         self._open_before: frozenset[str] = frozenset()
         self._old_top = ""
+        self._generation: bytes | None = None
+        """See `Hypervisor.generation`."""
         self._is_committed = False
         """Whether the present is given up."""
 
@@ -138,7 +149,7 @@ class InPlace:
             await both(self._prepare(), present.prepare(Fate.OVERWRITTEN))
             await in_thread_to_the_end(self._reserve)
             await present.look()
-            await to_the_end(self._cross(present, link))
+            await to_the_end(self._cross(present, link), patience=WAKE_S)
         except BaseException:
             with best_effort("undo a revert that failed", live.log):
                 await to_the_end(self._leave(present))
@@ -148,26 +159,18 @@ class InPlace:
 
     async def _cross(self, present: Present, link: AgentLink | None) -> None:
         """Pass from the present to the checkpoint."""
+        ended = await to_the_end(self._go_back(present))
+        await self._wake(ended, link)
+
+    async def _go_back(self, present: Present) -> list[str]:
+        """Make the paused guest what it was. Returns as `_restore`."""
         await present.freeze()
         found = await self._find(present)
         await self._commit(present)
         try:
-            async with asyncio.timeout(RESTORE_S):
-                ended = await self._restore(found)
-            present.store()  # while the guest is resumed
-            await self._wake(ended, link)
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._live.run.qemu_pid, signal.SIGKILL)
-            raise QemuDiedError(
-                f"QEMU hung while the sandbox was reverted to {self._node.tag!r}, and was ended",
-                hint=Words(
-                    Remedy("start_at", at=self._node.id, name=self._live.record.name),
-                    " goes on from there",
-                ),
-            ) from None
+            return await self._restore(found)
         finally:
-            present.store()  # at the latest: what is in memory is no present any more
+            present.store()  # what is in memory is no present any more
 
     # While the guest runs
 
@@ -178,7 +181,9 @@ class InPlace:
         await in_thread_to_the_end(self._make_machine)
         # QEMU does not see who comes to a port, or leaves it, while the guest is paused. So either
         # this client is at the port already, or another one is, whose place is taken then.
-        self._port = take_at_once(self._old_machine.agent_socket(self._node.port))
+        port = self._old_machine.agent_socket(self._node.port)
+        with map_os_errors(port):
+            self._port = take_at_once(port)
         if self._port is not None:
             await self._awakening.dial()
 
@@ -222,6 +227,7 @@ class InPlace:
             lambda: Rewriting(live.history, node, ram, before, self._old_machine, live.run.run)
         )
         await self._devices.prepare(live.machine, self._memory.expected)
+        self._generation = await live.hypervisor.generation()
 
     async def _prepare_disk(self) -> None:
         """Open the new layer, and those that are to lie below it."""
@@ -281,11 +287,29 @@ class InPlace:
         if self._port is None:
             await self._awakening.dial()
         await self._write_memory(memory, found)
-        await live.hypervisor.pivot(self._old_top, self._head.top)
-        await live.hypervisor.put_below(self._head.top, self._node.layers[-1])
-        await self._devices.load()
-        await in_thread_to_the_end(lambda: memory.finish(self._machine, run))
+        async with self._answering():
+            await live.hypervisor.pivot(self._old_top, self._head.top)
+            await live.hypervisor.put_below(self._head.top, self._node.layers[-1])
+            await self._devices.load()
+        await in_thread_to_the_end(lambda: memory.finish(self._machine, run, self._generation))
         return ended
+
+    @contextlib.asynccontextmanager
+    async def _answering(self) -> AsyncIterator[None]:
+        """QEMU has some time to do what it is told; then it is killed. Raises QemuDiedError."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                yield
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._live.run.qemu_pid, signal.SIGKILL)
+            raise QemuDiedError(
+                f"QEMU hung while the sandbox was reverted to {self._node.tag!r}, and was ended",
+                hint=Words(
+                    Remedy("start_at", at=self._node.id, name=self._live.record.name),
+                    " goes on from there",
+                ),
+            ) from None
 
     async def _wake(self, ended: Sequence[str], link: AgentLink | None) -> None:
         """Resume the guest and have it answer; ``ended``: as from `_restore`. Raises as that."""
@@ -338,8 +362,14 @@ class InPlace:
     async def _leave(self, present: Present) -> None:
         """Clean up after a failure or a cancellation."""
         live = self._live
+        if self._is_committed and live.is_unfinished:
+            with best_effort("pause the guest that is not right", live.log):
+                async with asyncio.timeout(CLOSE_S):
+                    await live.hypervisor.pause()
+            await self._close()
+            return
         if self._is_committed:
-            await (self._close() if live.is_unfinished else self._tidy())
+            await self._tidy()
             return
         if not live.run.paused:
             with best_effort("resume the guest", live.log):
@@ -356,7 +386,7 @@ class InPlace:
         with best_effort("close the layers that were opened", live.log):
             await live.hypervisor.close_layers([x for x in added if x not in self._open_before])
         with best_effort("write the head of the old machine", live.log):
-            await in_thread_to_the_end(lambda: live.history.settle(live.runtime.current().name))
+            await in_thread_to_the_end(live.settle_head)
         with best_effort("remove the directory of the new machine", live.log):
             await asyncio.to_thread(live.runtime.remove_machine, self._machine.name)
 

@@ -13,14 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quicksand.base.effort import best_effort
+from quicksand.base.files import map_os_errors
 from quicksand.base.lease import Lease, take_at_once
-from quicksand.mounts.shares import list_shares
+from quicksand.mounts.shares import end_unknown, list_shares
 from quicksand.qemu import connections
 from quicksand.records.layout import AGENT_PORTS, SHARES, MachineDir, RuntimeDir
 from quicksand.records.sandboxes import RunState
 
 TELL_S = 5.0
-"""Seconds for QEMU to take a client."""
+"""Seconds to connect to QEMU, which takes a client when it runs."""
 
 
 def end_all(
@@ -29,10 +30,12 @@ def end_all(
     """End the connections of other programs to the guest of the paused ``machine``, and those of
     its network; viewers of the screen stay, and so does the client with the lease ``ours``. Returns
     the agent's ports, by the names of their sockets, at which somebody was. Blocks for I/O. Raises
-    MachineError."""
+    HostError, MachineError."""
     agents = {f"agent{port}.sock" for port in range(AGENT_PORTS)}
     if ours is not None:
         agents.remove(ours.socket.name)
+    with map_os_errors(machine.root):
+        end_unknown(machine)
     for share in list_shares(machine):
         share.end()  # it would come back
     streams = {f"smb{number}.sock" for number in range(SHARES)}

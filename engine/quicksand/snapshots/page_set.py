@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from quicksand.base.errors import HistoryError
+from quicksand.base.errors import HistoryError, MemoryDiffersError
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import BLANK, Node
 from quicksand.snapshots.differences import Comparer, address_of
@@ -104,14 +104,14 @@ class PageSet:
         return _compare(_places(self._node, self._index, pages), _places(other, index, pages))
 
     def require_same(self, ram: GuestRam) -> None:
-        """Raise HistoryError, naming pages, unless a guest's memory is this one; MachineError."""
+        """Raise MemoryDiffersError, naming pages, unless a guest has this memory; MachineError."""
         wrong = []
         for run in self.runs_for([(0, self.size // PAGE)]):
             for part in _cut(run, PAGES_AT_ONCE):
                 wrong += self._differing_from(ram, part)
         if wrong:
             first = ", ".join(map(str, wrong[:8]))
-            raise HistoryError(
+            raise MemoryDiffersError(
                 f"the guest's memory is not the checkpoint's: {len(wrong)} of "
                 f"{self.size // PAGE} pages differ, the first are {first}"
             )

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import HistoryError, MachineError, QuicksandError
+from quicksand.base.files import map_os_errors
+from quicksand.base.regular import read_file
 from quicksand.base.threads import to_the_end
 from quicksand.records.nodes import Node
 from quicksand.snapshots.capture import Capture
@@ -73,11 +76,11 @@ class Present:
     async def devices(self) -> bytes:
         """The state of the devices of the paused guest. Raises HostError, MachineError."""
         if self._capture is not None:
-            return await asyncio.to_thread(self._capture.devices.read_bytes)
+            return await asyncio.to_thread(_read, self._capture.devices)
         path = self._live.machine.devices_now
         try:
             await self._live.hypervisor.save_devices(path)
-            return await asyncio.to_thread(path.read_bytes)
+            return await asyncio.to_thread(_read, path)
         finally:
             path.unlink(missing_ok=True)
 
@@ -143,3 +146,8 @@ class Present:
             with best_effort("remove the unfinished checkpoint", self._live.log):
                 await self._capture.discard()
             self._capture = None
+
+
+def _read(path: Path) -> bytes:
+    with map_os_errors(path):
+        return read_file(path)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from quicksand.base.errors import (
     CheckpointNotFoundError,
     HistoryError,
+    MemoryDiffersError,
     QemuDiedError,
     QuicksandError,
     StateError,
@@ -124,7 +125,7 @@ async def _reach(
         change = InPlace(live, node)
         try:
             moments = await change.revert(present, link)
-        except QemuDiedError:
+        except (QemuDiedError, MemoryDiffersError):
             raise
         except QuicksandError as error:
             why = str(error)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 from quicksand.base.errors import MachineError
+from quicksand.base.hypervisor import GENERATION_AT
 from quicksand.records.layout import MachineDir
 from quicksand.records.nodes import Head, Node
 from quicksand.snapshots import comparing
 from quicksand.snapshots.copying import Taken, is_tracked_since, track_from
+from quicksand.snapshots.differences import Comparer, address_of
 from quicksand.snapshots.guest_ram import (
     PAGE,
     GuestRam,
@@ -22,6 +26,9 @@ from quicksand.snapshots.page_set import PageSet
 from quicksand.snapshots.storing import load_index
 from quicksand.snapshots.tracking import start_tracking
 from quicksand.snapshots.verified import Verified
+
+GENERATION = slice(GENERATION_AT, GENERATION_AT + 16)
+"""Bytes of a page."""
 
 LOOK = 256
 """Pages that are looked at in one step, by one buffer: threads would keep larger ones."""
@@ -89,12 +96,13 @@ class Rewriting:
         self._pages.write(self._ram, runs)
 
     def _require_filled(self, runs: Runs, filler: int) -> None:
+        compare, filled = Comparer(), memoryview(bytearray([filler]) * (LOOK * PAGE))
         for part in split_runs(runs, lambda: LOOK):
             count = count_pages(part)
             with memoryview(self._seen)[: count * PAGE] as data:
                 self._ram.read(part, data)
-                if bytes(data[::PAGE]) != bytes([filler]) * count:
-                    raise MachineError("the guest has something else over its memory")
+                if not compare.equal(address_of(data), address_of(filled), count):
+                    raise MachineError("the guest has put something else over its memory")
 
     def watch(self, written: Runs) -> None:
         """Let only what is written from now on count for `finish`. What was written besides
@@ -103,14 +111,33 @@ class Rewriting:
             self._pages.write(self._ram, without_runs(self._tracker.take(), written))
             self._tracker.clear()
 
-    def finish(self, machine: MachineDir, run: str) -> None:
+    def finish(self, machine: MachineDir, run: str, generation: bytes | None) -> None:
         """Write once more what QEMU has written meanwhile. From now on the kernel tracks what is
-        written by the ``run`` in ``machine``."""
+        written by the ``run`` in ``machine``.
+
+        What QEMU has written is ``generation`` (`Hypervisor.generation`), of which it tells the
+        guest, too. The guest is to find another one there than ever before: then it renews its
+        random generator before any program runs."""
         written = self._ram.written() if self._tracker is None else self._tracker.look()
+        page = None if generation is None else self._find_generation(written, generation)
         self._pages.write(self._ram, written)
         if comparing.is_on():
             self._pages.require_same(self._ram)
         track_from(self._node.id, self._ram, machine.tracked, run)
+        if page is not None:
+            with memoryview(self._seen)[:PAGE] as data:
+                self._ram.read([(page, 1)], data)
+                data[GENERATION] = os.urandom(16)
+                self._ram.write([(page, 1)], data)
+
+    def _find_generation(self, written: Runs, generation: bytes) -> int | None:
+        """The page of these that has it."""
+        for ((page, _),) in split_runs(written, lambda: 1):
+            with memoryview(self._seen)[:PAGE] as data:
+                self._ram.read([(page, 1)], data)
+                if data[GENERATION] == generation:
+                    return page
+        return None
 
     def close(self) -> None:
         """Close the files. Idempotent."""
@@ -128,4 +155,4 @@ def why_not(history: History, head: Head, run: str, node: Node) -> str:
     before = node_of_run(history, head, run)
     if head.memory == node.memory or (before is not None and before.line == node.line):
         return ""
-    return "its QEMU maps another memory image than the checkpoint's"
+    return "QEMU maps another memory image than the checkpoint's"

@@ -15,11 +15,13 @@ CLUSTER_BITS = 12
 CLUSTER = 1 << CLUSTER_BITS
 REFCOUNT_ORDER = 4
 """References are counted in 16 bits."""
-STATE_MAX = 7 * 1024 * 1024
-"""Bytes of a state that fit: its clusters are counted in one cluster. States have 0.2 to 0.4 MiB.
-"""
+COUNTED = CLUSTER * 8 // (1 << REFCOUNT_ORDER)
+"""Clusters that one cluster of references counts."""
+STATE_MAX = 64 * 1024 * 1024
+"""Bytes of a state. States have 0.2 to 0.4 MiB, and besides what a screen's device holds of
+pictures: 8 MiB for a desktop of 1280 x 800."""
 HEADER_BYTES = 104
-_REFCOUNT_TABLE, _REFCOUNTS, _ACTIVE_L1, _SNAPSHOTS, _SNAPSHOT_L1, _L2 = 1, 2, 3, 4, 5, 6
+_REFCOUNT_TABLE, _ACTIVE_L1, _SNAPSHOTS, _SNAPSHOT_L1, _L2 = 1, 2, 3, 4, 5
 _ID = b"1"
 _EXTRA_BYTES = 24
 _NO_ICOUNT = 2**64 - 1
@@ -40,13 +42,15 @@ def make_state_disk(state: bytes, tag: str) -> StateDisk:
         raise HistoryError(f"the devices' state has {len(state)} bytes, more than {STATE_MAX}")
     used = -(-len(state) // CLUSTER)
     tables = -(-used * 8 // CLUSTER)
-    first = _L2 + tables
+    counts = -(-(_L2 + tables + used) // (COUNTED - 1))  # their own clusters are counted, too
+    counted_at = _L2 + tables
+    first = counted_at + counts
     # The VM state lies behind the disk, whose one cluster has the first L2 table's place.
     l1_entries = 1 + tables
     out = bytearray((first + used) * CLUSTER)
     _put(out, 0, _header(l1_entries))
-    _put(out, _REFCOUNT_TABLE, struct.pack(">Q", _REFCOUNTS * CLUSTER))
-    _put(out, _REFCOUNTS, struct.pack(">H", 1) * (first + used))
+    _put(out, _REFCOUNT_TABLE, _places(counted_at, counts))
+    _put(out, counted_at, struct.pack(">H", 1) * (first + used))
     _put(out, _SNAPSHOTS, _snapshot(tag, len(state), l1_entries))
     _put(out, _SNAPSHOT_L1, struct.pack(">Q", 0) + _places(_L2, tables))
     _put(out, _L2, _places(first, used))

@@ -268,9 +268,7 @@ async def _stay(live: RunningSandbox, successor: Successor, present: Present) ->
         with best_effort("resume the guest", live.log):
             await live.hypervisor.resume()
     with best_effort("write the head of the old machine", live.log):
-        if (current := live.runtime.current()).root.exists():
-            live.history.settle(current.name)
-        # Otherwise the sandbox has ended, and the next start decides which head counts.
+        await in_thread_to_the_end(live.settle_head)
     if live.is_unfinished:
         await present.settle()  # it is no present any more, and being stored
     else:

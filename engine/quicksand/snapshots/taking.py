@@ -57,11 +57,21 @@ class RunningSandbox:
         and not finished."""
         return self.machine.unfinished.exists()
 
+    def settle_head(self) -> None:
+        """Write the head of the machine that runs, after a hand-over to another one that failed.
+        Raises HistoryError, HostError."""
+        if (current := self.runtime.current()).root.exists():
+            self.history.settle(current.name)
+        # Otherwise the sandbox has ended, and the next start decides which head counts.
+
 
 FINISH_S = 60.0
 """Seconds to wait for the end of a revert that its client has not finished."""
 
 FINISH_POLL_S = 0.05
+
+FINISH_ATTEMPTS = 3
+"""Reverts in a row that are waited for which others begin and leave."""
 
 
 @contextlib.asynccontextmanager
@@ -76,9 +86,8 @@ async def working_on(
     """
     place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
     history = history_of(registry, record.id)
-    if not even_unfinished:
-        await until_finished(registry, record)
-    async with history.locked():
+    locked = history.locked() if even_unfinished else finished_history(registry, record)
+    async with locked:
         await ensure_keeper(registry, record)  # first: a new one is in the machine's state
         entry = registry.inspect(record.id)
         if entry is None or entry.run is None:
@@ -87,8 +96,6 @@ async def working_on(
             machine = runtime.current()
             if not machine.root.exists():  # it has just ended
                 raise StateError(f"the sandbox {record.name!r} is not running")
-            if machine.unfinished.exists() and not even_unfinished:
-                raise _unfinished(record)  # since a moment ago
             history.settle(machine.name)
             _remove_unborn(runtime, machine)
             hypervisor = await Qemu.connect(machine, entry.run.qemu_command)
@@ -107,9 +114,22 @@ async def working_on(
                 await hypervisor.close()
 
 
-async def until_finished(registry: Registry, record: Record) -> None:
-    """If a client has left a revert unfinished, have it finished, and wait for that. Raises
-    StateError if it is not finished then, HistoryError, MachineError."""
+@contextlib.asynccontextmanager
+async def finished_history(registry: Registry, record: Record) -> AsyncIterator[None]:
+    """Lock the history of a sandbox. A revert that a client has left unfinished, also while this
+    one waits for the lock, is finished before. Raises StateError if it is not finished then,
+    HistoryError if another client works on it, MachineError."""
+    machines = runtime_dir(registry.paths, record.id)
+    for _ in range(FINISH_ATTEMPTS):
+        await _until_finished(registry, record)
+        async with history_of(registry, record.id).locked():
+            if not machines.current().unfinished.exists():
+                yield
+                return
+    raise _unfinished(record)
+
+
+async def _until_finished(registry: Registry, record: Record) -> None:
     runtime = runtime_dir(registry.paths, record.id)
     if not runtime.current().unfinished.exists():
         return
@@ -136,7 +156,9 @@ async def _have_finished(registry: Registry, record: Record, *, again: bool) -> 
 def _unfinished(record: Record) -> StateError:
     return StateError(
         f"the last revert of {record.name!r} was interrupted, and is not finished",
-        hint=Words("revert it again, or ", Remedy("end_and_trash", name=record.name)),
+        hint=Words(
+            "revert it again, or stop it, then ", Remedy("start_at", at="TAG", name=record.name)
+        ),
     )
 
 

@@ -9,7 +9,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +53,7 @@ async def small_checkpoints(image: str, runs: int) -> list[Figure]:
         await write_memory(sandbox, 64)
         figures = await _memory_taken(sandbox, "512M")
         figures += [await checkpoint_pause(sandbox, runs, written, "512M") for written in (8, 64)]
-        figures += await revert_times(sandbox, runs, "512M")
+        figures += flat(await revert_times(sandbox, runs, "512M"))
         figures += await _right_after(sandbox, runs, "512M")
         figures.append(await _processor_time(sandbox, runs, "512M"))
         return with_mode(sandbox, figures)
@@ -68,9 +68,9 @@ async def large_guest(image: str, runs: int) -> list[Figure]:
         await sandbox.checkpoint("base")
         what = "2G, 1 GiB written before"
         figures.append(await checkpoint_pause(sandbox, runs, 1, what))
-        first = _Reverts("first revert after 1 GiB was written (2G)")
+        first = RevertFigures("first revert after 1 GiB was written (2G)")
         await first.add(sandbox, "base")
-        figures += [*first.figures, *await revert_times(sandbox, min(runs, LARGE_REVERTS), what)]
+        figures += flat([first, *await revert_times(sandbox, min(runs, LARGE_REVERTS), what)])
         return with_mode(sandbox, figures)
 
 
@@ -132,23 +132,23 @@ async def _memory_taken(sandbox: Sandbox, guest: str) -> list[Figure]:
 
 async def revert_times(
     sandbox: Sandbox, runs: int, guest: str, amounts: Sequence[int] = WRITTEN_MIB
-) -> list[Figure]:
+) -> list[RevertFigures]:
     """Measures reverts to the checkpoint "base", after each of ``amounts`` MiB were written in what
-    went on from it (see `_Reverts`)."""
+    went on from it; returns the figures for each amount."""
     await sandbox.revert("base")
-    figures = []
+    found = []
     for mebibytes in amounts:
-        reverts = _Reverts(f"revert, {mebibytes} MiB since ({guest})")
+        reverts = RevertFigures(f"revert, {mebibytes} MiB since ({guest})")
         for _ in range(runs if mebibytes <= MUCH_MIB else min(runs, LARGE_REVERTS)):
             await write_memory(sandbox, mebibytes)
             await reverts.add(sandbox, "base")
-        figures += reverts.figures
-    return figures
+        found.append(reverts)
+    return found
 
 
 async def _right_after(sandbox: Sandbox, runs: int, guest: str) -> list[Figure]:
     """Measures reverts to a checkpoint that was taken just before."""
-    reverts = _Reverts(f"revert straight after a checkpoint ({guest})")
+    reverts = RevertFigures(f"revert straight after a checkpoint ({guest})")
     for _ in range(runs):
         await write_memory(sandbox, SAVED_MIB)
         await sandbox.checkpoint("now", replace=True)
@@ -169,7 +169,7 @@ async def _processor_time(sandbox: Sandbox, runs: int, guest: str) -> Figure:
     return figure
 
 
-class _Reverts:
+class RevertFigures:
     """Reverts of one kind, each of which keeps the state before: the time from the call to the
     guest's answer; how long the guest stood still; and the whole call, which ends when the state
     before is on disk, with a command after it."""
@@ -193,6 +193,11 @@ class _Reverts:
         self.pause.values.append(reached.revert_pause_s * 1000)
         for figure in self.figures:
             _note_form(figure, reached)
+
+
+def flat(reverts: Iterable[RevertFigures]) -> list[Figure]:
+    """All figures, in order."""
+    return [figure for each in reverts for figure in each.figures]
 
 
 def _note_form(figure: Figure, reached: Checkpoint) -> None:

@@ -32,7 +32,8 @@ def test_there_and_back_and_there_again(vm: str) -> None:
     # How wide a column is goes by what stands in it, and the pause by the machine.
     assert re.fullmatch(r"the first  +[\d.]+ m?s  +[\d.]+ [KM]iB  +\w+", shown[1])
     in_vm(vm, "echo two | tee /root/f /dev/shm/f")
-    first, second = succeed("revert", vm, "the first").splitlines()
+    # Between them it says why this one took long: the guest has booted in its QEMU.
+    first, *_, second = succeed("revert", vm, "the first").splitlines()
     assert first.startswith(f"{vm} is back at 'the first', from ")
     assert second.startswith("what was until now is kept as 'before revert to the first ")
     assert f"`quicksand-tui undo {vm}`" in second

@@ -78,3 +78,23 @@ async def test_a_thread_can_be_stopped_where_it_looks() -> None:
     assert await in_stoppable_thread(lambda check: 7) == 7
     with pytest.raises(ZeroDivisionError):
         await in_stoppable_thread(lambda check: 1 // 0)
+
+
+async def test_patience_with_work_that_goes_on_after_a_cancellation_ends() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.set()
+
+    task = asyncio.create_task(to_the_end(work(), patience=0.01))
+    await begun.wait()
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 10)
+    assert ended.is_set()

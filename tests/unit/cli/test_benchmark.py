@@ -45,12 +45,16 @@ def test_where_nothing_may_wait_the_row_is_that_of_none() -> None:
 
 def test_all_forms_of_the_reverts_are_told() -> None:
     figure = Figure("revert", "s")
-    for form, why in (("warm", ""), ("new QEMU", "its processor is not x86_64"), ("warm", "")):
+    for form, why in (
+        ("warm", ""),
+        ("new QEMU", "the guest's processor is not an x86_64"),
+        ("warm", ""),
+    ):
         checkpoints._note_form(figure, reached(form, why))
     assert figure.facts == {
         "tier": "pages",
         "form": "warm + new QEMU",
-        "form_note": "its processor is not x86_64",
+        "form_note": "the guest's processor is not an x86_64",
     }
     assert describe(figure.facts) == "tier pages, form warm + new QEMU"
 

@@ -131,6 +131,42 @@ async def test_a_mark_that_names_no_program_is_reported(scene: Scene, program: A
     assert "heard cont" not in scene.console()
 
 
+FAILING = (
+    "import sys; sys.path[:0] = sys.argv[3:]; import asyncio, json, pathlib\n"
+    "from quicksand.qemu.keeper_link import KeeperLink\n"
+    "async def fail():\n"
+    "    link = await KeeperLink.connect(pathlib.Path(sys.argv[1]))\n"
+    "    await link.ask('guard', on=True)\n"
+    "    with open(sys.argv[2], 'a') as file: file.write('tried\\n')\n"
+    "asyncio.run(fail())"
+)
+"""A program that takes the guest, as one that finishes a revert does, and ends without success."""
+
+
+async def test_a_finisher_that_fails_is_tried_again_only_on_request(
+    scene: Scene, tmp_path: Path
+) -> None:
+    said = tmp_path / "said"
+    keeper = str(scene.runtime.keeper_socket)
+    argv = [sys.executable, "-c", FAILING, keeper, str(said), *sys.path]
+    begin(scene, "7", {"argv": argv, "env": {}, "task": ""})
+    link = await scene.link()
+    await link.ask("turn", name="7")
+    link.close()
+    assert await written(said) == "tried\n"
+    other = await scene.link()
+
+    async def nobody_is_at_it() -> None:
+        while (await other.ask("finish", again=False))["running"]:
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(nobody_is_at_it(), 10)
+    assert said.read_text() == "tried\n"
+    assert (await other.ask("finish", again=True))["running"]
+    await asyncio.wait_for(nobody_is_at_it(), 10)
+    assert said.read_text() == "tried\ntried\n"
+
+
 @pytest.mark.parametrize("name", ["1", "2", "../2", "", "2/3", "2\n"])
 async def test_a_turn_to_what_is_no_new_machine_is_refused(scene: Scene, name: str) -> None:
     link = await scene.link()

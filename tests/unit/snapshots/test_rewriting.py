@@ -106,7 +106,7 @@ def go_back(
         work.watch(found)
         for page in loaded:
             box.ram.write([(page, 1)], memoryview(b"\x09" * PAGE))
-        work.finish(MACHINE, run)
+        work.finish(MACHINE, run, None)
     finally:
         work.close()
     box.head = Head(layers=(), top=new_id(), node=node.id, run=new_id(), memory=head.memory)
@@ -171,7 +171,7 @@ def test_a_checkpoint_of_another_line_takes_a_new_qemu(tmp_path: Path) -> None:
     other = replace(node, id=new_id(), origin="other.ram")
     head = replace(box.history.head(), memory="mapped.ram")
     why = rewriting.why_not(box.history, head, box.head.run or "", other)
-    assert why == "its QEMU maps another memory image than the checkpoint's"
+    assert why == "QEMU maps another memory image than the checkpoint's"
 
 
 def test_what_does_not_hit_the_guests_memory_is_noticed(tmp_path: Path) -> None:
@@ -184,11 +184,42 @@ def test_what_does_not_hit_the_guests_memory_is_noticed(tmp_path: Path) -> None:
     work = Rewriting(box.history, node, cast(GuestRam, box.ram), box.history.head(), MACHINE, run)
     try:
         found = work.find(None)
-        box.ram.write([(5, 2)], memoryview(b"\xa5" * 2 * PAGE))
-        with pytest.raises(MachineError, match="something else over its memory"):
-            work.write(found, 0xA5)
+        for rest in (b"", b"\xa5" * (PAGE - 1) + b"\x01", b"\xa5" + bytes(PAGE - 1)):
+            box.ram.write([(5, 2)], memoryview(b"\xa5" * 2 * PAGE))
+            if rest:
+                box.ram.write([(7, 1)], memoryview(bytearray(rest)))
+            with pytest.raises(MachineError, match="has put something else over its memory"):
+                work.write(found, 0xA5)
     finally:
         work.close()
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_the_guest_finds_an_identity_that_was_never_there(tmp_path: Path, tracked: bool) -> None:
+    """QEMU writes its own, which the guest may have had before."""
+    box = Sandbox(SandboxDir(tmp_path / "box"), tracked=tracked)
+    box.write(0, PAGES, 3)
+    ours = bytes(range(16))
+    page = bytearray(b"\x03" * PAGE)
+    page[40:56] = ours
+    box.ram.write([(4, 1)], memoryview(page))
+    node = box.checkpoint()
+    boxes[id(box.ram)] = box
+    run, found = box.head.run or "", []
+    for _ in range(2):
+        box.ram.write([(4, 1)], memoryview(page))  # as QEMU does
+        ram = cast(GuestRam, box.ram)
+        work = Rewriting(box.history, node, ram, box.history.head(), MACHINE, run)
+        try:
+            work.finish(MACHINE, run, ours)
+        finally:
+            work.close()
+        now = bytearray(box.ram.page(4))
+        found.append(bytes(now[40:56]))
+        now[40:56] = ours
+        assert now == page
+        assert 4 in box.ram.dirty, "the next checkpoint would miss it"
+    assert len({ours, *found}) == 3
 
 
 def test_what_qemu_writes_besides_is_put_right(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def live(tmp_path: Path) -> Any:
     """A sandbox whose history, QEMU and keeper are of no use; `asked` is what they were asked."""
     asked: list[str] = []
 
-    def settle(_: str) -> None:
+    def settle() -> None:
         asked.append("settle")
         raise HistoryError("the head cannot be read")
 
@@ -53,8 +53,8 @@ def live(tmp_path: Path) -> Any:
         run=run,
         hypervisor=hypervisor,
         keeper=SimpleNamespace(ask=ask),
-        history=SimpleNamespace(settle=settle, sweep=sweep),
-        runtime=SimpleNamespace(current=lambda: SimpleNamespace(root=tmp_path, name="2")),
+        history=SimpleNamespace(sweep=sweep),
+        settle_head=settle,
         log=tmp_path / "engine.log",
         asked=asked,
         is_unfinished=False,

@@ -56,7 +56,9 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def node() -> Any:
-    return SimpleNamespace(tier=PAGES, memory=IMAGE, line=IMAGE)
+    return SimpleNamespace(
+        tier=PAGES, memory=IMAGE, line=IMAGE, devices=SimpleNamespace(size=300_000)
+    )
 
 
 async def test_nothing_is_in_the_way(live: Any, node: Any) -> None:
@@ -87,11 +89,11 @@ def configured(**options: Any) -> Callable[[Any, Any], None]:
             lambda live, _: put(live.hypervisor, features=features(loads_again=False)),
             "loads a state only once",
         ),
-        (configured(arch="aarch64"), "its processor is not x86_64"),
+        (configured(arch="aarch64"), "the guest's processor is not an x86_64"),
         (configured(extra_qemu_args=["-device", "edu"]), "arguments of its own"),
         (
             lambda live, _: put(live.run, qemu_command=("qemu", "/c/initrd/0a.elf")),
-            "has booted in this QEMU",
+            "the first revert after a boot needs one",
         ),
         (lambda _, node: put(node, memory="0b.ram", line="0b.ram"), "another memory image"),
         (lambda live, _: put(live, connections=201), "many connections"),

@@ -154,11 +154,11 @@ async def test_who_goes_back_gets_what_was_reached_and_what_keeps_the_state_from
 
 async def test_a_revert_that_could_not_be_done_in_the_best_form_says_why() -> None:
     for verb in (checkpoints.revert("c1", shown="clean"), checkpoints.undo()):
-        why = "its processor is not x86_64\x1b[2J"
+        why = "the guest's processor is not an x86_64\x1b[2J"
         slow = replace(MADE, revert_form="new QEMU", revert_why=why)
         reached = checkpoints.Reached(slow, KEPT, 0.1)
         told = verb.tell("web", reached, default_keymap())
-        assert str(told).endswith("; a new QEMU was needed: its processor is not x86_64")
+        assert str(told).endswith("; a new QEMU was needed: the guest's processor is not an x86_64")
         facts = verb.facts("web", reached)
         assert (facts["form"], facts["why"]) == ("new QEMU", why)
         assert not any(name.startswith("revert_") for name in facts["at"])

@@ -134,8 +134,9 @@ class AgentLink:
             return session
         if self._runtime.current().unfinished.exists():
             raise StateError(
-                "the last revert of the sandbox was interrupted, and is not finished",
-                hint="revert it again, or stop it and start it at a checkpoint",
+                "the last revert of the sandbox is not finished",
+                hint="try it again later; if nobody is at it, revert the sandbox again, or stop it "
+                "and start it at a checkpoint",
             ) from failure
         raise failure or AgentUnreachableError("the guest's agent does not answer")
 

@@ -64,6 +64,8 @@ class Session(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._failure: AgentError | None = None
+        self.is_deaf = False
+        """Whether what comes is passed over, until the handshake."""
         self.closed = asyncio.Event()
         self.hello: dict[str, Any] = {}
         """The agent's answer to the handshake."""
@@ -75,7 +77,7 @@ class Session(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        if self._failure is not None:
+        if self._failure is not None or self.is_deaf:
             return
         try:
             for frame in self._decoder.feed(data):
@@ -248,6 +250,7 @@ class Session(asyncio.Protocol):
         Raises as `request`."""
         nonce = os.urandom(wire.NONCE_BYTES)
         self._decoder.expect_marker(nonce)
+        self.is_deaf = False
         params: dict[str, Any] = {
             "nonce": nonce.hex(),
             "token": token,
@@ -293,6 +296,7 @@ async def dial(
         _, session = await loop.create_unix_connection(lambda: Session(why_broken), os.fspath(path))
     except OSError as error:
         raise AgentUnreachableError(f"cannot connect to {path}: {error.strerror}") from error
+    session.is_deaf = True  # what an agent says now is for the client before
     return session
 
 

@@ -27,10 +27,19 @@ class Finishers:
 
     def __init__(self) -> None:
         self.pids: set[int] = set()
+        self.tried: set[str] = set()
+
+    def start_once(self, mark: str, log: BoundedLog) -> None:
+        """Start the program, unless that was done for this mark: one that fails would fail again,
+        and keep others from the sandbox meanwhile."""
+        if mark not in self.tried:
+            self.start(mark, log)
 
     def start(self, mark: str, log: BoundedLog) -> None:
         """Start the program that the file ``mark`` names. If it cannot be, which ``log`` tells
-        then, the guest stays paused, and the next client that needs it finishes the revert."""
+        then, or fails, the guest stays paused, and the next client that needs it has the revert
+        finished."""
+        self.tried.add(mark)
         try:
             with open_file(mark) as file:
                 program = json.load(file)

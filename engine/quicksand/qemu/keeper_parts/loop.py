@@ -376,7 +376,7 @@ class Keeper:
         """Let the current guest go on for a client that has paused it and is gone; or have the
         revert finished that the client has begun."""
         if self.current.is_unfinished:
-            self.finishers.start(self.current.unfinished, self.messages)
+            self.finishers.start_once(self.current.unfinished, self.messages)
         else:
             self.current.go_on()
 

@@ -121,7 +121,7 @@ async def revert_many_times(vm: Sandbox, places: Paths, cycles: int) -> None:
     opened = descriptors("self"), descriptors(qemu)
     await go_back(vm, cycles - WARM_UP)
     assert await counts(vm, places) == before
-    qemu = qemu_of(vm)
+    assert qemu_of(vm) == qemu
     assert used_kib() - memory[0] < CLIENT_KIB
     assert anonymous_kib(qemu) - memory[1] < QEMU_KIB
     assert descriptors("self") <= opened[0] + DESCRIPTORS

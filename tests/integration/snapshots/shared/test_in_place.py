@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from quicksand import Sandbox
-from quicksand.base.errors import HistoryError, MachineError, StateError
+from quicksand.base.errors import AgentUnreachableError, HistoryError, MachineError, StateError
 from quicksand.base.paths import Paths
 from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.records.layout import RuntimeDir, runtime_dir
-from quicksand.snapshots import device_load, finisher, in_place, reverting
+from quicksand.snapshots import device_load, finisher, in_place, restore, reverting
 from quicksand.snapshots.awakening import Awakening
 from quicksand.snapshots.present import Present
 from quicksand.snapshots.reverting import Form
@@ -22,11 +22,9 @@ from quicksand.snapshots.successor import Successor
 
 from tests.conftest import wait_for
 from tests.integration.guests import say
+from tests.integration.snapshots.shared.conftest import IN_PLACE
 
-IN_PLACE = (Form.WARM, Form.FLUSHED)
-"""Which of them depends on what the guest's processors did at the checkpoint."""
-
-pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template")]
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("template"), pytest.mark.in_any_form]
 
 
 @pytest.fixture(autouse=True)
@@ -243,6 +241,53 @@ async def test_one_that_stays_unfinished_is_told_and_reverted_again(
         "a revert before it was not finished",
     )
     assert not runtime.current().unfinished.exists()
+    assert await got(vm) == "one\none"
+
+
+async def test_one_that_fails_when_the_guest_runs_already_has_it_paused(
+    vm: Sandbox, runtime: RuntimeDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begin(vm)
+    with monkeypatch.context() as patch:
+        patch.setattr(restore, "repair_guest", failing(AgentUnreachableError("it is silent")))
+        patch.setattr(Successor, "launch", failing(MachineError("there is no memory")))
+        patch.setattr(finisher, "PROGRAM", "no.such.program")
+        with pytest.raises(MachineError, match="there is no memory"):
+            await vm.revert("one")
+        hypervisor = await Qemu.connect(runtime.current())
+        assert not await hypervisor.is_running()
+        await hypervisor.close()
+    await vm.revert("one")
+    assert await got(vm) == "one\none"
+
+
+async def test_who_waits_meanwhile_does_not_resume_one_that_stays_unfinished(
+    vm: Sandbox, runtime: RuntimeDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begin(vm)
+    other = Sandbox.open(vm.name)
+    waiting: list[asyncio.Task[None]] = []
+    open_state = Qemu.open_state
+
+    async def meanwhile(self: Qemu, *args: Any, **more: Any) -> None:
+        if not waiting:
+            waiting.append(asyncio.create_task(other.resume()))
+        await open_state(self, *args, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Qemu, "open_state", meanwhile)
+        patch.setattr(Qemu, "load_state", failing(MachineError("QEMU does not load it")))
+        patch.setattr(Successor, "launch", failing(MachineError("there is no memory")))
+        patch.setattr(finisher, "PROGRAM", "no.such.program")
+        patch.setattr("quicksand.snapshots.taking.FINISH_S", 0.5)
+        with pytest.raises(MachineError, match="there is no memory"):
+            await vm.revert("one")
+        with pytest.raises(StateError, match="is not finished"):
+            await waiting[0]
+        hypervisor = await Qemu.connect(runtime.current())
+        assert not await hypervisor.is_running()
+        await hypervisor.close()
+    await vm.revert("one")
     assert await got(vm) == "one\none"
 
 

@@ -4,12 +4,13 @@ calls it after each revert (in_guest/rewriting.py)."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from quicksand import Sandbox
+from quicksand import Checkpoint, Sandbox
 from quicksand.base.arch import Architecture
+from quicksand.snapshots.reverting import Form
 
 from tests.integration.guests import say
 from tests.integration.snapshots.witnesses import State, Witness
@@ -59,6 +60,13 @@ async def runs(program: Witness, version: int) -> State:
     )
 
 
+@pytest.fixture
+def some_are_warm(reverts: list[Checkpoint]) -> Iterator[None]:
+    """Translations are kept by reverts of this form alone."""
+    yield
+    assert Form.WARM in [at.revert_form for at in reverts]
+
+
 async def go_to_and_fro(vm: Sandbox, program: Witness, times: int) -> None:
     await rewrite(program, 1)
     await vm.checkpoint("one")
@@ -89,6 +97,7 @@ async def test_after_a_revert_and_an_undo_the_code_of_then_runs(
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("some_are_warm")
 @pytest.mark.timeout(1800)
 async def test_it_does_a_hundred_times(vm: Sandbox, program: Witness) -> None:
     await go_to_and_fro(vm, program, 100)
@@ -113,6 +122,7 @@ async def test_code_that_was_not_there_at_the_checkpoint_is_there_after_an_undo(
     await program.end()
 
 
+@pytest.mark.usefixtures("some_are_warm")
 async def test_the_kernels_own_code_is_that_of_then(vm: Sandbox) -> None:
     assert await say(vm, LOOK) == OFF
     await vm.checkpoint("off")

@@ -13,6 +13,7 @@ from quicksand.guest.agent import wire
 from quicksand.guest.agent.session import Session, connect
 
 Handler = Callable[["FakeAgent", dict[str, Any]], Coroutine[Any, Any, None]]
+Connecting = Callable[[Path], Coroutine[Any, Any, Session]]
 
 
 class FakeAgent:
@@ -55,7 +56,9 @@ class FakeAgent:
 
 
 @contextlib.asynccontextmanager
-async def session_with(handler: Handler, *, before: bytes = b"") -> AsyncIterator[Session]:
+async def session_with(
+    handler: Handler, *, before: bytes = b"", connecting: Connecting | None = None
+) -> AsyncIterator[Session]:
     agents: list[FakeAgent] = []
     serving: list[asyncio.Task[None]] = []
 
@@ -68,7 +71,10 @@ async def session_with(handler: Handler, *, before: bytes = b"") -> AsyncIterato
     with tempfile.TemporaryDirectory(prefix="qst-") as directory:
         path = Path(directory) / "agent.sock"
         server = await asyncio.start_unix_server(on_connect, str(path))
-        session = await connect(path, "token", timeout=5)
+        if connecting is None:
+            session = await connect(path, "token", timeout=5)
+        else:
+            session = await connecting(path)
         try:
             yield session
         finally:

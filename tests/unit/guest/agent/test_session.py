@@ -6,6 +6,7 @@ import asyncio
 import io
 import re
 import resource
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from quicksand.base.errors import (
 )
 from quicksand.guest.agent import wire
 from quicksand.guest.agent.budget import WINDOWS
-from quicksand.guest.agent.session import connect
+from quicksand.guest.agent.session import Session, connect, dial
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.execution import command_params, iterate_chunks, spawn
 
@@ -32,6 +33,27 @@ HALF = "\ud83d"
 async def test_leftovers_of_another_client_are_skipped() -> None:
     leftovers = wire.encode_data(7, Stream.STDOUT, b"old") + b"\x00\x00\x10"
     async with session_with(silent, before=leftovers) as session:
+        assert session.hello == {"protocol": 1, "boot": {}}
+
+
+async def test_what_comes_between_dialing_and_the_handshake_is_for_the_client_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leftovers = wire.encode_data(7, Stream.STDOUT, b"old") + b"\xff" * 10
+    arrived, original = asyncio.Event(), Session.data_received
+
+    def noted(session: Session, data: bytes) -> None:
+        original(session, data)
+        arrived.set()
+
+    async def late(path: Path) -> Session:
+        session = await dial(path)
+        await asyncio.wait_for(arrived.wait(), 5)
+        await session.handshake("token", timeout=5)
+        return session
+
+    monkeypatch.setattr(Session, "data_received", noted)
+    async with session_with(silent, before=leftovers, connecting=late) as session:
         assert session.hello == {"protocol": 1, "boot": {}}
 
 
