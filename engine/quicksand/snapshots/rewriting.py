@@ -132,11 +132,13 @@ class Rewriting:
 
     def _find_generation(self, written: Runs, generation: bytes) -> int | None:
         """The page of these that has it."""
-        for ((page, _),) in split_runs(written, lambda: 1):
-            with memoryview(self._seen)[:PAGE] as data:
-                self._ram.read([(page, 1)], data)
-                if data[GENERATION] == generation:
-                    return page
+        for part in split_runs(written, lambda: LOOK):
+            pages = [page for first, count in part for page in range(first, first + count)]
+            with memoryview(self._seen)[: len(pages) * PAGE] as data:
+                self._ram.read(part, data)
+                for page, at in zip(pages, range(0, len(data), PAGE), strict=True):
+                    if data[at : at + PAGE][GENERATION] == generation:
+                        return page
         return None
 
     def close(self) -> None:
