@@ -178,7 +178,7 @@ def count_start(machine: MachineDir) -> None:
             raise StateError(
                 f"{STARTS_MAX} directories were mounted since this QEMU was started, and it keeps "
                 "memory of each",
-                hint="stop the sandbox and start it, or revert to a checkpoint: both start another",
+                hint="stop the sandbox and start it: that starts another",
             )
         file.write(b"\n")
 
