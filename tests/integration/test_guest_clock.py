@@ -83,6 +83,20 @@ async def test_a_guest_whose_clock_runs_wrong_gets_another_at_its_start(
 
 
 @on_x86
+async def test_a_start_at_a_checkpoint_goes_on_with_a_right_clock(places: Paths) -> None:
+    vm = Sandbox(image="debian", name="box")
+    async with vm:
+        await vm.checkpoint("one")
+        up = float((await vm.execute("cut -d' ' -f1 /proc/uptime")).stdout)
+        await vm.stop()
+        await vm.start(at="one")
+        later = float((await vm.execute("cut -d' ' -f1 /proc/uptime")).stdout)
+        assert up - 1 < later < up + 10, "its uptime is not that of the checkpoint"
+        assert (await measure(vm)).is_right(TOLERANCE)
+        assert await is_on_time(vm)
+
+
+@on_x86
 async def test_a_template_is_made_of_another_guest_if_the_clock_of_the_first_runs_wrong(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,31 @@ async def test_what_is_on_the_host_is_neither_undone_nor_torn(vm: Sandbox, kept:
         assert not (kept / "gone").exists()
 
 
+async def test_programs_that_have_files_open_there_go_on_or_are_told(
+    vm: Sandbox, kept: Path
+) -> None:
+    """One writes to a file there all the time, one has a file open that it read before."""
+    (kept / "read").write_text("of the host")
+    await say(
+        vm,
+        "exec 9< /mnt/kept/read; head -c 2 <&9 > /dev/null;"
+        "(while echo x; do sleep 0.02; done >> /mnt/kept/log 2> /dev/null) < /dev/null &"
+        " (sleep 1000 <&9) > /dev/null 2>&1 & true",
+    )
+    await vm.checkpoint("one")
+    for back in ways(vm):
+        await back()
+        # Nothing of the guest hangs in the file system that is gone.
+        assert await say(vm, "timeout 20 sync; echo $?") == "0"
+        await say(vm, "echo after > /mnt/kept/after; sync /mnt/kept/after")
+        assert (kept / "after").read_text() == "after\n"
+        assert (kept / "read").read_text() == "of the host"
+        assert set((kept / "log").read_bytes()) <= set(b"x\n")
+        stuck = await say(vm, "ps -eo stat,comm | grep '^D' || true")
+        assert stuck == "", stuck
+    await say(vm, "pkill -f 'sleep' || true")
+
+
 async def test_the_mounts_are_those_of_the_present_and_each_is_there_once(
     vm: Sandbox, kept: Path, tmp_path: Path
 ) -> None:

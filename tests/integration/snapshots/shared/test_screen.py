@@ -63,6 +63,7 @@ class Viewer:
     def __init__(self, vm: Sandbox) -> None:
         self._vm = vm
         self._seen = ""
+        self.connections = 0
         self._more = asyncio.Condition()
         self._task = asyncio.create_task(self._look())
 
@@ -70,6 +71,7 @@ class Viewer:
         while True:
             with contextlib.suppress(DisplayError):  # it has ended: the next one is another
                 async with self._vm.display() as client:
+                    self.connections += 1
                     while True:
                         await client.next_update()
                         await self._note(client)
@@ -91,6 +93,9 @@ class Viewer:
 
 
 async def test_everybody_sees_what_was_there(vm: Sandbox, painter: Witness) -> None:
+    await vm.checkpoint("booted")
+    await vm.revert("booted", keep_now=False)  # the first one may need another QEMU
+    await vm.delete_checkpoint("booted")
     viewer = Viewer(vm)
     try:
         await paint(painter, ORANGE)
@@ -106,6 +111,7 @@ async def test_everybody_sees_what_was_there(vm: Sandbox, painter: Witness) -> N
         await vm.undo()
         await shows(vm, BLUE)
         await viewer.sees(BLUE)
+        assert viewer.connections == 1
     finally:
         await viewer.leave()
     for made in vm.checkpoints():

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.base.errors import RevertedError
+from quicksand.base.errors import RevertedError, StateError
 from quicksand.base.lease import is_leased, take_at_once
 from quicksand.guest.agent.link import AgentLink
-from quicksand.guest.agent.session import dial
+from quicksand.guest.agent.session import Session, connect, dial
 from quicksand.records.layout import AGENT_PORTS, MachineDir, RuntimeDir
 
 from tests.unit.guest.agent.fake_agent import FakeAgent
@@ -115,6 +115,40 @@ async def test_the_connection_of_a_revert_is_gone_on_with(
         with pytest.raises(RevertedError, match="'past'"):
             await running
     assert not is_leased(new.agent_socket(3))
+
+
+async def test_a_client_that_comes_during_a_revert_connects_once_more(
+    machines: Machines, link: AgentLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guest that goes on may not know of a connection to the machine before."""
+    connected: list[str] = []
+
+    async def late(path: Path, *args: Any, **more: Any) -> Session:
+        connected.append(path.parent.name)
+        session = await connect(path, *args, **more)
+        machines.promote("2")
+        return session
+
+    monkeypatch.setattr("quicksand.guest.agent.link.connect", late)
+    with contextlib.closing(link):
+        assert await name_of(link) == "2"
+    assert connected == ["1", "2"]
+
+
+async def test_a_revert_that_nobody_finishes_is_named(machines: Machines, link: AgentLink) -> None:
+    machine = machines.runtime.machine("1")
+    machine.unfinished.touch()
+    for server in machines.servers:
+        server.close()
+    for port in range(AGENT_PORTS):
+        machine.agent_socket(port).unlink(missing_ok=True)
+    with (
+        contextlib.closing(link),
+        pytest.raises(StateError, match="the last revert of the sandbox is not finished") as error,
+    ):
+        await link.session(timeout=0.2)
+    assert error.value.hint
+    machine.unfinished.unlink()
 
 
 async def test_a_link_that_connects_takes_no_other_connection(
