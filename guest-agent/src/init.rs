@@ -12,7 +12,7 @@ use rustix::mount::MountFlags;
 use crate::boot_times::BootTimes;
 use crate::cmdline::{Cmdline, InitChoice};
 use crate::log::note;
-use crate::{disk, hostfiles, initramfs, mounts, network, supervise, sys};
+use crate::{disk, drivers, hostfiles, initramfs, mounts, network, supervise, sys};
 
 const NEW_ROOT: &str = "/sysroot";
 const ROOT_WAIT: Duration = Duration::from_secs(10);
@@ -33,9 +33,16 @@ pub fn run(init_s: f64) -> ! {
     sys::allow_many_files();
     let cmdline = Cmdline::read();
     let old_root = sys::open(c"/", libc::O_RDONLY | libc::O_DIRECTORY).ok();
-    initramfs::load_modules();
+    let is_ours = initramfs::load_modules();
+    if !is_ours {
+        drivers::load();
+    }
     if let Some(device) = &cmdline.root {
         enter_root(device, &cmdline);
+        if !is_ours {
+            // An initramfs may lack what the root is not needed for, such as the network's.
+            drivers::load();
+        }
     }
     boot.root_s = sys::uptime_s();
     set_up_network(&cmdline);

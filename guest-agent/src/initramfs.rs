@@ -12,10 +12,10 @@ use crate::sys;
 const MODULES: &str = "/quicksand/modules";
 
 /// Loads the modules that the initramfs lists: one path on each line, in the order of their
-/// dependencies, with the module's options behind it.
-pub fn load_modules() {
+/// dependencies, with the module's options behind it. Returns whether there is such a list.
+pub fn load_modules() -> bool {
     let Ok(list) = fs::read_to_string(MODULES) else {
-        return;
+        return false;
     };
     for line in list.lines().map(str::trim) {
         if line.is_empty() || line.starts_with('#') {
@@ -30,6 +30,7 @@ pub fn load_modules() {
             Err(error) => note(&format!("module {path}: {error}, skipped")),
         }
     }
+    true
 }
 
 fn load_module(path: &Path, options: &str) -> io::Result<()> {

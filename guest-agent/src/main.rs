@@ -11,6 +11,7 @@ mod closed;
 mod cmdline;
 mod command;
 mod disk;
+mod drivers;
 mod environment;
 mod error;
 mod events;
