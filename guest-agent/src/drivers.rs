@@ -1,15 +1,17 @@
 //! Has the drivers loaded of the devices that are there.
 //!
-//! An initramfs that was made for the agent lists its modules (`initramfs.rs`). That of any other
-//! image carries `modprobe` and the kernel's tables: it is given the aliases of the devices that have
-//! no driver yet, as udev and mdev do.
+//! An initramfs that was made for the agent lists its modules (`initramfs.rs`). Those of most other
+//! images carry `modprobe` and the kernel's tables: it is given the aliases of the devices that have
+//! no driver yet, as udev and mdev do. Where there is none, the modules themselves are looked through.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::init::ROOT_TYPES as FILE_SYSTEMS;
 use crate::log::note;
+use crate::modules::Modules;
 
 const BUSES: &str = "/sys/bus";
 const MODPROBE: [&str; 4] = [
@@ -21,23 +23,42 @@ const MODPROBE: [&str; 4] = [
 /// The driver of a bus finds further devices, so their aliases are looked for again.
 const ROUNDS: usize = 4;
 
-/// Has the drivers loaded of all devices that have none, as far as the modules are here. Returns
-/// whether there is a `modprobe`.
-pub fn load() -> bool {
-    let Some(modprobe) = MODPROBE.iter().map(Path::new).find(|path| path.exists()) else {
-        return false;
-    };
+/// Has the drivers loaded of all devices that have none, and of the kinds of file systems that a
+/// root may have, as far as their modules are here.
+pub fn load() {
+    match MODPROBE.iter().map(Path::new).find(|path| path.exists()) {
+        // The kernel calls it by itself for a file system.
+        Some(modprobe) => load_by(|aliases| probe(modprobe, aliases)),
+        None => load_from(Modules::read(&directory())),
+    }
+}
+
+fn load_from(mut modules: Modules) {
+    if modules.is_empty() {
+        return;
+    }
+    load_by(|aliases| modules.load(aliases));
+    modules.load(&FILE_SYSTEMS.map(|kind| format!("fs-{kind}")));
+}
+
+/// Calls `load` with the aliases of devices that have no driver, until it finds no more.
+fn load_by(mut load: impl FnMut(&[String])) {
     let mut asked = BTreeSet::new();
     for _ in 0..ROUNDS {
         let aliases = aliases_without_driver(Path::new(BUSES));
         let new: Vec<_> = aliases.difference(&asked).cloned().collect();
         if new.is_empty() {
-            break;
+            return;
         }
-        probe(modprobe, &new);
+        load(&new);
         asked.extend(new);
     }
-    true
+}
+
+/// Where the modules of the running kernel are.
+fn directory() -> PathBuf {
+    let release = rustix::system::uname();
+    Path::new("/lib/modules").join(release.release().to_string_lossy().as_ref())
 }
 
 fn probe(modprobe: &Path, aliases: &[String]) {

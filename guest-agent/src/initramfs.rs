@@ -33,7 +33,8 @@ pub fn load_modules() -> bool {
     true
 }
 
-fn load_module(path: &Path, options: &str) -> io::Result<()> {
+/// Loads a module from a file that is not compressed.
+pub fn load_module(path: &Path, options: &str) -> io::Result<()> {
     let file = sys::open(&sys::c_path(path)?, libc::O_RDONLY)?;
     let options = sys::c_string(options.as_bytes())?;
     // SAFETY: the options end with NUL.
