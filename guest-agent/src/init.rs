@@ -5,21 +5,20 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::mount::MountFlags;
 
 use crate::boot_times::BootTimes;
 use crate::cmdline::{Cmdline, InitChoice};
 use crate::log::note;
-use crate::{disk, hostfiles, initramfs, mounts, network, supervise, sys};
+use crate::root_device::{self, Root};
+use crate::{disk, drivers, hostfiles, initramfs, mounts, network, supervise, sys};
 
 const NEW_ROOT: &str = "/sysroot";
-const ROOT_WAIT: Duration = Duration::from_secs(10);
 const SETTLE: Duration = Duration::from_secs(1);
-const ROOT_POLL: Duration = Duration::from_millis(5);
-/// These are tried in this order when the command line does not name one.
-const ROOT_TYPES: [&str; 4] = ["ext4", "xfs", "btrfs", "ext2"];
+/// These are tried in this order when the command line names none, and the disk does not tell.
+pub const ROOT_TYPES: [&str; 4] = ["ext4", "xfs", "btrfs", "ext2"];
 
 /// Runs the first process. `init_s` is the uptime in seconds at which it started. Process 1 must
 /// not end, so this never returns.
@@ -33,9 +32,16 @@ pub fn run(init_s: f64) -> ! {
     sys::allow_many_files();
     let cmdline = Cmdline::read();
     let old_root = sys::open(c"/", libc::O_RDONLY | libc::O_DIRECTORY).ok();
-    initramfs::load_modules();
+    let is_ours = initramfs::load_modules();
+    if !is_ours {
+        drivers::load();
+    }
     if let Some(device) = &cmdline.root {
         enter_root(device, &cmdline);
+        if !is_ours {
+            // An initramfs may lack what the root is not needed for, such as the network's.
+            drivers::load();
+        }
     }
     boot.root_s = sys::uptime_s();
     set_up_network(&cmdline);
@@ -63,58 +69,43 @@ pub fn run(init_s: f64) -> ! {
     }
 }
 
-fn enter_root(device: &str, cmdline: &Cmdline) {
-    let path = Path::new(device);
-    if !wait_for_device(path) {
-        panic_with(&format!(
-            "root device {device} did not appear in {} s",
-            ROOT_WAIT.as_secs()
-        ));
-    }
+fn enter_root(wanted: &str, cmdline: &Cmdline) {
+    let Root { device, kind } = root_device::wait_for(wanted).unwrap_or_else(|error| panic_with(&error));
+    let shown = device.display();
     let _ = fs::create_dir_all(NEW_ROOT);
     let root = Path::new(NEW_ROOT);
-    if let Err(error) = mount_root(device, root, cmdline) {
-        panic_with(&format!("root device {device} cannot be mounted: {error}"));
+    if let Err(error) = mount_root(&device, kind, root, cmdline) {
+        panic_with(&format!("root device {shown} cannot be mounted: {error}"));
     }
     if !cmdline.read_only {
-        grow_root(path, root);
+        grow_root(&device, root);
     }
     if let Err(error) = mounts::switch_root(root) {
-        panic_with(&format!("switching to root device {device}: {error}"));
+        panic_with(&format!("switching to root device {shown}: {error}"));
     }
 }
 
-fn wait_for_device(path: &Path) -> bool {
-    let started = Instant::now();
-    while !path.exists() {
-        if started.elapsed() > ROOT_WAIT {
-            return false;
-        }
-        std::thread::sleep(ROOT_POLL);
-    }
-    true
-}
-
-fn mount_root(device: &str, target: &Path, cmdline: &Cmdline) -> io::Result<()> {
+fn mount_root(device: &Path, kind: Option<&str>, target: &Path, cmdline: &Cmdline) -> io::Result<()> {
     let flags = if cmdline.read_only {
         MountFlags::RDONLY
     } else {
         MountFlags::empty()
     };
     let options = cmdline.root_flags.as_deref();
+    let source = device.to_str().ok_or(io::ErrorKind::InvalidInput)?;
     let mut result = Err(io::ErrorKind::NotFound.into());
-    let given = cmdline.root_fstype.as_deref();
-    for fstype in given
+    let known = cmdline.root_fstype.as_deref().or(kind);
+    for fstype in known
         .as_slice()
         .iter()
-        .chain(ROOT_TYPES.iter().filter(|_| given.is_none()))
+        .chain(ROOT_TYPES.iter().filter(|_| known.is_none()))
     {
         if fstype == &"ext4" && options.is_none() {
             // Reading all block bitmaps in advance takes longer than most sandboxes live.
-            result = mounts::mount(device, target, fstype, flags, "no_prefetch_block_bitmaps");
+            result = mounts::mount(source, target, fstype, flags, "no_prefetch_block_bitmaps");
         }
         if result.is_err() {
-            result = mounts::mount(device, target, fstype, flags, options.unwrap_or(""));
+            result = mounts::mount(source, target, fstype, flags, options.unwrap_or(""));
         }
         if result.is_ok() {
             break;

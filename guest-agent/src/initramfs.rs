@@ -12,10 +12,10 @@ use crate::sys;
 const MODULES: &str = "/quicksand/modules";
 
 /// Loads the modules that the initramfs lists: one path on each line, in the order of their
-/// dependencies, with the module's options behind it.
-pub fn load_modules() {
+/// dependencies, with the module's options behind it. Returns whether there is such a list.
+pub fn load_modules() -> bool {
     let Ok(list) = fs::read_to_string(MODULES) else {
-        return;
+        return false;
     };
     for line in list.lines().map(str::trim) {
         if line.is_empty() || line.starts_with('#') {
@@ -30,9 +30,11 @@ pub fn load_modules() {
             Err(error) => note(&format!("module {path}: {error}, skipped")),
         }
     }
+    true
 }
 
-fn load_module(path: &Path, options: &str) -> io::Result<()> {
+/// Loads a module from a file that is not compressed.
+pub fn load_module(path: &Path, options: &str) -> io::Result<()> {
     let file = sys::open(&sys::c_path(path)?, libc::O_RDONLY)?;
     let options = sys::c_string(options.as_bytes())?;
     // SAFETY: the options end with NUL.
