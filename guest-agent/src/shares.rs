@@ -47,10 +47,14 @@ pub enum Request {
 #[serde(untagged)]
 pub enum Answer {
     Done {},
-    /// The names of the shares that are mounted, and of those that are being mounted.
+    /// The names of the shares that are mounted, of those that are being mounted, and of those to
+    /// which the kernel keeps a connection, whether they are mounted or were. The last are missing
+    /// if the kernel does not tell.
     Shares {
         shares: Vec<String>,
         mounting: Vec<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        connected: Option<Vec<String>>,
     },
 }
 
@@ -92,6 +96,8 @@ pub fn carry_out(request: Request, under_way: &UnderWay) -> Result<Answer> {
 }
 
 const SERVER: &[u8] = b"//10.0.2.100/";
+/// What the kernel's client tells of its connections.
+const CLIENT: &str = "/proc/fs/cifs/DebugData";
 /// The tags of our 9p devices begin with this.
 const TAG: &[u8] = b"quicksand9p";
 /// A detached mount may stay in the list for this time.
@@ -182,7 +188,23 @@ fn list(under_way: &UnderWay) -> Answer {
     Answer::Shares {
         shares: ours().iter().map(name_of).collect(),
         mounting,
+        connected: fs::read_to_string(CLIENT).ok().map(|text| connected(&text)),
     }
+}
+
+/// The names of our shares that the kernel's client lists, such as
+/// `1) \\10.0.2.100\QUICKSAND0 Mounts: 1 DevInfo: …` (Linux, fs/smb/client/cifs_debug.c).
+fn connected(list: &str) -> Vec<String> {
+    let server = String::from_utf8_lossy(SERVER).replace('/', "\\");
+    let mut names: Vec<_> = list
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix(server.as_str()))
+        .filter(|name| *name != "IPC$")
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// Unmounts a share. By force it is gone at once, even if programs use it.
@@ -390,6 +412,16 @@ mod tests {
             .collect();
         assert_eq!(names, ["QUICKSAND0", "quicksand9p3"]);
         assert!(Kind::NineP.source("somebody's").is_err());
+    }
+
+    #[test]
+    fn the_client_s_connections_are_those_to_our_server() {
+        let list = "1) ConnectionId: 0x1 Hostname: 10.0.2.100\n\tShares:\n\
+            \t0) IPC: \\\\10.0.2.100\\IPC$ Mounts: 1 DevInfo: 0x0\n\
+            \t1) \\\\10.0.2.100\\QUICKSAND3 Mounts: 1 DevInfo: 0x20020 \n\
+            \t2) \\\\10.0.2.100\\QUICKSAND0 Mounts: 2\tDISCONNECTED\n\
+            \t3) \\\\elsewhere\\QUICKSAND1 Mounts: 1\n";
+        assert_eq!(connected(list), ["QUICKSAND0", "QUICKSAND3"]);
     }
 
     #[test]

@@ -38,7 +38,7 @@ from quicksand.guest.agent.session import Ask
 from quicksand.mounts import shares
 from quicksand.mounts.directories import KnownDirectory
 from quicksand.mounts.mounter import Mounter, look
-from quicksand.mounts.serving import share_name, start_server
+from quicksand.mounts.serving import share_name, start_refuser, start_server
 from quicksand.mounts.shares import Share
 from quicksand.records.config import SHARE_IP, SHARE_PORT, NetworkMode, SandboxConfig
 from quicksand.records.layout import SHARES, MachineDir, log_of
@@ -58,6 +58,10 @@ GIVE_UP_S = 5.0
 """Seconds for a guest to give up a mount whose server has ended. By itself it takes 21."""
 HANG_UP_AGAIN_S = 0.1
 """Seconds for the same where the guest may have no connection any more: it is asked again."""
+
+LEFT_S = 0.2
+"""Seconds within which a client that nobody needs any more has closed its connection."""
+LEFT_POLL_S = 0.02
 
 CLIENT_IS_BUSY = (LinuxErrno.EHOSTDOWN, LinuxErrno.EAGAIN)
 """A client that was taken off a mount by force keeps its connection for a while, or as long as a
@@ -253,7 +257,7 @@ async def remove_mount(machine: MachineDir, share: Share, ask: Ask, *, force: bo
         return
     shares.forget(machine, share)
     if force:
-        await _hang_up(machine, [share.number])
+        await _end_for_the_guest(machine, [share.number], ask)
 
 
 async def write_back(ask: Ask | None, log: Path) -> None:
@@ -307,7 +311,25 @@ async def detach_stale(machine: MachineDir, stale: Collection[int], ask: Ask) ->
     AgentError."""
     if stale:
         await ask("detach_shares", {"shares": [share_name(n) for n in stale]}, DETACH_S)
-        await _hang_up(machine, stale)
+        await _end_for_the_guest(machine, stale, ask)
+
+
+async def _end_for_the_guest(machine: MachineDir, numbers: Collection[int], ask: Ask) -> None:
+    """Have the guest's kernel be done with shares that are gone. As long as a program has a file
+    open there, or data is still to be written, it would wait for a server, and whoever syncs all
+    file systems with it: so it is refused. Raises AgentError."""
+    await _hang_up(machine, numbers)
+    left = set(numbers)
+    deadline = asyncio.get_running_loop().time() + LEFT_S
+    while left and asyncio.get_running_loop().time() < deadline:
+        names = (await ask("shares", {}, DETACH_S)).get("connected")
+        if not isinstance(names, list):
+            break  # an older agent, or a kernel that does not tell
+        left = {number for number in left if share_name(number) in names}
+        await asyncio.sleep(LEFT_POLL_S if left else 0)
+    for number in sorted(left):
+        with best_effort("refuse what is wanted of a share that is gone", log_of(machine)):
+            await start_refuser(machine, number)
 
 
 async def _hang_up(machine: MachineDir, numbers: Iterable[int], seconds: float = HANG_UP_S) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import secrets
 import signal
 import sys
 from collections.abc import Collection, Sequence
@@ -14,11 +16,12 @@ import quicksand_smb
 
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import MountError, StateError
+from quicksand.base.files import map_os_errors, try_lock
 from quicksand.base.processes import send_signal, start_of
 from quicksand.base.text import printable
 from quicksand.base.threads import to_the_end
 from quicksand.mounts.directories import KnownDirectory, find, opened
-from quicksand.mounts.shares import Share, a_stream, count_start
+from quicksand.mounts.shares import Share, a_stream, count_start, note_refuser
 from quicksand.records.layout import MachineDir, log_of
 from quicksand.records.mount import Mount
 
@@ -92,6 +95,22 @@ async def start_server(
         except MountError as error:
             raise MountError(f"{mount.host} cannot be served: {error}") from error
     return Share(number=number, mount=mount, pid=pid, started=start_of(pid), known=known)
+
+
+async def start_refuser(machine: MachineDir, number: int) -> None:
+    """Refuse whatever the guest still wants on the stream of a share that is gone, until QEMU ends
+    or the stream is needed. Does nothing if the stream is in use. Raises MountError, HostError."""
+    with map_os_errors(machine.root):
+        lock = try_lock(machine.share_lock(number))
+    if lock is None:
+        return
+    try:
+        # Nobody knows the secret, so the guest's kernel is told that its login fails.
+        config = {"shares": {}, "secret": secrets.token_hex(16), "posix": True}
+        pid = await to_the_end(_start(machine.share_socket(number), config, (lock,)))
+    finally:
+        os.close(lock)
+    note_refuser(machine, number, pid)
 
 
 async def _start(socket: Path, config: dict[str, Any], inherited: Sequence[int]) -> int:

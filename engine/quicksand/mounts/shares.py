@@ -105,10 +105,34 @@ def list_shares(machine: MachineDir) -> list[Share]:
 def end_unknown(machine: MachineDir) -> None:
     """End the servers that a killed client has left without a record. To be called with the
     history's lock: no other client is just starting one. Blocks for I/O. Raises OSError."""
-    known = {share.number for share in list_shares(machine)}
+    known = {share.number for share in list_shares(machine)} | list_refusers(machine)
     for number in range(SHARES):
         if number not in known:
             _end_holders(machine.share_lock(number))
+
+
+def note_refuser(machine: MachineDir, number: int, pid: int) -> None:
+    """Write down that this process refuses whatever is wanted on a stream. Raises HostError."""
+    record = {"pid": pid, "started": start_of(pid)}
+    write_json(machine.share_refuser(number), record, durable=False)
+
+
+def list_refusers(machine: MachineDir) -> set[int]:
+    """The streams on which everything is refused. Blocks for I/O."""
+    found = set()
+    for number in range(SHARES):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            record = read_json(machine.share_refuser(number))
+            if is_process(int(record["pid"]), str(record["started"])):
+                found.add(number)
+    return found
+
+
+def end_refusers(machine: MachineDir, numbers: Collection[int]) -> None:
+    """End those of these streams. Blocks for I/O. Raises OSError."""
+    for number in list_refusers(machine) & set(numbers):
+        _end_holders(machine.share_lock(number))
+        machine.share_refuser(number).unlink(missing_ok=True)
 
 
 def _end_holders(lock: Path) -> None:
@@ -124,10 +148,12 @@ def _end_holders(lock: Path) -> None:
 @contextlib.contextmanager
 def a_stream(machine: MachineDir, avoid: Collection[int] = ()) -> Iterator[tuple[int, int]]:
     """Take a stream that is not in use: its number, and the descriptor of its lock, which the
-    server inherits. One of ``avoid`` is taken only if there is no other. Raises StateError if all
-    are in use, HostError."""
-    for number in sorted(range(SHARES), key=lambda number: (number in avoid, number)):
+    server inherits. One of ``avoid``, or one on which everything is refused, is taken only if there
+    is no other. Raises StateError if all are in use, HostError."""
+    refused = list_refusers(machine)
+    for number in sorted(range(SHARES), key=lambda n: (n in avoid, n in refused, n)):
         with map_os_errors(machine.root):
+            end_refusers(machine, [number])
             lock = try_lock(machine.share_lock(number))
         if lock is not None:
             try:

@@ -11,13 +11,23 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
-from qemu.qmp import EventListener, ExecuteError, Message, QMPClient, QMPError, Runstate
+from qemu.qmp import (
+    ConnectError,
+    EventListener,
+    ExecuteError,
+    Message,
+    QMPClient,
+    QMPError,
+    Runstate,
+)
+from qemu.qmp.qmp_client import NegotiationError
 
 from quicksand.base.errors import MachineError, QemuDiedError, StateError
 from quicksand.base.lease import Lease, take_lease
 from quicksand.records.layout import QMP_MONITORS, MachineDir
 
 CONNECT_TIMEOUT_S = 20.0
+NEGOTIATIONS = 3
 
 EVENTS_MAX = 1000
 """Events that are kept for a slow reader; the guest can cause any number of them."""
@@ -44,13 +54,42 @@ class _BoundedListener(EventListener):
         return self._latest.popleft()
 
 
+class _EventFirstError(QMPError):
+    """An event came before the answer to ``qmp_capabilities``, which the library does not expect:
+    QEMU sends events as soon as it has read the command."""
+
+
+async def _connect(lease: Lease) -> tuple[QMPClient, _BoundedListener]:
+    """Connect to a monitor. Raises QMPError, AssertionError."""
+    client = QMPClient("quicksand")
+    # We raise an error when QEMU dies, so the library need not log it.
+    client.logger = _quiet_logger()
+    # The library's own listener cannot be removed: let it refuse every event instead.
+    client.events.event_filter = lambda _: False
+    listener = _BoundedListener()
+    client.register_listener(listener)
+    try:
+        await client.connect(str(lease.socket))
+    except ConnectError as error:
+        found = error.exc
+        if isinstance(found, NegotiationError) and isinstance(found.exc, AssertionError):
+            raise _EventFirstError from error
+        raise
+    except AssertionError:
+        # The library's own: the session was there, and has ended since.
+        with contextlib.suppress(QMPError, EOFError, OSError):
+            await client.disconnect()
+        raise
+    return client, listener
+
+
 class Monitor:
     """A QMP connection, made by `connect`. The user has to close it."""
 
-    def __init__(self, client: QMPClient, lease: Lease, listener: _BoundedListener) -> None:
+    def __init__(self, client: QMPClient, listener: _BoundedListener, lease: Lease) -> None:
         self._client = client
-        self._lease = lease
         self._listener = listener
+        self._lease = lease
         self._ended: asyncio.Task[None] | None = None
 
     @classmethod
@@ -62,28 +101,19 @@ class Monitor:
         """
         sockets = [machine.qmp_socket(n) for n in range(QMP_MONITORS)]
         lease = await take_lease(sockets, what="QMP monitors", timeout=timeout)
-        client = QMPClient("quicksand")
-        # We raise an error when QEMU dies, so the library need not log it.
-        client.logger = _quiet_logger()
-        # The library's own listener cannot be removed: let it refuse every event instead.
-        client.events.event_filter = lambda _: False
-        listener = _BoundedListener()
-        client.register_listener(listener)
         try:
             async with asyncio.timeout(timeout):
-                await client.connect(str(lease.socket))
+                for _ in range(NEGOTIATIONS - 1):
+                    with contextlib.suppress(_EventFirstError):
+                        return cls(*await _connect(lease), lease)
+                return cls(*await _connect(lease), lease)
         except BaseException as error:
             lease.release()
             if isinstance(error, TimeoutError):
                 raise MachineError(f"QEMU did not answer on QMP within {timeout:g} s") from None
-            if isinstance(error, AssertionError):
-                # The library's own: the session was there, and has ended since.
-                with contextlib.suppress(QMPError, EOFError, OSError):
-                    await client.disconnect()
             if isinstance(error, QMPError | AssertionError):
                 raise QemuDiedError("QEMU ended before it answered on QMP") from error
             raise
-        return cls(client, lease, listener)
 
     async def execute(self, command: str, **arguments: Any) -> Any:
         """Run one QMP command and return its result.

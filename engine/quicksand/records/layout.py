@@ -56,6 +56,7 @@
             smbN.sock   the stream of one share to its server (mounts/)
             smbN.lock   flock'ed by the server of the share while it lives
             smbN.json   the share: directories, and the process that serves it
+            smbN.refuser   the process that refuses what is still wanted of a share that is gone
             smbN.sock.log  the last words of servers of the share that ended
             smbN.sock.told     what the guest wrote there that programs of the host run
             smbN.sock.traffic  the bytes that the stream has carried
@@ -292,6 +293,9 @@ class MachineDir:
 
     def share_record(self, number: int) -> Path:
         return self.root / f"smb{number}.json"
+
+    def share_refuser(self, number: int) -> Path:
+        return self.root / f"smb{number}.refuser"
 
     @property
     def share_starts(self) -> Path:

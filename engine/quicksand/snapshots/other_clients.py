@@ -15,7 +15,7 @@ from pathlib import Path
 from quicksand.base.effort import best_effort
 from quicksand.base.files import map_os_errors
 from quicksand.base.lease import Lease, take_at_once
-from quicksand.mounts.shares import end_unknown, list_shares
+from quicksand.mounts.shares import end_refusers, end_unknown, list_shares
 from quicksand.qemu import connections
 from quicksand.records.layout import AGENT_PORTS, SHARES, MachineDir, RuntimeDir
 from quicksand.records.sandboxes import RunState
@@ -36,6 +36,7 @@ def end_all(
         agents.remove(ours.socket.name)
     with map_os_errors(machine.root):
         end_unknown(machine)
+        end_refusers(machine, range(SHARES))
     for share in list_shares(machine):
         share.end()  # it would come back
     streams = {f"smb{number}.sock" for number in range(SHARES)}

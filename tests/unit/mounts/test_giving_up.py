@@ -48,7 +48,8 @@ class Mounting:
         assert method == "shares"
         is_mounting = self.heard < self.calls
         mounted = [share_name(0)] if self.is_done and not is_mounting else []
-        return {"shares": mounted, "mounting": [share_name(0)] if is_mounting else []}
+        under_way = [share_name(0)] if is_mounting else []
+        return {"shares": mounted, "mounting": under_way, "connected": []}
 
 
 @contextlib.asynccontextmanager

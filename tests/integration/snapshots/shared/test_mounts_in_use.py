@@ -95,7 +95,7 @@ async def test_programs_that_have_files_open_there_go_on_or_are_told(
         assert set((kept / "log").read_bytes()) <= set(b"x\n")
         stuck = await say(vm, "ps -eo stat,comm | grep '^D' || true")
         assert stuck == "", stuck
-    await say(vm, "pkill -f 'sleep' || true")
+    await say(vm, "pkill -x sleep || true")
 
 
 async def test_the_mounts_are_those_of_the_present_and_each_is_there_once(

@@ -1,0 +1,84 @@
+"""What a guest still wants of a share that is gone is refused: its kernel would wait for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+from quicksand.mounts import mounting, shares
+from quicksand.mounts.serving import share_name, start_server
+from quicksand.records.layout import SHARES, MachineDir
+from quicksand.records.mount import Mount
+
+from tests.conftest import our_processes, wait_for
+from tests.unit.mounts.test_serving import Qemu, data, greets, machine, qemu
+
+__all__ = ["data", "machine", "qemu"]
+
+
+class Guest:
+    """A guest whose kernel keeps ``connected`` so many times that it is asked."""
+
+    def __init__(self, connected: float, *, tells: bool = True) -> None:
+        self.connected = connected
+        self.tells = tells
+
+    async def ask(self, method: str, _params: dict[str, Any], _seconds: float) -> dict[str, Any]:
+        if method == "detach_shares":
+            return {}
+        assert method == "shares"
+        self.connected -= 1
+        still = [share_name(3)] if self.connected >= 0 else []
+        told = {"connected": still} if self.tells else {}
+        return {"shares": [], "mounting": [], **told}
+
+
+async def detach(machine: MachineDir, qemu: Qemu, guest: Guest) -> None:
+    """Detach the share of stream 3, where QEMU takes whoever hangs up."""
+
+    def take() -> None:
+        with contextlib.suppress(TimeoutError), qemu.accept(3) as stream:
+            stream.recv(64)
+
+    taking = asyncio.create_task(asyncio.to_thread(take))
+    await mounting.detach_stale(machine, [3], guest.ask)
+    await taking
+
+
+@pytest.mark.parametrize("guest", [Guest(10**6), Guest(0, tells=False)], ids=["keeps", "is old"])
+async def test_a_guest_that_keeps_its_connection_is_refused(
+    machine: MachineDir, qemu: Qemu, guest: Guest
+) -> None:
+    await detach(machine, qemu, guest)
+    assert shares.list_refusers(machine) == {3}
+    with await asyncio.to_thread(qemu.accept, 3) as stream:
+        assert await asyncio.to_thread(greets, stream)
+        shares.end_unknown(machine)
+        assert shares.list_refusers(machine) == {3}, "it is known"
+        shares.end_refusers(machine, range(SHARES))
+    assert shares.list_refusers(machine) == set()
+    wait_for(lambda: not our_processes(str(machine.root)), what="its end")
+
+
+async def test_a_guest_that_is_done_with_it_costs_no_process(
+    machine: MachineDir, qemu: Qemu
+) -> None:
+    await detach(machine, qemu, Guest(2))
+    assert shares.list_refusers(machine) == set()
+    assert not our_processes(str(machine.root))
+
+
+async def test_its_stream_is_taken_when_there_is_no_other(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    await detach(machine, qemu, Guest(10**6))
+    with await asyncio.to_thread(qemu.accept, 3), contextlib.ExitStack() as stack:
+        for expected in [*(n for n in range(SHARES) if n != 3), 3]:
+            number, _ = stack.enter_context(shares.a_stream(machine))
+            assert number == expected
+    assert shares.list_refusers(machine) == set()
+    share = await start_server(machine, data, "secret")
+    with await asyncio.to_thread(qemu.accept, share.number):
+        share.end()
