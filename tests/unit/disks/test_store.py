@@ -150,7 +150,7 @@ def errors_of(store: ImageStore) -> str:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"schema_version": 2},
+        {"schema_version": 3},
         {"schema_version": None},
         {"files": {}},
         {"files": []},

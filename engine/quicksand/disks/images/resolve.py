@@ -199,7 +199,7 @@ def _from_store(image: StoredImage) -> ResolvedImage:
         )
     return ResolvedImage(
         name=image.name,
-        chain=(image.disk,),
+        chain=image.chain,
         kernel=image.kernel,
         initrd=image.initrd,
         guest_arch=Architecture.parse(image.arch),
