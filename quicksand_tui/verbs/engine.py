@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
     from quicksand.disks.images.store import ImageStore
     from quicksand.disks.packages.installing import install_package
-    from quicksand.disks.packages.names import parse_wanted
+    from quicksand.disks.packages.wanted import parse_wanted
     from quicksand.life.sandbox_removal import remove_sandbox
     from quicksand.life.sandbox_trash import SandboxTrash
     from quicksand.life.uninstalling import uninstall
@@ -73,7 +73,7 @@ _HOMES = {
     "quicksand.base.arch": ("Architecture",),
     "quicksand.disks.images.store": ("ImageStore",),
     "quicksand.disks.packages.installing": ("install_package",),
-    "quicksand.disks.packages.names": ("parse_wanted",),
+    "quicksand.disks.packages.wanted": ("parse_wanted",),
     "quicksand.life.uninstalling": ("uninstall",),
     "quicksand.base.errors": (
         "PathError",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from quicksand.base.paths import Paths
 from quicksand.disks.images.store import DIGEST_SHOWN, ImageStore, StoredImage
+from quicksand.disks.packages.names import plain
 from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
@@ -92,7 +93,7 @@ def _lies_on(record: Record | None, image: StoredImage) -> bool:
     if record.image_digest:
         return _is(record.image_digest, image)
     if not record.chain:  # its first start is under way
-        return record.config.image == image.name
+        return plain(record.config.image) == plain(image.name)
     place = image.root.resolve()
     return any(Path(layer).resolve().is_relative_to(place) for layer in record.chain)
 
@@ -101,7 +102,7 @@ def _needs(save: Save, image: StoredImage) -> bool:
     if save.manifest is None:
         return False
     base = base_of(save)
-    return _is(base.digest, image) if base.digest else base.name == image.name
+    return _is(base.digest, image) if base.digest else plain(base.name) == plain(image.name)
 
 
 def _is(digest: str, image: StoredImage) -> bool:

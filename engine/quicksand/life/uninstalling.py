@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from quicksand.base.errors import ImageNotFound, StateError
 from quicksand.base.paths import Paths
 from quicksand.disks.images.store import ImageStore, StoredImage
-from quicksand.disks.packages.names import Wanted, image_of
+from quicksand.disks.packages.names import image_of
+from quicksand.disks.packages.wanted import Wanted
 from quicksand.life.image_users import ImageUsers
 from quicksand.life.prepared_images import drop_prepared
 

@@ -7,7 +7,6 @@ from click.shell_completion import CompletionItem
 from quicksand.base.paths import paths
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.life.image_building import buildable_images
-from quicksand.life.uninstalling import installed_images
 
 
 def complete_images(
@@ -19,17 +18,5 @@ def complete_images(
     return [
         CompletionItem(name, help=source)
         for name, source in sorted(sources.items())
-        if name.startswith(incomplete)
-    ]
-
-
-def complete_installed(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Completes names of images that were installed from packages."""
-    found = {image.name: image.version for image in installed_images(paths())}
-    return [
-        CompletionItem(name, help=version)
-        for name, version in sorted(found.items())
         if name.startswith(incomplete)
     ]

@@ -7,7 +7,6 @@ overlays/0.qcow2 …) that lies on another image. What is not laid out so is no 
 
 from __future__ import annotations
 
-import configparser
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -27,7 +26,6 @@ SAVE_VERSION = 6
 """The newest version of a save that is known (specification, "Save Format")."""
 
 MANIFEST_MAX = 4 * 1024 * 1024
-ENTRY_POINTS_MAX = 64 * 1024
 
 DEFAULTS: Mapping[str, Any] = {"memory": "512M", "cpus": 1, "enable_display": False}
 """Options of a machine that nobody has chosen: the defaults of the published packages, which they
@@ -90,17 +88,6 @@ class EntryPoint:
     def directory(self) -> str:
         """The directory of its image in the package."""
         return f"{self.module.replace('.', '/')}/images/"
-
-
-def parse_entry_points(text: str) -> dict[str, str]:
-    """Return the entry points of the group in an `entry_points.txt`. Raises ImageError."""
-    parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment, method-assign]  # names have their case
-    try:
-        parser.read_string(text)
-        return dict(parser[GROUP]) if parser.has_section(GROUP) else {}
-    except configparser.Error as error:
-        raise ImageError(f"its entry points cannot be read: {error}") from error
 
 
 def find_entry_point(found: Mapping[str, str], package: str) -> EntryPoint:

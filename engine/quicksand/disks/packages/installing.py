@@ -35,13 +35,7 @@ from quicksand.disks.packages.contents import (
     find_entry_point,
     find_image,
 )
-from quicksand.disks.packages.names import (
-    Wanted,
-    find_requirement,
-    image_of,
-    package_of,
-    parse_wanted,
-)
+from quicksand.disks.packages.names import image_of, package_of
 from quicksand.disks.packages.pages import Link
 from quicksand.disks.packages.pip_settings import certificates
 from quicksand.disks.packages.sources import (
@@ -55,6 +49,7 @@ from quicksand.disks.packages.sources import (
     usual_sources,
 )
 from quicksand.disks.packages.unpacking import Unpacking
+from quicksand.disks.packages.wanted import Wanted, find_requirement, parse_wanted
 from quicksand.disks.packages.web import Web
 from quicksand.disks.packages.wheel import Wheel, WheelName, check_arch, is_wheel, parse_wheel_name
 
@@ -220,12 +215,17 @@ class Installer:
                     continue
                 same = (origin.name, origin.version) == (name.package, str(name.version))
                 if same and link.sha256 in ("", origin.sha256):
-                    if not is_below:
+                    if self._is_for_use(is_below):
                         self._store.make_current(image)
                     return Installed(image=image, origin=origin, is_new=False, is_below=is_below)
             return None
 
         return await in_thread_to_the_end(find)
+
+    def _is_for_use(self, is_below: bool) -> bool:
+        """Whether new sandboxes are to boot from an image, even if there is another one of its
+        name: not if only another package needs it, or if it is for another architecture."""
+        return not is_below and self._arch is Architecture.host()
 
     async def _look_into(self, link: Link, made: Path) -> _Offer | None:
         """Get a wheel and look into it; None if it has no image."""
@@ -281,7 +281,7 @@ class Installer:
         self._say(PUBLISHING)
         is_below = len(above) > 1
         image = await in_thread_to_the_end(
-            lambda: self._store.publish(place, manifest, current=not is_below)
+            lambda: self._store.publish(place, manifest, current=self._is_for_use(is_below))
         )
         notes = offer.notes
         if image.package != offer.origin:

@@ -15,9 +15,10 @@ from packaging.utils import canonicalize_name
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError
 from quicksand.base.home import expand
-from quicksand.disks.packages.names import SHOWN_MAX, Wanted
+from quicksand.disks.packages.names import SHOWN_MAX
 from quicksand.disks.packages.pages import ACCEPT, Link, file_of, is_allowed, parse_page, shown
 from quicksand.disks.packages.pip_settings import index_url
+from quicksand.disks.packages.wanted import Wanted
 from quicksand.disks.packages.web import Web
 from quicksand.disks.packages.wheel import SUFFIX, WheelName, is_wheel, parse_wheel_name
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import calendar
+import configparser
 import contextlib
 import csv
 import hashlib
@@ -40,8 +41,7 @@ from quicksand.base.errors import ImageError, QuicksandError
 from quicksand.base.files import map_os_errors
 from quicksand.base.regular import create, open_file
 from quicksand.base.text import size_text
-from quicksand.disks.packages.contents import ENTRY_POINTS_MAX, parse_entry_points
-from quicksand.disks.packages.names import SHOWN_MAX
+from quicksand.disks.packages.names import GROUP, SHOWN_MAX
 
 SUFFIX = ".whl"
 ENTRIES_MAX = 10_000
@@ -49,6 +49,7 @@ DIRECTORY_MAX = 16 * 1024 * 1024
 """Bytes of the table of contents: ENTRIES_MAX entries of the usual size take a tenth of that."""
 
 METADATA_MAX = 1024 * 1024
+ENTRY_POINTS_MAX = 64 * 1024
 RECORD_MAX = 4 * 1024 * 1024
 PIECE = 1024 * 1024
 FILE_MAX = 64 * 1024**3
@@ -106,6 +107,17 @@ def parse_wheel_name(name: str) -> WheelName:
     except (InvalidWheelFilename, InvalidVersion) as error:
         raise ImageError(f"{name[:SHOWN_MAX]!r} is no name of a wheel: {error}") from error
     return WheelName(package=package, version=version, build=build, tags=tags, file=name)
+
+
+def parse_entry_points(text: str) -> dict[str, str]:
+    """Return the entry points of the group in an `entry_points.txt`. Raises ImageError."""
+    parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]  # names have their case
+    try:
+        parser.read_string(text)
+        return dict(parser[GROUP]) if parser.has_section(GROUP) else {}
+    except configparser.Error as error:
+        raise ImageError(f"its entry points cannot be read: {error}") from error
 
 
 def arch_of(tags: Collection[Tag]) -> Architecture | None:
