@@ -37,7 +37,6 @@ TRIES = 5
 PAUSE_S = 0.25
 """Seconds before the first of these, twice as many before each next."""
 
-PIECE = 1024 * 1024
 STAGE = "downloading"
 
 AGENT = "quicksand"
@@ -105,7 +104,7 @@ class Web:
                 return None
             _require_success(answer, url)
             body = bytearray()
-            async for piece in answer.aiter_bytes(PIECE):
+            async for piece in answer.aiter_bytes():
                 body += piece
                 if len(body) > PAGE_MAX:
                     raise ImageError(f"{shown(url)} has more than {size_text(PAGE_MAX)}")
@@ -151,7 +150,8 @@ class Web:
         async with self._client.stream("GET", link.url, headers=headers) as answer:
             _require_success(answer, link.url)
             await in_thread_to_the_end(lambda: wheel.begin(answer))
-            async for piece in answer.aiter_raw(PIECE):
+            # Pieces as they come: what waits for a larger one would be lost with the connection.
+            async for piece in answer.aiter_raw():
                 await in_thread_to_the_end(lambda piece=piece: wheel.add(piece))  # type: ignore[misc]
         if wheel.is_short:
             raise httpx.ReadError("the server ended before the file did")
