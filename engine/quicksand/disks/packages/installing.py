@@ -147,9 +147,8 @@ class Installer:
         package = what.package if isinstance(what, Wanted) else parse_wheel_name(what.name).package
         image = image_of(package)
         if image in above or len(above) >= DEPTH_MAX:
-            raise ImageError(
-                f"{' on '.join((*reversed(above), image))} lies on itself, or too deep"
-            )
+            chain = " on ".join((*above, image))
+            raise ImageError(f"{chain}: an image cannot lie on itself, or on so many others")
         async with self._alone(image), _staging(self._store.root) as made:
             found = await self._find(what, made, is_below=bool(above))
             if isinstance(found, _Offer):
