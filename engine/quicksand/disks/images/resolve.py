@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 DEPTH_MAX = 8
 """How many packages may lie on each other."""
 
+PUBLISHED = ("alpine", "alpine-desktop", "ubuntu", "ubuntu-desktop", "agent", "cua")
+"""Images that are known to be published as packages (specification, "Image Distribution")."""
+
 SHIPPED = ("debian", "debian-desktop")
 """Images that come with a recipe: built or not, these names mean them and no save."""
 
@@ -193,12 +196,19 @@ class ImageResolver:
 
     def _not_found(self, name: str) -> ImageNotFound:
         hint: str | Words
-        names = [info.name for info in self.list()]
+        # Names only: looking into packages could lead here again.
+        names = sorted({image.name for image in self.store.list()} | self._package_names)
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-        if near:
+        if plain(name) in PUBLISHED:
+            hint = Words(
+                Remedy("install", name=plain(name)),
+                " gets it",
+                python=f"it is published as the package quicksand-{plain(name)}",
+            )
+        elif near:
             hint = "did you mean " + " or ".join(repr(n) for n in near) + "?"
         elif names:
-            hint = "there are " + ", ".join(sorted(names))
+            hint = "there are " + ", ".join(names)
         else:
             build = Remedy("build_image", name="debian")
             hint = Words("there are none yet: ", build, " makes the default one")
