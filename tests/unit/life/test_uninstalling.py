@@ -13,12 +13,19 @@ from quicksand.base.paths import Paths
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.packages.installing import install_package
 from quicksand.disks.packages.wanted import parse_wanted
+from quicksand.life import image_users
 from quicksand.life.uninstalling import Uninstalled, installed_images, uninstall
 from quicksand.records.layout import sandbox_dir
 from quicksand.saves.manifest import Base
 
 from tests.unit.cli.run_cli import make_stopped
-from tests.unit.disks.packages.wheels import base_files, make_overlay, make_wheel
+from tests.unit.disks.packages.wheels import (
+    ARM_KERNEL,
+    X86_KERNEL,
+    base_files,
+    make_overlay,
+    make_wheel,
+)
 from tests.unit.saves.making import make_save, publish_image, workspace_of
 
 pytestmark = pytest.mark.skipif(
@@ -104,6 +111,22 @@ async def test_an_overlay_outlives_what_it_lies_on(
     remove("ubuntu", places)
     assert images.get("ubuntu") is None
     assert images.get("agent") == top.image and images.verify(top.image) == []
+
+
+async def test_of_each_architecture_the_newest_is_no_old_version(
+    images: ImageStore, places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_users, "FRESH_S", -1.0)
+    arm, tag = Architecture.ARM64, "py3-none-manylinux_2_17_aarch64"
+    found = []
+    for number, arch in enumerate((None, None, arm, arm)):
+        kernel = (ARM_KERNEL if arch else X86_KERNEL) + bytes([number])
+        files = base_files(arch=f"-{'arm64' if arch else 'amd64'}", kernel=kernel)
+        more = {"tag": tag} if arch else {}
+        wheel = make_wheel(tmp_path, files=files, version=f"0.{number}", **more)  # type: ignore[arg-type]
+        found += await install_package(str(wheel), images, arch=arch)
+    unneeded = {image.version for image in image_users.find_unneeded(places)}
+    assert unneeded == {"0.0", "0.2"}
 
 
 async def test_during_an_installation_nothing_of_that_name_goes(
