@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 
-from quicksand.base.errors import QuicksandError
+from quicksand.base.effort import best_effort
 from quicksand.base.paths import Paths
 from quicksand.disks.images.store import StoredImage
 from quicksand.records.registry import Registry
@@ -24,6 +23,6 @@ def drop_prepared(images: Iterable[StoredImage], paths: Paths) -> None:
     space."""
     for template in templates_of([image.root.name for image in images], paths):
         # Only the templates used last are kept: one that cannot be removed now goes later.
-        with contextlib.suppress(QuicksandError):
+        with best_effort("remove a template of an image that is gone", paths.engine_log):
             discard(template.root)
     end_useless(Registry(paths))

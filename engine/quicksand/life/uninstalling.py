@@ -45,7 +45,6 @@ def uninstall(wanted: Wanted, paths: Paths) -> Uninstalled:
         image
         for image in store.versions(name)
         if image.package is not None
-        and image.package.name == wanted.package
         and wanted.versions.contains(image.package.version, prereleases=True)
     ]
     if not doomed:

@@ -65,6 +65,14 @@ async def test_one_version_goes_and_the_newest_other_takes_its_place(
     assert images.get("alpine") == old.image
 
 
+async def test_a_package_without_the_prefix_goes_by_the_name_of_its_image(
+    images: ImageStore, places: Paths, tmp_path: Path
+) -> None:
+    files = {name.replace("quicksand_", ""): data for name, data in base_files("own").items()}
+    await install_package(str(make_wheel(tmp_path, "own", files)), images)
+    assert remove("own", places).name == "own" and images.list() == []
+
+
 async def test_what_was_built_stays(images: ImageStore, places: Paths, tmp_path: Path) -> None:
     own = publish_image(places, name="alpine")
     await install_package(str(make_wheel(tmp_path)), images)

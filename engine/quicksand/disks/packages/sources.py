@@ -19,7 +19,7 @@ from quicksand.disks.packages.names import SHOWN_MAX
 from quicksand.disks.packages.pages import ACCEPT, Link, file_of, is_allowed, parse_page, shown
 from quicksand.disks.packages.pip_settings import index_url
 from quicksand.disks.packages.wanted import Wanted
-from quicksand.disks.packages.web import Web
+from quicksand.disks.packages.web import Page, Web
 from quicksand.disks.packages.wheel import SUFFIX, WheelName, is_wheel, parse_wheel_name
 
 INDEX = "index"
@@ -62,7 +62,7 @@ class Index:
         page = await web.page(f"{self._url}{package}/", ACCEPT)
         if page is None:
             return []
-        return of_package(parse_page(page.body, page.kind, page.url, self.label), package)
+        return await _links_in(page, self.label, package)
 
 
 class Releases:
@@ -78,11 +78,11 @@ class Releases:
             page = await web.page(url, ACCEPT)
             if page is None:
                 break
-            found += parse_page(page.body, page.kind, page.url, self.label)
+            found += await _links_in(page, self.label, package)
             if not page.following:
                 break
             url = page.following
-        return of_package(found, package)
+        return found
 
 
 class Site:
@@ -123,6 +123,15 @@ class Directory:
         except OSError as error:
             raise ImageError(f"{self._path} cannot be read: {error.strerror}") from error
         return [Link(file=path.name, path=path, source=self.label) for path in paths]
+
+
+async def _links_in(page: Page, label: str, package: str) -> list[Link]:
+    """The wheels of a package that a page leads to; in a thread, since pages can be large."""
+
+    def read() -> list[Link]:
+        return of_package(parse_page(page.body, page.kind, page.url, label), package)
+
+    return await asyncio.to_thread(read)
 
 
 def parse_source(text: str) -> Source:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -45,10 +46,16 @@ def find_requirement(requires: Iterable[str], package: str) -> Wanted | None:
     """Return which versions of another package one requires; None if it requires none, or not
     here."""
     for found in _requirements(requires):
-        fits_here = found.marker is None or found.marker.evaluate({"extra": ""})
-        if normalised(found.name) == package and not found.url and fits_here:
+        if normalised(found.name) == package and not found.url and _counts_here(found):
             return Wanted(package=package, versions=found.specifier)
     return None
+
+
+def _counts_here(requirement: Requirement) -> bool:
+    try:
+        return requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+    except (UndefinedComparison, UndefinedEnvironmentName):
+        return False
 
 
 def _requirements(requires: Iterable[str]) -> Iterator[Requirement]:

@@ -24,7 +24,7 @@ from quicksand.base.text import size_text
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.disks.packages.pages import Link, is_allowed, next_of, shown
 
-PAGE_MAX = 64 * 1024 * 1024
+PAGE_MAX = 32 * 1024 * 1024
 """Bytes of a page: the public index has one of 40 MB with all projects, which is not asked for."""
 
 WHEEL_MAX = 64 * 1024**3

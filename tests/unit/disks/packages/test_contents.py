@@ -225,6 +225,7 @@ def test_a_requirement_is_found_by_its_normalised_name_if_it_counts_here() -> No
     requires = (
         "quicksand-core>=0.14",
         "not a requirement !!",
+        'quicksand-ubuntu<2; "x" ~= "y"',
         'quicksand-ubuntu<1; python_version < "3"',
         "Quicksand_Ubuntu<0.11.0,>=0.10.0",
     )
