@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import QuicksandError, StateError
+from quicksand.base.errors import StateError
 from quicksand.base.footprint import allocated_size
 from quicksand.base.paths import paths
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.life.image_building import build_if_missing, suggested_options
 from quicksand.life.image_users import ImageUsers, find_unneeded
+from quicksand.life.prepared_images import drop_prepared, templates_of
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
-from quicksand.warm.spares.ending import end_useless
 from quicksand.warm.spares.stock import check_order, set_order
 from quicksand.warm.template_maker import warm as warm_up
-from quicksand.warm.templates import discard, list_templates
 from quicksand_images import build_image
 
 from quicksand_tui.cli.commands import command_of
@@ -47,7 +46,6 @@ from quicksand_tui.model.text import clean
 if TYPE_CHECKING:
     from quicksand.disks.images.store import StoredImage
     from quicksand.life.image_users import Users
-    from quicksand.warm.templates import TemplateInfo
 
     from quicksand_tui.cli.runner import Signals
 
@@ -215,14 +213,8 @@ def _facts(name: str) -> dict[str, Any]:
 def _template_facts(digests: list[str]) -> list[dict[str, Any]]:
     return [
         {"path": str(t.root), "memory": t.memory, "cpus": t.cpus, "size": t.size, "used": t.used}
-        for t in _templates_of(digests)
+        for t in templates_of(digests, paths())
     ]
-
-
-def _templates_of(digests: list[str]) -> list[TemplateInfo]:
-    """Returns the templates of images by their digests, or by the first digits of these."""
-    wanted = tuple(filter(None, digests))
-    return [t for t in list_templates(paths()) if wanted and t.image_digest.startswith(wanted)]
 
 
 def _users(versions: list[StoredImage]) -> Users:
@@ -266,21 +258,8 @@ def remove(name: str) -> None:
             hint="`quicksand-tui trash --empty` removes what is in it for good",
         )
     store.remove(name)
-    _discard_templates(versions)
-    _end_spares()
+    drop_prepared(versions, paths())
     print(name)
-
-
-def _discard_templates(versions: list[StoredImage]) -> None:
-    for template in _templates_of([image.root.name for image in versions]):
-        # Only the templates used last are kept: one that cannot be removed now goes later.
-        with contextlib.suppress(QuicksandError):
-            discard(template.root)
-
-
-def _end_spares() -> None:
-    """Ends the spares of images that are gone: they would hold the space."""
-    end_useless(Registry(paths()))
 
 
 @command_of("images prune")
@@ -293,8 +272,7 @@ def prune(dry_run: bool, as_json: bool) -> None:
     found = [(image, image.size) for image in find_unneeded(paths())]
     if not dry_run:
         found = [(image, size) for image, size in found if store.remove_old(image)]
-        _discard_templates([image for image, _ in found])
-        _end_spares()
+        drop_prepared([image for image, _ in found], paths())
     total = sum(size for _, size in found)
     if as_json:
         print_json(

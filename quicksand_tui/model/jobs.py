@@ -30,6 +30,7 @@ class JobVerb(StrEnum):
     SAVE = "save"
     EXPORT = "export"
     IMPORT = "import"
+    INSTALL = "installation"
     VERIFY = "verification"
     DISCARD = "removal"
     """Moves saves to the trash, or removes them for good."""
@@ -44,7 +45,7 @@ SAVE_VERBS = frozenset(
 )
 """Verbs of jobs that do not belong to a sandbox."""
 
-CANCELLABLE = SAVE_VERBS | {JobVerb.START, JobVerb.SAVE, JobVerb.RUN}
+CANCELLABLE = SAVE_VERBS | {JobVerb.START, JobVerb.SAVE, JobVerb.RUN, JobVerb.INSTALL}
 """Verbs that leave nothing half done when cancelled. The others end within a moment, or when the
 guest lets them."""
 

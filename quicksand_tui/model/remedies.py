@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "end": "kill {name}",
     "end_and_trash": "rm -f {name}",
     "export_full": "export --full",
+    "install": "install {name}",
     "key": "key NAME {key}",
     "list": "ps -a",
     "list_saves": "saves",

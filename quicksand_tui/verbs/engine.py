@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quicksand.base.arch import Architecture
     from quicksand.base.errors import PathError, QuicksandError
     from quicksand.base.footprint import Footprint
     from quicksand.base.limits import BUTTONS, CLONES_AT_ONCE, CLONES_MAX, SPARES_MAX
@@ -15,8 +16,12 @@ if TYPE_CHECKING:
         in_thread_to_the_end,
         to_the_end,
     )
+    from quicksand.disks.images.store import ImageStore
+    from quicksand.disks.packages.installing import install_package
+    from quicksand.disks.packages.wanted import parse_wanted
     from quicksand.life.sandbox_removal import remove_sandbox
     from quicksand.life.sandbox_trash import SandboxTrash
+    from quicksand.life.uninstalling import uninstall
     from quicksand.records.config import SandboxConfig
     from quicksand.records.machine_options import options_of
     from quicksand.records.mount import CIFS
@@ -35,7 +40,9 @@ __all__ = [
     "CLONES_AT_ONCE",
     "CLONES_MAX",
     "SPARES_MAX",
+    "Architecture",
     "Footprint",
+    "ImageStore",
     "PathError",
     "QuicksandError",
     "Registry",
@@ -47,19 +54,27 @@ __all__ = [
     "Stopped",
     "in_stoppable_thread",
     "in_thread_to_the_end",
+    "install_package",
     "known_stores",
     "load_save",
     "options_of",
+    "parse_wanted",
     "paths",
     "remove_each",
     "remove_sandbox",
     "restore_save",
     "sweep",
     "to_the_end",
+    "uninstall",
     "verify_saves",
 ]
 
 _HOMES = {
+    "quicksand.base.arch": ("Architecture",),
+    "quicksand.disks.images.store": ("ImageStore",),
+    "quicksand.disks.packages.installing": ("install_package",),
+    "quicksand.disks.packages.wanted": ("parse_wanted",),
+    "quicksand.life.uninstalling": ("uninstall",),
     "quicksand.base.errors": (
         "PathError",
         "QuicksandError",

@@ -18,6 +18,8 @@ class Kind(Enum):
     TARGET = auto()
     """The same as CHECKPOINT; commands also take OTHER:TAG for a checkpoint of another sandbox."""
     IMAGE = auto()
+    INSTALLED = auto()
+    """An image that was installed from a package."""
     SOURCE = auto()
     """The image or the save that a sandbox starts from."""
     SAVE = auto()

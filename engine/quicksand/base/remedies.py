@@ -16,10 +16,10 @@ from typing import Any, Literal, get_args
 
 Verb = Literal[
     "build_any_image", "build_image", "checkpoint", "checkpoint_without_9p", "clean", "du", "end",
-    "end_and_trash", "export_full", "key", "list", "list_saves", "list_trash", "list_trashed_saves",
-    "logs", "mount", "mouse_move", "remove", "remove_checkpoint", "remove_image", "restore",
-    "restore_as", "restore_save_as", "resume", "run_with_display", "save", "setup", "start",
-    "start_at", "trash", "tree",
+    "end_and_trash", "export_full", "install", "key", "list", "list_saves", "list_trash",
+    "list_trashed_saves", "logs", "mount", "mouse_move", "remove", "remove_checkpoint",
+    "remove_image", "restore", "restore_as", "restore_save_as", "resume", "run_with_display",
+    "save", "setup", "start", "start_at", "trash", "tree",
 ]  # fmt: skip
 """The kind of a remedy."""
 

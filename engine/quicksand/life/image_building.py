@@ -22,6 +22,7 @@ from quicksand.base.progress import Progress
 from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images.resolve import ImageResolver, is_file
 from quicksand.disks.images.store import ImageStore
+from quicksand.disks.packages.names import also_called
 from quicksand.records.config import SandboxConfig
 
 PACKAGE = "quicksand_images"
@@ -84,7 +85,8 @@ def _suggestions(name: str, store: ImageStore) -> Mapping[str, Any]:
     if is_file(name):
         path = expand(name)
         return store.load(path).machine if path.is_dir() else {}
-    image = store.get(name)
+    stored = (store.get(one) for one in also_called(name))
+    image = next((found for found in stored if found is not None), None)
     if image is not None and image.errors:
         raise ImageError(f"the image {name} is broken: {'; '.join(image.errors)}")
     if image is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from quicksand.base.paths import Paths
 from quicksand.disks.images.store import DIGEST_SHOWN, ImageStore, StoredImage
+from quicksand.disks.packages.names import plain
 from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
@@ -78,12 +79,23 @@ def find_unneeded(paths: Paths, cwd: Path | None = None) -> list[StoredImage]:
     for current in store.list():
         if current.errors:
             continue  # an older version may be needed to replace it
-        for image in store.versions(current.name):
-            if image.root == current.root or _is_fresh(image.root):
+        versions = store.versions(current.name)
+        kept = {current.root, *_newest_of_other_archs(versions, current.arch)}
+        for image in versions:
+            if image.root in kept or _is_fresh(image.root):
                 continue
             if not users.of(image):
                 found.append(image)
     return found
+
+
+def _newest_of_other_archs(versions: list[StoredImage], arch: str) -> set[Path]:
+    """The versions that are in use for the other architectures (`ImageResolver`)."""
+    found = sorted(
+        (image for image in versions if not image.errors and image.arch != arch),
+        key=lambda image: image.built or 0.0,
+    )
+    return set({image.arch: image.root for image in found}.values())
 
 
 def _lies_on(record: Record | None, image: StoredImage) -> bool:
@@ -92,7 +104,7 @@ def _lies_on(record: Record | None, image: StoredImage) -> bool:
     if record.image_digest:
         return _is(record.image_digest, image)
     if not record.chain:  # its first start is under way
-        return record.config.image == image.name
+        return plain(record.config.image) == plain(image.name)
     place = image.root.resolve()
     return any(Path(layer).resolve().is_relative_to(place) for layer in record.chain)
 
@@ -101,7 +113,7 @@ def _needs(save: Save, image: StoredImage) -> bool:
     if save.manifest is None:
         return False
     base = base_of(save)
-    return _is(base.digest, image) if base.digest else base.name == image.name
+    return _is(base.digest, image) if base.digest else plain(base.name) == plain(image.name)
 
 
 def _is(digest: str, image: StoredImage) -> bool:

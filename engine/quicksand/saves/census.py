@@ -11,7 +11,7 @@ from pathlib import Path
 from quicksand.base.ageing import youngest
 from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths
-from quicksand.disks.images.resolve import ImageResolver, image_packages
+from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.images.store import ImageStore
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry
@@ -200,12 +200,9 @@ def base_state(base: Base, paths: Paths, near: Path) -> BaseState:
         if images.find_version(base.name, base.digest) or find_image(base.digest, paths, [near]):
             return BaseState.HERE
         return BaseState.MISSING if images.get(base.name) is None else BaseState.OTHER
-    if images.get(base.name) is not None:
-        return BaseState.HERE
-    names = {entry.name for entry in image_packages()}
-    is_package = bool(names & {base.name, f"quicksand-{base.name}"})
     is_path = "/" in base.name and Path(base.name).exists()
-    return BaseState.HERE if is_package or is_path else BaseState.MISSING
+    is_here = is_path or ("/" not in base.name and ImageResolver(paths).knows(base.name))
+    return BaseState.HERE if is_here else BaseState.MISSING
 
 
 def _base_problem(base: Base | None, state: BaseState) -> str:

@@ -21,6 +21,7 @@ COMPLETERS: Mapping[Kind, str] = {
     Kind.CHECKPOINT: "checkpoints.complete_tags",
     Kind.TARGET: "checkpoints.complete_targets",
     Kind.IMAGE: "images.complete_images",
+    Kind.INSTALLED: "packages.complete_installed",
     Kind.SOURCE: "images.complete_images",
     Kind.SAVE: "saves.complete_saves",
     Kind.EXPORTED: "saves.complete_exported",

@@ -150,7 +150,7 @@ def errors_of(store: ImageStore) -> str:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"schema_version": 2},
+        {"schema_version": 3},
         {"schema_version": None},
         {"files": {}},
         {"files": []},
@@ -200,3 +200,88 @@ def test_only_images_can_be_removed(store: ImageStore, name: str) -> None:
     with pytest.raises(ImageNotFound):
         store.remove(name)
     assert store.get("debian") is not None
+
+
+def publish_layers(store: ImageStore, *contents: str) -> StoredImage:
+    """An image whose disk has a layer for each content."""
+    store.root.mkdir(exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".building-", dir=store.root))
+    layers = {f"layer{number}": f"layer{number}.qcow2" for number in range(1, len(contents))}
+    files = {**PARTS, **layers}
+    for file in files.values():
+        (staging / file).write_text(file)
+    for part, content in zip(("disk", *layers), contents, strict=True):
+        (staging / files[part]).write_text(content)
+    manifest = {
+        "name": "agent",
+        "version": "1",
+        "arch": "x86_64",
+        "created": 0,
+        "files": {part: {"name": file} for part, file in files.items()},
+    }
+    return store.publish(staging, manifest)
+
+
+def test_a_disk_may_have_layers_in_their_order(store: ImageStore) -> None:
+    contents = [str(number) for number in range(12)]
+    image = publish_layers(store, *contents)
+    assert [path.read_text() for path in image.chain] == contents
+    assert image.disk == image.chain[0] and store.verify(image) == []
+    assert store.get("agent") == image
+
+
+def test_layers_are_part_of_the_digest(store: ImageStore) -> None:
+    digests = {
+        publish_layers(store, "a", *more).digest for more in ((), ("b",), ("c",), ("b", "c"))
+    }
+    assert len(digests) == 4
+
+
+def test_an_earlier_program_refuses_layers_instead_of_leaving_them_out(store: ImageStore) -> None:
+    about = json.loads((publish_layers(store, "a", "b").root / MANIFEST).read_text())
+    assert about["schema_version"] == 2
+    assert json.loads((publish(store).root / MANIFEST).read_text())["schema_version"] == 1
+
+
+@pytest.mark.parametrize("layers", [["layer2"], ["layer1", "layer3"], ["layer0"], ["layer01"]])
+def test_layers_with_a_gap_are_damage(store: ImageStore, layers: list[str]) -> None:
+    image = publish(store)
+    files = json.loads((image.root / MANIFEST).read_text())["files"]
+    rewrite(image, files={**files, **dict.fromkeys(layers, files["disk"])})
+    found = store.get("debian")
+    assert found is not None and "its layers are" in found.errors[0]
+
+
+def test_a_missing_layer_is_an_error_of_that_image(store: ImageStore) -> None:
+    image = publish_layers(store, "a", "b")
+    image.chain[1].unlink()
+    found = store.get("agent")
+    assert found is not None and found.errors == ("layer1.qcow2 is missing",)
+
+
+def test_a_withdrawn_version_gives_its_place_to_the_newest_other(store: ImageStore) -> None:
+    first, second, third = (publish(store, content=str(number)) for number in range(3))
+    store.make_current(second)
+    assert store.get("debian") == second
+    store.withdraw(second)
+    assert store.get("debian") in (first, third) and not second.root.exists()
+    store.withdraw(first)
+    assert store.get("debian") == third
+    store.withdraw(third)
+    assert store.get("debian") is None and not (store.root / "debian").exists()
+    with pytest.raises(ImageNotFound):
+        store.withdraw(third)
+
+
+def test_withdrawing_another_version_leaves_the_current_one(store: ImageStore) -> None:
+    first, second = publish(store), publish(store, content="2")
+    store.withdraw(first)
+    assert store.get("debian") == second
+
+
+def test_a_broken_version_does_not_take_a_withdrawn_ones_place(store: ImageStore) -> None:
+    first, second = publish(store), publish(store, content="2")
+    (first.root / MANIFEST).write_text("{")
+    store.withdraw(second)
+    assert store.get("debian") is None
+    assert first.root.exists(), "what cannot be read is not removed"

@@ -1,4 +1,8 @@
-"""Finds the files of an image by its name: a path, the store, or an installed package."""
+"""Finds the files of an image by its name: a path, the store, or an installed package.
+
+The published packages call some of their images with a prefix, and find them without it, too; so an
+image "agent" is also "quicksand-agent".
+"""
 
 from __future__ import annotations
 
@@ -16,12 +20,17 @@ from quicksand.base.paths import Paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.packages.contents import OverlayImage
+from quicksand.disks.packages.names import also_called, plain
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from quicksand.disks.packages.installed import Package
 
-GROUP = "quicksand.images"
-"""The entry-point group of image packages (fixed by the specification)."""
+DEPTH_MAX = 8
+"""How many packages may lie on each other."""
+
+PUBLISHED = ("alpine", "alpine-desktop", "ubuntu", "ubuntu-desktop", "agent", "cua")
+"""Images that are known to be published as packages (specification, "Image Distribution")."""
 
 SHIPPED = ("debian", "debian-desktop")
 """Images that come with a recipe: built or not, these names mean them and no save."""
@@ -107,40 +116,99 @@ class ImageResolver:
 
     def knows(self, name: str) -> bool:
         """Whether ``name`` is a path, or an image in the store or a package, usable or not."""
-        if "/" in name or name.endswith(".qcow2") or self.store.get(name) is not None:
+        if is_file(name) or self._get(name) is not None:
             return True
-        return any(entry.name in (name, f"quicksand-{name}") for entry in image_packages())
+        return plain(name) in self._package_names
 
-    def _find(self, name: str, arch: Architecture) -> ResolvedImage:
+    def _find(self, name: str, arch: Architecture, above: tuple[str, ...] = ()) -> ResolvedImage:
         if is_file(name):
             return _from_path(expand(name), arch)
-        stored = self.store.get(name)
+        stored = self._get(name, arch)
         if stored is not None:
             return _from_store(stored)
-        for candidate in (name, f"quicksand-{name}"):
-            for entry in image_packages():
-                if entry.name == candidate:
-                    return _from_package(entry, arch)
+        for package in image_packages():
+            if package.image == plain(name):
+                return self._from_package(package, arch, above)
         raise self._not_found(name)
+
+    def _get(self, name: str, arch: Architecture | None = None) -> StoredImage | None:
+        """The image of that name in the store, with the prefix or without: its current version or,
+        if that is not for ``arch``, the newest usable one that is."""
+        found = (self.store.get(one) for one in also_called(name))
+        image = next((one for one in found if one is not None), None)
+        if image is None or image.errors or arch is None or image.arch == arch.value:
+            return image
+        others = self.store.versions(image.root.parent.name)
+        fitting = [one for one in others if not one.errors and one.arch == arch.value]
+        return max(fitting, key=lambda one: one.built or 0.0, default=image)
+
+    def _from_package(
+        self, package: Package, arch: Architecture, above: tuple[str, ...]
+    ) -> ResolvedImage:
+        found = package.find(arch)
+        if found is None:
+            package.require_no_stub()
+            return _ask(package, arch)
+        image, root = found
+        if not isinstance(image, OverlayImage):
+            return ResolvedImage(
+                name=package.image,
+                chain=(root / image.disk,),
+                kernel=root / image.kernel,
+                initrd=root / image.initrd,
+                guest_arch=image.arch,
+                version=package.version,
+            )
+        if image.base in above or len(above) >= DEPTH_MAX:
+            raise ImageError(f"the image {package.image!r} lies on itself, or on too many others")
+        base = self._base(image, arch, (*above, package.image))
+        return replace(
+            base,
+            name=package.image,
+            chain=(*base.chain, *(root / layer for layer in image.layers)),
+            guest_arch=image.arch,
+            digest="",
+            version=package.version,
+        )
+
+    def _base(
+        self, image: OverlayImage, arch: Architecture, above: tuple[str, ...]
+    ) -> ResolvedImage:
+        if not image.digest:
+            return self._find(image.base, arch, above)
+        stored = self.store.find_version(image.base, image.digest)
+        if stored is None:
+            raise ImageError(
+                f"the image {above[-1]!r} lies on the image {image.base!r} with the digest "
+                f"{image.digest[:12]}, which is not here"
+            )
+        return _from_store(stored)
 
     def has(self, name: str) -> bool:
         """Whether an image has that name, even if it is broken or not built yet."""
-        if name in SHIPPED or self.store.get(name) is not None:
+        if name in SHIPPED or self._get(name) is not None:
             return True
-        return not self._package_names.isdisjoint((name, f"quicksand-{name}"))
+        return plain(name) in self._package_names
 
     @cached_property
     def _package_names(self) -> frozenset[str]:
-        return frozenset(entry.name for entry in image_packages())
+        return frozenset(package.image for package in image_packages())
 
     def _not_found(self, name: str) -> ImageNotFound:
         hint: str | Words
-        names = [info.name for info in self.list()]
+        # Names only: looking into packages could lead here again.
+        names = sorted({image.name for image in self.store.list()} | self._package_names)
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-        if near:
+        if plain(name) in PUBLISHED:
+            hint = Words(
+                Remedy("install", name=plain(name)),
+                " gets it",
+                python=f"it is published as the package quicksand-{plain(name)}",
+            )
+        elif near:
             hint = "did you mean " + " or ".join(repr(n) for n in near) + "?"
         elif names:
-            hint = "there are " + ", ".join(sorted(names))
+            hint = "there are " + ", ".join(names)
         else:
             build = Remedy("build_image", name="debian")
             hint = Words("there are none yet: ", build, " makes the default one")
@@ -149,11 +217,23 @@ class ImageResolver:
     def list(self) -> list[ImageInfo]:
         """List all images by name. A broken one carries its error; it never raises."""
         found = [_stored_info(image) for image in self.store.list()]
-        seen = {info.name for info in found}
-        for entry in image_packages():
-            if entry.name not in seen:
-                found.append(_package_info(entry))
+        seen = {plain(info.name) for info in found}
+        for package in image_packages():
+            if package.image not in seen:
+                found.append(self._package_info(package))
         return sorted(found, key=lambda info: info.name)
+
+    def _package_info(self, package: Package) -> ImageInfo:
+        info = ImageInfo(name=package.image, source="package", version=package.version)
+        try:
+            if package.find(Architecture.host()) is None:
+                package.require_no_stub()
+                return info  # only its code knows, which runs when its image is used
+            image = self._from_package(package, Architecture.host(), ())
+            size = sum(path.stat().st_blocks * 512 for path in image.chain)
+        except (QuicksandError, OSError) as error:
+            return replace(info, error=str(error))
+        return replace(info, arch=image.guest_arch.value, size=size)
 
 
 def is_file(name: str) -> bool:
@@ -161,11 +241,11 @@ def is_file(name: str) -> bool:
     return "/" in name or name.endswith(".qcow2")
 
 
-def image_packages() -> list[EntryPoint]:
+def image_packages() -> list[Package]:
     """The installed packages with an image of their own."""
-    from importlib.metadata import entry_points  # noqa: PLC0415
+    from quicksand.disks.packages import installed  # noqa: PLC0415
 
-    return list(entry_points(group=GROUP))
+    return installed.image_packages()
 
 
 def _stored_info(image: StoredImage) -> ImageInfo:
@@ -182,15 +262,6 @@ def _stored_info(image: StoredImage) -> ImageInfo:
     )
 
 
-def _package_info(entry: EntryPoint) -> ImageInfo:
-    try:
-        image = _from_package(entry, Architecture.host())
-    except QuicksandError as error:
-        return ImageInfo(name=entry.name, source="package", error=str(error))
-    size = sum(path.stat().st_blocks * 512 for path in image.chain if path.exists())
-    return ImageInfo(name=entry.name, source="package", arch=image.guest_arch.value, size=size)
-
-
 def _from_store(image: StoredImage) -> ResolvedImage:
     if image.errors:
         raise ImageError(
@@ -199,7 +270,7 @@ def _from_store(image: StoredImage) -> ResolvedImage:
         )
     return ResolvedImage(
         name=image.name,
-        chain=(image.disk,),
+        chain=image.chain,
         kernel=image.kernel,
         initrd=image.initrd,
         guest_arch=Architecture.parse(image.arch),
@@ -225,12 +296,12 @@ def _from_path(path: Path, arch: Architecture) -> ResolvedImage:
     )
 
 
-def _from_package(entry: EntryPoint, arch: Architecture) -> ResolvedImage:
-    """Ask an image package. Its code is not ours: whatever it raises becomes an ImageError."""
+def _ask(package: Package, arch: Architecture) -> ResolvedImage:
+    """Ask the code of an image package. It is not ours: whatever it raises becomes an
+    ImageError."""
+    name = package.entry.name
     try:
-        provider = entry.load()
-        provider = provider() if isinstance(provider, type) else provider
-        found = provider.resolve(arch.debian)
+        found = package.load_provider(arch)
         fields: Mapping[str, Any] = {
             "name": str(found.name),
             "chain": tuple(Path(p).absolute() for p in found.chain),
@@ -240,8 +311,8 @@ def _from_package(entry: EntryPoint, arch: Architecture) -> ResolvedImage:
         }
     except Exception as error:
         raise ImageError(
-            f"the image package {entry.name!r} is broken: {type(error).__name__}: {error}"
+            f"the image package {name!r} is broken: {type(error).__name__}: {error}"
         ) from error
     if not fields["chain"]:
-        raise ImageError(f"the image package {entry.name!r} names no disk")
+        raise ImageError(f"the image package {name!r} names no disk")
     return ResolvedImage(**fields)

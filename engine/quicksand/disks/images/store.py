@@ -5,6 +5,7 @@
     <data>/images/<name>/current            the digest in use, replaced atomically
     <data>/images/<name>/<digest>/manifest.json     written last: its presence is the commit mark
                                   disk.qcow2, kernel, initrd
+                                  layer1.qcow2 …    the layers above disk.qcow2, if there are any
 """
 
 from __future__ import annotations
@@ -22,20 +23,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
+from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError, StateError
 from quicksand.base.fields import Fields
 from quicksand.base.files import map_os_errors, read_json, sync_dir, try_lock, write_json
 from quicksand.base.listing import ANY_ID, TEMPORARY, own_directories, own_files
 from quicksand.base.paths import make_private_dir
 from quicksand.base.regular import create, open_file, open_regular, read_word
 from quicksand.base.removal import mark, remove, require_ours
+from quicksand.disks.images.origin import KEY, Origin
+from quicksand.disks.images.parts import checked_file, image_digest, layers_of, parts_of
 from quicksand.disks.images.suggested import check_suggested
 
-SCHEMA = 1
+SCHEMA, SCHEMA_OF_LAYERS = 1, 2
+"""The versions of the manifest: an earlier program would take the lowest layer for the disk."""
 MANIFEST = "manifest.json"
 CURRENT = "current"
 REMOVED = ".removed-"
-PARTS = ("disk", "kernel", "initrd")
 NAME_MAX = 200
 """Characters of an image's name, which names a directory too."""
 
@@ -65,13 +68,21 @@ class StoredImage:
     machine: Mapping[str, Any] = field(default_factory=dict)
     """Values that it suggests for options that the user does not give (`suggested`)."""
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By part ("disk", "kernel", "initrd"): name, size in bytes and sha256."""
+    """By part ("disk", "kernel", "initrd", "layer1" …): name, size in bytes and sha256."""
+    package: Origin | None = None
+    """The package that it was installed from; None if it was built or imported."""
     errors: tuple[str, ...] = ()
     """Why it cannot be used."""
 
     @property
     def disk(self) -> Path:
+        """Its disk, or the lowest layer of that (`chain`)."""
         return self._path("disk")
+
+    @property
+    def chain(self) -> tuple[Path, ...]:
+        """All layers of its disk, the lowest first."""
+        return tuple(self._path(part) for part in layers_of(self.files))
 
     @property
     def kernel(self) -> Path:
@@ -161,10 +172,11 @@ class ImageStore:
         path = directory / MANIFEST
         try:
             manifest = read_json(path)
-            if manifest.get("schema_version") != SCHEMA:
+            if manifest.get("schema_version") not in (SCHEMA, SCHEMA_OF_LAYERS):
                 raise ValueError(f"schema_version {manifest.get('schema_version')!r}")
             found = Fields(manifest, "bad manifest")
-            files = {part: _checked_file(found.fields("files")[part]) for part in PARTS}
+            told = found.fields("files")
+            files = {part: checked_file(told[part]) for part in parts_of(told)}
             image = StoredImage(
                 root=directory,
                 name=found.text("name"),
@@ -177,6 +189,7 @@ class ImageStore:
                 cmdline=found.text("cmdline", default=""),
                 machine=check_suggested(manifest.get("machine", {})),
                 files=files,
+                package=Origin.from_json(manifest.get(KEY)),
             )
             if image.digest != image_digest(files, image.cmdline, image.recipe):
                 raise ValueError("the digest does not fit the files and the command line")
@@ -208,7 +221,7 @@ class ImageStore:
         except ValueError as error:
             raise ImageError(f"the manifest of {manifest['name']!r} is wrong: {error}") from None
         files = {}
-        for part in PARTS:
+        for part in parts_of(manifest["files"]):
             name = str(manifest["files"][part]["name"])
             path = staging / name
             with map_os_errors(path):
@@ -217,24 +230,20 @@ class ImageStore:
         digest = image_digest(
             files, str(manifest.get("cmdline", "")), str(manifest.get("recipe", ""))
         )
+        schema = SCHEMA if len(layers_of(files)) == 1 else SCHEMA_OF_LAYERS
         place = make_private_dir(self.root / str(manifest["name"]))
         target = place / digest[:DIGEST_SHOWN]
         with map_os_errors(target):
             write_json(
                 staging / MANIFEST,
-                {**manifest, "schema_version": SCHEMA, "files": files, "digest": digest},
+                {**manifest, "schema_version": schema, "files": files, "digest": digest},
             )
             mark(staging, as_=target.name)
             if _move_in(staging, target):
                 sync_dir(place)
             if not current and (place / CURRENT).exists():
                 return self.load(target)
-            pointer = place / f".{CURRENT}.{secrets.token_hex(4)}"
-            with create(pointer) as file:
-                file.write(f"{target.name}\n".encode())
-            _sync_file(pointer)
-            pointer.replace(place / CURRENT)
-            sync_dir(place)
+            _point(place, target.name)
         return self.load(target)
 
     def remove(self, name: str) -> None:
@@ -273,6 +282,46 @@ class ImageStore:
                 os.close(lock)
         return True
 
+    def make_current(self, image: StoredImage) -> None:
+        """Make a version that is in the store the one that new sandboxes boot from. Raises
+        DiskSpaceError, PathError."""
+        with map_os_errors(image.root):
+            _point(image.root.parent, image.root.name)
+
+    def withdraw(self, image: StoredImage) -> None:
+        """Remove one version, the current one too: then the newest usable one of the others becomes
+        the current one, if there is any. The caller makes sure that nothing uses it.
+
+        Raises StateError if that image is just being built or installed, ImageNotFound if the
+        version is not there, DiskSpaceError, PathError.
+        """
+        place = image.root.parent
+        with map_os_errors(image.root):
+            if not image.root.is_dir():
+                raise ImageNotFound(f"Image not found: there is no {image.root}")
+            lock = try_lock(self.root / f".{place.name}.lock")
+            if lock is None:
+                raise StateError(f"the image {place.name!r} is just being built or installed")
+            try:
+                current = self.get(place.name)
+                if current is None or current.root == image.root:
+                    self._turn_from(image)
+                self._remove_tree(image.root)
+                with contextlib.suppress(OSError):  # other versions are there, or files of others
+                    place.rmdir()
+            finally:
+                os.close(lock)
+
+    def _turn_from(self, image: StoredImage) -> None:
+        place = image.root.parent
+        others = [found for found in self.versions(place.name) if found.root != image.root]
+        usable = [found for found in others if not found.errors]
+        if usable:
+            _point(place, max(usable, key=lambda found: found.built or 0.0).root.name)
+            return
+        for pointer in own_files(place, _POINTERS):
+            pointer.unlink()
+
     def _remove_tree(self, place: Path) -> None:
         require_ours(place)
         # Renamed first, so that nothing starts from a half-removed image.
@@ -295,14 +344,6 @@ def _is_name(name: str) -> bool:
     return bool(name) and not name.startswith(".")
 
 
-def _checked_file(value: object) -> dict[str, Any]:
-    found = Fields(value, "bad file")
-    name = found.text("name")
-    if "/" in name or name in ("", ".", ".."):
-        raise ValueError(f"bad file name {name!r}")
-    return {"name": name, "size": found.whole("size"), "sha256": found.text("sha256")}
-
-
 def _with_errors(image: StoredImage) -> StoredImage:
     errors = []
     for found in image.files.values():
@@ -323,13 +364,15 @@ def _with_errors(image: StoredImage) -> StoredImage:
     )
 
 
-def image_digest(files: Mapping[str, Mapping[str, Any]], cmdline: str, recipe: str = "") -> str:
-    """Return the digest of everything that a guest boots from, and of the recipe."""
-    words = [*(f"{part} {files[part]['sha256']}" for part in PARTS), f"cmdline {cmdline}"]
-    if recipe:
-        words.append(f"recipe {recipe}")
-    text = "\n".join(words)
-    return hashlib.sha256(text.encode()).hexdigest()
+def _point(place: Path, version: str) -> None:
+    """Make a version the current one of the image whose directory ``place`` is. Raises OSError,
+    DiskSpaceError, PathError."""
+    pointer = place / f".{CURRENT}.{secrets.token_hex(4)}"
+    with create(pointer) as file:
+        file.write(f"{version}\n".encode())
+    _sync_file(pointer)
+    pointer.replace(place / CURRENT)
+    sync_dir(place)
 
 
 def _move_in(staging: Path, target: Path) -> bool:

@@ -12,20 +12,21 @@ from quicksand.base.errors import BundleError, ImageError, SaveError
 from quicksand.base.files import read_json
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.text import mib_text
+from quicksand.disks.images.origin import KEY as PACKAGE
+from quicksand.disks.images.parts import INITRD_MAX, KERNEL_MAX, NAMES, image_digest
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
 from quicksand.disks.images.store import MANIFEST as IMAGE_MANIFEST
-from quicksand.disks.images.store import ImageStore, StoredImage, image_digest, sha256_file
+from quicksand.disks.images.store import ImageStore, StoredImage, sha256_file
 from quicksand.saves.bundle.checks import DiskWatch, check_disk
 from quicksand.saves.bundle.manifest import IMAGE_FILES, Bundle, BundleBase, Member
 from quicksand.saves.bundle.receiving import Receiver
 
-NAMES = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
-"""The names of the files in the image store, by part."""
+PART_MAX = {"image.kernel": KERNEL_MAX, "image.initrd": INITRD_MAX}
 
-PART_MAX = {"image.kernel": 128 * 1024 * 1024, "image.initrd": 512 * 1024 * 1024}
-"""The largest kernel and initrd, in bytes; Debian's have 12 and 40 MiB."""
-
-_OURS = {"schema_version", "name", "version", "digest", "arch", "recipe", "cmdline", "files"}
+_OURS = {
+    *("schema_version", "name", "version", "digest", "arch", "recipe", "cmdline", "files"),
+    PACKAGE,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +35,15 @@ class FoundBase:
 
     base: BundleBase
     files: Mapping[str, tuple[Path, Member]] = field(default_factory=dict)
-    """Path and description by the name in a bundle; empty if the image itself is not here."""
+    """Path and description by the name in a bundle; empty if the image itself is not here, or has
+    several layers."""
+    layers: int = 1
+    """The layers of the image's disk."""
 
 
 def describe(image: StoredImage) -> FoundBase:
-    """Describe an image of the store. Raises OSError, ValueError."""
+    """Describe an image of the store; one of several layers only by name and digest, since bundles
+    hold one disk. Raises OSError, ValueError."""
     about = read_json(image.root / IMAGE_MANIFEST)
     base = BundleBase(
         name=image.name,
@@ -49,7 +54,9 @@ def describe(image: StoredImage) -> FoundBase:
         cmdline=image.cmdline,
         about={key: value for key, value in about.items() if key not in _OURS},
     )
-    files = {}
+    files: dict[str, tuple[Path, Member]] = {}
+    if len(image.chain) > 1:
+        return FoundBase(base=base, layers=len(image.chain))
     for name, part in IMAGE_FILES.items():
         facts = image.files[part]
         member = Member(name=name, size=int(facts["size"]), sha256=str(facts["sha256"]))
@@ -63,11 +70,7 @@ def describe_outside(image: ResolvedImage) -> FoundBase:
     if image.digest:
         return describe(ImageStore.load(image.chain[0].parent))
     if len(image.chain) != 1:
-        raise SaveError(
-            f"the image {image.name!r} is a package of {len(image.chain)} layers, which no bundle "
-            "can hold",
-            hint="export to a host that has the package, by copying the save's directory",
-        )
+        raise too_many_layers(image.name, len(image.chain))
     places = {"disk": image.chain[0], "kernel": image.kernel, "initrd": image.initrd}
     files = {}
     for name, part in IMAGE_FILES.items():
@@ -83,6 +86,14 @@ def describe_outside(image: ResolvedImage) -> FoundBase:
         cmdline=image.cmdline,
     )
     return FoundBase(base=base, files=files)
+
+
+def too_many_layers(name: str, layers: int) -> SaveError:
+    """The error of a bundle that would have to hold an image of several layers."""
+    return SaveError(
+        f"the image {name!r} is a package of {layers} layers, which no bundle can hold",
+        hint="export it without the image, and install the package where it is imported",
+    )
 
 
 def require_base(store: ImageStore, base: BundleBase) -> StoredImage:
@@ -185,7 +196,7 @@ def publish_image(store: ImageStore, made: Path, base: BundleBase, *, current: b
     created = base.about.get("created")
     known = isinstance(created, int | float) and not isinstance(created, bool)
     manifest: dict[str, Any] = {
-        **base.about,
+        **{key: value for key, value in base.about.items() if key != PACKAGE},
         "name": base.name,
         "version": base.version,
         "arch": base.arch,

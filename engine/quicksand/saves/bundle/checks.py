@@ -3,7 +3,6 @@ disks. Only our own code reads them, before any QEMU program sees a file."""
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,37 +10,11 @@ from typing import Any
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError, ImageError
-from quicksand.base.regular import open_file
 from quicksand.base.remedies import Words
-from quicksand.base.text import mib_text
-from quicksand.disks.images.qcow2 import (
-    HEAD,
-    L1_SIZE_MAX,
-    VIRTUAL_SIZE_MAX,
-    Qcow2Header,
-    check_qcow2,
-    parse_header,
-)
+from quicksand.disks.images.foreign import ForeignDisk, check_backing_name, check_snapshots
+from quicksand.disks.images.qcow2 import Qcow2Header, check_qcow2
 from quicksand.records.config import NetworkMode, SandboxConfig
 from quicksand.saves.resolving import left_out_of
-
-SNAPSHOTS_MAX = 64
-"""Internal snapshots of a layer: published packages may have left some, which nothing uses."""
-
-OVERHEAD = 64 * 1024 * 1024
-"""Bytes by which a disk's file may exceed what it can map: tables and freed clusters."""
-
-SNAPSHOT_EXTRA_MAX = 1024
-"""Bytes; QEMU's own limit (block/qcow2.h, QCOW_MAX_SNAPSHOT_EXTRA_DATA)."""
-
-_PROTOCOL = re.compile(r"[^/]*:")
-"""QEMU takes text before a colon, without a slash, for a protocol (block.c, path_has_protocol)."""
-
-_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-"""A Windows path, which does not name a protocol."""
-
-_SNAPSHOT = struct.Struct(">QIHHIIQII")
-"""An entry of the snapshot table (QEMU docs/interop/qcow2.txt)."""
 
 
 def check_config(config: SandboxConfig, other: Mapping[str, Any] | None = None) -> None:
@@ -96,60 +69,16 @@ def foreign(arch: str) -> Iterator[str]:
         )
 
 
-class DiskWatch:
-    """Checks a qcow2 file while it is written, so that a bad one is refused by its first bytes and
-    not after gigabytes. `check_disk` or `check_layer` check it again when it is complete."""
-
-    def __init__(self, name: str, size: int, *, allow_backing: bool = False) -> None:
-        """``name`` is the file's name in the bundle, ``size`` the bytes that the bundle claims."""
-        self._name = name
-        self._size = size
-        self._allow_backing = allow_backing
-        self._head = b""
-        self._header: Qcow2Header | None = None
-        self._at = 0
-        self._is_mapped: bool | None = None
-        """Whether the first-level table has entries; None until all of it was seen."""
+class DiskWatch(ForeignDisk):
+    """Checks a disk of a bundle while it is written. `check_disk` or `check_layer` check it again
+    when it is complete."""
 
     def look(self, data: bytes) -> None:
         """Check the next piece of the file. Raises BundleError."""
-        if self._header is None:
-            self._head += data
-            if len(self._head) < min(HEAD, self._size):
-                return
-            data = self._head
-            self._header = self._parse(data[:HEAD])
-            self._head = b""
-        if self._is_mapped is None:
-            self._look_at_table(self._header, data)
-        self._at += len(data)
-
-    def _parse(self, head: bytes) -> Qcow2Header:
         try:
-            header = parse_header(head, self._size, allow_backing=self._allow_backing)
-        except (ValueError, struct.error) as error:
-            raise BundleError(f"{self._name} is not a usable qcow2 image: {error}") from error
-        # Twice, because the file keeps the space of deleted snapshots.
-        self._require_below(2 * header.mapped_max * (1 + header.snapshots))
-        return header
-
-    def _look_at_table(self, header: Qcow2Header, data: bytes) -> None:
-        start = header.l1_offset - self._at
-        end = start + 8 * header.l1_size
-        part = data[max(0, start) : max(0, end)]
-        if part.count(0) != len(part):
-            self._is_mapped = True
-        elif end <= len(data):
-            self._is_mapped = False
-            if not header.snapshots:
-                self._require_below(header.l1_offset + 8 * header.l1_size)
-
-    def _require_below(self, size: int) -> None:
-        if self._size > size + OVERHEAD:
-            raise BundleError(
-                f"{self._name} is refused: it has {mib_text(self._size)}, and its header leads to "
-                f"{mib_text(size)} at the most"
-            )
+            super().look(data)
+        except ImageError as error:
+            raise BundleError(error.words) from error
 
 
 def check_layer(path: Path, name: str, *, snapshots: bool = False) -> Qcow2Header:
@@ -161,7 +90,7 @@ def check_layer(path: Path, name: str, *, snapshots: bool = False) -> Qcow2Heade
         check_backing_name(header.backing_file)
         if header.snapshots and not snapshots:
             raise ValueError(f"it holds {header.snapshots} snapshots")
-        _check_snapshots(path)
+        check_snapshots(path)
     except (ValueError, struct.error) as error:
         raise BundleError(f"{name} is refused: {error}") from error
     return header
@@ -174,43 +103,3 @@ def check_disk(path: Path, name: str, *, allow_backing: bool = False) -> Qcow2He
     except ImageError as error:
         reason = error.__cause__ or error
         raise BundleError(f"{name} is not a usable qcow2 image: {reason}") from error
-
-
-def check_backing_name(name: str | None) -> None:
-    """Raise ValueError unless the name is an ordinary path of a qcow2 file. The engine ignores the
-    names in headers, but other tools do not."""
-    if name is None:
-        return
-    if _PROTOCOL.match(name) and not _DRIVE.match(name):
-        raise ValueError(f"it names a protocol as its backing file ({name[:100]!r})")
-    if not name.lower().endswith(".qcow2") or ".." in re.split(r"[\\/]", name):
-        raise ValueError(f"it names a file as its backing file that is no layer ({name[:100]!r})")
-
-
-def _check_snapshots(path: Path) -> None:
-    with open_file(path) as file:
-        size = file.seek(0, 2)
-        file.seek(60)
-        count, offset = struct.unpack(">IQ", file.read(12))
-        if count > SNAPSHOTS_MAX:
-            raise ValueError(f"it claims to hold {count} snapshots")
-        for _ in range(count):
-            file.seek(offset)
-            l1_offset, l1_size, id_size, name_size, *_, state, extra = _SNAPSHOT.unpack(
-                file.read(_SNAPSHOT.size)
-            )
-            tables = l1_size > L1_SIZE_MAX or l1_offset + 8 * l1_size > size
-            if tables or extra > SNAPSHOT_EXTRA_MAX or state > size:
-                raise ValueError("a snapshot in it claims an impossible size")
-            more = file.read(extra)
-            if len(more) >= 16 and any(
-                value > most
-                for value, most in zip(
-                    struct.unpack(">QQ", more[:16]), (size, VIRTUAL_SIZE_MAX), strict=True
-                )
-            ):
-                raise ValueError("a snapshot in it claims an impossible size")
-            length = _SNAPSHOT.size + extra + id_size + name_size
-            offset += -(-length // 8) * 8
-            if offset > size:
-                raise ValueError("its table of snapshots is cut off")

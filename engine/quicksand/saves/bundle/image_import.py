@@ -12,8 +12,9 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError
 from quicksand.base.remedies import Words
 from quicksand.base.staging import staging
-from quicksand.disks.images.store import DIGEST_SHOWN, ImageStore, image_digest
-from quicksand.saves.bundle.bases import NAMES, check_part_size, publish_image
+from quicksand.disks.images.parts import NAMES, image_digest
+from quicksand.disks.images.store import DIGEST_SHOWN, ImageStore
+from quicksand.saves.bundle.bases import check_part_size, publish_image
 from quicksand.saves.bundle.checks import DiskWatch, check_disk, foreign
 from quicksand.saves.bundle.manifest import (
     FORMAT,

@@ -347,7 +347,7 @@ def _write_records(place: SandboxDir, sandbox: BundledSandbox, nodes: list[Node]
 
 def _publish(registry: Registry, record: Record, image: StoredImage, made: SandboxDir) -> None:
     """Move the files in ``made`` into a new sandbox, which exists once its record is committed."""
-    record = replace(record, chain=(str(image.disk.resolve()),))
+    record = replace(record, chain=tuple(str(path.resolve()) for path in image.chain))
     lock = registry.create(record)
     place = sandbox_dir(registry.paths, record.id)
     try:

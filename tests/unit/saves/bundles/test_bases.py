@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.errors import BundleError, SaveError
+from quicksand.disks.images.overlay import create_overlay
+from quicksand.disks.images.parts import NAMES
+from quicksand.disks.images.store import StoredImage
 from quicksand.saves.store import check_save
 
 from quicksand_tui.model.remedies import hint_of
 from tests.unit.saves.bundles.making import Home, contents, digests
-from tests.unit.saves.making import make_published
+from tests.unit.saves.making import MIB, make_published
 
 
 def test_a_thin_bundle_needs_its_base(here: Home, there: Home, tmp_path: Path) -> None:
@@ -125,3 +128,49 @@ def test_what_nobody_knows_is_kept(here: Home, there: Home, tmp_path: Path) -> N
     there.import_(here.export(tmp_path / "b", full=True))
     there_path = there.saves.find("env").root / "manifest.json"
     assert json.loads(there_path.read_text()) == plain
+
+
+def add_layered(home: Home) -> StoredImage:
+    """An image whose disk has two layers, as that of a package that lies on another has."""
+    staging = home.images.root / ".building-ab"
+    staging.mkdir(parents=True, exist_ok=True)
+    create_overlay(staging / "disk.qcow2", backing=None, size=MIB)
+    create_overlay(staging / "layer1.qcow2", backing=Path("disk.qcow2"), size=MIB)
+    names = {**NAMES, "layer1": "layer1.qcow2"}
+    for part in ("kernel", "initrd"):
+        (staging / part).write_bytes(b"one of two layers")
+    manifest = {
+        "name": "debian",
+        "version": "2",
+        "arch": "x86_64",
+        "created": 0,
+        "files": {part: {"name": file} for part, file in names.items()},
+    }
+    return home.images.publish(staging, manifest)
+
+
+def test_a_bundle_names_an_image_of_several_layers_and_holds_none(
+    here: Home, there: Home, tmp_path: Path
+) -> None:
+    image = add_layered(here)
+    here.add_save("layered")
+    with pytest.raises(SaveError, match="'debian' is a package of 2 layers, which no bundle can"):
+        here.export(tmp_path / "full", "layered", full=True)
+    bundle = here.export(tmp_path / "thin", "layered")
+    with pytest.raises(BundleError, match="which is not here"):
+        there.import_(bundle)
+    assert add_layered(there).digest == image.digest
+    assert there.import_(bundle).name == "layered"
+
+
+def test_a_bundle_cannot_say_that_its_image_was_installed(
+    here: Home, there: Home, tmp_path: Path
+) -> None:
+    image = here.images.get("debian")
+    assert image is not None
+    path = image.root / "manifest.json"
+    origin = {"name": "quicksand-debian", "version": "1", "file": "", "sha256": "", "source": ""}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "package": origin}))
+    there.import_(here.export(tmp_path / "b", full=True))
+    found = there.images.get("debian")
+    assert found is not None and found.package is None

@@ -1,0 +1,233 @@
+"""Where wheels come from: a package index, the releases of a forge, a page with links, a directory,
+or one wheel."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from packaging.utils import canonicalize_name
+
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import ConfigError, ImageError
+from quicksand.base.home import expand
+from quicksand.disks.packages.names import SHOWN_MAX
+from quicksand.disks.packages.pages import ACCEPT, Link, file_of, is_allowed, parse_page, shown
+from quicksand.disks.packages.pip_settings import index_url
+from quicksand.disks.packages.wanted import Wanted
+from quicksand.disks.packages.web import Page, Web
+from quicksand.disks.packages.wheel import SUFFIX, WheelName, is_wheel, parse_wheel_name
+
+INDEX = "index"
+"""The word for the package index that pip and uv use here."""
+
+IMAGES_INDEX = "https://microsoft.github.io/quicksand/simple/"
+"""Where the published packages themselves get the wheels that are too large for the public index
+(quicksand-core 0.14.0, `_index.py`)."""
+
+PROJECT = "https://github.com/microsoft/quicksand"
+"""The project of the published packages; those wheels are files of its releases."""
+
+PAGES_MAX = 20
+"""Pages of a list of releases."""
+
+_FORGE = "github.com"
+_API = "https://api.github.com/repos/{owner}/{name}/releases?per_page=100"
+_REPOSITORY = re.compile(r"/([A-Za-z0-9_.-]+)/([A-Za-z0-9_.-]+?)(?:\.git)?(?:/releases)?/?")
+
+
+class Source(Protocol):
+    """A place where wheels are."""
+
+    label: str
+    """What the user is told of it."""
+
+    async def find(self, package: str, web: Web) -> list[Link]:
+        """List the wheels of a package. Raises ImageError, HostError."""
+        ...
+
+
+class Index:
+    """A package index with one page for each project (PEP 503, PEP 691)."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url if url.endswith("/") else f"{url}/"
+        self.label = shown(self._url)
+
+    async def find(self, package: str, web: Web) -> list[Link]:
+        page = await web.page(f"{self._url}{package}/", ACCEPT)
+        if page is None:
+            return []
+        return await _links_in(page, self.label, package)
+
+
+class Releases:
+    """The releases of a project, by its forge's API."""
+
+    def __init__(self, url: str, label: str) -> None:
+        self._url, self.label = url, label
+
+    async def find(self, package: str, web: Web) -> list[Link]:
+        found: list[Link] = []
+        url = self._url
+        for _ in range(PAGES_MAX):
+            page = await web.page(url, ACCEPT)
+            if page is None:
+                break
+            found += await _links_in(page, self.label, package)
+            if not page.following:
+                break
+            url = page.following
+        return found
+
+
+class Site:
+    """An address that may be any of these."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self.label = url, shown(url)
+
+    async def find(self, package: str, web: Web) -> list[Link]:
+        # First as an index, whose own page can be very large.
+        return await Index(self._url).find(package, web) or await Releases(
+            self._url, self.label
+        ).find(package, web)
+
+
+class OneWheel:
+    """A single wheel, on this host or elsewhere."""
+
+    def __init__(self, link: Link) -> None:
+        self._link, self.label = link, link.source
+
+    async def find(self, package: str, web: Web) -> list[Link]:
+        return of_package([self._link], package)
+
+
+class Directory:
+    """A directory with wheels on this host."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self.label = path, str(path)
+
+    async def find(self, package: str, web: Web) -> list[Link]:
+        return of_package(await asyncio.to_thread(self._list), package)
+
+    def _list(self) -> list[Link]:
+        try:
+            paths = sorted(self._path.glob(f"*{SUFFIX}"))
+        except OSError as error:
+            raise ImageError(f"{self._path} cannot be read: {error.strerror}") from error
+        return [Link(file=path.name, path=path, source=self.label) for path in paths]
+
+
+async def _links_in(page: Page, label: str, package: str) -> list[Link]:
+    """The wheels of a package that a page leads to; in a thread, since pages can be large."""
+
+    def read() -> list[Link]:
+        return of_package(parse_page(page.body, page.kind, page.url, label), package)
+
+    return await asyncio.to_thread(read)
+
+
+def parse_source(text: str) -> Source:
+    """Return the source that a user means: a directory, a wheel, an address, a project on a forge,
+    or `INDEX`. Raises ConfigError."""
+    if text == INDEX:
+        return Index(index_url())
+    parts = urlsplit(text) if "://" in text else None
+    if parts is not None and parts.scheme in ("http", "https"):
+        return _parse_address(text)
+    path = Path(unquote(parts.path)) if parts is not None and parts.scheme == "file" else None
+    path = (path or expand(text)).absolute()
+    if path.is_dir():
+        return Directory(path)
+    if is_wheel(path.name) and path.is_file():
+        return OneWheel(link_to(path))
+    raise ConfigError(
+        f"{text[:SHOWN_MAX]!r} is no source of wheels",
+        hint="name a directory, a .whl, an address with https, or `index`",
+    )
+
+
+def _parse_address(url: str) -> Source:
+    if not is_allowed(url):
+        raise ConfigError(
+            f"nothing is fetched from {shown(url)}: anybody on the way could change it",
+            hint="use an address with https",
+        )
+    parts = urlsplit(url)
+    if is_wheel(file_of(url)):
+        return OneWheel(Link(file=file_of(url), url=url, source=shown(url)))
+    found = _REPOSITORY.fullmatch(parts.path)
+    if parts.hostname == _FORGE and found is not None:
+        return Releases(_API.format(owner=found[1], name=found[2]), shown(url))
+    return Site(url)
+
+
+def usual_sources() -> list[Source]:
+    """The sources that are asked unless the user names others, in this order. Raises
+    ConfigError."""
+    return [Index(index_url()), Index(IMAGES_INDEX), parse_source(PROJECT)]
+
+
+def link_to(path: Path) -> Link:
+    """A wheel on this host."""
+    return Link(file=path.name, path=path, source=str(path.parent))
+
+
+def of_package(links: Sequence[Link], package: str) -> list[Link]:
+    """Those of a package; what has no proper name is left out."""
+    start = [link for link in links if _may_be(link.file, package)]
+    return [link for link in start if (name := _name_of(link)) and name.package == package]
+
+
+def _may_be(file: str, package: str) -> bool:
+    # Parsing a name takes a while, and releases have thousands.
+    return canonicalize_name(file.partition("-")[0]) == package
+
+
+def _name_of(link: Link) -> WheelName | None:
+    try:
+        return parse_wheel_name(link.file)
+    except ImageError:
+        return None
+
+
+def choose(
+    links: Sequence[Link], wanted: Wanted, arch: Architecture
+) -> tuple[WheelName, Link] | None:
+    """The wheel that fits best: the newest version that is wanted, then one that is for the
+    architecture rather than for any. None if none fits. Since no code of a wheel is run, tags of
+    Python and of systems do not matter, only of architectures."""
+    named = [(name, link) for link in links if (name := _name_of(link)) is not None]
+    for_us = [(name, link) for name, link in named if name.arch in (arch, None)]
+    for_us = [(name, link) for name, link in for_us if not link.is_yanked or _is_pinned(wanted)]
+    good = set(wanted.versions.filter({name.version for name, _ in for_us}))
+    fitting = [(name, link) for name, link in for_us if name.version in good]
+    return max(fitting, key=lambda pair: _rank(*pair), default=None)
+
+
+def _rank(name: WheelName, link: Link) -> tuple[object, ...]:
+    on_linux = any("linux" in tag.platform for tag in name.tags)
+    build = name.build or (-1, "")
+    return name.version, name.arch is not None, on_linux, build, link.path is not None, link.file
+
+
+def _is_pinned(wanted: Wanted) -> bool:
+    """Whether exactly one version is asked for: then it may be one that was withdrawn (PEP 592)."""
+    return any(one.operator in ("==", "===") and "*" not in one.version for one in wanted.versions)
+
+
+def other_archs(links: Sequence[Link], wanted: Wanted) -> set[Architecture]:
+    """The architectures for which there are wheels that are wanted."""
+    names = [name for link in links if (name := _name_of(link)) is not None]
+    return {
+        name.arch
+        for name in names
+        if name.arch is not None and wanted.versions.contains(name.version, prereleases=True)
+    }

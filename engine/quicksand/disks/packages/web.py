@@ -1,0 +1,271 @@
+"""Fetches pages and wheels by HTTP: bounded, over TLS unless from this host, and compared with the
+digests that were said before anything reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import httpx
+
+from quicksand.base.errors import HostError, ImageError
+from quicksand.base.files import map_os_errors
+from quicksand.base.progress import Progress
+from quicksand.base.regular import create
+from quicksand.base.space import check_space
+from quicksand.base.text import size_text
+from quicksand.base.threads import in_thread_to_the_end
+from quicksand.disks.packages.pages import Link, is_allowed, next_of, shown
+
+PAGE_MAX = 32 * 1024 * 1024
+"""Bytes of a page: the public index has one of 40 MB with all projects, which is not asked for."""
+
+WHEEL_MAX = 64 * 1024**3
+TIMEOUT_S = 30.0
+"""Seconds to wait for a connection, and for each next piece."""
+
+TRIES = 5
+"""How often in a row a download that brings nothing is taken up again."""
+
+PAUSE_S = 0.25
+"""Seconds before the first of these, twice as many before each next."""
+
+STAGE = "downloading"
+
+AGENT = "quicksand"
+CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+"""Variables that name certificates of a network's own authority."""
+
+NOT_HERE = (404, 410)
+
+_BROKEN = (httpx.TransportError, httpx.StreamError)
+"""What a connection that breaks, or does not come about, raises."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """An answer."""
+
+    url: str
+    """Where it came from in the end."""
+    kind: str
+    """Its media type."""
+    body: bytes
+    following: str
+    """The address of the next page, or ""."""
+
+
+class UnreachableError(HostError):
+    """A server could not be reached, or answered with an error."""
+
+
+class Web:
+    """Connections to sources; a context manager."""
+
+    def __init__(self, *, certificates: Sequence[str] = (), pause: float = PAUSE_S) -> None:
+        """``certificates`` are files with further authorities. Raises HostError for one that cannot
+        be read."""
+        self._pause = pause
+        self._client = httpx.AsyncClient(
+            verify=_tls([*certificates, *filter(None, map(os.environ.get, CERTIFICATES))]),
+            follow_redirects=True,
+            timeout=TIMEOUT_S,
+            headers={"User-Agent": AGENT},
+            # It sees each address that a redirection leads to, too.
+            event_hooks={"request": [_check_address]},
+        )
+
+    async def __aenter__(self) -> Web:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._client.aclose()
+
+    async def page(self, url: str, accept: str) -> Page | None:
+        """Fetch a page; None if there is none at that address. Raises UnreachableError,
+        ImageError for one that is too large or elsewhere than allowed."""
+        async with (
+            self._asking(url),
+            self._client.stream("GET", url, headers={"Accept": accept}) as answer,
+        ):
+            if answer.status_code in NOT_HERE:
+                return None
+            _require_success(answer, url)
+            body = bytearray()
+            async for piece in answer.aiter_bytes():
+                body += piece
+                if len(body) > PAGE_MAX:
+                    raise ImageError(f"{shown(url)} has more than {size_text(PAGE_MAX)}")
+            return Page(
+                url=str(answer.url),
+                kind=answer.headers.get("content-type", "").partition(";")[0].strip().lower(),
+                body=bytes(body),
+                following=next_of(list(answer.links.values()), url),
+            )
+
+    async def download(self, link: Link, target: Path, progress: Progress | None = None) -> str:
+        """Fetch a wheel to ``target``, which must not exist, and return its SHA-256. A connection
+        that breaks is taken up where it broke, if the server can do that.
+
+        Raises ImageError if the wheel has another size or digest than the source said,
+        UnreachableError, DiskSpaceError, PathError.
+        """
+        with map_os_errors(target):
+            wheel = _Incoming(link, target, progress)
+            try:
+                await self._get_all(link, wheel)
+            finally:
+                await in_thread_to_the_end(wheel.close)
+        return wheel.finished()
+
+    async def _get_all(self, link: Link, wheel: _Incoming) -> None:
+        failures = 0
+        while True:
+            before = wheel.done
+            try:
+                await self._get_rest(link, wheel)
+                return
+            except _BROKEN as error:
+                failures = 1 if wheel.done > before else failures + 1
+                if failures >= TRIES:
+                    raise _unreachable(link.url, error) from error
+                await asyncio.sleep(self._pause * 2**failures)
+
+    async def _get_rest(self, link: Link, wheel: _Incoming) -> None:
+        headers = {"Accept-Encoding": "identity"}  # digests are those of the file as it is
+        if wheel.done and wheel.tag:
+            headers |= {"Range": f"bytes={wheel.done}-", "If-Range": wheel.tag}
+        async with self._client.stream("GET", link.url, headers=headers) as answer:
+            _require_success(answer, link.url)
+            await in_thread_to_the_end(lambda: wheel.begin(answer))
+            # Pieces as they come: what waits for a larger one would be lost with the connection.
+            async for piece in answer.aiter_raw():
+                await in_thread_to_the_end(lambda piece=piece: wheel.add(piece))  # type: ignore[misc]
+        if wheel.is_short:
+            raise httpx.ReadError("the server ended before the file did")
+
+    @contextlib.asynccontextmanager
+    async def _asking(self, url: str) -> AsyncIterator[None]:
+        try:
+            yield
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            raise _unreachable(url, error) from error
+
+
+class _Incoming:
+    """A wheel that is being written."""
+
+    def __init__(self, link: Link, target: Path, progress: Progress | None) -> None:
+        self._link = link
+        self._target = target
+        self._report = progress or (lambda stage, done, total: None)
+        self._file = create(target)
+        self._digest = hashlib.sha256()
+        self._total: int | None = link.size
+        self.done = 0
+        self.tag = ""
+        """What identifies the file on the server (RFC 9110, strong validators)."""
+
+    @property
+    def is_short(self) -> bool:
+        return self._total is not None and self.done < self._total
+
+    def begin(self, answer: httpx.Response) -> None:
+        """Take the head of an answer into account. Raises ImageError, DiskSpaceError."""
+        if answer.status_code != httpx.codes.PARTIAL_CONTENT:
+            self._start_over()
+        elif not answer.headers.get("content-range", "").startswith(f"bytes {self.done}-"):
+            raise ImageError(f"{shown(self._link.url)} was continued at another place than asked")
+        tag = answer.headers.get("etag", "")
+        self.tag = "" if tag.startswith("W/") else tag
+        length = answer.headers.get("content-length", "")
+        if length.isascii() and length.isdigit():
+            total = self.done + int(length[:20])
+            self._require(total)
+            self._total = total
+        check_space(self._target.parent, (self._total or 0) - self.done)
+
+    def _start_over(self) -> None:
+        self._file.seek(0)
+        self._file.truncate()
+        self._digest, self.done = hashlib.sha256(), 0
+
+    def _require(self, total: int) -> None:
+        said = self._link.size
+        if said is not None and total != said:
+            raise ImageError(
+                f"{self._link.file} has {total} bytes, and {self._link.source} says {said}"
+            )
+        if total > WHEEL_MAX:
+            raise ImageError(f"{self._link.file} has {size_text(total)}, too much for a wheel")
+
+    def add(self, piece: bytes) -> None:
+        """Write the next bytes. Raises ImageError, OSError."""
+        most = WHEEL_MAX if self._total is None else self._total
+        if self.done + len(piece) > most:
+            raise ImageError(f"{self._link.file} has more than the {most} bytes that were said")
+        self._file.write(piece)
+        self._digest.update(piece)
+        self.done += len(piece)
+        self._report(STAGE, self.done, self._total or 0)
+
+    def finished(self) -> str:
+        """The digest of the whole file. Raises ImageError if another one was said."""
+        found = self._digest.hexdigest()
+        if self._link.sha256 not in ("", found):
+            raise ImageError(
+                f"{self._link.file} is refused: its SHA-256 is {found[:12]}…, and "
+                f"{self._link.source} says {self._link.sha256[:12]}…",
+                hint="try again; if it stays so, somebody has changed the file or the page",
+            )
+        return found
+
+    def close(self) -> None:
+        self._file.close()
+
+
+async def _check_address(request: httpx.Request) -> None:
+    url = str(request.url)
+    if not is_allowed(url):
+        raise ImageError(
+            f"nothing is fetched from {shown(url)}: anybody on the way could change it",
+            hint="use an address with https",
+        )
+
+
+def _require_success(answer: httpx.Response, url: str) -> None:
+    if answer.is_success:
+        return
+    if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+        raise httpx.ReadError(f"status {answer.status_code}")
+    raise UnreachableError(f"{shown(url)} answers with status {answer.status_code}")
+
+
+def _unreachable(url: str, error: Exception) -> UnreachableError:
+    why = str(error) or type(error).__name__
+    return UnreachableError(f"{shown(url)} cannot be reached: {why}")
+
+
+def _tls(files: Sequence[str]) -> ssl.SSLContext:
+    places = ssl.get_default_verify_paths()
+    has_own = places.cafile is not None or places.capath is not None
+    # Python of python.org on macOS has none; then httpx uses those of the package certifi.
+    context = ssl.create_default_context() if has_own else httpx.create_ssl_context()
+    try:
+        for file in files:
+            context.load_verify_locations(file)
+    except OSError as error:
+        raise HostError(f"the certificates in {file} cannot be read: {error.strerror}") from error
+    return context

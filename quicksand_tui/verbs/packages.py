@@ -1,0 +1,95 @@
+"""Installs images from packages, and removes them: `install`, `uninstall`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.verbs import engine
+from quicksand_tui.verbs.record import HostVerb, Progress, Report
+
+if TYPE_CHECKING:
+    from quicksand.disks.images.store import StoredImage
+    from quicksand.disks.packages.installing import Installed
+    from quicksand.life.uninstalling import Uninstalled
+
+STEPS_IN_BYTES = frozenset({"downloading", "unpacking"})
+"""The stages of an installation that count bytes."""
+
+
+def install(
+    name: str, *, sources: Sequence[str] = (), arch: str | None = None
+) -> HostVerb[list[Installed]]:
+    """Installs the image of a package, given by name or as a wheel, with what it lies on. Its
+    result is all of that, the lowest first."""
+
+    async def run(_: str, report: Report) -> list[Installed]:
+        def progress(stage: str, done: int, total: int) -> None:
+            report(Progress("", stage, done=done, total=total))
+
+        return await engine.install_package(
+            name,
+            engine.ImageStore(engine.paths().images),
+            sources=sources,
+            arch=None if arch is None else engine.Architecture.parse(arch),
+            progress=progress,
+        )
+
+    return HostVerb(
+        name="install",
+        values={"sources": list(sources), "arch": arch or "", "names": [name]},
+        job=JobVerb.INSTALL,
+        failed="Nothing was installed",
+        doing="installing",
+        run=run,
+        facts=lambda _, found: [installed_facts(one) for one in found],
+    )
+
+
+def installed_facts(found: Installed) -> dict[str, Any]:
+    """Returns what ``--json`` prints of an image that is installed now."""
+    return {
+        **package_facts(found.image),
+        "new": found.is_new,
+        "below": found.is_below,
+        "notes": list(found.notes),
+    }
+
+
+def package_facts(image: StoredImage) -> dict[str, Any]:
+    """Returns what ``--json`` prints of an image that was installed from a package."""
+    origin = image.package
+    return {
+        "name": image.name,
+        "version": image.version,
+        "arch": image.arch,
+        "digest": image.digest,
+        "layers": len(image.chain),
+        "path": str(image.root),
+        "size": image.size,
+        "package": None if origin is None else origin.to_json(),
+        "errors": list(image.errors),
+    }
+
+
+def uninstall(name: str) -> HostVerb[Uninstalled]:
+    """Removes the images that installations of a package have put into the store."""
+
+    async def run(_: str, report: Report) -> Uninstalled:
+        wanted, paths = engine.parse_wanted(name), engine.paths()
+        return await engine.in_thread_to_the_end(lambda: engine.uninstall(wanted, paths))
+
+    return HostVerb(
+        name="uninstall",
+        values={"names": [name]},
+        job=JobVerb.DISCARD,
+        failed="It is still installed",
+        doing="uninstalling",
+        run=run,
+        facts=lambda _, gone: {
+            "name": gone.name,
+            "versions": [image.version for image in gone.versions],
+            "now": None if gone.now is None else gone.now.digest,
+        },
+    )
