@@ -1,0 +1,163 @@
+"""The Alpine image that is published on the package index runs as it is: installed by the command,
+with its own kernel and initramfs (mkinitfs, busybox, OpenRC, musl), with all that Debian's can."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from quicksand import PortForward, Sandbox
+from quicksand.base.arch import Architecture
+from quicksand.base.paths import Paths
+from quicksand.snapshots.reverting import Form
+
+from tests.conftest import fresh_places, share_findings
+from tests.integration.guests import say
+
+pytestmark = [
+    pytest.mark.vm,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        Architecture.host() is not Architecture.X86_64, reason="here it is tested for x86_64"
+    ),
+]
+
+PORT = 8000
+
+
+def command(*words: str) -> str:
+    argv = [sys.executable, "-m", "quicksand_tui", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def places(prepared: Paths, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paths]:
+    """An image store and a cache of their own, with the image in it."""
+    cache = tmp_path_factory.mktemp("cache")
+    share_findings(prepared, cache)
+    with fresh_places(prepared) as found, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QUICKSAND_CACHE_DIR", str(cache))
+        (found.data / "images").unlink()
+        (found.data / "images").mkdir()
+        assert "alpine" in command("install", "alpine")
+        yield found
+
+
+@pytest.fixture(scope="module")
+def vm_name(places: Paths) -> Iterator[str]:
+    """A running, detached sandbox."""
+
+    async def start() -> None:
+        forwards = [PortForward(host=0, guest=PORT)]
+        sandbox = Sandbox(image="alpine", name="box", port_forwards=forwards)
+        await sandbox.start()
+        sandbox.detach()
+        sandbox.close()
+
+    async def stop() -> None:
+        await Sandbox.attach("box").kill()
+
+    asyncio.run(start())
+    yield "box"
+    asyncio.run(stop())
+
+
+@pytest.fixture
+async def vm(vm_name: str) -> AsyncIterator[Sandbox]:
+    sandbox = Sandbox.attach(vm_name)
+    yield sandbox
+    sandbox.close()
+
+
+async def test_it_is_alpine_with_our_agent(vm: Sandbox) -> None:
+    assert "ID=alpine" in await say(vm, "cat /etc/os-release")
+    assert "quicksand-agent" in await say(vm, "ps")
+    assert await say(vm, "cat /proc/1/comm") == "init"
+    assert (await say(vm, "grep -c vda /proc/mounts")) == "1"
+    assert "10.0.2.15" in await say(vm, "ip address show eth0")
+    # Busybox's date knows no fractions of a second.
+    assert abs(float(await say(vm, "date +%s")) + 0.5 - time.time()) < 2
+
+
+async def test_commands_users_and_files(vm: Sandbox) -> None:
+    failed = await vm.execute("echo out; echo err >&2; exit 3")
+    assert (failed.stdout, failed.stderr, failed.exit_code) == ("out\n", "err\n", 3)
+    await vm.create_user("joe")
+    as_joe = await vm.execute("id -un; pwd", user="joe")
+    assert as_joe.stdout == "joe\n/home/joe\n"
+    data = bytes(range(256)) * 4096
+    await vm.files.write("/root/data", data)
+    assert await vm.files.read("/root/data") == data
+    shell = await vm.shell()
+    await shell.write(b"echo $((6 * 7)); exit\n")
+    seen = b""
+    async with asyncio.timeout(20):
+        async for data in shell.output():
+            seen += data
+    assert b"42" in seen
+
+
+async def test_checkpoints_and_clones(vm: Sandbox) -> None:
+    await say(vm, "echo one > /root/f; echo one > /dev/shm/f; sync")
+    await vm.checkpoint("one")
+    await vm.revert("one", keep_now=False)
+    await say(vm, "echo two > /root/f; echo two > /dev/shm/f; sync")
+    done = await vm.revert("one")
+    assert done.revert_form in (Form.WARM, Form.FLUSHED)
+    assert await say(vm, "cat /root/f /dev/shm/f") == "one\none"
+    await vm.undo()
+    assert await say(vm, "cat /root/f /dev/shm/f") == "two\ntwo"
+    (clone,) = await vm.clone(at="one")
+    try:
+        assert await say(clone, "cat /root/f /dev/shm/f") == "one\none"
+        assert await say(clone, "hostname") != await say(vm, "hostname")
+    finally:
+        await clone.kill()
+
+
+async def test_directories_of_the_host(vm: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "host").write_text("of the host")
+    handle = await vm.mount(tmp_path, "/mnt/data")
+    assert await say(vm, "cat /mnt/data/host") == "of the host"
+    await say(vm, "echo of the guest > /mnt/data/guest; sync")
+    assert (tmp_path / "guest").read_text() == "of the guest\n"
+    await vm.unmount(handle)
+
+
+async def test_a_port(vm: Sandbox) -> None:
+    await say(vm, f"(echo hello | nc -l -p {PORT} > /dev/null 2>&1 &) ; sleep 0.2")
+    reader, writer = await asyncio.open_connection("127.0.0.1", vm.port_forwards[PORT])
+    async with asyncio.timeout(20):
+        assert await reader.read(6) == b"hello\n"
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_save_begins_another(vm: Sandbox) -> None:
+    await say(vm, "echo kept > /root/kept; sync")
+    await vm.save("kept")
+    async with Sandbox(image="kept") as other:
+        assert await say(other, "cat /root/kept") == "kept"
+
+
+async def test_a_warm_start(places: Paths) -> None:
+    assert "made in" in command("images", "warm", "alpine")
+    async with Sandbox(image="alpine") as vm:
+        assert vm.boot_timing is not None
+        assert vm.boot_timing.mode == "template"
+        assert "ID=alpine" in await say(vm, "cat /etc/os-release")
+
+
+async def test_it_is_not_uninstalled_below_a_sandbox(places: Paths, vm: Sandbox) -> None:
+    argv = [sys.executable, "-m", "quicksand_tui", "uninstall", "alpine"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode != 0
+    assert "the image 'alpine' is what the disks of box" in done.stderr
+    assert "alpine" in command("images")
