@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
-from quicksand.base.errors import AgentUnreachableError
+from quicksand.base.errors import AgentUnreachableError, GuestPanicError
 from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.boot_files import list_boot_files
+from quicksand.disks.images.cpio import CpioEntry, build_cpio
 from quicksand.disks.images.start_kernel import start_file_of, start_kernel
 from quicksand.disks.images.store import ImageStore, StoredImage
 
@@ -83,3 +86,53 @@ async def test_an_image_of_an_earlier_version_whose_kernel_is_the_elf_file_runs_
         await boot_again(vm)
         assert await say(vm, "echo up") == "up"
     assert [path.suffix for path in list_boot_files(paths().cache)] == [".cpio"]
+
+
+def with_initrd(image: StoredImage, place: Path, initrd: bytes) -> str:
+    """The path of an image like ``image`` with another initramfs."""
+    (place / "other.qcow2").symlink_to(image.disk)
+    (place / "other.kernel").symlink_to(image.kernel)
+    (place / "other.initrd").write_bytes(initrd)
+    return str(place / "other.qcow2")
+
+
+async def test_modules_are_found_in_an_initramfs_that_has_no_modprobe(
+    image: StoredImage, tmp_path: Path
+) -> None:
+    """As in booster's. The default image's lists its modules for the agent; here they lie where the
+    kernel's usually do."""
+    unpacked = tmp_path / "unpacked"
+    unpacked.mkdir()
+    with image.initrd.open("rb") as archive:
+        subprocess.run(
+            ["cpio", "-idm", "--quiet"], stdin=archive, cwd=unpacked, check=False, timeout=60
+        )  # fails at the device nodes, for those who are not root
+    modules = sorted((unpacked / "quicksand" / "ko").glob("*.ko"))
+    found = re.search(rb"vermagic=(\S+)", modules[0].read_bytes())
+    assert found is not None
+    place = f"lib/modules/{found[1].decode()}"
+    directories = ["lib", "lib/modules", place, f"{place}/kernel"]
+    initrd = build_cpio(
+        [
+            *(CpioEntry(name=name, mode=0o040755) for name in directories),
+            *(
+                CpioEntry(name=f"{place}/kernel/{path.name}", mode=0o100644, data=path.read_bytes())
+                for path in modules
+            ),
+        ]
+    )
+    async with Sandbox(image=with_initrd(image, tmp_path, initrd), warm=False) as vm:
+        assert "virtio_net" in await say(vm, "cut -d' ' -f1 /proc/modules")
+        assert "10.0.2.15" in await say(vm, "ip address")
+
+
+@pytest.mark.timeout(180)
+async def test_a_guest_that_panics_before_anything_is_loaded_is_told_at_once(
+    image: StoredImage, tmp_path: Path
+) -> None:
+    """Nothing in it tells QEMU of the panic, and it boots again and again."""
+    initrd = build_cpio([CpioEntry(name="empty", mode=0o040755)])
+    vm = Sandbox(image=with_initrd(image, tmp_path, initrd), warm=False, boot_timeout=150)
+    with pytest.raises(GuestPanicError, match="panicked while the guest booted") as error:
+        await vm.start()
+    assert "root device /dev/vda did not appear in 10 s" in str(error.value.log)

@@ -52,13 +52,19 @@ def why_gone(place: SandboxDir, *, doing: str) -> QuicksandError | None:
     """The error that says why a machine has ended; None while it lives."""
     if is_locked(place.lock) and not place.exit.exists():
         return None
-    panic = find_panic(place)
-    if panic:
-        return GuestPanicError(
-            f"the guest's kernel panicked while {doing}", log=tail(place.console_log, limit=2000)
-        )
+    if (panic := why_panicked(place, doing=doing)) is not None:
+        return panic
     log = tail(place.qemu_log, limit=2000) or tail(place.console_log, limit=1000)
     return QemuDiedError(f"QEMU ended while {doing}", log=log)
+
+
+def why_panicked(place: SandboxDir, *, doing: str) -> GuestPanicError | None:
+    """The error for a guest whose kernel has panicked; None if it has not."""
+    if not find_panic(place):
+        return None
+    return GuestPanicError(
+        f"the guest's kernel panicked while {doing}", log=tail(place.console_log, limit=2000)
+    )
 
 
 async def until_unlocked(lock: Path, *, timeout: float) -> bool:

@@ -43,7 +43,13 @@ from quicksand.qemu.planning import (
     plan_machine,
 )
 from quicksand.qemu.process import Listeners, OwnedProcess, launch
-from quicksand.qemu.started_machine import StartedMachine, remove_quietly, why_gone
+from quicksand.qemu.started_machine import (
+    StartedMachine,
+    remove_quietly,
+    why_gone,
+    why_panicked,
+)
+from quicksand.records.last_run import find_panic
 from quicksand.records.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.nodes import Head, Node, new_id
 from quicksand.records.registry import Registry, publish_state
@@ -55,6 +61,8 @@ from quicksand.snapshots.restore import check_disk_and_image, go_on
 from quicksand.warm.templates import Templates, make_in_background
 
 T = TypeVar("T")
+
+PANIC_POLL_S = 0.25
 
 
 async def boot(
@@ -263,11 +271,12 @@ async def _await_agent(
     record: Record, place: SandboxDir, process: OwnedProcess, link: AgentLink
 ) -> None:
     """Return when the agent has answered. Raises BootTimeoutError after ``boot_timeout`` seconds,
-    QemuDiedError or GuestPanicError as soon as QEMU ends."""
-    timeout = record.config.boot_timeout
+    QemuDiedError as soon as QEMU ends, GuestPanicError as soon as the kernel has panicked."""
+    timeout, doing = record.config.boot_timeout, "the guest booted"
     try:
         async with asyncio.timeout(timeout):
-            await first_of(link.session(timeout=timeout + 60), process.wait())
+            ended = first_of(process.wait(), _until_panic(place))
+            await first_of(link.session(timeout=timeout + 60), ended)
     except (TimeoutError, AgentUnreachableError):
         raise BootTimeoutError(
             f"the guest's agent did not answer within {timeout:g} s of the start",
@@ -275,7 +284,16 @@ async def _await_agent(
             log=tail(place.console_log, limit=2000),
         ) from None
     if link.connected is None:
-        raise why_gone(place, doing="the guest booted") or QemuDiedError("QEMU ended at start")
+        panic = await asyncio.to_thread(why_panicked, place, doing=doing)
+        raise panic or why_gone(place, doing=doing) or QemuDiedError("QEMU ended at start")
+
+
+async def _until_panic(place: SandboxDir) -> None:
+    """Return when the guest's kernel has panicked. QEMU ends then if the guest has the driver for
+    that (pvpanic), which may be a module that is not loaded yet; without it the kernel reboots, and
+    panics again."""
+    while not await asyncio.to_thread(find_panic, place):  # noqa: ASYNC110 - no event tells
+        await asyncio.sleep(PANIC_POLL_S)
 
 
 async def first_of(wanted: Awaitable[T], ended: Awaitable[object]) -> None:
