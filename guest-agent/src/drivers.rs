@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::init::ROOT_TYPES as FILE_SYSTEMS;
+use crate::file_system::KINDS;
 use crate::log::note;
 use crate::modules::Modules;
 
@@ -38,7 +38,7 @@ fn load_from(mut modules: Modules) {
         return;
     }
     load_by(|aliases| modules.load(aliases));
-    modules.load(&FILE_SYSTEMS.map(|kind| format!("fs-{kind}")));
+    modules.load(&KINDS.map(|kind| format!("fs-{kind}")));
 }
 
 /// Calls `load` with the aliases of devices that have no driver, until it finds no more.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// What a file system says of itself.
+/// The names that a file system has.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FileSystem {
     /// The name by which it is mounted.
@@ -13,6 +13,10 @@ pub struct FileSystem {
     pub uuid: String,
     pub label: String,
 }
+
+/// The file systems that a root may have. They are tried in this order when nothing tells which it
+/// is.
+pub const KINDS: [&str; 4] = ["ext4", "xfs", "btrfs", "ext2"];
 
 /// Where a kind of file system has its fields, in bytes from the start of the disk.
 struct Layout {

@@ -13,12 +13,10 @@ use crate::boot_times::BootTimes;
 use crate::cmdline::{Cmdline, InitChoice};
 use crate::log::note;
 use crate::root_device::{self, Root};
-use crate::{disk, drivers, hostfiles, initramfs, mounts, network, supervise, sys};
+use crate::{disk, drivers, file_system, hostfiles, initramfs, mounts, network, supervise, sys};
 
 const NEW_ROOT: &str = "/sysroot";
 const SETTLE: Duration = Duration::from_secs(1);
-/// These are tried in this order when the command line names none, and the disk does not tell.
-pub const ROOT_TYPES: [&str; 4] = ["ext4", "xfs", "btrfs", "ext2"];
 
 /// Runs the first process. `init_s` is the uptime in seconds at which it started. Process 1 must
 /// not end, so this never returns.
@@ -98,7 +96,7 @@ fn mount_root(device: &Path, kind: Option<&str>, target: &Path, cmdline: &Cmdlin
     for fstype in known
         .as_slice()
         .iter()
-        .chain(ROOT_TYPES.iter().filter(|_| known.is_none()))
+        .chain(file_system::KINDS.iter().filter(|_| known.is_none()))
     {
         if fstype == &"ext4" && options.is_none() {
             // Reading all block bitmaps in advance takes longer than most sandboxes live.

@@ -96,7 +96,7 @@ pub fn carry_out(request: Request, under_way: &UnderWay) -> Result<Answer> {
 }
 
 const SERVER: &[u8] = b"//10.0.2.100/";
-/// What the kernel's client tells of its connections.
+/// The list of the kernel's client's connections.
 const CLIENT: &str = "/proc/fs/cifs/DebugData";
 /// The tags of our 9p devices begin with this.
 const TAG: &[u8] = b"quicksand9p";

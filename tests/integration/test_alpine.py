@@ -140,7 +140,10 @@ async def test_a_port(vm: Sandbox) -> None:
     await writer.wait_closed()
 
 
-async def test_a_save_begins_another(vm: Sandbox) -> None:
+async def test_a_save_begins_another(
+    vm: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     await say(vm, "echo kept > /root/kept; sync")
     await vm.save("kept")
     async with Sandbox(image="kept") as other:

@@ -281,7 +281,10 @@ async def check_users_and_system(client: Client) -> None:
 
 async def check_shares(client: Client) -> None:
     await client.post("/load_share_client")
-    assert await client.post("/shares") == {"shares": [], "mounting": []}
+    assert await client.post("/shares") in (
+        {"shares": [], "mounting": []},
+        {"shares": [], "mounting": [], "connected": []},  # the kernel's client is loaded
+    )
     for target in ("/", "/proc/1", "/dev/shm", "/mnt/../run", "here"):
         mount = {"share": "QUICKSAND0", "target": target, "options": ["vers=3.1.1"]}
         assert await client.refused("/mount_share", **mount) == (400, "bad_request"), target

@@ -186,10 +186,6 @@ class HistoryError(QuicksandError):
     sandbox's checkpoints."""
 
 
-class MemoryDiffersError(HistoryError):
-    """A guest's memory is not what it should be. Raised only where that is compared, in tests."""
-
-
 class CheckpointNotFoundError(HistoryError, ValueError):
     """No checkpoint has that tag or id."""
 

@@ -6,10 +6,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from quicksand.base.buffers import new_buffer, prefault
-from quicksand.base.errors import MemoryDiffersError
 from quicksand.base.settings import CHECK_MEMORY, ON
 from quicksand.records.layout import SandboxDir
-from quicksand.snapshots.differences import Comparer, address_of
+from quicksand.snapshots.differences import Comparer, MemoryDiffersError, address_of
 from quicksand.snapshots.guest_ram import PAGE, GuestRam
 from quicksand.snapshots.image import own_pages
 from quicksand.snapshots.pages import ZEROS, MappedFile, PageRun, overlay_runs

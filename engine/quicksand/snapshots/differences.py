@@ -6,8 +6,14 @@ import ctypes
 import re
 from collections.abc import Iterator, Sequence
 
+from quicksand.base.errors import HistoryError
 from quicksand.snapshots.guest_ram import PAGE
 from quicksand.snapshots.pages import ZEROS, PageRun
+
+
+class MemoryDiffersError(HistoryError):
+    """A guest's memory is not what it should be. Raised only where that is compared, in tests."""
+
 
 BLOCK = 512
 """Pages of which the first words are looked at together."""

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from quicksand.base.errors import HistoryError, MemoryDiffersError
+from quicksand.base.errors import HistoryError
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import BLANK, Node
-from quicksand.snapshots.differences import Comparer, address_of
+from quicksand.snapshots.differences import Comparer, MemoryDiffersError, address_of
 from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, join_runs
 from quicksand.snapshots.image import not_of_image, own_pages
 from quicksand.snapshots.pages import ZEROS, MappedFile, PageIndex, PageRun, overlay_runs

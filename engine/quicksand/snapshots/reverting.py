@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from quicksand.base.errors import (
     CheckpointNotFoundError,
     HistoryError,
-    MemoryDiffersError,
     QemuDiedError,
     QuicksandError,
     StateError,
@@ -26,6 +25,7 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.snapshots import restore
 from quicksand.snapshots.awakening import Moments
+from quicksand.snapshots.differences import MemoryDiffersError
 from quicksand.snapshots.history import History, prune_automatic
 from quicksand.snapshots.in_place import InPlace, why_not
 from quicksand.snapshots.origins import Origin, import_node

@@ -11,6 +11,7 @@ from typing import Any
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError
 from quicksand.base.progress import Progress
+from quicksand.base.regular import open_file
 from quicksand.base.sharing import share_file
 from quicksand.base.space import check_space
 from quicksand.disks.images.foreign import ForeignDisk, check_backing_name
@@ -130,7 +131,7 @@ class Unpacking:
             raise ImageError(f"{self._wheel.path.name}: {name} is refused: {error}") from error
 
     def _check_kernel(self, image: BaseImage) -> None:
-        with (self._made / file_name("kernel")).open("rb") as file:
+        with open_file(self._made / file_name("kernel")) as file:
             found = kernel_arch(file.read(KERNEL_HEAD))
         if found not in (None, image.arch):
             assert found is not None
