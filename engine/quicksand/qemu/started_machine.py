@@ -41,6 +41,11 @@ class StartedMachine:
     """The fault of the guest's clock, in words, which are one of the notices, too; "" for none."""
 
 
+PANIC_LOG = 6000
+"""Bytes of the console that an error of a panic shows: the kernel's registers and stack take half
+of that, and the reason stands before them."""
+
+
 def remove_quietly(path: Path) -> None:
     """Remove an unfinished directory; files that cannot be removed are left to `Registry.reap`."""
     remove_memory(path)
@@ -63,7 +68,7 @@ def why_panicked(place: SandboxDir, *, doing: str) -> GuestPanicError | None:
     if not find_panic(place):
         return None
     return GuestPanicError(
-        f"the guest's kernel panicked while {doing}", log=tail(place.console_log, limit=2000)
+        f"the guest's kernel panicked while {doing}", log=tail(place.console_log, limit=PANIC_LOG)
     )
 
 

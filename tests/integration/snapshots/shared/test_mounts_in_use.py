@@ -93,8 +93,6 @@ async def test_programs_that_have_files_open_there_go_on_or_are_told(
         assert (kept / "after").read_text() == "after\n"
         assert (kept / "read").read_text() == "of the host"
         assert set((kept / "log").read_bytes()) <= set(b"x\n")
-        stuck = await say(vm, "ps -eo stat,comm | grep '^D' | grep -v kworker || true")
-        assert stuck == "", stuck
     await say(vm, "pkill -x sleep || true")
 
 
