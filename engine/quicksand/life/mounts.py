@@ -191,7 +191,8 @@ class Mounts:
                         )
                 except QuicksandError as error:
                     failed[mount.guest] = str(error)
-            await mounting.detach_stale(machine, stale, self._guest.ask)
+            if is_past:
+                await mounting.detach_stale(machine, stale, self._guest.ask)
             machine.past_shares.unlink(missing_ok=True)
             made = {mount.guest for mount in mounts} - failed.keys()
             await asyncio.to_thread(forget_left_out, self._place(), made)

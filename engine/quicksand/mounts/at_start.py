@@ -75,7 +75,8 @@ class MountsAtStart:
             served = await serve_all(machine, self._mounts, avoid=stale)
         for share, secret in served:
             await mount_served(machine, share, secret, ask)
-        await detach_stale(machine, stale, ask)
+        if self._is_past:
+            await detach_stale(machine, stale, ask)
         machine.past_shares.unlink(missing_ok=True)
         await ninep.mount_all(machine, [device.mount for device in self._devices], ask)
 

@@ -307,11 +307,11 @@ async def _give_up(machine: MachineDir, number: int, ask: Ask) -> None:
 
 
 async def detach_stale(machine: MachineDir, stale: Collection[int], ask: Ask) -> None:
-    """Detach mounts of the past. A program that has a file open there gets an error. Raises
-    AgentError."""
+    """Detach mounts of the past. A program that has a file open there, or on one that was detached
+    before, gets an error. Raises AgentError."""
     if stale:
         await ask("detach_shares", {"shares": [share_name(n) for n in stale]}, DETACH_S)
-        await _end_for_the_guest(machine, stale, ask)
+    await _end_for_the_guest(machine, stale, ask)
 
 
 async def _end_for_the_guest(machine: MachineDir, numbers: Collection[int], ask: Ask) -> None:
@@ -319,14 +319,21 @@ async def _end_for_the_guest(machine: MachineDir, numbers: Collection[int], ask:
     open there, or data is still to be written, it would wait for a server, and whoever syncs all
     file systems with it: so it is refused. Raises AgentError."""
     await _hang_up(machine, numbers)
-    left = set(numbers)
     deadline = asyncio.get_running_loop().time() + LEFT_S
-    while left and asyncio.get_running_loop().time() < deadline:
-        names = (await ask("shares", {}, DETACH_S)).get("connected")
+    while True:
+        try:
+            names = (await ask("shares", {}, DETACH_S)).get("connected")
+        except AgentRefusedError:
+            names = None  # an agent that is older than mounts
         if not isinstance(names, list):
-            break  # an older agent, or a kernel that does not tell
-        left = {number for number in left if share_name(number) in names}
-        await asyncio.sleep(LEFT_POLL_S if left else 0)
+            left = set(numbers)  # an older agent, or a kernel that does not tell
+            break
+        served = {share.number for share in await asyncio.to_thread(shares.list_shares, machine)}
+        left = {n for n in range(SHARES) if share_name(n) in names} - served
+        if not left or asyncio.get_running_loop().time() >= deadline:
+            break
+        await asyncio.sleep(LEFT_POLL_S)
+    await _hang_up(machine, left - set(numbers))
     for number in sorted(left):
         with best_effort("refuse what is wanted of a share that is gone", log_of(machine)):
             await start_refuser(machine, number)
