@@ -106,7 +106,12 @@ async def start_refuser(machine: MachineDir, number: int) -> None:
         return
     try:
         # Nobody knows the secret, so the guest's kernel is told that its login fails.
-        config = {"shares": {}, "secret": secrets.token_hex(16), "posix": True}
+        config = {
+            "shares": {},
+            "secret": secrets.token_hex(16),
+            "posix": True,
+            "resynchronise": True,
+        }
         pid = await to_the_end(_start(machine.share_socket(number), config, (lock,)))
     finally:
         os.close(lock)

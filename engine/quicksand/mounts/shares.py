@@ -153,7 +153,8 @@ def a_stream(machine: MachineDir, avoid: Collection[int] = ()) -> Iterator[tuple
     refused = list_refusers(machine)
     for number in sorted(range(SHARES), key=lambda n: (n in avoid, n in refused, n)):
         with map_os_errors(machine.root):
-            end_refusers(machine, [number])
+            if number in refused:
+                end_refusers(machine, [number])
             lock = try_lock(machine.share_lock(number))
         if lock is not None:
             try:

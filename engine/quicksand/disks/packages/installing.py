@@ -70,11 +70,11 @@ class Installed:
     image: StoredImage
     origin: Origin
     is_new: bool
-    """Whether it was put there just now."""
+    """Whether this installation has put it there."""
     is_below: bool = False
-    """Whether nobody asked for it but another package, which lies on it."""
+    """Whether it was installed only because another package lies on it."""
     notes: tuple[str, ...] = ()
-    """What the user should know."""
+    """Remarks for the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ async def install_package(
 
 
 class Installer:
-    """Installs packages, one after the other. Use it as the context manager of its connections."""
+    """Installs packages, one after the other."""
 
     def __init__(
         self,
