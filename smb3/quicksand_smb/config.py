@@ -2,7 +2,7 @@
 
     {"shares": {"NAME": {"path": "/on/the/host", "read_only": false, "protect": false}},
      "secret": "password of any user, or null: everybody is a guest",
-     "posix": true, "resynchronise": false, "leases": "none"}
+     "posix": true, "resynchronise": false, "hang_up": false, "leases": "none"}
 
 With `"directory": N` in a share the descriptor N, which the process has inherited, is its
 directory, and `path` only names it: what stands there by now is not looked at.
@@ -46,6 +46,8 @@ class Config(NamedTuple):
     """The server offers the POSIX extensions."""
     resynchronise: bool = False
     """The stream has no end of connection: each NEGOTIATE begins a new one."""
+    hang_up: bool = False
+    """The client may still have a connection to a server before this one: it is ended first."""
     leases: str = "none"
     """The caching that clients may do, one of `LEASES`."""
 
@@ -69,7 +71,7 @@ def parse(text: bytes) -> Config:
     shares = values.get("shares") if isinstance(values, dict) else None
     if not isinstance(shares, dict):
         raise ConfigError('"shares" must be an object')
-    unknown = set(values) - {"shares", "secret", "posix", "resynchronise", "leases"}
+    unknown = set(values) - {"shares", "secret", "posix", "resynchronise", "hang_up", "leases"}
     if unknown:
         raise ConfigError(f"unknown: {', '.join(sorted(unknown))}")
     if len(shares) > MOST_SHARES:
@@ -85,6 +87,7 @@ def parse(text: bytes) -> Config:
         secret,
         _flag(values, "posix", default=True),
         _flag(values, "resynchronise", default=False),
+        _flag(values, "hang_up", default=False),
         leases,
     )
 

@@ -50,6 +50,8 @@ def supervise(config: Config, path: str) -> int:
     the started process returns."""
     try:
         socket = _connect(path)
+        if config.hang_up:
+            socket.sendall(HANG_UP)
     except OSError as error:
         sys.stderr.write(f"quicksand_smb: {path}: {error.strerror}\n")
         return 1
@@ -121,7 +123,7 @@ def _wait_on(socket: _socket.socket, server: ServerState, path: str, report: int
         socket.close()
         try:
             socket = _connect(path)
-            socket.send(HANG_UP)
+            socket.sendall(HANG_UP)
         except OSError:
             return  # QEMU has ended, and with it the stream
         _note_end(path + LOG_SUFFIX, words, code)

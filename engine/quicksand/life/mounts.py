@@ -178,7 +178,9 @@ class Mounts:
         directories = self._directories()
         async with self._life.history().locked():
             machine = self._machine()
-            stale = await mounting.find_stale(machine, self._guest.ask) if is_past else set()
+            past = mounting.GuestStreams()
+            if is_past:
+                past = await mounting.find_past(machine, self._guest.ask)
             failed: dict[str, str] = {}
             for mount in mounts:
                 try:
@@ -187,12 +189,12 @@ class Mounts:
                     else:
                         known = await asyncio.to_thread(directories.check, mount)
                         await mounting.add_mount(
-                            machine, mount, known, self._guest.ask, avoid=stale
+                            machine, mount, known, self._guest.ask, avoid=past.in_use
                         )
                 except QuicksandError as error:
                     failed[mount.guest] = str(error)
             if is_past:
-                await mounting.detach_stale(machine, stale, self._guest.ask)
+                await mounting.detach_stale(machine, past.mounted, self._guest.ask)
             machine.past_shares.unlink(missing_ok=True)
             made = {mount.guest for mount in mounts} - failed.keys()
             await asyncio.to_thread(forget_left_out, self._place(), made)

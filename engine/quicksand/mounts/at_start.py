@@ -12,7 +12,14 @@ from quicksand.mounts import devices, ninep
 from quicksand.mounts.devices import Device
 from quicksand.mounts.directories import Directories, KnownDirectory
 from quicksand.mounts.left_out import note_left_out
-from quicksand.mounts.mounting import Served, detach_stale, find_stale, mount_served, serve_all
+from quicksand.mounts.mounting import (
+    GuestStreams,
+    Served,
+    detach_stale,
+    find_past,
+    mount_served,
+    serve_all,
+)
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.command import SharedDirectory
 from quicksand.records.layout import MachineDir, sandbox_dir
@@ -68,15 +75,15 @@ class MountsAtStart:
 
     async def finish(self, machine: MachineDir, ask: Ask) -> None:
         """Have the guest mount them. Raises MountError, StateError, AgentError, HostError."""
-        stale = await find_stale(machine, ask) if self._is_past else set()
+        past = await find_past(machine, ask) if self._is_past else GuestStreams()
         if self._serving is not None:
             served = await self._serving
         else:
-            served = await serve_all(machine, self._mounts, avoid=stale)
+            served = await serve_all(machine, self._mounts, avoid=past.in_use)
         for share, secret in served:
             await mount_served(machine, share, secret, ask)
         if self._is_past:
-            await detach_stale(machine, stale, ask)
+            await detach_stale(machine, past.mounted, ask)
         machine.past_shares.unlink(missing_ok=True)
         await ninep.mount_all(machine, [device.mount for device in self._devices], ask)
 

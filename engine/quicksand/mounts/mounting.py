@@ -16,7 +16,7 @@ import socket
 import sys
 import termios
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quicksand_smb import HANG_UP
@@ -53,7 +53,7 @@ SYNC_S = 5.0
 """Seconds in which a guest may write what it still holds of its mounts."""
 DETACH_S = 20.0
 HANG_UP_S = 2.0
-"""Seconds for QEMU to pass four bytes on; a busy host takes that long."""
+"""Seconds for QEMU to pass 64 KiB on; a busy host takes that long."""
 GIVE_UP_S = 5.0
 """Seconds for a guest to give up a mount whose server has ended. By itself it takes 21."""
 HANG_UP_AGAIN_S = 0.1
@@ -258,6 +258,8 @@ async def remove_mount(machine: MachineDir, share: Share, ask: Ask, *, force: bo
     shares.forget(machine, share)
     if force:
         await _end_for_the_guest(machine, [share.number], ask)
+    else:
+        await _have_forgotten(machine, [share.number])
 
 
 async def write_back(ask: Ask | None, log: Path) -> None:
@@ -268,27 +270,48 @@ async def write_back(ask: Ask | None, log: Path) -> None:
             await ask("sync_shares", {}, SYNC_S)
 
 
-async def find_stale(machine: MachineDir, ask: Ask) -> set[int]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestStreams:
+    """What a guest does with the streams of a machine, by their numbers."""
+
+    mounted: frozenset[int] = frozenset()
+    mounting: frozenset[int] = frozenset()
+    """What its kernel is mounting."""
+    connected: frozenset[int] | None = None
+    """Those to which its kernel has a connection, for a share that is mounted or was; None if it
+    cannot tell, or an older agent does not."""
+
+    @property
+    def in_use(self) -> frozenset[int]:
+        """Those on which the guest's client may still be busy with a server of the past."""
+        return self.mounted | (self.connected or frozenset())
+
+
+async def find_past(machine: MachineDir, ask: Ask) -> GuestStreams:
     """The streams of the mounts that a guest has from the past of its memory. Those that it was
     making then, it gives up. Raises AgentError."""
-    mounted, mounting = await _ask_for_streams(ask)
-    await asyncio.gather(*(_give_up(machine, number, ask) for number in mounting))
-    return mounted
+    past = await _ask_for_streams(ask)
+    await asyncio.gather(*(_give_up(machine, number, ask) for number in past.mounting))
+    return past
 
 
-async def _ask_for_streams(ask: Ask) -> tuple[set[int], set[int]]:
-    """The streams of what a guest has mounted, and of what its kernel is mounting. Raises
-    AgentError."""
+async def _ask_for_streams(ask: Ask) -> GuestStreams:
+    """Raises AgentError."""
     try:
         reply = await ask("shares", {}, DETACH_S)
     except AgentRefusedError:
-        return set(), set()  # an agent that is older than mounts has none
+        return GuestStreams()  # an agent that is older than mounts has none
 
-    def streams(key: str) -> set[int]:
-        names = reply.get(key)  # an older agent does not say what is being mounted
-        return {n for n in range(SHARES) if isinstance(names, list) and share_name(n) in names}
+    def streams(names: object) -> frozenset[int]:
+        found = names if isinstance(names, list) else []
+        return frozenset(n for n in range(SHARES) if share_name(n) in found)
 
-    return streams("shares"), streams("mounting")
+    connected = reply.get("connected")
+    return GuestStreams(
+        mounted=streams(reply.get("shares")),
+        mounting=streams(reply.get("mounting")),
+        connected=streams(connected) if isinstance(connected, list) else None,
+    )
 
 
 async def _give_up(machine: MachineDir, number: int, ask: Ask) -> None:
@@ -297,12 +320,12 @@ async def _give_up(machine: MachineDir, number: int, ask: Ask) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GIVE_UP_S):
             await _hang_up(machine, [number])
-            mounted, mounting = await _ask_for_streams(ask)
-            while number in mounting:
+            now = await _ask_for_streams(ask)
+            while number in now.mounting:
                 # It had asked the server nothing yet, and does so when it has connected anew.
                 await _hang_up(machine, [number], HANG_UP_AGAIN_S)
-                mounted, mounting = await _ask_for_streams(ask)
-            if number in mounted:
+                now = await _ask_for_streams(ask)
+            if number in now.mounted:
                 await detach_stale(machine, [number], ask)
 
 
@@ -321,22 +344,25 @@ async def _end_for_the_guest(machine: MachineDir, numbers: Collection[int], ask:
     await _hang_up(machine, numbers)
     deadline = asyncio.get_running_loop().time() + LEFT_S
     while True:
-        try:
-            names = (await ask("shares", {}, DETACH_S)).get("connected")
-        except AgentRefusedError:
-            names = None  # an agent that is older than mounts
-        if not isinstance(names, list):
-            left = set(numbers)  # an older agent, or a kernel that does not tell
+        connected = (await _ask_for_streams(ask)).connected
+        if connected is None:
+            left = frozenset(numbers)
             break
         served = {share.number for share in await asyncio.to_thread(shares.list_shares, machine)}
-        left = {n for n in range(SHARES) if share_name(n) in names} - served
+        left = connected - served
         if not left or asyncio.get_running_loop().time() >= deadline:
             break
         await asyncio.sleep(LEFT_POLL_S)
-    await _hang_up(machine, left - set(numbers))
+    await _have_forgotten(machine, set(numbers) - left)
     for number in sorted(left):
         with best_effort("refuse what is wanted of a share that is gone", log_of(machine)):
             await start_refuser(machine, number)
+
+
+async def _have_forgotten(machine: MachineDir, numbers: Iterable[int]) -> None:
+    """Have QEMU's network forget connections that the guest has closed, on streams that nobody
+    serves. It does when the guest resets them, as it does when more comes."""
+    await _hang_up(machine, numbers, HANG_UP_AGAIN_S)
 
 
 async def _hang_up(machine: MachineDir, numbers: Iterable[int], seconds: float = HANG_UP_S) -> None:

@@ -99,7 +99,8 @@ async def start_server(
 
 async def start_refuser(machine: MachineDir, number: int) -> None:
     """Refuse whatever the guest still wants on the stream of a share that is gone, until QEMU ends
-    or the stream is needed. Does nothing if the stream is in use. Raises MountError, HostError."""
+    or the stream is needed, and have it ask anew at once. Does nothing if the stream is in use.
+    Raises MountError, HostError."""
     with map_os_errors(machine.root):
         lock = try_lock(machine.share_lock(number))
     if lock is None:
@@ -111,6 +112,7 @@ async def start_refuser(machine: MachineDir, number: int) -> None:
             "secret": secrets.token_hex(16),
             "posix": True,
             "resynchronise": True,
+            "hang_up": True,
         }
         pid = await to_the_end(_start(machine.share_socket(number), config, (lock,)))
     finally:

@@ -28,8 +28,8 @@ from quicksand.records.layout import SHARES, MachineDir
 from quicksand.records.mount import Mount, decode_mount
 
 STARTS_MAX = 1000
-"""Servers that are started beside one QEMU. For each connection that the guest has closed QEMU
-keeps 256 KiB (docs/internals/mounts.md)."""
+"""Servers that are started beside one QEMU, which keeps memory of each connection that a guest
+leaves half open (docs/internals/mounts.md)."""
 WORDS_MAX = 2000
 """Bytes that are read of the last words of servers."""
 END_S = 2.0

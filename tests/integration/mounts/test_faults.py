@@ -16,6 +16,7 @@ from quicksand.base.errors import ConfigError, StateError
 from quicksand.base.paths import Paths
 from quicksand.mounts.shares import Share, list_shares
 from quicksand.qemu.connections import end_streams
+from quicksand.qemu.qmp import Monitor
 from quicksand.records.layout import runtime_dir
 from quicksand.records.registry import Registry
 
@@ -233,6 +234,16 @@ def traces(vm: Sandbox, places: Paths) -> dict[str, int]:
     }
 
 
+async def connections(vm: Sandbox, places: Paths) -> int:
+    """Those that the network of its QEMU has, ended ones included."""
+    monitor = await Monitor.connect(runtime_dir(places, vm.id).current())
+    try:
+        told = await monitor.execute("human-monitor-command", **{"command-line": "info usernet"})
+    finally:
+        await monitor.close()
+    return str(told).count("TCP[")
+
+
 @pytest.mark.parametrize(
     "count", [20, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])]
 )
@@ -247,11 +258,12 @@ async def test_mounts_and_unmounts_leave_nothing(
 
     for number in range(3):
         await once(number)
-    before = traces(vm, places)
+    before, open_before = traces(vm, places), await connections(vm, places)
     for number in range(3, count):
         await once(number)
     for name, now in traces(vm, places).items():
         assert now <= before[name] + 2, f"{name}: {now}, not {before[name]}"
+    assert await connections(vm, places) <= open_before + 2, "QEMU forgets those that have ended"
     assert await say(vm, "grep -c /mnt/again /proc/mounts || true") == "0"
 
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 from quicksand.mounts import mounting, shares
+from quicksand.mounts.directories import find
 from quicksand.mounts.serving import share_name, start_server
 from quicksand.records.layout import SHARES, MachineDir
 from quicksand.records.mount import Mount
+from quicksand_smb import HANG_UP
 
 from tests.conftest import our_processes, wait_for
-from tests.unit.mounts.test_serving import Qemu, data, greets, machine, qemu
+from tests.unit.mounts.test_serving import Qemu, data, greets, heard, machine, qemu
 
 __all__ = ["data", "machine", "qemu"]
 
@@ -40,7 +42,7 @@ async def detach(machine: MachineDir, qemu: Qemu, guest: Guest) -> None:
 
     def take() -> None:
         with contextlib.suppress(TimeoutError), qemu.accept(3) as stream:
-            stream.recv(64)
+            heard(stream, len(HANG_UP))
 
     taking = asyncio.create_task(asyncio.to_thread(take))
     await mounting.detach_stale(machine, [3], guest.ask)
@@ -54,6 +56,7 @@ async def test_a_guest_that_keeps_its_connection_is_refused(
     await detach(machine, qemu, guest)
     assert shares.list_refusers(machine) == {3}
     with await asyncio.to_thread(qemu.accept, 3) as stream:
+        assert await asyncio.to_thread(heard, stream, len(HANG_UP)) == HANG_UP, "it asks anew"
         assert await asyncio.to_thread(greets, stream)
         shares.end_unknown(machine)
         assert shares.list_refusers(machine) == {3}, "it is known"
@@ -68,6 +71,23 @@ async def test_a_guest_that_is_done_with_it_costs_no_process(
     await detach(machine, qemu, Guest(2))
     assert shares.list_refusers(machine) == set()
     assert not our_processes(str(machine.root))
+
+
+async def test_streams_on_which_a_client_is_still_busy_are_taken_last(
+    machine: MachineDir, qemu: Qemu, data: Mount
+) -> None:
+    """A mount on one waits until the client has noticed that its server is gone."""
+
+    async def ask(_method: str, _params: dict[str, Any], _seconds: float) -> dict[str, Any]:
+        names = {"shares": [1], "mounting": [], "connected": [0, 1]}
+        return {key: [share_name(n) for n in numbers] for key, numbers in names.items()}
+
+    past = await mounting.find_past(machine, ask)
+    assert past.mounted == {1}
+    ((share, _secret),) = await mounting.serve_all(machine, [(data, find(data))], avoid=past.in_use)
+    assert share.number == 2
+    with await asyncio.to_thread(qemu.accept, 2):
+        share.end()
 
 
 async def test_its_stream_is_taken_when_there_is_no_other(
