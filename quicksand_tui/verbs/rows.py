@@ -367,6 +367,7 @@ _LOOK = _section(
                name="sources", repeatable=True),
         option("--arch", Kind.CHOICE, "", "Install the image for this architecture.  "
                "[default: that of this host]", choices=("amd64", "arm64")),
+        flag("--no-qemu", "Do not get QEMU where there is none."),
         flag("--list", "List what is installed from packages instead.", name="listing"),
         _JSON),
     _verb("uninstall", "packages", "Remove images that were installed from packages.",
@@ -420,7 +421,8 @@ _HOST = _section(
         reads=True),
     _verb("setup", "host", "Get QEMU and the default image.",
         option("--image", Kind.IMAGE, "", "Make this image ready.", default=DEFAULT_IMAGE,
-               shows_default=True)),
+               shows_default=True),
+        flag("--no-image", "Get QEMU only.")),
     _verb("clean", "space", "Empty the trash, and remove files that can be made again.",
         flag("--dry-run", "Show what would be removed, and remove nothing."),
         flag("-y --yes", "Do not ask."),
@@ -441,6 +443,18 @@ _HOST = _section(
         argument("shell", Kind.CHOICE, choices=("bash", "zsh", "fish")),
         reads=True),
 )
+
+APP_OPTIONS = (
+    option("--theme", Kind.TEXT, "NAME", "Use these colours for this run, or auto."),
+    flag("--ascii", "Draw with ASCII only."),
+    flag("--read-only", "Change nothing, and open no shell."),
+    option("--screenshot", Kind.FILE, "FILE",
+           "Write a picture (.svg, .png) instead; needs no terminal."),
+    option("--screen", Kind.TEXT, "NAME", "Take it of this screen, or of NAME:SANDBOX."),
+    option("--size", Kind.TEXT, "WxH", "Take it in this size, in columns and rows.  "
+           "[default: 120x36]"),
+)
+"""The options of the app, which are given without a command."""
 # fmt: on
 
 VERBS = (*_USE, *_SCREEN, *_LIVES, *_BACK, *_LOOK, *_HOST)
