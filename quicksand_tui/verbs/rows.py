@@ -439,9 +439,9 @@ _HOST = _section(
                shows_default=True),
         flag("--quick", "Skip the guest of 2G."),
         _JSON),
-    _verb("completions", "completions", "Print completions for your shell.",
+    _verb("completions", "completions", "Print or install completions for your shell.",
         argument("shell", Kind.CHOICE, choices=("bash", "zsh", "fish")),
-        reads=True),
+        flag("--install", "Install them for you, instead of printing them.")),
 )
 
 APP_OPTIONS = (
