@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument(
         "--rehearse",
         action="store_true",
-        help="accept uncommitted changes, which are left out, and a version that is not named final",
+        help="accept a version that is not final, and uncommitted changes, which are left out",
     )
     parser.add_argument("--quick", action="store_true", help="leave out the tests on VMs")
     parser.add_argument("--into", type=Path, default=ROOT / "dist", metavar="DIR")
@@ -122,10 +122,8 @@ def require_final(*, rehearse: bool) -> None:
         for line in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
         if line.startswith("## ")
     )
-    if not heading.startswith(f"## {__version__}"):
-        raise ReleaseError(
-            f"CHANGELOG.md begins with {heading!r}, and the version is {__version__}"
-        )
+    if heading.split()[1] != __version__:
+        raise ReleaseError(f"CHANGELOG.md begins with {heading!r}, but this is {__version__}")
     if rehearse:
         return
     if "unreleased" in heading:
@@ -254,13 +252,9 @@ def try_wheel(wheel: Path, place: Path) -> None:
     if said != __version__:
         raise ReleaseError(f"the wheel that is installed says that it is {said}")
     facts = json.loads(run([program, "info", "--json"], cwd=home, env=env, shown=False))
-    found = [
-        path for path in facts["agent"].values() if path and path.startswith(str(programs.parent))
-    ]
-    if not found:
-        raise ReleaseError(
-            f"the wheel that is installed finds no agent of its own: {facts['agent']}"
-        )
+    agents = [str(path) for path in facts["agent"].values()]
+    if not any(path.startswith(str(programs.parent)) for path in agents):
+        raise ReleaseError(f"the wheel that is installed finds no agent of its own: {agents}")
     run([program, "images", "new", "base", "trial"], cwd=home, env=env, shown=False)
     for shell in ("bash", "zsh", "fish"):
         run([program, "completions", shell, "--install"], cwd=home, env=env, shown=False)
