@@ -3,7 +3,7 @@
 VENV_PYTHON := .venv/bin/python
 QUICKSAND := .venv/bin/quicksand-tui
 
-.PHONY: help run python setup test check unit vm e2e tools agent soak screenshots screenshots-desktop clean
+.PHONY: help run python setup test check unit vm e2e tools agent soak docs release screenshots screenshots-desktop clean
 
 help:            ## show this
 	@sed -n 's/^\([a-z0-9]*\): *[a-z]* *## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -43,6 +43,14 @@ soak: tools      ## what takes longer than CI allows: slow tests, fresh draws fo
 	@$(VENV_PYTHON) -m pytest -n 2 --hypothesis-profile=fresh -m hypothesis tests/unit
 	@$(VENV_PYTHON) scripts/plain_user.py
 
+docs: python     ## the documentation site, in build/docs; links are checked
+	@$(VENV_PYTHON) -c 'import furo, myst_parser, sphinx' 2>/dev/null || $(VENV_PYTHON) -m pip install -q -e '.[docs]'
+	@$(VENV_PYTHON) -m sphinx -W --keep-going -q -b html docs build/docs
+	@echo build/docs/index.html
+
+release: setup   ## check everything, then build sdist, wheel and checksums in dist
+	@$(VENV_PYTHON) scripts/release.py
+
 screenshots: setup ## the README's pictures, from real sandboxes
 	@$(VENV_PYTHON) scripts/screenshots.py
 
@@ -50,4 +58,4 @@ screenshots-desktop: setup
 	@$(VENV_PYTHON) scripts/desktop_screenshots.py
 
 clean:           ## remove what can be made again in this checkout
-	@rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis guest-agent/target
+	@rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis build guest-agent/target

@@ -50,7 +50,7 @@ def command_of(
         function.__dict__.pop("__click_params__", None)
         params: list[click.Parameter] = []
         for found in verb.parameters:
-            params += below if found.kind is Kind.MACHINE else [_to_click(found)]
+            params += below if found.kind is Kind.MACHINE else [to_click(found)]
         command = _class_of(verb)(
             name.rpartition(" ")[2],
             params=params,
@@ -64,7 +64,8 @@ def command_of(
     return make
 
 
-def _to_click(found: Parameter) -> click.Parameter:
+def to_click(found: Parameter) -> click.Parameter:
+    """Makes an argument or an option of click of its record."""
     given: dict[str, Any] = {}
     if found.default is not None or found.kind is Kind.SWITCH:
         given["default"] = found.default

@@ -18,7 +18,7 @@ from quicksand import Sandbox
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.model.amounts import pause_text, seconds_text
-from quicksand_tui.model.remedies import hint_of
+from quicksand_tui.model.remedies import hint_of, text_of
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
@@ -57,7 +57,7 @@ class Report:
             yield step
             step.ok = True
         except Exception as error:
-            step.detail = str(error) or type(error).__name__
+            step.detail = text_of(error) or type(error).__name__
             raise
         finally:
             step.seconds = time.perf_counter() - started
@@ -260,5 +260,7 @@ def demo_command(image: str, as_json: bool) -> None:
         say(f"all of it happened, in {seconds_text(seconds)}")
     if failure is not None:
         hint = hint_of(failure)
-        click.echo(f"demo failed: {failure}" + (f"\nhint: {hint}" if hint else ""), err=True)
+        click.echo(
+            f"demo failed: {text_of(failure)}" + (f"\nhint: {hint}" if hint else ""), err=True
+        )
         sys.exit(1)

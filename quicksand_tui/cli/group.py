@@ -4,20 +4,20 @@ imported only when it is used."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import shell_complete
 
 from quicksand_tui import __version__
+from quicksand_tui.cli.commands import to_click
 from quicksand_tui.cli.opening import has_terminal, open_app
 from quicksand_tui.cli.output import COMPLETE_VARIABLE, MEANINGS, PROGRAM, Exit, complain
 from quicksand_tui.model.text import did_you_mean
 from quicksand_tui.verbs.row import Kind
-from quicksand_tui.verbs.rows import VERBS
+from quicksand_tui.verbs.rows import APP_OPTIONS, VERBS
 
 if TYPE_CHECKING:
     from quicksand_tui.verbs.row import VerbRecord
@@ -38,27 +38,6 @@ WITH_COMMAND = frozenset(
 """Names of the commands whose arguments are a command for the guest."""
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-
-
-def app_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options of the app, which are given without a command."""
-    for option in reversed(
-        (
-            click.option("--theme", metavar="NAME", help="Colours for this run, or auto."),
-            click.option("--ascii", is_flag=True, help="Draw with ASCII only."),
-            click.option("--read-only", is_flag=True, help="Change nothing, open no shell."),
-            click.option(
-                "--screenshot",
-                metavar="FILE",
-                type=click.Path(dir_okay=False, path_type=Path),
-                help="Write a picture (.svg, .png) instead; needs no terminal.",
-            ),
-            click.option("--screen", metavar="NAME", help="Of this screen, or NAME:SANDBOX."),
-            click.option("--size", metavar="WxH", help="In columns and rows; 120x36."),
-        )
-    ):
-        function = option(function)
-    return function
 
 
 class Commands(click.Group):
@@ -93,9 +72,14 @@ class Commands(click.Group):
             formatter.write_dl([(str(int(code)), text) for code, text in MEANINGS.items()])
 
 
-@click.group(PROGRAM, cls=Commands, context_settings=SETTINGS, invoke_without_command=True)
+@click.group(
+    PROGRAM,
+    cls=Commands,
+    context_settings=SETTINGS,
+    invoke_without_command=True,
+    params=[to_click(found) for found in APP_OPTIONS],
+)
 @click.version_option(__version__, prog_name=PROGRAM)
-@app_options
 @click.pass_context
 def cli(ctx: click.Context, /, **options: Any) -> int | None:
     """Sandboxes that are real Linux VMs: no root, no daemon, no Docker.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import platform
 import time
@@ -13,12 +14,14 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
 from quicksand.disks.images.initrd import find_agent
+from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.qemu.accelerator import find_accelerator
 from quicksand.qemu.binaries import find_binaries
 from quicksand.qemu.provision import ensure_qemu
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Status
 from quicksand_images import ensure_image
+from quicksand_images.recipe import recipe_names
 
 from quicksand_tui import __version__
 from quicksand_tui.cli.commands import command_of
@@ -27,6 +30,8 @@ from quicksand_tui.cli.runner import run_async
 from quicksand_tui.home.state import config_file, state_dir
 from quicksand_tui.model.amounts import seconds_text
 from quicksand_tui.model.remedies import text_of
+from quicksand_tui.model.text import clean
+from quicksand_tui.verbs import packages
 
 PACKAGES = ("click", "platformdirs", "qemu.qmp", "textual")
 
@@ -142,15 +147,16 @@ class Lines:
 
 
 @command_of("setup")
-def setup_command(image: str) -> int:
+def setup_command(image: str, no_image: bool) -> int:
     """Get all that a first start needs: QEMU 7.2 or newer, an accelerator, the default image.
 
-    Parts that are there already are left alone, so a second call takes only a moment.
+    An image with a recipe is built, any other is installed, as `install` does. Parts that are there
+    already are left alone, so a second call takes only a moment.
     """
-    return run_async(lambda _: _prepare(image))
+    return run_async(lambda _: _prepare(None if no_image else image))
 
 
-async def _prepare(image: str) -> int:
+async def _prepare(image: str | None) -> int:
     lines = Lines()
     binaries = await ensure_qemu(lines.stage, arch=Architecture.host().value)
     lines.end()
@@ -158,7 +164,22 @@ async def _prepare(image: str) -> int:
     status = await find_accelerator(binaries)
     why = f"; {status.error}" if status.error else ""
     say(f"ok accelerator {status.accelerator}{why}")
-    found = await ensure_image(image, lines.stage)
-    lines.end()
-    say(f"ok image {found.name} {found.version} ({found.digest[:12]})")
+    if image is not None:
+        found = await _ready_image(image, lines)
+        lines.end()
+        say(clean(f"ok image {found.name} {found.version} ({found.digest[:12]})"))
     return 0
+
+
+async def _ready_image(name: str, lines: Lines) -> StoredImage:
+    """Builds an image, or installs it if it has no recipe. Raises as these do."""
+    store = ImageStore(paths().images)
+    if name in recipe_names():
+        return await ensure_image(name, lines.stage, store=store)
+    there = await asyncio.to_thread(store.get, name)
+    if there is not None and not there.errors:
+        return there
+    found = await packages.install(name).carry_out(
+        "", lambda progress: lines.stage(progress.stage, progress.done, progress.total)
+    )
+    return found[-1].image

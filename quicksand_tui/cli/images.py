@@ -25,6 +25,7 @@ from quicksand.warm.spares.stock import check_order, set_order
 from quicksand.warm.template_maker import warm as warm_up
 from quicksand_images import build_image
 
+from quicksand_tui.cli import image_packages
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.machine import machine_options
 from quicksand_tui.cli.output import (
@@ -102,6 +103,9 @@ def warm(
 
     return run_async(main)
 
+
+new = image_packages.new_command
+"""A part of this verb, in a module of its own."""
 
 HEADS = ("NAME", "VERSION", "ARCH", "SIZE", "AGE", "FROM", "DIGEST")
 DIGEST_SHOWN = 12

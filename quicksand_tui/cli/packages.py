@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import click
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
 from quicksand.life.uninstalling import installed_images
+from quicksand.qemu.binaries import find_binaries
+from quicksand.qemu.provision import ensure_qemu
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit, complain_of, print_json, print_table, say, show_size
@@ -28,6 +32,7 @@ def install_command(
     names: tuple[str, ...],
     sources: tuple[str, ...],
     arch: str | None,
+    no_qemu: bool,
     listing: bool,
     as_json: bool,
 ) -> int:
@@ -38,6 +43,8 @@ def install_command(
     What an image lies on is installed, too. SOURCE is a directory, a wheel, the address of one, of
     an index or of a page with links, https://github.com/OWNER/REPOSITORY for the releases of a
     project, or `index` for the package index that pip uses here.
+
+    If there is no QEMU here, in which the image could run, that is got as well, as `setup` does.
     """
     if listing:
         return _list(as_json)
@@ -62,9 +69,26 @@ def install_command(
                 _tell(found)
         if as_json:
             print_json(facts)
+        if facts and not no_qemu:
+            await _get_qemu(facts[-1]["arch"])
         return code
 
     return run_async(main)
+
+
+async def _get_qemu(arch: str) -> None:
+    """Gets QEMU for guests of ``arch`` if there is none. What is installed is so in any case, so a
+    failure is only told."""
+    with contextlib.suppress(QuicksandError):
+        await asyncio.to_thread(find_binaries, arch)
+        return
+    try:
+        async with shown("getting QEMU"):
+            found = await ensure_qemu(arch=arch)
+    except QuicksandError as error:
+        complain_of("the image is installed, but QEMU is missing", error)
+        return
+    say(f"QEMU {found.version_text} ({found.origin})")
 
 
 def _tell(found: list[Installed]) -> None:

@@ -358,6 +358,14 @@ _LOOK = _section(
             _part("images inspect", argument("name", Kind.IMAGE), _JSON, reads=True),
             _part("images rm", argument("name", Kind.IMAGE)),
             _part("images prune", _DRY_RUN, _JSON),
+            _part("images new",
+                  argument("kind", Kind.CHOICE, choices=("base", "layer")),
+                  argument("name"),
+                  option("--into", Kind.DIRECTORY, "DIR",
+                         "Make it in this directory.  [default: ./quicksand-NAME]"),
+                  option("--on", Kind.IMAGE, "IMAGE", "Lay the layer on this image.",
+                         default="alpine", shows_default=True),
+                  _JSON),
         )),
     _verb("install", "packages", "Install images from packages.",
         argument("names", Kind.TEXT, "[NAME|FILE.whl]...", repeatable=True, required=False),
@@ -367,6 +375,7 @@ _LOOK = _section(
                name="sources", repeatable=True),
         option("--arch", Kind.CHOICE, "", "Install the image for this architecture.  "
                "[default: that of this host]", choices=("amd64", "arm64")),
+        flag("--no-qemu", "Do not get QEMU where there is none."),
         flag("--list", "List what is installed from packages instead.", name="listing"),
         _JSON),
     _verb("uninstall", "packages", "Remove images that were installed from packages.",
@@ -420,7 +429,8 @@ _HOST = _section(
         reads=True),
     _verb("setup", "host", "Get QEMU and the default image.",
         option("--image", Kind.IMAGE, "", "Make this image ready.", default=DEFAULT_IMAGE,
-               shows_default=True)),
+               shows_default=True),
+        flag("--no-image", "Get QEMU only.")),
     _verb("clean", "space", "Empty the trash, and remove files that can be made again.",
         flag("--dry-run", "Show what would be removed, and remove nothing."),
         flag("-y --yes", "Do not ask."),
@@ -437,10 +447,22 @@ _HOST = _section(
                shows_default=True),
         flag("--quick", "Skip the guest of 2G."),
         _JSON),
-    _verb("completions", "completions", "Print completions for your shell.",
+    _verb("completions", "completions", "Print or install completions for your shell.",
         argument("shell", Kind.CHOICE, choices=("bash", "zsh", "fish")),
-        reads=True),
+        flag("--install", "Install them for you, instead of printing them.")),
 )
+
+APP_OPTIONS = (
+    option("--theme", Kind.TEXT, "NAME", "Use these colours for this run, or auto."),
+    flag("--ascii", "Draw with ASCII only."),
+    flag("--read-only", "Change nothing, and open no shell."),
+    option("--screenshot", Kind.FILE, "FILE",
+           "Write a picture (.svg, .png) instead; needs no terminal."),
+    option("--screen", Kind.TEXT, "NAME", "Take it of this screen, or of NAME:SANDBOX."),
+    option("--size", Kind.TEXT, "WxH", "Take it in this size, in columns and rows.  "
+           "[default: 120x36]"),
+)
+"""The options of the app, which are given without a command."""
 # fmt: on
 
 VERBS = (*_USE, *_SCREEN, *_LIVES, *_BACK, *_LOOK, *_HOST)

@@ -16,10 +16,11 @@ from typing import Any, Literal, get_args
 
 Verb = Literal[
     "build_any_image", "build_image", "checkpoint", "checkpoint_without_9p", "clean", "du", "end",
-    "end_and_trash", "export_full", "install", "key", "list", "list_saves", "list_trash",
-    "list_trashed_saves", "logs", "mount", "mouse_move", "remove", "remove_checkpoint",
-    "remove_image", "restore", "restore_as", "restore_save_as", "resume", "run_with_display",
-    "save", "setup", "start", "start_at", "trash", "tree",
+    "end_and_trash", "export_full", "get_qemu", "install", "key", "list", "list_saves",
+    "list_trash", "list_trashed_saves", "logs", "mount", "mouse_move", "remove",
+    "remove_checkpoint", "remove_image", "restore", "restore_as", "restore_save_as",
+    "resume", "run_with_display", "save", "setup", "setup_image", "start",
+    "start_at", "trash", "tree",
 ]  # fmt: skip
 """The kind of a remedy."""
 
@@ -40,6 +41,7 @@ PYTHON: Mapping[Verb, str] = {
     "restore_save_as": "`quicksand.saves.restore({id!r}, new_name='NEW')`",
     "resume": "`Sandbox.attach({name!r}).resume()`",
     "save": "`save()`",
+    "setup_image": "`quicksand_images.build_image({name!r})`",
     "start": "`Sandbox.open({name!r}).start()`",
     "start_at": "`Sandbox.open({name!r}).start(at={at!r})`",
     "trash": "`Sandbox.open({name!r}).trash()`",

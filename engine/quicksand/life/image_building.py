@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.base.home import expand
 from quicksand.base.paths import Paths
@@ -23,6 +24,8 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images.resolve import ImageResolver, is_file
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.packages.names import also_called
+from quicksand.qemu.advice import can_get_qemu, how_to_install
+from quicksand.qemu.binaries import find_binaries
 from quicksand.records.config import SandboxConfig
 
 PACKAGE = "quicksand_images"
@@ -121,9 +124,7 @@ async def build_if_missing(
     if build is None:
         build = is_watched()
     if not build:
-        hint = Words(Remedy("build_image", name=name), " builds it")
-        message = Words(f"Image not found: {name!r} is not built yet; ", hint)
-        raise ImageNotFound(message, hint=hint)
+        raise _not_built(name)
     line = _Line() if progress is None and is_watched() else None
     report = progress if line is None else line.report
     try:
@@ -133,6 +134,22 @@ async def build_if_missing(
     finally:
         if line is not None:
             line.clear()
+
+
+def _not_built(name: str) -> ImageNotFound:
+    """The error of an image that is not built. It says if QEMU is missing, too: whoever has just
+    installed us would learn that only by the next error."""
+    try:
+        find_binaries(Architecture.host().value)
+    except QuicksandError:
+        build = Words(how_to_install(), "; then ", Remedy("build_image", name=name), " builds it")
+        both = Words(Remedy("setup_image", name=name), " gets both")
+        hint = both if can_get_qemu() else build
+        missing = f"{name!r} is not built yet, and there is no QEMU that it could run in"
+    else:
+        hint = Words(Remedy("build_image", name=name), " builds it")
+        missing = f"{name!r} is not built yet"
+    return ImageNotFound(Words(f"Image not found: {missing}; ", hint), hint=hint)
 
 
 def _named(name: str, report: Progress | None) -> Progress | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from quicksand.base.errors import QemuNotFound, QemuTooOld
 from quicksand.base.findings import Findings, program_key
 from quicksand.base.paths import paths
-from quicksand.base.remedies import Remedy, Words
+from quicksand.qemu.advice import how_to_get
 
 OLDEST = (7, 2, 0)
 """QEMU 7.2 introduced the last of what we need, such as JSON for -netdev (QEMU changelog)."""
@@ -78,19 +78,11 @@ def find_binaries(arch: str = "x86_64") -> QemuBinaries:
         raise QemuTooOld(
             f"{too_old.system} is QEMU {too_old.version_text}; "
             f"{'.'.join(map(str, OLDEST))} is the oldest that works",
-            hint=Words(
-                Remedy("setup"),
-                " gets a newer one",
-                python="install a newer one, or set QUICKSAND_QEMU_DIR to its directory",
-            ),
+            hint=how_to_get(),
         )
     raise QemuNotFound(
         f"{program} was not found on this host",
-        hint=Words(
-            Remedy("setup"),
-            " gets it, or set QUICKSAND_QEMU_DIR to its directory",
-            python="install QEMU, or set QUICKSAND_QEMU_DIR to its directory",
-        ),
+        hint=how_to_get(),
     )
 
 

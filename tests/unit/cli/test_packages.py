@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 from quicksand.base.arch import Architecture
+from quicksand.base.errors import QemuNotFound
 from quicksand.base.paths import Paths
 from quicksand.disks.images.store import ImageStore
+from quicksand.qemu.binaries import QemuBinaries
 
+from quicksand_tui.cli import packages
 from quicksand_tui.cli.completing.packages import complete_installed
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
@@ -18,15 +21,37 @@ from tests.unit.disks.packages.wheels import make_overlay, make_stub, make_wheel
 
 Output = pytest.CaptureFixture[str]
 
-pytestmark = pytest.mark.skipif(
-    Architecture.host() is not Architecture.X86_64, reason="the wheels are for amd64"
-)
+pytestmark = [
+    pytest.mark.usefixtures("qemu"),
+    pytest.mark.skipif(
+        Architecture.host() is not Architecture.X86_64, reason="the wheels are for amd64"
+    ),
+]
 
 
 @pytest.fixture(autouse=True)
 def images(places: Paths) -> ImageStore:
     (places.data / "images").unlink()
     return ImageStore(places.images)
+
+
+@pytest.fixture(autouse=True)
+def got(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Architectures for which QEMU was got, which does nothing here."""
+    asked: list[str] = []
+
+    async def get(*, arch: str) -> QemuBinaries:
+        asked.append(arch)
+        return QemuBinaries(system=Path("qemu"), img=None, version=(9, 0, 1), origin="of the test")
+
+    monkeypatch.setattr(packages, "ensure_qemu", get)
+    return asked
+
+
+@pytest.fixture
+def qemu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """QEMU is there."""
+    monkeypatch.setattr(packages, "find_binaries", lambda arch: None)
 
 
 def told(capsys: Output, *argv: str, code: Exit = Exit.OK) -> tuple[list[str], str]:
@@ -127,3 +152,45 @@ def test_what_is_installed_completes_uninstall(capsys: Output, tmp_path: Path) -
     items = complete_installed(None, None, "al")  # type: ignore[arg-type]
     assert [(item.value, item.help) for item in items] == [("alpine", "0.10.1")]
     assert complete_installed(None, None, "x") == []  # type: ignore[arg-type]
+
+
+async def no_network(*, arch: str) -> QemuBinaries:
+    raise QemuNotFound("no network", hint="connect it")
+
+
+def without_qemu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(arch: str) -> None:
+        raise QemuNotFound("qemu is missing")
+
+    monkeypatch.setattr(packages, "find_binaries", missing)
+
+
+def test_qemu_is_got_with_the_first_image(
+    capsys: Output, tmp_path: Path, got: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_qemu(monkeypatch)
+    wheel = str(make_wheel(tmp_path))
+    assert told(capsys, "install", wheel, "--no-qemu") == (["alpine 0.10.1"], "")
+    assert got == []
+    _, err = told(capsys, "install", wheel)
+    assert got == ["x86_64"]
+    assert err.endswith("QEMU 9.0.1 (of the test)\n")
+
+
+def test_qemu_that_cannot_be_got_is_told_and_the_image_is_installed(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_qemu(monkeypatch)
+    monkeypatch.setattr(packages, "ensure_qemu", no_network)
+    out, err = told(capsys, "install", str(make_wheel(tmp_path)))
+    assert out == ["alpine 0.10.1"]
+    assert "the image is installed, but QEMU is missing: no network" in err
+    assert "hint: connect it" in err
+
+
+def test_nothing_is_got_for_an_image_that_was_not_installed(
+    capsys: Output, tmp_path: Path, got: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_qemu(monkeypatch)
+    told(capsys, "install", "alpine", "--from", str(tmp_path), code=Exit.FAILURE)
+    assert got == []

