@@ -142,23 +142,24 @@ class Lines:
 
 
 @command_of("setup")
-def setup_command(image: str) -> int:
+def setup_command(image: str, arch: str | None) -> int:
     """Get all that a first start needs: QEMU 7.2 or newer, an accelerator, the default image.
 
     Parts that are there already are left alone, so a second call takes only a moment.
     """
-    return run_async(lambda _: _prepare(image))
+    wanted = Architecture.parse(arch) if arch else Architecture.host()
+    return run_async(lambda _: _prepare(image, wanted))
 
 
-async def _prepare(image: str) -> int:
+async def _prepare(image: str, arch: Architecture) -> int:
     lines = Lines()
-    binaries = await ensure_qemu(lines.stage, arch=Architecture.host().value)
+    binaries = await ensure_qemu(lines.stage, arch=arch.value)
     lines.end()
     say(f"ok QEMU {binaries.version_text} ({binaries.origin})")
-    status = await find_accelerator(binaries)
+    status = await find_accelerator(binaries, arch)
     why = f"; {status.error}" if status.error else ""
     say(f"ok accelerator {status.accelerator}{why}")
-    found = await ensure_image(image, lines.stage)
+    found = await ensure_image(image, lines.stage, arch=arch)
     lines.end()
     say(f"ok image {found.name} {found.version} ({found.digest[:12]})")
     return 0

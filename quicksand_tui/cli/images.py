@@ -82,7 +82,9 @@ def warm(
         telling = order_told(registry, config) if spares else contextlib.nullcontext()
         ready = None
         async with telling, shown(progress.look):
-            await build_if_missing(image, paths(), build=build, progress=progress.stage)
+            await build_if_missing(
+                image, paths(), arch=config.arch, build=build, progress=progress.stage
+            )
             if spares is not None:
                 await check_order(registry, config, spares)
             origin, made = await warm_up(registry, config, progress=progress.stage)
@@ -131,7 +133,7 @@ def _resolver() -> ImageResolver:
 
 
 def _list(as_json: bool) -> None:
-    found = _resolver().list()
+    found = _resolver().list(every_arch=True)
     if as_json:
         print_json([{**asdict(image), "error": image.error or None} for image in found])
         return
@@ -308,20 +310,21 @@ def prune(dry_run: bool, as_json: bool) -> None:
 
 
 @command_of("images build")
-def build(name: str, as_json: bool) -> int:
+def build(name: str, arch: str | None, as_json: bool) -> int:
     """Build an image from a recipe: one of ours, or a .toml file.
 
-    Sandboxes that are made from now on use the new version; existing ones keep the old one.
+    Sandboxes that are made from now on use the new version; existing ones keep the old one. With
+    --arch it is for guests of another architecture, which are emulated: `run --arch` starts them.
     """
     progress = BuildProgress(name)
 
     async def main(signals: Signals) -> int:
         recipe = Path(name) if name.endswith(".toml") else name
         async with shown(progress.look):
-            image = await build_image(recipe, progress=progress.stage)
+            image = await build_image(recipe, arch=arch, progress=progress.stage)
         if as_json:
             facts = {"name": image.name, "version": image.version, "digest": image.digest}
-            print_json({**facts, "path": str(image.root), "size": image.size})
+            print_json({**facts, "arch": image.arch, "path": str(image.root), "size": image.size})
         else:
             print(image.root)
         return Exit.OK

@@ -12,6 +12,7 @@ from typing import Protocol
 COMMANDS: Mapping[str, str] = {
     "build_any_image": "images build",
     "build_image": "images build {name}",
+    "build_image_for": "images build {name} --arch {arch}",
     "checkpoint": "checkpoint {name}",
     "checkpoint_without_9p": "checkpoint --unmount-9p {name}",
     "clean": "clean",
@@ -38,6 +39,7 @@ COMMANDS: Mapping[str, str] = {
     "run_with_display": "run --display",
     "save": "save SANDBOX NAME",
     "setup": "setup",
+    "setup_for": "setup --arch {arch}",
     "start": "start {name}",
     "start_at": "start --at {at} {name}",
     "trash": "rm {name}",

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.base.home import expand
 from quicksand.base.paths import Paths
@@ -45,6 +46,7 @@ class ImageBuilder(Protocol):
         name: str,
         progress: Progress | None = None,
         *,
+        arch: Architecture | None = None,
         store: ImageStore | None = None,
         any_recipe: bool = False,
     ) -> object:
@@ -104,16 +106,22 @@ def known_options(suggested: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def build_if_missing(
-    name: str, paths: Paths, *, build: bool | None = None, progress: Progress | None = None
+    name: str,
+    paths: Paths,
+    *,
+    arch: Architecture | None = None,
+    build: bool | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Build the image ``name`` if it is missing and has a recipe, or wait for another build of it.
-    Does nothing for a name without a recipe: resolving it reports the error.
+    """Build the image ``name`` for guests of ``arch`` (None: this host's) if it is missing and has
+    a recipe, or wait for another build of it. Does nothing for a name without a recipe: resolving
+    it reports the error.
 
     ``build`` None builds only if stderr is a terminal. Raises ImageNotFound naming the command if
     the image is missing and must not be built, else as `quicksand_images.build_image`.
     """
     resolver = ImageResolver(paths)
-    if resolver.knows(name):
+    if resolver.knows(name, arch or Architecture.host()):
         return
     builder = find_builder()
     if builder is None or name not in builder.recipe_names():
@@ -121,14 +129,20 @@ async def build_if_missing(
     if build is None:
         build = is_watched()
     if not build:
-        hint = Words(Remedy("build_image", name=name), " builds it")
-        message = Words(f"Image not found: {name!r} is not built yet; ", hint)
+        remedy, which = Remedy("build_image", name=name), ""
+        if arch is not None and arch is not Architecture.host():
+            remedy, which = (
+                Remedy("build_image_for", name=name, arch=arch.debian),
+                f" for {arch.debian}",
+            )
+        hint = Words(remedy, " builds it")
+        message = Words(f"Image not found: {name!r} is not built yet{which}; ", hint)
         raise ImageNotFound(message, hint=hint)
     line = _Line() if progress is None and is_watched() else None
     report = progress if line is None else line.report
     try:
         await builder.ensure_image(
-            name, _named(name, report), store=resolver.store, any_recipe=True
+            name, _named(name, report), arch=arch, store=resolver.store, any_recipe=True
         )
     finally:
         if line is not None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import QemuNotFound, QemuTooOld
 from quicksand.base.findings import Findings, program_key
 from quicksand.base.paths import paths
@@ -79,7 +80,7 @@ def find_binaries(arch: str = "x86_64") -> QemuBinaries:
             f"{too_old.system} is QEMU {too_old.version_text}; "
             f"{'.'.join(map(str, OLDEST))} is the oldest that works",
             hint=Words(
-                Remedy("setup"),
+                _setup(arch),
                 " gets a newer one",
                 python="install a newer one, or set QUICKSAND_QEMU_DIR to its directory",
             ),
@@ -87,11 +88,18 @@ def find_binaries(arch: str = "x86_64") -> QemuBinaries:
     raise QemuNotFound(
         f"{program} was not found on this host",
         hint=Words(
-            Remedy("setup"),
+            _setup(arch),
             " gets it, or set QUICKSAND_QEMU_DIR to its directory",
             python="install QEMU, or set QUICKSAND_QEMU_DIR to its directory",
         ),
     )
+
+
+def _setup(arch: str) -> Remedy:
+    wanted = Architecture(arch)
+    if wanted is Architecture.host():
+        return Remedy("setup")
+    return Remedy("setup_for", arch=wanted.debian)
 
 
 def _candidates(program: str) -> Iterator[_Candidate]:
