@@ -197,8 +197,15 @@ async def _build(
             "initrd": {"name": "initrd"},
         },
     }
-    is_ours = recipe.arch is Architecture.host()
-    return await in_thread_to_the_end(lambda: store.publish(staging, manifest, current=is_ours))
+    return await in_thread_to_the_end(lambda: publish(recipe, store, staging, manifest))
+
+
+def publish(
+    recipe: Recipe, store: ImageStore, staging: Path, manifest: dict[str, Any]
+) -> StoredImage:
+    """Put the finished files into the store. An image for another processor than this host's does
+    not take the place of one for this host's. Raises as `ImageStore.publish`."""
+    return store.publish(staging, manifest, current=recipe.arch is Architecture.host())
 
 
 async def _make_tree(

@@ -112,16 +112,17 @@ def load_recipe(name: str | Path, arch: Architecture | str | None = None) -> Rec
     """Read and check a recipe for guests of ``arch``; without it, for those of this host's
     architecture or else of the first that the recipe names.
 
-    Raises ImageNotFound, or ImageError naming what is wrong in it, or which architectures it is
-    for.
+    Raises ImageNotFound, ConfigError for an unknown architecture, or ImageError naming what is
+    wrong in it, or which architectures it is for.
     """
     path = find_recipe(name)
+    asked = Architecture.parse(arch) if arch else None
     try:
         with path.open("rb") as file:
             table = tomllib.load(file)
         known = _architectures(table)
         ours = Architecture.host()
-        wanted = Architecture.parse(arch) if arch else ours if ours in known else known[0]
+        wanted = asked or (ours if ours in known else known[0])
         if wanted not in known:
             names = ", ".join(one.debian for one in known)
             raise ImageError(f"the recipe {path.stem!r} is for {names}, not for {wanted.debian}")

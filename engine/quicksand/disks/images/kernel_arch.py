@@ -16,6 +16,11 @@ KERNEL_HEAD = 4096
 _ELF_MACHINES = {62: Architecture.X86_64, 183: Architecture.ARM64}
 """e_machine in an ELF header (elf.h: EM_X86_64, EM_AARCH64)."""
 
+_PE_MACHINES = {0x8664: Architecture.X86_64, 0xAA64: Architecture.ARM64}
+"""Machine in a PE header, whose place is said at 0x3C (Microsoft's PE format)."""
+
+_ZBOOT, _ZBOOT_AT = b"zimg", 4
+
 
 def kernel_arch(head: bytes) -> Architecture | None:
     """The architecture of a Linux kernel by its first bytes; None if they do not tell.
@@ -23,6 +28,9 @@ def kernel_arch(head: bytes) -> Architecture | None:
     x86: Linux Documentation/arch/x86/boot.rst ("HdrS"); arm64: Documentation/arch/arm64/booting.rst
     (magic number 0x644d5241).
     """
+    if is_zboot(head):
+        at = int.from_bytes(head[0x3C:0x40], "little") + 4
+        return _PE_MACHINES.get(int.from_bytes(head[at : at + 2], "little"))
     if head[0x202:0x206] == b"HdrS":
         return Architecture.X86_64
     if head[0x38:0x3C] == b"ARM\x64":
@@ -30,6 +38,12 @@ def kernel_arch(head: bytes) -> Architecture | None:
     if head[:4] == b"\x7fELF" and len(head) >= 20:
         return _ELF_MACHINES.get(struct.unpack_from("<H", head, 18)[0])
     return None
+
+
+def is_zboot(head: bytes) -> bool:
+    """Whether a kernel with these first bytes is an EFI zboot image, in which Linux for arm64 may
+    be packed (CONFIG_EFI_ZBOOT; Linux drivers/firmware/efi/libstub/zboot-header.S)."""
+    return head.startswith(b"MZ") and head.startswith(_ZBOOT, _ZBOOT_AT)
 
 
 def check_kernel_arch(name: str, kernel: Path, arch: Architecture) -> None:
