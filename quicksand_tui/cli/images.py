@@ -153,9 +153,9 @@ def _list(as_json: bool) -> None:
 
 
 @command_of("images inspect")
-def inspect(name: str, as_json: bool) -> None:
+def inspect(name: str, arch: str | None, as_json: bool) -> None:
     """Show an image's files and digests, and the sandboxes that use it."""
-    facts = _facts(name)
+    facts = _facts(name, None if arch is None else Architecture.parse(arch))
     if as_json:
         print_json(facts)
         return
@@ -173,11 +173,11 @@ def inspect(name: str, as_json: bool) -> None:
     print_table(("WHAT", "VALUE"), rows)
 
 
-def _facts(name: str) -> dict[str, Any]:
+def _facts(name: str, arch: Architecture | None) -> dict[str, Any]:
     """Returns what is known of an image. Raises ImageNotFound, ImageError."""
     resolver = _resolver()
-    stored = resolver.store.get(name)
-    if stored is not None:
+    stored = resolver.store.get(name, arch)
+    if stored is not None and (arch is None or stored.arch == arch.value):
         files = {
             part: {"path": str(stored.root / str(facts["name"])), **facts}
             for part, facts in stored.files.items()
@@ -196,7 +196,7 @@ def _facts(name: str) -> dict[str, Any]:
             "saves": list(_users(resolver.store.versions(name)).saves),
             "templates": _template_facts([stored.digest]),
         }
-    image = resolver.resolve(name, Architecture.host())
+    image = resolver.resolve(name, arch or Architecture.host())
     places = {"kernel": image.kernel, "initrd": image.initrd}
     places |= {f"disk {number}": path for number, path in enumerate(image.chain)}
     return {

@@ -359,7 +359,10 @@ _LOOK = _section(
                          "Keep N machines ready for the next starts from now on; 0 ends that.",
                          least=0, most=spares_max),
                   _BUILD, _JSON),
-            _part("images inspect", argument("name", Kind.IMAGE), _JSON, reads=True),
+            _part("images inspect", argument("name", Kind.IMAGE),
+                  option("--arch", Kind.CHOICE, "", "Show the one for this architecture.  "
+                         "[default: the one that new sandboxes get]", choices=ARCHITECTURES),
+                  _JSON, reads=True),
             _part("images rm", argument("name", Kind.IMAGE)),
             _part("images prune", _DRY_RUN, _JSON),
         )),

@@ -41,6 +41,10 @@ class ImageBuilder(Protocol):
         """Return the options that a recipe suggests. Raises ImageNotFound, ImageError."""
         ...
 
+    def check_arch(self, name: str, arch: Architecture) -> None:
+        """Raise ImageError if a recipe is not for that architecture, ImageNotFound."""
+        ...
+
     async def ensure_image(
         self,
         name: str,
@@ -126,6 +130,8 @@ async def build_if_missing(
     builder = find_builder()
     if builder is None or name not in builder.recipe_names():
         return
+    if arch is not None:
+        builder.check_arch(name, arch)
     if build is None:
         build = is_watched()
     if not build:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from quicksand import Sandbox
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import HostError, ImageNotFound
+from quicksand.base.errors import HostError, ImageError, ImageNotFound
 from quicksand.base.paths import Paths, paths
 from quicksand.base.progress import Progress
 from quicksand.disks.images.resolve import ImageResolver
@@ -94,6 +94,15 @@ async def test_an_image_that_is_here_for_another_processor_is_built_for_the_want
     assert not builder.built
     await build_if_missing("debian", empty, arch=other, build=True)
     assert builder.archs == [other]
+
+
+async def test_a_recipe_that_is_for_another_processor_says_so_at_once(
+    empty: Paths, builder: Builder
+) -> None:
+    for build in (True, False):
+        with pytest.raises(ImageError, match="'debian-desktop' is for amd64, not for arm64"):
+            await build_if_missing("debian-desktop", empty, arch=Architecture.ARM64, build=build)
+    assert not builder.built
 
 
 async def test_who_shows_progress_gets_it_and_nothing_is_written(
