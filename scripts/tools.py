@@ -1,13 +1,16 @@
-"""Get the programs that the tests run: installed as root, for anybody else unpacked in the data
-directory, as QEMU is. tests/conftest.py puts what was unpacked on the PATH."""
+"""Get the programs that the tests run, QEMU for guests of each architecture among them: installed
+as root, for anybody else unpacked in the data directory. tests/conftest.py puts what was unpacked
+on the PATH."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
+from quicksand.qemu.provision import ensure_qemu
 from quicksand_images.toolbox import keep_tool
 
 PACKAGES = {"tmux": "tmux", "cpio": "cpio", "zstd": "zstd"}
@@ -26,6 +29,9 @@ async def main() -> int:
     packages = PACKAGES | ON_LINUX if sys.platform == "linux" else PACKAGES
     for program, package in packages.items():
         await keep_tool(program, package, paths().data / "tools")
+    # For guests of the other architecture: a package of 9 MB.
+    for arch in Architecture:
+        await ensure_qemu(arch=arch.value)
     return 0
 
 

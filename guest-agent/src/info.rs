@@ -75,7 +75,7 @@ fn read(path: &str) -> String {
 
 /// Decodes a field of utsname, which ends with NUL.
 fn c_text(field: &[libc::c_char]) -> String {
-    let bytes: Vec<u8> = field.iter().map(|c| c.cast_unsigned()).collect();
+    let bytes: Vec<u8> = field.iter().flat_map(|c| c.to_ne_bytes()).collect();
     CStr::from_bytes_until_nul(&bytes)
         .map(|text| text.to_string_lossy().into_owned())
         .unwrap_or_default()

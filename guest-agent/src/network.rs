@@ -56,7 +56,7 @@ pub fn set_mac(socket: &OwnedFd, name: &str, mac: [u8; 6]) -> io::Result<()> {
     // SAFETY: the union's member was just set; sa_data has 14 bytes.
     let data = unsafe { &mut request.ifr_ifru.ifru_hwaddr.sa_data };
     for (slot, byte) in data.iter_mut().zip(mac) {
-        *slot = byte.cast_signed();
+        *slot = libc::c_char::from_ne_bytes([byte]);
     }
     sys::ioctl(socket.as_fd(), libc::SIOCSIFHWADDR, &mut request).map(|_| ())
 }
@@ -132,7 +132,7 @@ fn request_for(name: &str) -> io::Result<libc::ifreq> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     for (slot, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *slot = byte.cast_signed();
+        *slot = libc::c_char::from_ne_bytes([byte]);
     }
     Ok(request)
 }
@@ -169,7 +169,7 @@ fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
     let mut data = [0; 14];
     // The first two bytes are the port.
     for (slot, byte) in data[2..].iter_mut().zip(address.octets()) {
-        *slot = byte.cast_signed();
+        *slot = libc::c_char::from_ne_bytes([byte]);
     }
     libc::sockaddr {
         sa_family: libc::AF_INET as u16,

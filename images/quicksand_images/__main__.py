@@ -16,13 +16,15 @@ def main() -> int:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     build = commands.add_parser("build", help="build an image and make it the current one")
     build.add_argument("recipe", nargs="?", default="debian", help="a name, or a .toml file")
-    build.set_defaults(make=lambda recipe: build_image(recipe, progress=_show))
+    build.set_defaults(make=lambda recipe, arch: build_image(recipe, arch=arch, progress=_show))
     ensure = commands.add_parser("ensure", help="build an image if it is not there")
     ensure.add_argument("recipe", nargs="?", default="debian", help="a name")
-    ensure.set_defaults(make=lambda recipe: ensure_image(recipe, _show))
+    ensure.set_defaults(make=lambda recipe, arch: ensure_image(recipe, _show, arch=arch))
+    for command in (build, ensure):
+        command.add_argument("--arch", help="amd64 or arm64; default: this host's")
     arguments = parser.parse_args()
     try:
-        image = asyncio.run(arguments.make(arguments.recipe))
+        image = asyncio.run(arguments.make(arguments.recipe, arguments.arch))
     except QuicksandError as error:
         sys.stderr.write(f"error: {error}\n")
         if error.hint:

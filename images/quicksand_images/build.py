@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from quicksand.base.arch import Architecture
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import DiskSpaceError, HostError, QuicksandError
 from quicksand.base.files import map_os_errors, try_lock
@@ -54,22 +55,24 @@ async def ensure_image(
     name: str,
     progress: Progress | None = None,
     *,
+    arch: Architecture | str | None = None,
     store: ImageStore | None = None,
     any_recipe: bool = False,
 ) -> StoredImage:
-    """Return the image ``name`` from the store. Build it if it is missing or damaged or, without
-    ``any_recipe``, if its recipe has changed.
+    """Return the image ``name`` for guests of ``arch`` (see `load_recipe`) from the store. Build it
+    if it is missing or damaged or, without ``any_recipe``, if its recipe has changed.
 
     If another process is building it, take that result. Raises as `build_image`.
     """
     store = store or ImageStore(paths().images)
-    recipe = await asyncio.to_thread(load_recipe, name)
+    recipe = await asyncio.to_thread(load_recipe, name, arch)
     wanted = None if any_recipe else recipe_digest(recipe)
 
     async def find() -> StoredImage | None:
-        image = await asyncio.to_thread(store.get, name)
-        fits = image is not None and not image.errors and wanted in (None, image.recipe)
-        return image if fits else None
+        image = await asyncio.to_thread(store.get, name, recipe.arch)
+        if image is None or image.errors or image.arch != recipe.arch.value:
+            return None
+        return image if wanted in (None, image.recipe) else None
 
     if (image := await find()) is None:
         async with _building(recipe, store, progress) as place:
@@ -79,15 +82,21 @@ async def ensure_image(
 
 
 async def build_image(
-    recipe: Path | str, *, progress: Progress | None = None, store: ImageStore | None = None
+    recipe: Path | str,
+    *,
+    arch: Architecture | str | None = None,
+    progress: Progress | None = None,
+    store: ImageStore | None = None,
 ) -> StoredImage:
-    """Build an image from a recipe, given as a file or a name, and make it the current version.
+    """Build an image from a recipe, given as a file or a name, for guests of ``arch`` (see
+    `load_recipe`), and make it the current version. One for another architecture than this host's
+    lies beside that, for sandboxes that ask for it.
 
     Builds of the same name wait for each other. A failure or a cancellation leaves the store
     unchanged. Raises ImageNotFound, ImageError, HostError (ToolError, DiskSpaceError, …), and
     MachineError or AgentError from a build in a VM.
     """
-    loaded = await asyncio.to_thread(load_recipe, recipe)
+    loaded = await asyncio.to_thread(load_recipe, recipe, arch)
     store = store or ImageStore(paths().images)
     async with _building(loaded, store, progress) as place:
         image = await _build(loaded, store, place, progress)
@@ -188,7 +197,15 @@ async def _build(
             "initrd": {"name": "initrd"},
         },
     }
-    return await in_thread_to_the_end(lambda: store.publish(staging, manifest))
+    return await in_thread_to_the_end(lambda: publish(recipe, store, staging, manifest))
+
+
+def publish(
+    recipe: Recipe, store: ImageStore, staging: Path, manifest: dict[str, Any]
+) -> StoredImage:
+    """Put the finished files into the store. An image for another processor than this host's does
+    not take the place of one for this host's. Raises as `ImageStore.publish`."""
+    return store.publish(staging, manifest, current=recipe.arch is Architecture.host())
 
 
 async def _make_tree(
@@ -208,7 +225,9 @@ async def _make_tree(
         )
     keyring = await find_keyring(recipe, place)
     mirrors = await asyncio.to_thread(find_mirrors, recipe)
-    builder = await mmdebstrap.find_builder(place, progress)
+    # mmdebstrap runs programs of the new system, which this processor has to understand.
+    is_ours = recipe.arch is Architecture.host()
+    builder = await mmdebstrap.find_builder(place, progress) if is_ours else None
     if builder is not None:
         return await mmdebstrap.make_tree(
             recipe, builder, place, keyring=keyring, mirrors=mirrors, progress=progress

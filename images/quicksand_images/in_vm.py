@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
@@ -68,7 +69,7 @@ async def make_tree(
     with map_os_errors(place):
         await _prepare(recipe, place, keyring, mirrors, binaries, tools, say)
         say("booting", 4, _STEPS)
-        async with machine(place) as session:
+        async with machine(place, recipe.arch) as session:
             await _install(session, recipe, lambda stage: say(stage, 4, _STEPS))
             say("taking the system out of the VM", 5, _STEPS)
             await take_out(session, place / "tree.tar")
@@ -153,7 +154,7 @@ def _make_boot_files(recipe: Recipe, base: Path, place: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def machine(place: Path) -> AsyncIterator[Session]:
+async def machine(place: Path, arch: Architecture) -> AsyncIterator[Session]:
     """Run a VM with the disk, kernel and initrd ``place``/base.*, invisible to others; it dies with
     this process. Only the agent runs in it. Raises HostError, MachineError, AgentError."""
     config = SandboxConfig(
@@ -161,6 +162,7 @@ async def machine(place: Path) -> AsyncIterator[Session]:
         memory=MEMORY,
         cpus=max(1, min(CPUS_MAX, len(os.sched_getaffinity(0)))),
         network_mode=NetworkMode.NONE,
+        arch=arch,
         boot_timeout=BOOT_S,
     )
     record = Record(

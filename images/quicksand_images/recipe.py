@@ -19,6 +19,7 @@ from quicksand.records.sizes import parse_size
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _MODULE = re.compile(r"[A-Za-z0-9_-]+")
+_DEBIAN_NAMES = frozenset(arch.debian for arch in Architecture)
 _SIZE_MIN = 1024**3
 _SCRIPT_MAX = 64 * 1024
 """Bytes of a recipe's script: it is passed on as one variable of an environment, which Linux limits
@@ -107,19 +108,51 @@ def find_recipe(name: str | Path) -> Path:
     )
 
 
-def load_recipe(name: str | Path) -> Recipe:
-    """Read and check a recipe. Raises ImageNotFound, or ImageError naming what is wrong in it."""
+def load_recipe(name: str | Path, arch: Architecture | str | None = None) -> Recipe:
+    """Read and check a recipe for guests of ``arch``; without it, for those of this host's
+    architecture or else of the first that the recipe names.
+
+    Raises ImageNotFound, ConfigError for an unknown architecture, or ImageError naming what is
+    wrong in it, or which architectures it is for.
+    """
     path = find_recipe(name)
+    asked = Architecture.parse(arch) if arch else None
     try:
         with path.open("rb") as file:
             table = tomllib.load(file)
-        return _parse(table, path.parent)
+        known = _architectures(table)
+        ours = Architecture.host()
+        wanted = asked or (ours if ours in known else known[0])
+        if wanted not in known:
+            names = ", ".join(one.debian for one in known)
+            raise ImageError(f"the recipe {path.stem!r} is for {names}, not for {wanted.debian}")
+        return _parse(_specific(table, wanted), wanted, path.parent)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ImageError(f"the recipe {path} is wrong: {reason}") from error
 
 
-def _parse(table: Mapping[str, Any], place: Path) -> Recipe:
+def _architectures(table: Mapping[str, Any]) -> tuple[Architecture, ...]:
+    """The architectures that a recipe is for. Raises ValueError, KeyError, ConfigError."""
+    value = table["architecture"]
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names:
+        raise ValueError("architecture is neither a name nor a list of names")
+    return tuple(Architecture.parse(name) for name in names)
+
+
+def _specific(table: Mapping[str, Any], arch: Architecture) -> dict[str, Any]:
+    """The recipe for one architecture: what stands in ``[amd64.kernel]`` and the like replaces what
+    stands in ``[kernel]``, value by value. Raises ValueError."""
+    found = {key: value for key, value in table.items() if key not in _DEBIAN_NAMES}
+    for part, values in table.get(arch.debian, {}).items():
+        if not isinstance(values, dict) or not isinstance(found.get(part), dict):
+            raise ValueError(f"{arch.debian}.{part} replaces nothing: there is no [{part}]")
+        found[part] = {**found[part], **values}
+    return found
+
+
+def _parse(table: Mapping[str, Any], arch: Architecture, place: Path) -> Recipe:
     known = {"name", "version", "architecture", "system", "kernel", "disk"}
     _refuse_unknown(table, known | {"machine", "customize"}, "")
     disk = table["disk"]
@@ -127,7 +160,7 @@ def _parse(table: Mapping[str, Any], place: Path) -> Recipe:
     recipe = Recipe(
         name=str(table["name"]),
         version=str(table["version"]),
-        arch=Architecture.parse(table["architecture"]),
+        arch=arch,
         system=System(**_checked(System, table["system"], "system.")),
         kernel=Kernel(**_checked(Kernel, table["kernel"], "kernel.")),
         disk=Disk(

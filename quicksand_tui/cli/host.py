@@ -147,39 +147,40 @@ class Lines:
 
 
 @command_of("setup")
-def setup_command(image: str, no_image: bool) -> int:
+def setup_command(image: str, arch: str | None, no_image: bool) -> int:
     """Get all that a first start needs: QEMU 7.2 or newer, an accelerator, the default image.
 
     An image with a recipe is built, any other is installed, as `install` does. Parts that are there
     already are left alone, so a second call takes only a moment.
     """
-    return run_async(lambda _: _prepare(None if no_image else image))
+    wanted = Architecture.parse(arch) if arch else Architecture.host()
+    return run_async(lambda _: _prepare(None if no_image else image, wanted))
 
 
-async def _prepare(image: str | None) -> int:
+async def _prepare(image: str | None, arch: Architecture) -> int:
     lines = Lines()
-    binaries = await ensure_qemu(lines.stage, arch=Architecture.host().value)
+    binaries = await ensure_qemu(lines.stage, arch=arch.value)
     lines.end()
     say(f"ok QEMU {binaries.version_text} ({binaries.origin})")
-    status = await find_accelerator(binaries)
+    status = await find_accelerator(binaries, arch)
     why = f"; {status.error}" if status.error else ""
     say(f"ok accelerator {status.accelerator}{why}")
     if image is not None:
-        found = await _ready_image(image, lines)
+        found = await _ready_image(image, arch, lines)
         lines.end()
         say(clean(f"ok image {found.name} {found.version} ({found.digest[:12]})"))
     return 0
 
 
-async def _ready_image(name: str, lines: Lines) -> StoredImage:
+async def _ready_image(name: str, arch: Architecture, lines: Lines) -> StoredImage:
     """Builds an image, or installs it if it has no recipe. Raises as these do."""
     store = ImageStore(paths().images)
     if name in recipe_names():
-        return await ensure_image(name, lines.stage, store=store)
-    there = await asyncio.to_thread(store.get, name)
-    if there is not None and not there.errors:
+        return await ensure_image(name, lines.stage, arch=arch, store=store)
+    there = await asyncio.to_thread(store.get, name, arch)
+    if there is not None and not there.errors and there.arch == arch.value:
         return there
-    found = await packages.install(name).carry_out(
+    found = await packages.install(name, arch=arch.debian).carry_out(
         "", lambda progress: lines.stage(progress.stage, progress.done, progress.total)
     )
     return found[-1].image

@@ -83,7 +83,9 @@ def warm(
         telling = order_told(registry, config) if spares else contextlib.nullcontext()
         ready = None
         async with telling, shown(progress.look):
-            await build_if_missing(image, paths(), build=build, progress=progress.stage)
+            await build_if_missing(
+                image, paths(), arch=config.arch, build=build, progress=progress.stage
+            )
             if spares is not None:
                 await check_order(registry, config, spares)
             origin, made = await warm_up(registry, config, progress=progress.stage)
@@ -135,7 +137,7 @@ def _resolver() -> ImageResolver:
 
 
 def _list(as_json: bool) -> None:
-    found = _resolver().list()
+    found = _resolver().list(every_arch=True)
     if as_json:
         print_json([{**asdict(image), "error": image.error or None} for image in found])
         return
@@ -155,9 +157,9 @@ def _list(as_json: bool) -> None:
 
 
 @command_of("images inspect")
-def inspect(name: str, as_json: bool) -> None:
+def inspect(name: str, arch: str | None, as_json: bool) -> None:
     """Show an image's files and digests, and the sandboxes that use it."""
-    facts = _facts(name)
+    facts = _facts(name, None if arch is None else Architecture.parse(arch))
     if as_json:
         print_json(facts)
         return
@@ -175,11 +177,11 @@ def inspect(name: str, as_json: bool) -> None:
     print_table(("WHAT", "VALUE"), rows)
 
 
-def _facts(name: str) -> dict[str, Any]:
+def _facts(name: str, arch: Architecture | None) -> dict[str, Any]:
     """Returns what is known of an image. Raises ImageNotFound, ImageError."""
     resolver = _resolver()
-    stored = resolver.store.get(name)
-    if stored is not None:
+    stored = resolver.store.get(name, arch)
+    if stored is not None and (arch is None or stored.arch == arch.value):
         files = {
             part: {"path": str(stored.root / str(facts["name"])), **facts}
             for part, facts in stored.files.items()
@@ -198,7 +200,7 @@ def _facts(name: str) -> dict[str, Any]:
             "saves": list(_users(resolver.store.versions(name)).saves),
             "templates": _template_facts([stored.digest]),
         }
-    image = resolver.resolve(name, Architecture.host())
+    image = resolver.resolve(name, arch or Architecture.host())
     places = {"kernel": image.kernel, "initrd": image.initrd}
     places |= {f"disk {number}": path for number, path in enumerate(image.chain)}
     return {
@@ -312,20 +314,21 @@ def prune(dry_run: bool, as_json: bool) -> None:
 
 
 @command_of("images build")
-def build(name: str, as_json: bool) -> int:
+def build(name: str, arch: str | None, as_json: bool) -> int:
     """Build an image from a recipe: one of ours, or a .toml file.
 
-    Sandboxes that are made from now on use the new version; existing ones keep the old one.
+    Sandboxes that are made from now on use the new version; existing ones keep the old one. With
+    --arch it is for guests of another architecture, which are emulated: `run --arch` starts them.
     """
     progress = BuildProgress(name)
 
     async def main(signals: Signals) -> int:
         recipe = Path(name) if name.endswith(".toml") else name
         async with shown(progress.look):
-            image = await build_image(recipe, progress=progress.stage)
+            image = await build_image(recipe, arch=arch, progress=progress.stage)
         if as_json:
             facts = {"name": image.name, "version": image.version, "digest": image.digest}
-            print_json({**facts, "path": str(image.root), "size": image.size})
+            print_json({**facts, "arch": image.arch, "path": str(image.root), "size": image.size})
         else:
             print(image.root)
         return Exit.OK

@@ -30,9 +30,10 @@ def require_image(config: SandboxConfig, registry: Registry) -> None:
     """Raises ConfigError if what is to be warmed up is a save, and ImageNotFound, ImageError if it
     is no image that is here or can be built."""
     name, resolver = config.image, ImageResolver(registry.paths)
+    arch = config.arch or Architecture.host()
     try:
-        if name not in buildable_images() or resolver.knows(name):
-            resolver.resolve(name, config.arch or Architecture.host())
+        if name not in buildable_images() or resolver.knows(name, arch):
+            resolver.resolve(name, arch)
     except ImageError:
         if find_meaning(name, registry.paths).save is None:
             raise

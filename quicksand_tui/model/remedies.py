@@ -12,6 +12,7 @@ from typing import Protocol
 COMMANDS: Mapping[str, str] = {
     "build_any_image": "images build",
     "build_image": "images build {name}",
+    "build_image_for": "images build {name} --arch {arch}",
     "checkpoint": "checkpoint {name}",
     "checkpoint_without_9p": "checkpoint --unmount-9p {name}",
     "clean": "clean",
@@ -20,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "end_and_trash": "rm -f {name}",
     "export_full": "export --full",
     "get_qemu": "setup --no-image",
+    "get_qemu_for": "setup --no-image --arch {arch}",
     "install": "install {name}",
     "key": "key NAME {key}",
     "list": "ps -a",
@@ -40,6 +42,7 @@ COMMANDS: Mapping[str, str] = {
     "save": "save SANDBOX NAME",
     "setup": "setup",
     "setup_image": "setup --image {name}",
+    "setup_image_for": "setup --image {name} --arch {arch}",
     "start": "start {name}",
     "start_at": "start --at {at} {name}",
     "trash": "rm {name}",

@@ -18,6 +18,7 @@ DEFAULT_KEYS = "ctrl-],d"
 """The keys that leave a terminal and let it run on."""
 
 DEFAULT_IMAGE = "debian"
+ARCHITECTURES = ("amd64", "arm64")
 STREAM_MB = 500
 """The megabytes that `benchmark` sends through a command."""
 
@@ -349,13 +350,19 @@ _LOOK = _section(
         reads=True,
         parts=(
             _part("images list", _JSON, reads=True),
-            _part("images build", argument("name", default=DEFAULT_IMAGE), _JSON),
+            _part("images build", argument("name", default=DEFAULT_IMAGE),
+                  option("--arch", Kind.CHOICE, "", "Build it for this architecture.  "
+                         "[default: that of this host]", choices=ARCHITECTURES),
+                  _JSON),
             _part("images warm", _IMAGE, _MACHINE,
                   option("--spares", Kind.COUNT, "N",
                          "Keep N machines ready for the next starts from now on; 0 ends that.",
                          least=0, most=spares_max),
                   _BUILD, _JSON),
-            _part("images inspect", argument("name", Kind.IMAGE), _JSON, reads=True),
+            _part("images inspect", argument("name", Kind.IMAGE),
+                  option("--arch", Kind.CHOICE, "", "Show the one for this architecture.  "
+                         "[default: the one that new sandboxes get]", choices=ARCHITECTURES),
+                  _JSON, reads=True),
             _part("images rm", argument("name", Kind.IMAGE)),
             _part("images prune", _DRY_RUN, _JSON),
             _part("images new",
@@ -374,7 +381,7 @@ _LOOK = _section(
                "[default: the package index, then the releases of the project]",
                name="sources", repeatable=True),
         option("--arch", Kind.CHOICE, "", "Install the image for this architecture.  "
-               "[default: that of this host]", choices=("amd64", "arm64")),
+               "[default: that of this host]", choices=ARCHITECTURES),
         flag("--no-qemu", "Do not get QEMU where there is none."),
         flag("--list", "List what is installed from packages instead.", name="listing"),
         _JSON),
@@ -430,6 +437,8 @@ _HOST = _section(
     _verb("setup", "host", "Get QEMU and the default image.",
         option("--image", Kind.IMAGE, "", "Make this image ready.", default=DEFAULT_IMAGE,
                shows_default=True),
+        option("--arch", Kind.CHOICE, "", "Get them for guests of this architecture.  "
+               "[default: that of this host]", choices=ARCHITECTURES),
         flag("--no-image", "Get QEMU only.")),
     _verb("clean", "space", "Empty the trash, and remove files that can be made again.",
         flag("--dry-run", "Show what would be removed, and remove nothing."),

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError
 from quicksand.base.paths import Paths
 from quicksand.disks.images.store import ImageStore
@@ -70,7 +71,7 @@ async def test_a_package_is_installed_as_root_by_who_is_not(
     size = Disk(size_bytes=2 * GIB, journal_mib=16, build_bytes=GIB)
     await disk.make_scratch(base, tmp_path / "base.qcow2", size, tools, binaries)
     said: list[str] = []
-    async with in_vm.machine(tmp_path) as session:
+    async with in_vm.machine(tmp_path, Architecture.host()) as session:
         await in_vm.run_script(session, f"set -eu\n{SCRIPT}", {}, said.append)
         with pytest.raises(HostError, match="exit code 3"):
             await in_vm.run_script(session, "echo no such thing; exit 3", {}, said.append)

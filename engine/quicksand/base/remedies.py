@@ -15,18 +15,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
 Verb = Literal[
-    "build_any_image", "build_image", "checkpoint", "checkpoint_without_9p", "clean", "du", "end",
-    "end_and_trash", "export_full", "get_qemu", "install", "key", "list", "list_saves",
-    "list_trash", "list_trashed_saves", "logs", "mount", "mouse_move", "remove",
-    "remove_checkpoint", "remove_image", "restore", "restore_as", "restore_save_as",
-    "resume", "run_with_display", "save", "setup", "setup_image", "start",
-    "start_at", "trash", "tree",
+    "build_any_image", "build_image", "build_image_for", "checkpoint", "checkpoint_without_9p",
+    "clean", "du", "end", "end_and_trash", "export_full", "get_qemu", "get_qemu_for", "install",
+    "key", "list", "list_saves", "list_trash", "list_trashed_saves", "logs", "mount",
+    "mouse_move", "remove", "remove_checkpoint", "remove_image", "restore", "restore_as",
+    "restore_save_as", "resume", "run_with_display", "save", "setup", "setup_image",
+    "setup_image_for", "start", "start_at", "trash", "tree",
 ]  # fmt: skip
 """The kind of a remedy."""
 
 PYTHON: Mapping[Verb, str] = {
     "build_any_image": "`quicksand_images.build_image()`",
     "build_image": "`quicksand_images.build_image({name!r})`",
+    "build_image_for": "`quicksand_images.build_image({name!r}, arch={arch!r})`",
     "checkpoint": "`Sandbox.attach({name!r}).checkpoint()`",
     "checkpoint_without_9p": "`checkpoint(unmount_9p=True)`",
     "end": "`Sandbox.open({name!r}, to_end_it=True).kill()`",
@@ -42,6 +43,7 @@ PYTHON: Mapping[Verb, str] = {
     "resume": "`Sandbox.attach({name!r}).resume()`",
     "save": "`save()`",
     "setup_image": "`quicksand_images.build_image({name!r})`",
+    "setup_image_for": "`quicksand_images.build_image({name!r}, arch={arch!r})`",
     "start": "`Sandbox.open({name!r}).start()`",
     "start_at": "`Sandbox.open({name!r}).start(at={at!r})`",
     "trash": "`Sandbox.open({name!r}).trash()`",

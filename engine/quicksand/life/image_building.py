@@ -43,11 +43,16 @@ class ImageBuilder(Protocol):
         """Return the options that a recipe suggests. Raises ImageNotFound, ImageError."""
         ...
 
+    def check_arch(self, name: str, arch: Architecture) -> None:
+        """Raise ImageError if a recipe is not for that architecture, ImageNotFound."""
+        ...
+
     async def ensure_image(
         self,
         name: str,
         progress: Progress | None = None,
         *,
+        arch: Architecture | None = None,
         store: ImageStore | None = None,
         any_recipe: bool = False,
     ) -> object:
@@ -107,48 +112,59 @@ def known_options(suggested: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def build_if_missing(
-    name: str, paths: Paths, *, build: bool | None = None, progress: Progress | None = None
+    name: str,
+    paths: Paths,
+    *,
+    arch: Architecture | None = None,
+    build: bool | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Build the image ``name`` if it is missing and has a recipe, or wait for another build of it.
-    Does nothing for a name without a recipe: resolving it reports the error.
+    """Build the image ``name`` for guests of ``arch`` (None: this host's) if it is missing and has
+    a recipe, or wait for another build of it. Does nothing for a name without a recipe: resolving
+    it reports the error.
 
     ``build`` None builds only if stderr is a terminal. Raises ImageNotFound naming the command if
     the image is missing and must not be built, else as `quicksand_images.build_image`.
     """
     resolver = ImageResolver(paths)
-    if resolver.knows(name):
+    if resolver.knows(name, arch or Architecture.host()):
         return
     builder = find_builder()
     if builder is None or name not in builder.recipe_names():
         return
+    if arch is not None:
+        builder.check_arch(name, arch)
     if build is None:
         build = is_watched()
     if not build:
-        raise _not_built(name)
+        raise _not_built(name, arch or Architecture.host())
     line = _Line() if progress is None and is_watched() else None
     report = progress if line is None else line.report
     try:
         await builder.ensure_image(
-            name, _named(name, report), store=resolver.store, any_recipe=True
+            name, _named(name, report), arch=arch, store=resolver.store, any_recipe=True
         )
     finally:
         if line is not None:
             line.clear()
 
 
-def _not_built(name: str) -> ImageNotFound:
+def _not_built(name: str, arch: Architecture) -> ImageNotFound:
     """The error of an image that is not built. It says if QEMU is missing, too: whoever has just
     installed us would learn that only by the next error."""
+    is_ours = arch is Architecture.host()
+    facts = {"name": name} if is_ours else {"name": name, "arch": arch.debian}
+    missing = f"{name!r} is not built yet" + ("" if is_ours else f" for {arch.debian}")
+    hint = Words(Remedy("build_image" if is_ours else "build_image_for", **facts), " builds it")
     try:
-        find_binaries(Architecture.host().value)
+        find_binaries(arch.value)
     except QuicksandError:
-        build = Words(how_to_install(), "; then ", Remedy("build_image", name=name), " builds it")
-        both = Words(Remedy("setup_image", name=name), " gets both")
-        hint = both if can_get_qemu() else build
-        missing = f"{name!r} is not built yet, and there is no QEMU that it could run in"
-    else:
-        hint = Words(Remedy("build_image", name=name), " builds it")
-        missing = f"{name!r} is not built yet"
+        if can_get_qemu():
+            both = Remedy("setup_image" if is_ours else "setup_image_for", **facts)
+            hint = Words(both, " gets both")
+        else:
+            hint = Words(how_to_install(), "; then ", hint)
+        missing += ", and there is no QEMU that it could run in"
     return ImageNotFound(Words(f"Image not found: {missing}; ", hint), hint=hint)
 
 

@@ -203,7 +203,11 @@ class Life:
             raise StateError("a new sandbox has no checkpoints to start at")
         if self._source is None:
             await machinery.build_if_missing(
-                self.config.image, self.registry.paths, build=self._build, progress=self.progress
+                self.config.image,
+                self.registry.paths,
+                arch=self.config.arch,
+                build=self._build,
+                progress=self.progress,
             )
         record = await asyncio.to_thread(self.new_record)
         machine, lock = await machinery.with_memory(

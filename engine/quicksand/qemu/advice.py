@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 
+from quicksand.base.arch import Architecture
 from quicksand.base.remedies import Remedy, Words
 from quicksand.qemu import debs
 
@@ -25,14 +26,18 @@ def can_get_qemu() -> bool:
     return shutil.which("brew") is not None if sys.platform == "darwin" else debs.is_apt_host()
 
 
-def how_to_get() -> Words:
-    """Return what helps where there is no QEMU, or an old one."""
+def how_to_get(arch: str) -> Words:
+    """Return what helps where there is no QEMU for guests of ``arch`` (x86_64, aarch64), or an old
+    one."""
     if not can_get_qemu():
         return Words(how_to_install())
+    wanted = Architecture(arch)
+    is_ours = wanted is Architecture.host()
+    remedy = Remedy("get_qemu") if is_ours else Remedy("get_qemu_for", arch=wanted.debian)
     return Words(
-        Remedy("get_qemu"),
+        remedy,
         f" gets it, or {ELSEWHERE}",
-        python=f"`quicksand.qemu.provision.ensure_qemu()` gets it, or {ELSEWHERE}",
+        python=f"`quicksand.qemu.provision.ensure_qemu(arch={arch!r})` gets it, or {ELSEWHERE}",
     )
 
 

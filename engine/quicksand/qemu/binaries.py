@@ -78,11 +78,11 @@ def find_binaries(arch: str = "x86_64") -> QemuBinaries:
         raise QemuTooOld(
             f"{too_old.system} is QEMU {too_old.version_text}; "
             f"{'.'.join(map(str, OLDEST))} is the oldest that works",
-            hint=how_to_get(),
+            hint=how_to_get(arch),
         )
     raise QemuNotFound(
         f"{program} was not found on this host",
-        hint=how_to_get(),
+        hint=how_to_get(arch),
     )
 
 

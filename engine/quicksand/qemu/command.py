@@ -34,8 +34,14 @@ TB_SIZE_DISPLAY_MIB = 1024
 """The same for a machine with a display. When Firefox's first window is drawn, 700 MiB of code have
 been translated; if the buffer is full, QEMU discards all of it and begins again."""
 
-SLOW_IN_TCG = ("-erms", "-fsrm")
-"""CPU features that make Linux and libc copy with `rep movsb`, which TCG emulates byte by byte."""
+SLOW_IN_TCG = {
+    Architecture.X86_64: ("-erms", "-fsrm"),
+    Architecture.ARM64: ("pauth=off", "sve=off", "sme=off"),
+}
+"""CPU features that cost time under TCG and give nothing. On x86 they make Linux and libc copy with
+`rep movsb`, which TCG emulates byte by byte. On arm64 they make libc copy with vectors of any
+length, for each of which TCG calls a function, and every function of a Debian guest compute a
+cipher (QARMA5) when it begins and when it ends, to authenticate pointers."""
 
 FAST_IN_TCG = (
     "norandmaps",
@@ -58,6 +64,8 @@ VNC_WITH_PORT = "port"
 GPU_MEMORY_MAX = 128 * 1024 * 1024
 """Bytes of pictures that a guest can have QEMU hold, such as three of 3840x2160. QEMU's
 default is 256 MiB (hw/display/virtio-gpu.c, max_hostmem)."""
+
+RANDOMNESS = "rng-random,id=rng0,filename=/dev/urandom"
 
 AGENT_HTTP_PORT = 8300
 """The guest's TCP port for the agent's HTTP, if that is asked for."""
@@ -146,7 +154,7 @@ def plan(machine: MachinePlan, inherited: Inherited, platform: str = sys.platfor
         *_plan_boot(machine),
         *_plan_disk(machine),
         *_plan_network(machine, inherited),
-        *_plan_devices(machine.arch, inherited),
+        *_plan_devices(machine.arch, inherited, platform),
         *(_plan_display(machine, inherited) if machine.display else ()),
         *_plan_directories(machine.directories),
         *_plan_monitors(inherited),
@@ -190,7 +198,7 @@ def plan_cpu(arch: Architecture, accel: Accelerator, display: bool = False) -> l
     """Return the arguments for the accelerator and the CPU model."""
     match accel:
         case Accelerator.TCG:
-            model = ",".join(("max", *SLOW_IN_TCG)) if arch is Architecture.X86_64 else "max"
+            model = ",".join(("max", *SLOW_IN_TCG[arch]))
             size = TB_SIZE_DISPLAY_MIB if display else TB_SIZE_MIB
             return ["-accel", f"tcg,thread=multi,tb-size={size}", "-cpu", model]
         case Accelerator.WHPX:
@@ -224,6 +232,10 @@ def _kernel_words(machine: MachinePlan) -> list[str]:
         # No PS/2 controller and one serial port: probing for more takes time.
         words += ["i8042.noaux", "i8042.nokbd", "8250.nr_uarts=1", "tsc=reliable"]
         words += ["no_timer_check"]
+        if machine.accel is Accelerator.WHPX:
+            # Without its interrupt controller in the kernel (plan_cpu), WHPX and Linux do not agree
+            # on the I/O APIC (specification, "Direct kernel boot").
+            words.append("noapic")
         if machine.accel is Accelerator.TCG and machine.tsc_khz is not None:
             # Since Linux 5.9. The kernel's later measurement corrects it by a hundredth at most.
             words.append(f"tsc_early_khz={machine.tsc_khz}")
@@ -328,8 +340,10 @@ def _plan_network(machine: MachinePlan, inherited: Inherited) -> list[str]:
     return [*arguments, *_json("-netdev", netdev), *_json("-device", card)]
 
 
-def _plan_devices(arch: Architecture, inherited: Inherited) -> list[str]:
-    arguments = ["-object", "rng-random,id=rng0,filename=/dev/urandom"]
+def _plan_devices(arch: Architecture, inherited: Inherited, platform: str) -> list[str]:
+    # A QEMU for Windows has no file to read randomness from, but its own source.
+    source = "rng-builtin,id=rng0" if platform == "win32" else RANDOMNESS
+    arguments = ["-object", source]
     arguments += _json("-device", {"driver": "virtio-rng-pci", "rng": "rng0"})
     if arch is Architecture.X86_64:
         # Only the PC machines have this ACPI device (QEMU hw/acpi/Kconfig).

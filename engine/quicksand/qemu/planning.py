@@ -147,6 +147,7 @@ def plan_machine(
     for that checkpoint's state to be loaded. ``directories`` are what QEMU serves by 9p."""
     config, image = record.config, parts.image
     is_going_on = at is not None and at.tier.has_memory
+    is_pc = parts.arch is Architecture.X86_64
     return MachinePlan(
         name=str(place.root),
         arch=parts.arch,
@@ -160,8 +161,9 @@ def plan_machine(
         boot=Boot(
             # A machine that goes on needs a kernel only if its guest boots again. An ELF file QEMU
             # would write to the guest's memory at each reset, and loading a state begins with one
-            # (QEMU hw/core/loader.c, rom_reset); a bzImage it hands out when the guest asks.
-            kernel=image.kernel if is_going_on else parts.kernel,
+            # (QEMU hw/core/loader.c, rom_reset); a bzImage it hands out when the guest asks. On
+            # arm64 nothing is handed out, and what is written is left out for incoming state.
+            kernel=image.kernel if is_going_on and is_pc else parts.kernel,
             initrd=parts.initrd,
             disk=layer_name(head.top),
             backing=(*image.chain, *map(layer_name, head.layers)),

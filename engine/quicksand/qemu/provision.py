@@ -158,7 +158,8 @@ async def _get_from_apt(arch: str, progress: Progress | None) -> QemuBinaries:
 
 
 async def _unpack(packages: list[str], arch: str, progress: Progress | None) -> None:
-    """Make the relocated copy `<data>/qemu/<version>/`, which appears whole or not at all."""
+    """Make the relocated copy `<data>/qemu/<version>/`, which appears whole or not at all; beside a
+    copy for guests of another architecture, which may be in use, `<version>-<arch>/`."""
     place = await asyncio.to_thread(make_private_dir, paths().data / "qemu")
     with map_os_errors(place):
         staging = make_marked(place / f".unpacking-{secrets.token_hex(4)}")
@@ -168,6 +169,8 @@ async def _unpack(packages: list[str], arch: str, progress: Progress | None) -> 
         version = await debs.unpack(packages, root, ignoring=_OURS, progress=progress)
         await _complete_libraries(root, arch)
         target = place / version.rpartition(":")[2]
+        if target.exists() and not (target / "usr" / "bin" / f"qemu-system-{arch}").exists():
+            target = target.with_name(f"{target.name}-{arch}")
         with map_os_errors(target):
             if own_directories(place, re.compile(re.escape(target.name))):
                 # It exists and yet we are unpacking, so it does not work.

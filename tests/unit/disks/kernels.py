@@ -19,6 +19,16 @@ ARM64 = bytes(56) + b"ARMd" + bytes(4096)
 """The beginning of an arm64 kernel (Linux Documentation/arch/arm64/booting.rst)."""
 
 
+def make_zboot(payload: bytes, *, machine: int = 0xAA64) -> bytes:
+    """A kernel as it is packed for EFI. The size behind what is packed is not told with it, unless
+    the format itself has one."""
+    told = len(payload) if payload.startswith(b"\x1f\x8b") else max(0, len(payload) - 4)
+    head = b"MZ\0\0zimg" + struct.pack("<II", 0x200, told) + bytes(8) + b"gzip"
+    head = head.ljust(0x38, b"\0") + bytes.fromhex("cd238281") + struct.pack("<I", 0x40)
+    head += b"PE\0\0" + struct.pack("<H", machine)
+    return head.ljust(0x200, b"\0") + payload + b"rest"
+
+
 def make_elf(*, notes: bytes = XEN_ENTRY, zeros: int = 9000) -> bytes:
     """A kernel of one segment: the notes, some content, zeros; then what is not loaded."""
     content = notes.ljust(64, b"\0") + b"kernel" * 100 + bytes(zeros)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound
+from quicksand.base.paths import paths
 from quicksand.base.removal import MARK
+from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.images.store import CURRENT, MANIFEST, ImageStore, StoredImage
 
 PARTS = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
@@ -22,7 +26,12 @@ def store(tmp_path: Path) -> ImageStore:
 
 
 def publish(
-    store: ImageStore, name: str = "debian", content: str = "1", **more: Any
+    store: ImageStore,
+    name: str = "debian",
+    content: str = "1",
+    *,
+    keeps_current: bool = False,
+    **more: Any,
 ) -> StoredImage:
     store.root.mkdir(exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=".building-", dir=store.root))
@@ -37,12 +46,35 @@ def publish(
         "files": {part: {"name": file} for part, file in PARTS.items()},
         **more,
     }
-    return store.publish(staging, manifest)
+    return store.publish(staging, manifest, current=not keeps_current)
 
 
 def rewrite(image: StoredImage, **changes: Any) -> None:
     path = image.root / MANIFEST
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_each_architecture_has_its_newest_version_beside_the_current_one(
+    store: ImageStore,
+) -> None:
+    ours = publish(store)
+    arm = publish(store, content="2", arch="aarch64", keeps_current=True)
+    assert store.get("debian") == ours
+    assert store.get("debian", Architecture.X86_64) == ours
+    assert store.get("debian", Architecture.ARM64) == arm
+    assert store.of_all_archs(ours) == [ours, arm]
+    listed = ImageResolver(replace(paths(), data=store.root.parent)).list
+    assert [info.arch for info in listed()] == ["x86_64"]
+    assert [info.arch for info in listed(every_arch=True)] == ["x86_64", "aarch64"]
+    store.withdraw(ours)
+    assert store.get("debian", Architecture.X86_64) == arm, "who asks sees what is there instead"
+
+
+def test_a_broken_version_for_another_architecture_is_not_taken(store: ImageStore) -> None:
+    ours = publish(store)
+    publish(store, content="2", arch="aarch64", keeps_current=True).disk.unlink()
+    assert store.get("debian", Architecture.ARM64) == ours
+    assert store.of_all_archs(ours) == [ours]
 
 
 def test_an_empty_store_has_no_images(store: ImageStore) -> None:

@@ -288,12 +288,14 @@ async def fake_build(recipe: Recipe, store: ImageStore, place: Path, _: object) 
     write_bzimage(staging / "kernel")
     await asyncio.sleep(0.01)
     files = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
-    return store.publish(
+    return build.publish(
+        recipe,
+        store,
         staging,
         {
             "name": "debian",
             "version": "13",
-            "arch": "x86_64",
+            "arch": recipe.arch.value,
             "recipe": build.recipe_digest(recipe),
             "created": 1,
             "files": {part: {"name": name} for part, name in files.items()},

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
-from quicksand.base.errors import HostError, ImageNotFound
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import HostError, ImageError, ImageNotFound
 from quicksand.base.paths import Paths, paths
 from quicksand.base.progress import Progress
 from quicksand.disks.images.resolve import ImageResolver
+from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.life import image_building
 from quicksand.life.image_building import build_if_missing, buildable_images
 from quicksand_images import builder as real
@@ -30,9 +32,11 @@ class Builder:
 
     def __init__(self) -> None:
         self.built: list[str] = []
+        self.archs: list[object] = []
 
     async def ensure_image(self, name: str, progress: Progress | None, **options: object) -> None:
         self.built.append(name)
+        self.archs.append(options["arch"])
         assert options["any_recipe"] is True
         if progress is not None:
             progress("downloading packages", 1, 4)
@@ -115,6 +119,34 @@ async def test_on_a_terminal_it_is_built_and_the_line_is_gone_afterwards(
     assert builder.built == ["debian"]
     assert "building the image 'debian': downloading packages, 25 %" in written.getvalue()
     assert written.getvalue().endswith(image_building.CLEAR_LINE)
+
+
+async def test_an_image_that_is_here_for_another_processor_is_built_for_the_wanted_one(
+    empty: Paths, builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Architecture.host()
+    other = next(arch for arch in Architecture if arch is not host)
+    monkeypatch.setattr(
+        ImageStore,
+        "get",
+        lambda self, name, arch=None: StoredImage(root=empty.images, name=name, arch=host.value),
+    )
+    with pytest.raises(ImageNotFound, match=f"not built yet for {other.debian}") as caught:
+        await build_if_missing("debian", empty, arch=other)
+    assert f"quicksand-tui images build debian --arch {other.debian}" in hint_of(caught.value)
+    await build_if_missing("debian", empty, arch=host, build=True)
+    assert not builder.built
+    await build_if_missing("debian", empty, arch=other, build=True)
+    assert builder.archs == [other]
+
+
+async def test_a_recipe_that_is_for_another_processor_says_so_at_once(
+    empty: Paths, builder: Builder
+) -> None:
+    for build in (True, False):
+        with pytest.raises(ImageError, match="'debian-desktop' is for amd64, not for arm64"):
+            await build_if_missing("debian-desktop", empty, arch=Architecture.ARM64, build=build)
+    assert not builder.built
 
 
 async def test_who_shows_progress_gets_it_and_nothing_is_written(

@@ -331,7 +331,10 @@ def agent_port(number: int, descriptor: int) -> list[tuple[str, dict[str, Any]]]
         (
             Accelerator.TCG,
             Architecture.ARM64,
-            ["-accel", "tcg,thread=multi,tb-size=128", "-cpu", "max"],
+            [
+                *("-accel", "tcg,thread=multi,tb-size=128"),
+                *("-cpu", "max,pauth=off,sve=off,sme=off"),
+            ],
         ),
     ],
 )

@@ -26,7 +26,14 @@ from quicksand.records.tier import DISK, INTERNAL, PAGES, Tier
 from quicksand.warm.templates import Templates
 
 from tests.conftest import blank_record
-from tests.unit.disks.kernels import ARM64, OTHER_NOTE, make_elf, write_bzimage
+from tests.unit.disks.kernels import (
+    ARM64,
+    OTHER_NOTE,
+    make_elf,
+    make_zboot,
+    pack_gzip,
+    write_bzimage,
+)
 from tests.unit.snapshots.boxes import MIB, commit_node
 
 X86, ARM = Architecture.X86_64, Architecture.ARM64
@@ -51,7 +58,7 @@ def accelerator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     binaries = QemuBinaries(system=Path("/bin/sh"), img=None, version=(9, 0, 0))
     monkeypatch.setattr(planning, "choose_accelerator", choose)
     monkeypatch.setattr(planning, "find_binaries", lambda _: binaries)
-    # There is none for arm64 in a checkout.
+    # A wheel may have none for arm64.
     monkeypatch.setattr(initrd, "find_agent", lambda _: binaries.system)
     return found
 
@@ -108,6 +115,18 @@ async def test_other_kernels_stay_as_they_are(tmp_path: Path, content: bytes) ->
     for tier in (None, DISK, PAGES, INTERNAL):
         assert kernel_of(record, parts, tmp_path, tier) == kernel
     assert not start_file_of(kernel, paths().cache).exists()
+
+
+@pytest.mark.usefixtures("accelerator")
+async def test_an_arm64_kernel_is_taken_out_of_its_efi_program_for_both(tmp_path: Path) -> None:
+    """A guest that goes on may boot again, too; nothing would decompress it then."""
+    record, kernel = record_of(tmp_path, ARM), tmp_path / "base.kernel"
+    kernel.write_bytes(make_zboot(pack_gzip(ARM64)))
+    parts = await gather_parts(Registry(paths()), record)
+    for tier in (None, DISK, PAGES, INTERNAL):
+        found = kernel_of(record, parts, tmp_path, tier)
+        assert found == start_file_of(kernel, paths().cache)
+        assert found.read_bytes() == ARM64
 
 
 @pytest.mark.usefixtures("accelerator")

@@ -14,6 +14,8 @@ from quicksand.base.tools import ToolError, run_tool
 from quicksand.qemu import debs, provision
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 
+from quicksand_tui.model.remedies import hint_of
+
 QEMU = """\
 #!/bin/sh
 case "$1" in
@@ -53,10 +55,12 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def fake_qemu(directory: Path, version: str = "9.0.1", state: str = "prelaunch") -> Path:
+def fake_qemu(
+    directory: Path, version: str = "9.0.1", state: str = "prelaunch", arch: str = "x86_64"
+) -> Path:
     write_program(directory / "qemu-img", IMG)
     return write_program(
-        directory / "qemu-system-x86_64", QEMU.format(version=version, state=state)
+        directory / f"qemu-system-{arch}", QEMU.format(version=version, state=state)
     )
 
 
@@ -132,6 +136,32 @@ async def test_unpacking_makes_a_copy_that_is_whole_or_not_there(
     found = await provision.ensure_qemu()
     assert found.system.is_relative_to(places / "data" / "qemu" / "9.0.1+ds-1")
     assert [path.name for path in (places / "data" / "qemu").iterdir()] == ["9.0.1+ds-1"]
+
+
+async def test_a_copy_for_another_architecture_lies_beside_one_that_may_be_in_use(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unpack(packages: list[str], root: Path, **_: object) -> str:
+        arch = {"qemu-system-x86": "x86_64", "qemu-system-arm": "aarch64"}[packages[0]]
+        fake_qemu(root / "usr" / "bin", arch=arch)
+        return "1:9.0.1+ds-1"
+
+    monkeypatch.setattr(debs, "is_apt_host", lambda: True)
+    monkeypatch.setattr(debs, "is_root", lambda: False)
+    monkeypatch.setattr(debs, "unpack", unpack)
+    first = await provision.ensure_qemu()
+    second = await provision.ensure_qemu(arch="aarch64")
+    assert first.system.exists()
+    copies = places / "data" / "qemu"
+    assert sorted(path.name for path in copies.iterdir()) == ["9.0.1+ds-1", "9.0.1+ds-1-aarch64"]
+    assert second.system == copies / "9.0.1+ds-1-aarch64" / "usr" / "bin" / "qemu-system-aarch64"
+    assert (await provision.ensure_qemu()).system == first.system
+
+
+def test_a_missing_qemu_for_another_architecture_is_got_by_asking_for_it(places: Path) -> None:
+    with pytest.raises(QemuNotFound, match="qemu-system-aarch64 was not found") as caught:
+        find_binaries("aarch64")
+    assert "quicksand-tui setup --arch arm64" in hint_of(caught.value)
 
 
 async def test_a_failed_installation_falls_back_to_unpacking(

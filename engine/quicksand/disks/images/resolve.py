@@ -18,6 +18,7 @@ from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.base.home import expand
 from quicksand.base.paths import Paths
 from quicksand.base.remedies import Remedy, Words
+from quicksand.disks.images.kernel_arch import check_kernel_arch
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.disks.packages.contents import OverlayImage
@@ -111,13 +112,17 @@ class ImageResolver:
         # After the disks, because an error of theirs says more.
         for path in (image.kernel, image.initrd):
             _require_file(name, path)
+        check_kernel_arch(name, image.kernel, arch)
         # Resolve links, since headers of upper layers name their base that way (layout.layer_name).
         return replace(image, chain=tuple(path.resolve() for path in image.chain))
 
-    def knows(self, name: str) -> bool:
-        """Whether ``name`` is a path, or an image in the store or a package, usable or not."""
-        if is_file(name) or self._get(name) is not None:
+    def knows(self, name: str, arch: Architecture | None = None) -> bool:
+        """Whether ``name`` is a path, or an image in the store or a package, usable or not; with
+        ``arch``, not if the store has it for other architectures only."""
+        if is_file(name):
             return True
+        if (stored := self._get(name, arch)) is not None:
+            return bool(stored.errors) or arch is None or stored.arch == arch.value
         return plain(name) in self._package_names
 
     def _find(self, name: str, arch: Architecture, above: tuple[str, ...] = ()) -> ResolvedImage:
@@ -134,13 +139,8 @@ class ImageResolver:
     def _get(self, name: str, arch: Architecture | None = None) -> StoredImage | None:
         """The image of that name in the store, with the prefix or without: its current version or,
         if that is not for ``arch``, the newest usable one that is."""
-        found = (self.store.get(one) for one in also_called(name))
-        image = next((one for one in found if one is not None), None)
-        if image is None or image.errors or arch is None or image.arch == arch.value:
-            return image
-        others = self.store.versions(image.root.parent.name)
-        fitting = [one for one in others if not one.errors and one.arch == arch.value]
-        return max(fitting, key=lambda one: one.built or 0.0, default=image)
+        found = (self.store.get(one, arch) for one in also_called(name))
+        return next((one for one in found if one is not None), None)
 
     def _from_package(
         self, package: Package, arch: Architecture, above: tuple[str, ...]
@@ -214,9 +214,13 @@ class ImageResolver:
             hint = Words("there are none yet: ", build, " makes the default one")
         return ImageNotFound(Words(f"Image not found: {name!r}; ", hint), hint=hint)
 
-    def list(self) -> list[ImageInfo]:
-        """List all images by name. A broken one carries its error; it never raises."""
-        found = [_stored_info(image) for image in self.store.list()]
+    def list(self, *, every_arch: bool = False) -> list[ImageInfo]:
+        """List all images by name, those in the store with ``every_arch`` once for each
+        architecture. A broken one carries its error; it never raises."""
+        stored = self.store.list()
+        if every_arch:
+            stored = [one for image in stored for one in self.store.of_all_archs(image)]
+        found = [_stored_info(image) for image in stored]
         seen = {plain(info.name) for info in found}
         for package in image_packages():
             if package.image not in seen:

@@ -2,6 +2,9 @@
 
 A bzImage decompresses itself in the guest, which takes half a second when the CPU is emulated.
 Most hold an ELF file that QEMU can start directly (PVH). It is made of the bzImage on first use.
+
+An arm64 kernel for EFI (zboot, such as Alpine's) decompresses itself too, but only after firmware,
+which no machine here has. So the kernel in it is extracted the same way.
 """
 
 from __future__ import annotations
@@ -12,30 +15,31 @@ from pathlib import Path
 from quicksand.base.errors import ImageError
 from quicksand.base.regular import open_regular, read_file
 from quicksand.disks.images.boot_files import keep, place_of
+from quicksand.disks.images.kernel_arch import is_zboot
 
 SUFFIX = ".elf"
 
 _BZIMAGE, _BZIMAGE_AT = b"HdrS", 0x202
 """The field "header" (Linux Documentation/arch/x86/boot.rst)."""
+_HEAD = _BZIMAGE_AT + len(_BZIMAGE)
 
 
 def start_kernel(kernel: Path, cache: Path) -> Path:
-    """Return the file for QEMU's -kernel when a guest boots: the ELF file inside ``kernel``, made
-    once and kept in ``cache``, or ``kernel`` itself if it is no bzImage or if QEMU cannot start
-    what is inside. Blocks for I/O.
+    """Return the file for QEMU's -kernel when a guest boots: what is inside ``kernel``, made once
+    and kept in ``cache``, or ``kernel`` itself if it is packed in no way that is known here or if
+    QEMU cannot start what is inside. Blocks for I/O.
 
     Raises ImageError if ``kernel`` is damaged or cannot be read, DiskSpaceError, PathError.
     """
-    if not _is_bzimage(kernel):
+    if not _is_packed(kernel):
         return kernel
     made = keep(cache, SUFFIX, [kernel], lambda: _start_file(kernel))
     return kernel if _is_empty(made) else made
 
 
 def check_kernel(kernel: Path) -> None:
-    """Raise ImageError if ``kernel`` is a bzImage and damaged, or cannot be read. Blocks for
-    I/O."""
-    if _is_bzimage(kernel):
+    """Raise ImageError if ``kernel`` is packed and damaged, or cannot be read. Blocks for I/O."""
+    if _is_packed(kernel):
         _start_file(kernel)
 
 
@@ -44,11 +48,12 @@ def start_file_of(kernel: Path, cache: Path) -> Path:
     return place_of(cache, SUFFIX, [kernel])
 
 
-def _is_bzimage(kernel: Path) -> bool:
+def _is_packed(kernel: Path) -> bool:
     try:
         descriptor = open_regular(kernel)
         try:
-            return os.pread(descriptor, len(_BZIMAGE), _BZIMAGE_AT) == _BZIMAGE
+            head = os.pread(descriptor, _HEAD, 0)
+            return head.startswith(_BZIMAGE, _BZIMAGE_AT) or is_zboot(head)
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -56,12 +61,15 @@ def _is_bzimage(kernel: Path) -> bool:
 
 
 def _start_file(kernel: Path) -> bytes:
-    """The small ELF file; nothing, which is kept as well, if there is none that QEMU can start."""
+    """What QEMU starts; nothing, which is kept as well, if there is nothing that it can start."""
     # Once per kernel: other starts do without the decompressors.
-    from quicksand.disks.images.vmlinux import extract_vmlinux, shrink_elf  # noqa: PLC0415
+    from quicksand.disks.images import vmlinux  # noqa: PLC0415
 
     try:
-        return shrink_elf(extract_vmlinux(read_file(kernel)))
+        packed = read_file(kernel)
+        if is_zboot(packed):
+            return vmlinux.extract_zboot(packed)
+        return vmlinux.shrink_elf(vmlinux.extract_vmlinux(packed))
     except LookupError:
         return b""
     except ValueError as error:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError, StateError
 from quicksand.base.fields import Fields
 from quicksand.base.files import map_os_errors, read_json, sync_dir, try_lock, write_json
@@ -116,8 +117,25 @@ class ImageStore:
         names = sorted(p.name for p in self.root.iterdir() if p.is_dir() and p.name[0] != ".")
         return [image for name in names if (image := self.get(name)) is not None]
 
-    def get(self, name: str) -> StoredImage | None:
-        """Return the current version of ``name``, or None; a broken one carries its errors."""
+    def get(self, name: str, arch: Architecture | None = None) -> StoredImage | None:
+        """Return the current version of ``name``, or None; a broken one carries its errors. If that
+        is not for ``arch``, return the newest usable one that is, if there is any."""
+        image = self._current(name)
+        if image is None or image.errors or arch is None or image.arch == arch.value:
+            return image
+        others = self.versions(name)
+        fitting = [one for one in others if not one.errors and one.arch == arch.value]
+        return max(fitting, key=lambda one: one.built or 0.0, default=image)
+
+    def of_all_archs(self, current: StoredImage) -> builtins.list[StoredImage]:
+        """Return the current version of an image, and those that `get` finds for the other
+        architectures."""
+        name = current.root.parent.name
+        others = () if current.errors else (self.get(name, arch) for arch in Architecture)
+        found = {image.root: image for image in (current, *others) if image is not None}
+        return [*found.values()]
+
+    def _current(self, name: str) -> StoredImage | None:
         if not _is_name(name):
             return None
         place = self.root / name

@@ -1,5 +1,6 @@
-"""The ELF file inside a bzImage, reduced to what QEMU loads. The kernel may come from elsewhere, so
-what it claims is checked."""
+"""What is inside kernels that decompress themselves: the ELF file of a bzImage, reduced to what
+QEMU loads, and the arm64 kernel of an EFI zboot image. The kernel may come from elsewhere, so what
+it claims is checked."""
 
 from __future__ import annotations
 
@@ -23,6 +24,8 @@ _HEADER, _HEADER_AT = b"HdrS", 0x202
 _VERSION_AT, _WITH_PAYLOAD = 0x206, 0x0208
 _SETUP_SECTORS_AT, _PAYLOAD_AT = 0x1F1, 0x248
 _SECTOR = 512
+_ZBOOT_PAYLOAD_AT = 8
+_ARM64, _ARM64_AT = b"ARM\x64", 0x38
 _GZIP = b"\x1f\x8b"
 _XZ = b"\xfd7zXZ\0"
 _WBITS_GZIP = 16 + zlib.MAX_WBITS
@@ -57,6 +60,30 @@ def extract_vmlinux(bzimage: bytes) -> bytes:
     if len(payload) != length:
         raise ValueError("it is cut off")
     return _decompress(payload)
+
+
+def extract_zboot(image: bytes) -> bytes:
+    """Extract the arm64 kernel in an EFI zboot image, which QEMU before 8.1 does not, and no QEMU
+    if it is not compressed by gzip.
+
+    Raises ValueError if it is damaged, LookupError if it is compressed in a way that is not known
+    here, or holds something else.
+    """
+    try:
+        offset, length = struct.unpack_from("<II", image, _ZBOOT_PAYLOAD_AT)
+    except struct.error as error:
+        raise ValueError("it is cut off") from error
+    payload = image[offset : offset + length]
+    if not payload.startswith(_GZIP):
+        # What the header gives is the length without that of the content (ZBOOT_SIZE_LEN).
+        length += 4
+        payload = image[offset : offset + length]
+    if len(payload) != length:
+        raise ValueError("it is cut off")
+    kernel = _decompress(payload)
+    if not kernel.startswith(_ARM64, _ARM64_AT):
+        raise LookupError("what it holds is no arm64 kernel")
+    return kernel
 
 
 def _decompress(payload: bytes) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from quicksand.base.regular import open_file
 from quicksand.base.sharing import share_file
 from quicksand.base.space import check_space
 from quicksand.disks.images.foreign import ForeignDisk, check_backing_name
+from quicksand.disks.images.kernel_arch import KERNEL_HEAD, kernel_arch
 from quicksand.disks.images.origin import KEY, Origin
 from quicksand.disks.images.parts import (
     INITRD_MAX,
@@ -29,12 +29,6 @@ from quicksand.disks.packages.contents import BaseImage, OverlayImage
 from quicksand.disks.packages.wheel import FILE_MAX, Wheel
 
 STAGE = "unpacking"
-
-KERNEL_HEAD = 4096
-"""Bytes of a kernel that tell its architecture."""
-
-_ELF_MACHINES = {62: Architecture.X86_64, 183: Architecture.ARM64}
-"""e_machine in an ELF header (elf.h: EM_X86_64, EM_AARCH64)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,21 +136,6 @@ class Unpacking:
 
     def _created(self) -> float:
         return self._wheel.newest()
-
-
-def kernel_arch(head: bytes) -> Architecture | None:
-    """The architecture of a Linux kernel by its first bytes; None if they do not tell.
-
-    x86: Linux Documentation/arch/x86/boot.rst ("HdrS"); arm64: Documentation/arch/arm64/booting.rst
-    (magic number 0x644d5241).
-    """
-    if head[0x202:0x206] == b"HdrS":
-        return Architecture.X86_64
-    if head[0x38:0x3C] == b"ARM\x64":
-        return Architecture.ARM64
-    if head[:4] == b"\x7fELF" and len(head) >= 20:
-        return _ELF_MACHINES.get(struct.unpack_from("<H", head, 18)[0])
-    return None
 
 
 def _manifest(
