@@ -152,15 +152,18 @@ async def build_if_missing(
 def _not_built(name: str, arch: Architecture) -> ImageNotFound:
     """The error of an image that is not built. It says if QEMU is missing, too: whoever has just
     installed us would learn that only by the next error."""
-    is_ours = arch is Architecture.host()
-    facts = {"name": name} if is_ours else {"name": name, "arch": arch.debian}
-    missing = f"{name!r} is not built yet" + ("" if is_ours else f" for {arch.debian}")
-    hint = Words(Remedy("build_image" if is_ours else "build_image_for", **facts), " builds it")
+    if arch is Architecture.host():
+        missing = f"{name!r} is not built yet"
+        build, both = Remedy("build_image", name=name), Remedy("setup_image", name=name)
+    else:
+        missing = f"{name!r} is not built yet for {arch.debian}"
+        build = Remedy("build_image_for", name=name, arch=arch.debian)
+        both = Remedy("setup_image_for", name=name, arch=arch.debian)
+    hint = Words(build, " builds it")
     try:
         find_binaries(arch.value)
     except QuicksandError:
         if can_get_qemu():
-            both = Remedy("setup_image" if is_ours else "setup_image_for", **facts)
             hint = Words(both, " gets both")
         else:
             hint = Words(how_to_install(), "; then ", hint)
