@@ -115,12 +115,12 @@ class DeviceLoad:
         """What the bytes of forgotten pages are, if QEMU forgets by pages."""
         return FILLER if self._translations is not None else None
 
-    async def forget(self, runs: Runs, memory: int) -> None:
+    async def forget(self, runs: Runs, memory: int, filler: int | None) -> None:
         """Drop what QEMU has translated of these pages of the guest's memory of ``memory`` bytes,
-        unless it drops everything. What they hold is lost."""
-        if self._translations is not None:
+        which are full of ``filler`` then, unless it drops everything."""
+        if self._translations is not None and filler is not None:
             ranges = [(first * PAGE, count * PAGE) for first, count in runs]
-            await self._translations.forget(ranges, memory, FILLER)
+            await self._translations.forget(ranges, memory, filler)
 
     def set_clocks(self, now: bytes) -> None:
         """Let the guest's clocks go on from where they were, in a QEMU whose state is ``now``: its

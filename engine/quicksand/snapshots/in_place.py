@@ -42,7 +42,7 @@ from quicksand.snapshots import finisher, other_clients, restore, rewriting
 from quicksand.snapshots.awakening import Awakening, Moments
 from quicksand.snapshots.copying import Fate
 from quicksand.snapshots.device_load import DeviceLoad
-from quicksand.snapshots.guest_ram import GuestRam, Runs, split_runs
+from quicksand.snapshots.guest_ram import GuestRam, Runs, split_runs, without_runs
 from quicksand.snapshots.layers import add_layer
 from quicksand.snapshots.present import Present
 from quicksand.snapshots.rewriting import Rewriting
@@ -322,13 +322,19 @@ class InPlace:
     async def _write_memory(self, memory: Rewriting, found: Runs) -> None:
         """Write the pages that differ. While some are written, QEMU forgets its translations of the
         next ones."""
-        part: Runs = []
-        for following in (*split_runs(found, lambda: PART), []):
-            forgotten = partial(memory.write, part, self._devices.filler)
+        filler = self._devices.filler
+        # Pages that are to hold zeros are filled with them at once.
+        zeros = [] if filler is None else await asyncio.to_thread(memory.zeros_of, found)
+        parts = [(part, 0) for part in split_runs(zeros, lambda: PART)]
+        others = split_runs(without_runs(found, zeros), lambda: PART)
+        before: tuple[Runs, int | None] = [], filler
+        for following in (*parts, *((part, filler) for part in others), ([], filler)):
+            forgotten = partial(memory.write, *before)
             await both(
-                self._devices.forget(following, memory.size), in_thread_to_the_end(forgotten)
+                self._devices.forget(following[0], memory.size, following[1]),
+                in_thread_to_the_end(forgotten),
             )
-            part = following
+            before = following
         await in_thread_to_the_end(lambda: memory.watch(found))
 
     def _tell(self, ended: Sequence[str]) -> None:

@@ -15,8 +15,8 @@ from quicksand.base.errors import HistoryError
 from quicksand.records.layout import SandboxDir
 from quicksand.records.nodes import BLANK, Node
 from quicksand.snapshots.differences import Comparer, MemoryDiffersError, address_of
-from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, join_runs
-from quicksand.snapshots.image import not_of_image, own_pages
+from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, join_runs, without_runs
+from quicksand.snapshots.image import image_extents, not_of_image, own_pages
 from quicksand.snapshots.pages import ZEROS, MappedFile, PageIndex, PageRun, overlay_runs
 from quicksand.snapshots.storing import find_image, load_index
 from quicksand.snapshots.verified import Verified
@@ -61,6 +61,11 @@ class PageSet:
             if self._image == len(files):
                 files.append(node.image)
         self._over = not_of_image(self._index.runs, self._image)
+        extents = [] if path is None else image_extents(path)
+        self._image_data = join_runs(
+            (start // PAGE, -(-end // PAGE) - start // PAGE) for start, end in extents
+        )
+        """The pages of the image that are in no hole of it."""
         self._stack = ExitStack()
         try:
             self._files = [
@@ -86,6 +91,13 @@ class PageSet:
         """Where pages are that are not listed: in the image or, if there is none, nowhere."""
         own = own_pages(wanted, self._image)
         return [replace(run, file=ZEROS, at=0) for run in own] if self._is_blank else own
+
+    def zeros_of(self, wanted: Runs) -> Runs:
+        """Those of these pages of which the files say that they hold zeros alone."""
+        runs = self.runs_for(wanted)
+        zeros = [(run.first, run.count) for run in runs if run.file == ZEROS]
+        imaged = [(run.first, run.count) for run in runs if run.file == self._image]
+        return join_runs(sorted([*zeros, *without_runs(imaged, self._image_data)]))
 
     def listed(self) -> Runs:
         """The pages that its index lists; the others are as in the memory image."""

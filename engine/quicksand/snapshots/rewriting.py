@@ -87,13 +87,19 @@ class Rewriting:
             written = self._tracker.look()
         return unite_runs(taken.runs, written, self._differs[taken.since])
 
+    def zeros_of(self, runs: Runs) -> Runs:
+        """Those of these pages that are to hold zeros alone."""
+        return self._pages.zeros_of(runs)
+
     def write(self, runs: Runs, filler: int | None) -> None:
         """Write these pages. With ``filler``, they are full of that byte; MachineError is raised if
         one is not: then the guest has something else at its address, and QEMU may still have
-        translations of it."""
+        translations of it. Nothing more is written if that is what they are to hold: a filler of 0
+        is for the pages of `zeros_of`."""
         if filler is not None:
             self._require_filled(runs, filler)
-        self._pages.write(self._ram, runs)
+        if filler != 0:
+            self._pages.write(self._ram, runs)
 
     def _require_filled(self, runs: Runs, filler: int) -> None:
         compare, filled = Comparer(), memoryview(bytearray([filler]) * (LOOK * PAGE))

@@ -103,6 +103,10 @@ def test_what_is_written_over_any_state_is_the_memory_of_the_checkpoint(
         box.ram.dirty = set()
         box.write(40, 9, 5)
         with opened(box, goal) as found:
+            zeros = set(numbers(found.zeros_of([(0, PAGES)])))
+            model = box.models[goal.id]
+            assert not [page for page in zeros if model.get(page)], "zeros that are none"
+            assert zeros >= {page for page, place in places[0].items() if place is None}
             differing = found.differing(start)
             assert numbers(differing) == [p for p in range(PAGES) if places[0][p] != places[1][p]]
             sources: dict[int, tuple[int, int]] = {

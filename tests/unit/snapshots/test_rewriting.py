@@ -18,7 +18,7 @@ from quicksand.records.layout import MachineDir, SandboxDir
 from quicksand.records.nodes import Head, Node, new_id
 from quicksand.snapshots import rewriting
 from quicksand.snapshots.copying import Taken
-from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs
+from quicksand.snapshots.guest_ram import PAGE, GuestRam, Runs, without_runs
 from quicksand.snapshots.rewriting import Rewriting
 from quicksand.snapshots.tracking import Level
 
@@ -98,9 +98,11 @@ def go_back(
             taken = Taken(known, runs_of(list(box.ram.dirty)) if exact else box.ram.written())
             box.ram.dirty = set()
         found = work.find(taken)
-        for first, count in found:  # so QEMU forgets what it has translated of them
-            box.ram.write([(first, count)], memoryview(b"\xa5" * count * PAGE))
-        work.write(found, 0xA5)
+        zeros = work.zeros_of(found)
+        for runs, filler in ((zeros, 0), (without_runs(found, zeros), 0xA5)):
+            for first, count in runs:  # so QEMU forgets what it has translated of them
+                box.ram.write([(first, count)], memoryview(bytearray([filler]) * count * PAGE))
+            work.write(runs, filler)
         for page in touched:
             box.ram.write([(page, 1)], memoryview(b"\x08" * PAGE))
         work.watch(found)
