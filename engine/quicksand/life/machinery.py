@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from quicksand.guest.traffic import read_traffic
     from quicksand.life.events import watch_events
     from quicksand.life.first_start import make_machine, with_memory
-    from quicksand.life.image_building import build_if_missing, suggested_options
+    from quicksand.life.image_building import (
+        build_if_missing,
+        known_options,
+        suggested_options,
+    )
     from quicksand.life.sandbox_trash import SandboxTrash
     from quicksand.life.stats import GuestProcess, read_stats
     from quicksand.qemu.guest_resume import set_clock_soon
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from quicksand.qemu.started_machine import remove_quietly, why_gone
     from quicksand.qemu.stopping import stop_machine
     from quicksand.saves.autosave import AutoSave
+    from quicksand.saves.bundle.heads import read_head
+    from quicksand.saves.bundle.opening import require_startable, save_in, unpack
     from quicksand.saves.finding import workspace_store
     from quicksand.saves.manifest import check_save_name
     from quicksand.saves.places import may_be_save
@@ -63,21 +69,26 @@ __all__ = [
     "finished_history",
     "history_of",
     "inherit",
+    "known_options",
     "list_checkpoints",
     "make_machine",
     "may_be_save",
+    "read_head",
     "read_stats",
     "read_thumbnail",
     "read_traffic",
     "remove_quietly",
+    "require_startable",
     "revert",
     "save",
+    "save_in",
     "set_clock_soon",
     "sidecar",
     "source_of",
     "stop_machine",
     "suggested_options",
     "take_checkpoint",
+    "unpack",
     "watch_events",
     "why_gone",
     "with_desktop",
@@ -97,6 +108,7 @@ _HOMES = {
     ),
     "life.image_building": (
         "build_if_missing",
+        "known_options",
         "suggested_options",
     ),
     "life.sandbox_trash": ("SandboxTrash",),
@@ -112,6 +124,8 @@ _HOMES = {
     ),
     "qemu.stopping": ("stop_machine",),
     "saves.autosave": ("AutoSave",),
+    "saves.bundle.heads": ("read_head",),
+    "saves.bundle.opening": ("require_startable", "save_in", "unpack"),
     "saves.finding": ("workspace_store",),
     "saves.manifest": ("check_save_name",),
     "saves.places": ("may_be_save",),

@@ -73,11 +73,12 @@ async def export(
     *,
     full: bool = False,
     tree: bool = False,
+    image: bool = False,
     compress: bool = False,
     progress: Progress | None = None,
 ) -> Exported:
-    """Write a save or, with ``tree``, a sandbox with all its checkpoints to one file, a bundle,
-    which `import_` reads on another host.
+    """Write a save, with ``tree`` a sandbox with all its checkpoints, or with ``image`` an image,
+    to one file, a bundle, which `import_` reads on another host.
 
     ``full`` includes the image; otherwise the other host must have it. ``compress`` uses Zstandard.
     ``progress`` is called with the stage, bytes done and bytes in all.
@@ -87,7 +88,7 @@ async def export(
     """
     target = file if not isinstance(file, str) else Path(file)
     return await export_any(
-        name, target, full=full, tree=tree, compress=compress, progress=progress
+        name, target, full=full, tree=tree, image=image, compress=compress, progress=progress
     )
 
 

@@ -118,19 +118,19 @@ def import_tree(
         base=f"{image.name} {image.digest[:12]}",
         image_added=base.is_new,
         checkpoints=len(nodes),
-        notes=tuple(warnings(bundle.config, bundle.base.arch, trusted=options.trusted)),
+        notes=tuple(warnings(sandbox.config, bundle.base.arch, trusted=options.trusted)),
     )
 
 
 def _new_record(bundle: Bundle, name: str | None) -> Record:
-    id_ = new_id()
-    assert isinstance(bundle.content, BundledSandbox)
+    id_, sandbox = new_id(), bundle.content
+    assert isinstance(sandbox, BundledSandbox)
     # A sandbox without a name is called by its id, and this one gets a new id.
-    own = bundle.name if bundle.name != bundle.content.id else id_
+    own = bundle.name if bundle.name != sandbox.id else id_
     return Record(
         id=id_,
         name=name or own,
-        config=bundle.config,
+        config=sandbox.config,
         image_digest=bundle.base.digest,
         chain=(),
         created=time.time(),
@@ -194,7 +194,8 @@ def _check_node(node: Node, bundle: Bundle) -> None:
         raise ValueError(f"the checkpoint {node.tag!r} has no disk")
     if not node.tier.has_memory:
         return
-    memory = bundle.config.memory_bytes
+    assert isinstance(bundle.content, BundledSandbox)
+    memory = bundle.content.config.memory_bytes
     shape = node.shape
     if shape.get("memory") != memory or shape.get("image") != bundle.base.digest:
         raise ValueError(f"the checkpoint {node.tag!r} is of another machine than its sandbox")
@@ -297,7 +298,7 @@ def _receive_files(
             node, file = own[member.name]
             receiver.write(member, path, file)
             if path.name == "pages.index":
-                _check_index(path, node, bundle.config.memory_bytes)
+                _check_index(path, node, sandbox.config.memory_bytes)
 
 
 def _receive_layer(receiver: Receiver, member: Member, path: Path, seals: dict[str, File]) -> None:
