@@ -135,7 +135,14 @@ def export_command(
 
 
 @command_of("import")
-def import_command(file: str, name: str | None, replace: bool, trust: bool, as_json: bool) -> int:
+def import_command(
+    file: str,
+    name: str | None,
+    replace: bool,
+    trust: bool,
+    memory_dir: Path | None,
+    as_json: bool,
+) -> int:
     """Import a file that `export` wrote: a save, a sandbox with its checkpoints, or an image.
 
     All of it is checked before any of it becomes visible, and nothing else is touched. A sandbox
@@ -150,7 +157,9 @@ def import_command(file: str, name: str | None, replace: bool, trust: bool, as_j
     async def main(signals: Signals) -> int:
         source = sys.stdin.buffer if file == STREAM else Path(file)
         spec = ImportSpec(file=file, name=name or "")
-        verb = bundles.import_(spec, source=source, replace=replace, trusted=trust)
+        verb = bundles.import_(
+            spec, source=source, replace=replace, trusted=trust, memory_dir=memory_dir
+        )
         async with shown(rate.look):
             done = await verb.carry_out("", rate.take)
         _note(done.name, done.notes)

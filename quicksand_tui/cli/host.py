@@ -76,6 +76,7 @@ def _places() -> dict[str, Any]:
         "sandboxes": str(found.sandboxes),
         "images": str(found.images),
         "saves": str(found.saves),
+        "memory": None if found.memory is None else str(found.memory),
     }
 
 

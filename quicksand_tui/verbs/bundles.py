@@ -100,6 +100,7 @@ def import_(
     source: Path | BinaryIO | None = None,
     replace: bool = False,
     trusted: bool = False,
+    memory_dir: Path | None = None,
 ) -> HostVerb[Imported]:
     """Imports what a file, or ``source``, holds: a save, a stopped sandbox, or an image."""
 
@@ -112,6 +113,7 @@ def import_(
             name=spec.name or None,
             replace=replace,
             trusted=trusted,
+            memory_dir=memory_dir,
             progress=bytes_to(report),
         )
 

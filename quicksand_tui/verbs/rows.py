@@ -310,6 +310,8 @@ _BACK = _section(
         flag("--replace", "Move a save that has this name to the trash."),
         flag("--trust",
              "Accept the network, ports and QEMU arguments that FILE brings."),
+        option("--memory-dir", Kind.DIRECTORY, "DIR",
+               "Put the memory of a sandbox's checkpoints into this directory."),
         _JSON),
 )
 

@@ -180,7 +180,7 @@ def _complete(save: Save, layers: list[Outgoing], base: bundles.BundleBase) -> S
     manifest = replace(
         save.require(),
         # Directories of this host are nobody else's.
-        config=replace(save.require().config, image=base.name, mounts=()),
+        config=replace(save.require().config, image=base.name, mounts=(), memory_dir=None),
         arch=base.arch,
         base=Base(name=base.name, version=base.version, digest=base.digest),
     )

@@ -87,6 +87,8 @@ def _import(
     other = bundle.content.other_config if isinstance(bundle.content, SaveManifest) else {}
     if bundle.config is not None and not options.trusted and not options.opened:
         check_config(bundle.config, other)
+    if options.memory_dir is not None and bundle.kind is not BundleKind.TREE:
+        raise ConfigError(f"{label} holds no sandbox but {bundle.kind.named}, which has no memory")
     receiver = Receiver(reader, bundle.size, options.progress)
     if bundle.kind is BundleKind.IMAGE:
         return import_bundled_image(receiver, bundle, image_store, options)

@@ -53,6 +53,11 @@ class BundleKind(StrEnum):
     """An image. A bundle of one may also have the other manifest that the specification
     describes."""
 
+    @property
+    def named(self) -> str:
+        """Its name with an article, for people."""
+        return {"save": "a save", "tree": "a sandbox", "image": "an image"}[self.value]
+
 
 _KEYS = {BundleKind.SAVE: "save", BundleKind.TREE: "sandbox"}
 """The keys of the content in the manifest, by the kind of the bundle."""

@@ -16,6 +16,7 @@ from quicksand.base.threads import in_stoppable_thread
 from quicksand.disks.images.store import ImageStore
 from quicksand.qemu.accelerator import choose_accelerator
 from quicksand.qemu.binaries import find_binaries
+from quicksand.records.config import decode_directory
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.bundle.exporting import Exported, export_image, export_save
@@ -68,6 +69,7 @@ async def import_any(
     name: str | None,
     replace: bool,
     trusted: bool,
+    memory_dir: str | Path | None,
     progress: Progress | None,
 ) -> Imported:
     """Import a bundle of any kind. Notes say which checkpoints cannot be started on this host.
@@ -77,12 +79,14 @@ async def import_any(
     """
     places = paths()
     registry = Registry(places)
+    where = decode_directory(memory_dir)
 
     def work(stop: Callable[[], None]) -> Imported:
         options = ImportOptions(
             name=name,
             replace=replace,
             trusted=trusted,
+            memory_dir=where,
             progress=stopping(progress, stop),
             stop=stop,
         )

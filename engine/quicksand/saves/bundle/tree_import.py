@@ -21,7 +21,7 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.base.staging import staging
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.records.config import NetworkMode, check_name
-from quicksand.records.layout import SandboxDir, sandbox_dir
+from quicksand.records.layout import SandboxDir, memory_directory, remove_memory, sandbox_dir
 from quicksand.records.nodes import BLANK, File, Head, Node, check_schema
 from quicksand.records.nodes import new_id as new_layer
 from quicksand.records.registry import Registry
@@ -90,13 +90,16 @@ def import_tree(
     record = _new_record(bundle, options.name)
     if not options.trusted:
         record = replace(record, config=confine(record.config))
-    record = replace(record, config=replace(record.config, mounts=()))
+    # Directories of this host are chosen here, and never by a bundle.
+    config = replace(record.config, mounts=(), memory_dir=options.memory_dir)
+    record = replace(record, config=config)
     _refuse_taken(registry, record.name)
     base = IncomingBase(images, bundle)
     require_space(registry.paths.sandboxes, bundle.size)
-    with staging(registry.paths.sandboxes) as made:
-        place = SandboxDir(made)
-        with map_os_errors(made):
+    memory = memory_directory(registry.paths, options.memory_dir)
+    with staging(registry.paths.sandboxes, forget=remove_memory) as made:
+        place = SandboxDir(made, None if memory is None else memory / record.id)
+        with map_os_errors(memory or made):
             place.make()
         nodes = _receive_records(receiver, bundle, sandbox)
         nodes = [_fit_network(node, record) for node in nodes]
@@ -358,6 +361,7 @@ def _publish(registry: Registry, record: Record, image: StoredImage, made: Sandb
             sync_dir(place.root)
         registry.save(replace(record, committed=True))
     except BaseException:
+        remove_memory(place.root)
         remove_tree(place.root)
         raise
     finally:

@@ -21,6 +21,7 @@ from quicksand.life.image_users import find_unneeded
 from quicksand.saves.bundle import heads, opening
 from quicksand.saves.bundle.exporting import export_image
 from quicksand.saves.bundle.heads import read_contents, read_head
+from quicksand.saves.bundle.importing import import_bundle
 from quicksand.saves.bundle.manifest import BundleKind
 from quicksand.saves.bundle.opening import Unpacked, find_unpacked, unpack
 from quicksand.saves.bundle.trees import export_tree
@@ -29,6 +30,8 @@ from quicksand_tui.model.remedies import hint_of
 from tests.unit.saves.bundles.boxes import make_box
 from tests.unit.saves.bundles.making import Home, contents, digests, forge, pack
 from tests.unit.saves.bundles.test_images import image
+
+IMPORT = "quicksand.saves.bundle.opening.import_bundle"
 
 
 @pytest.fixture
@@ -41,13 +44,13 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The bundles that are read to their end."""
     found: list[str] = []
-    real = opening.import_bundle
+    real = import_bundle
 
     def counted(*given: Any, **more: Any) -> Any:
         found.append(more["options"].opened)
         return real(*given, **more)
 
-    monkeypatch.setattr(opening, "import_bundle", counted)
+    monkeypatch.setattr(IMPORT, counted)
     return found
 
 
@@ -394,17 +397,18 @@ def test_a_cache_that_cannot_be_written_is_said(here: Home, there: Home, tmp_pat
 
 
 def test_two_starts_at_once_unpack_it_once(
-    here: Home, there: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[str]
+    here: Home, there: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = image_bundle(here, tmp_path / "d.quicksand")
     head, found, said = read_head(path), list[Unpacked](), threading.Event()
-    counted = opening.import_bundle
+    reads: list[str] = []
 
     def slow(*given: Any, **more: Any) -> Any:
         assert said.wait(30), "the other one waits"
-        return counted(*given, **more)
+        reads.append(more["options"].opened)
+        return import_bundle(*given, **more)
 
-    monkeypatch.setattr(opening, "import_bundle", slow)
+    monkeypatch.setattr(IMPORT, slow)
 
     def start() -> None:
         found.append(unpack(head, there.paths, lambda stage, *_: _note(stage)))
@@ -485,7 +489,8 @@ def test_clean_removes_unpacked_saves(here: Home, there: Home, tmp_path: Path) -
     cleaner.clean(heaps)
     assert find_unpacked(read_head(path), there.paths) is None
     store, _ = opening.places_of(there.paths)
-    assert store.roots() == store.trash() == []
+    assert store.roots() == []
+    assert store.trash() == []
 
 
 def test_a_bundle_says_what_it_holds(here: Home, tmp_path: Path) -> None:
