@@ -19,6 +19,7 @@ from quicksand.base.home import expand
 from quicksand.base.paths import Paths
 from quicksand.base.regular import open_file
 from quicksand.base.remedies import Remedy, Words
+from quicksand.disks.images.foreign import require_sane_snapshots
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.disks.packages.contents import OverlayImage
@@ -119,6 +120,8 @@ class ImageResolver:
             # QEMU gets the whole block graph from us, so the backing file that an upper layer names
             # is never opened; the lowest layer must not name one.
             check_qcow2(disk, allow_backing=number > 0)
+            if not image.digest:
+                require_sane_snapshots(disk, str(disk))
         # After the disks, because an error of theirs says more.
         for path in (image.kernel, image.initrd):
             _require_file(name, path)
