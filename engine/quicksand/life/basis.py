@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from quicksand.base.home import expand
 from quicksand.base.paths import Paths
 from quicksand.base.threads import in_stoppable_thread
-from quicksand.disks.images.resolve import is_bundle
 from quicksand.life import machinery
 from quicksand.records.config import SandboxConfig
 
@@ -43,7 +42,7 @@ def find_basis(
     """The meaning of ``image``; ``options`` go before those of a save, and ``workspace`` is
     searched for it. Blocks for I/O. Raises ConfigError for a bad value, SaveError for a save or a
     bundle that cannot be used, ImageNotFound or PathError for a bundle that cannot be read."""
-    if isinstance(image, str) and is_bundle(image):
+    if isinstance(image, str) and machinery.is_bundle(image):
         return _of_bundle(image, options, paths, trust=trust)
     if not isinstance(image, str) or not machinery.may_be_save(image, paths, workspace):
         return Basis(config=_plain(image, options, paths), trusted=trust)

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quicksand.disks.images.resolve import is_bundle
     from quicksand.guest.files import GuestFiles
     from quicksand.guest.shell import Shell
     from quicksand.guest.traffic import read_traffic
@@ -69,6 +70,7 @@ __all__ = [
     "finished_history",
     "history_of",
     "inherit",
+    "is_bundle",
     "known_options",
     "list_checkpoints",
     "make_machine",
@@ -98,6 +100,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "disks.images.resolve": ("is_bundle",),
     "guest.files": ("GuestFiles",),
     "guest.shell": ("Shell",),
     "guest.traffic": ("read_traffic",),

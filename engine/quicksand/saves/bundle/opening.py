@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -28,7 +27,7 @@ from quicksand.base.files import give_back, map_os_errors, read_json, try_named_
 from quicksand.base.listing import own_files
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.progress import Progress
-from quicksand.base.remedies import Words
+from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.saves.bundle.heads import BundleHead, identity, open_to_read
 from quicksand.saves.bundle.importing import changed, import_bundle
@@ -62,10 +61,7 @@ def require_startable(head: BundleHead) -> None:
             f"{head.path} holds the sandbox {head.name!r} with its checkpoints, and neither an "
             "image nor a save",
             hint=Words(
-                Words(
-                    f"`quicksand-tui import {shlex.quote(str(head.path))}`",
-                    python=f"`quicksand.saves.import_({str(head.path)!r})`",
-                ),
+                Remedy("import_bundle", file=str(head.path)),
                 " makes a sandbox of it, which can then be started at each of them",
             ),
         )
