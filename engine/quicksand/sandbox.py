@@ -108,8 +108,8 @@ class Sandbox:
         makes a template for later starts. If a spare waits (a machine that has started from the
         template already), the start takes that one over.
 
-        ``build``: whether `start` may build a missing image, which takes minutes. None means yes
-        if stderr is a terminal.
+        ``build``: whether `start` may build a missing image, which takes minutes, or install one
+        that is known to be published. None means yes if stderr is a terminal.
 
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
         SaveError for a save that cannot be used; for a bundle BundleError (a SaveError),

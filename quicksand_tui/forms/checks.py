@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import ConfigError, QuicksandError
 from quicksand.base.home import expand
-from quicksand.disks.images.resolve import is_bundle
+from quicksand.disks.images.resolve import PUBLISHED, is_bundle
+from quicksand.disks.packages.wanted import parse_wanted
+from quicksand.disks.packages.wheel import is_wheel
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.nodes import check_tag
 from quicksand.records.sizes import parse_memory
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.model.world import World
 
+
+__all__ = ["PUBLISHED"]
 
 ENDING = ".quicksand"
 
@@ -108,6 +112,24 @@ def look_at_origin(file: str) -> str:
     except QuicksandError as error:
         return sanitise(text_of(error))
     return ""
+
+
+def find_package_problem(name: str) -> str:
+    """Returns what is wrong with what is to be installed; "" if no problem is known."""
+    if not name:
+        return "the name of an image, or of a .whl"
+    if is_wheel(name):
+        return ""  # told by `look_at_wheel`
+    try:
+        parse_wanted(name)
+    except ConfigError as error:
+        return sanitise(text_of(error))
+    return ""
+
+
+def look_at_wheel(name: str) -> str:
+    """Returns what is wrong with the path of a wheel; "" if nothing is. Waits for the disk."""
+    return look_at_file(name) if is_wheel(name) else ""
 
 
 def look_at_file(file: str) -> str:

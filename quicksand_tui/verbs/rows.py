@@ -70,7 +70,8 @@ _EVERYWHERE = flag("-a --all", "Include saves of other workspaces.", name="every
 _NEW_NAME = option("--name --as", Kind.TEXT, "NEW", "Give it another name.", name="new_name")
 _MACHINE = Parameter("machine", Kind.MACHINE)
 _BUILD = flag("--build/--no-build",
-              "Build the image if it is missing.  [default: on a terminal, without --json]")
+              "Build or install the image if it is missing.  "
+              "[default: on a terminal, without --json]")
 _DETACH_KEYS = option("--detach-keys", Kind.TEXT, "KEYS",
                       "Keys that leave the terminal running; press the first twice to send it.",
                       default=DEFAULT_KEYS, shows_default=True)

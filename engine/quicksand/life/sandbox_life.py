@@ -211,7 +211,11 @@ class Life:
             )
         elif self._source is None:
             await machinery.build_if_missing(
-                self.config.image, self.registry.paths, build=self._build, progress=self.progress
+                self.config.image,
+                self.registry.paths,
+                build=self._build,
+                arch=self.config.arch,
+                progress=self.progress,
             )
         record = await asyncio.to_thread(self.new_record)
         machine, lock = await machinery.with_memory(
