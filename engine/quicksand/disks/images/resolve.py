@@ -332,6 +332,12 @@ def _from_path(path: Path, arch: Architecture) -> ResolvedImage:
     if not path.exists():
         raise ImageNotFound(f"Image not found: {str(path)!r} does not exist")
     path = path.absolute()
+    if is_bundle(str(path)):
+        raise ImageError(
+            f"{path} is a bundle, and only a new sandbox can start from it as it is",
+            hint="start one: then the image in it is here, and its name ends with @ and a digest; "
+            "or import the bundle",
+        )
     return ResolvedImage(
         name=path.stem,
         chain=(path,),

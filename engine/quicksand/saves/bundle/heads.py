@@ -95,7 +95,10 @@ def opened(path: Path) -> Iterator[tuple[BundleSource, int, os.stat_result]]:
     except QuicksandError:
         raise
     except (ValueError, OverflowError, KeyError, TypeError) as error:
-        raise BundleError(f"{path} is no bundle that can be used: {error}") from error
+        raise BundleError(
+            f"{path} is no bundle that can be used: {error}",
+            hint="get the file again from where it was made; an export makes one",
+        ) from error
 
 
 def identity(status: os.stat_result) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.base.errors import BundleError, ImageNotFound, PathError, QuicksandError
+from quicksand.base.errors import BundleError, ImageError, ImageNotFound, PathError, QuicksandError
 from quicksand.base.paths import Paths
 from quicksand.disks.images.resolve import ImageResolver, is_bundle
 from quicksand.disks.images.store import ImageStore
@@ -384,6 +384,14 @@ def test_a_missing_bundle_and_a_directory_are_said(places: Paths, tmp_path: Path
     os.mkfifo(tmp_path / "fifo.quicksand")
     with pytest.raises(BundleError, match="FIFO"):
         read_head(tmp_path / "fifo.quicksand")
+
+
+def test_where_no_sandbox_starts_a_bundle_is_told_from_a_damaged_disk(
+    here: Home, places: Paths, tmp_path: Path
+) -> None:
+    path = image_bundle(here, tmp_path / "d.quicksand")
+    with pytest.raises(ImageError, match="is a bundle, and only a new sandbox"):
+        ImageResolver(places).resolve(str(path), _arch("amd64"))
 
 
 def test_a_cache_that_cannot_be_written_is_said(here: Home, there: Home, tmp_path: Path) -> None:
