@@ -90,10 +90,11 @@ class Sandbox:
     ) -> None:
         """Check the options; ``options`` are the fields of `SandboxConfig`. Nothing starts yet.
 
-        ``image``: the name of an image or of a save, or the path of a save or a snapshot file. From
-        a save or snapshot the sandbox takes its disk and, where ``options`` do not override it, its
-        config; ``base_dir`` is searched first for the image below that disk. If this user did not
-        make the save on this host, its network, ports and QEMU arguments are ignored unless
+        ``image``: the name of an image or of a save, or the path of a save, a snapshot file, or a
+        bundle (a .quicksand file), which the first `start` unpacks. From a save or snapshot the
+        sandbox takes its disk and, where ``options`` do not override it, its config; ``base_dir``
+        is searched first for the image below that disk. If this user did not make the save on this
+        host, or if it comes in a bundle, its network, ports and QEMU arguments are ignored unless
         ``trust`` is true; `notices` and a SaveWarning then name what was left out.
 
         ``ephemeral``: remove the sandbox when it stops. The default is true without a ``name``.
@@ -107,11 +108,12 @@ class Sandbox:
         makes a template for later starts. If a spare waits (a machine that has started from the
         template already), the start takes that one over.
 
-        ``build``: whether `start` may build a missing image, which takes minutes. None means yes
-        if stderr is a terminal.
+        ``build``: whether `start` may build a missing image, which takes minutes, or install one
+        that is known to be published. None means yes if stderr is a terminal.
 
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
-        SaveError for a save that cannot be used.
+        SaveError for a save that cannot be used; for a bundle BundleError (a SaveError),
+        ImageNotFound, PathError.
         """
         refuse_unknown(options, {*OPTIONS, *OWN})
         registry = Registry(paths())
@@ -124,6 +126,7 @@ class Sandbox:
             name=check_name(name) if name is not None else None,
             discard=name is None if ephemeral is None else ephemeral,
             source=basis.source,
+            bundle=basis.bundle,
             trusts_source=basis.trusted,
             base_dir=Path(base_dir).absolute() if base_dir is not None else None,
             warm=warm,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import os
 import secrets
 import shutil
 import time
@@ -17,7 +16,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from quicksand.base.arch import Architecture
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import DiskSpaceError, HostError, QuicksandError
-from quicksand.base.files import map_os_errors, try_lock
+from quicksand.base.files import give_back, map_os_errors, try_named_lock
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import make_marked, remove
@@ -117,7 +116,7 @@ async def _building(
     """Yield a directory to build in, while holding the lock of the name."""
     name = recipe.name
     root = await asyncio.to_thread(make_private_dir, store.root)
-    while (lock := try_lock(root / f".{name}.lock")) is None:
+    while (lock := try_named_lock(path := root / f".{name}.lock")) is None:
         if progress is not None:
             progress("waiting for another build of this image", 0, 0)
         await asyncio.sleep(_LOCK_POLL_S)
@@ -143,7 +142,7 @@ async def _building(
         finally:
             await in_thread_to_the_end(lambda: remove_build(place))
     finally:
-        os.close(lock)
+        give_back(path, lock)
 
 
 def _require_space(place: Path, needed: int) -> None:

@@ -90,6 +90,10 @@ def new(world: World, selection: Selection) -> str | None:
     return None if world.usable_images else NO_IMAGE
 
 
+def uninstall(world: World, selection: Selection) -> str | None:
+    return None if selection.panel is Panel.IMAGES and selection.image else "select an image first"
+
+
 def shell(world: World, selection: Selection) -> str | None:
     """A shell waits for the current job if the guest can answer after it."""
     sandbox, why = _selected(world, selection)

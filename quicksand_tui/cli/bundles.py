@@ -97,21 +97,29 @@ STREAM = "-"
 
 @command_of("export")
 def export_command(
-    name: str, file: str, full: bool, tree: bool, compress: bool | None, as_json: bool
+    name: str,
+    file: str,
+    full: bool,
+    tree: bool,
+    image: bool,
+    compress: bool | None,
+    as_json: bool,
 ) -> int:
-    """Write a save to one file, which `import` reads on another host.
+    """Write a save to one file, which `import` and `run` read on another host.
 
     Without --full, the other host must have the image that the save is based on. With --tree, NAME
     is a sandbox, running or stopped, and FILE gets its checkpoints with the guest's memory and
-    every secret in it. Only you can read FILE; - is stdout.
+    every secret in it. With --image, NAME is an image. Only you can read FILE; - is stdout.
     """
     if as_json and file == STREAM:
         raise click.UsageError("--json and - as FILE do not go together: both are for stdout")
+    if tree and image:
+        raise click.UsageError("--tree and --image do not go together: NAME is one of them")
     target = _stdout() if file == STREAM else Path(file)
     rate = Rate(f"{name}: exporting")
     packed = tree if compress is None else compress
     spec = ExportSpec(file=file, full=full, compress=packed, replace=True)
-    verb = bundles.export(name, spec, target=target, tree=tree)
+    verb = bundles.export(name, spec, target=target, tree=tree, image=image)
 
     async def main(signals: Signals) -> int:
         async with shown(rate.look):
@@ -127,7 +135,14 @@ def export_command(
 
 
 @command_of("import")
-def import_command(file: str, name: str | None, replace: bool, trust: bool, as_json: bool) -> int:
+def import_command(
+    file: str,
+    name: str | None,
+    replace: bool,
+    trust: bool,
+    memory_dir: Path | None,
+    as_json: bool,
+) -> int:
     """Import a file that `export` wrote: a save, a sandbox with its checkpoints, or an image.
 
     All of it is checked before any of it becomes visible, and nothing else is touched. A sandbox
@@ -142,7 +157,9 @@ def import_command(file: str, name: str | None, replace: bool, trust: bool, as_j
     async def main(signals: Signals) -> int:
         source = sys.stdin.buffer if file == STREAM else Path(file)
         spec = ImportSpec(file=file, name=name or "")
-        verb = bundles.import_(spec, source=source, replace=replace, trusted=trust)
+        verb = bundles.import_(
+            spec, source=source, replace=replace, trusted=trust, memory_dir=memory_dir
+        )
         async with shown(rate.look):
             done = await verb.carry_out("", rate.take)
         _note(done.name, done.notes)

@@ -28,7 +28,7 @@ from quicksand.qemu.binaries import find_binaries
 from quicksand.qemu.host_usage import host_usage
 from quicksand.qemu.orphans import find_orphans, find_unkept
 from quicksand.records.config import Accelerator
-from quicksand.records.layout import runtime_dir
+from quicksand.records.layout import memory_directories, runtime_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Status, new_id
 from quicksand.saves.workspaces import known_stores
@@ -76,19 +76,33 @@ async def check_checkpoints() -> list[Check]:
     """Checks which tier and level checkpoints have on this host, and whether disks can share
     blocks."""
     tier = await asyncio.to_thread(choose_tier)
-    shares = await asyncio.to_thread(can_share_blocks, paths().data)
     found = f"tier {tier.name}; a pause copies {tier.copied}"
     if tier.note:
         found += f" ({tier.note})"
     return [
         Check("checkpoints", Level.OK, found, tier.hint),
-        Check(
-            "checkpoints",
-            Level.OK,
-            f"files at {paths().data} {'can' if shares else 'cannot'} share blocks (reflink)",
-            "" if shares else f"whole memory images would be cheaper on {SHARING}",
-        ),
+        *(await asyncio.to_thread(_check_sharing)),
     ]
+
+
+def _check_sharing() -> list[Check]:
+    """Checks whether files can share blocks where disks and memory are."""
+    ours = paths()
+    # It is made with the first sandbox that has its memory there.
+    elsewhere = sorted(place for place in memory_directories(ours) if place.is_dir())
+    found = []
+    for place in (ours.data, *elsewhere):
+        shares = can_share_blocks(place)
+        what = "files" if place == ours.data else "memory files"
+        found.append(
+            Check(
+                "checkpoints",
+                Level.OK,
+                f"{what} at {place} {'can' if shares else 'cannot'} share blocks (reflink)",
+                "" if shares else f"whole memory images would be cheaper on {SHARING}",
+            )
+        )
+    return found
 
 
 async def check_templates() -> list[Check]:

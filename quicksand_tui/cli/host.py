@@ -8,6 +8,7 @@ import platform
 import time
 from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from quicksand.base.arch import Architecture
@@ -24,6 +25,7 @@ from quicksand_images import ensure_image
 from quicksand_images.recipe import recipe_names
 
 from quicksand_tui import __version__
+from quicksand_tui.cli.bundle_info import tell_bundle
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import print_json, print_table, say
 from quicksand_tui.cli.runner import run_async
@@ -37,11 +39,15 @@ PACKAGES = ("click", "platformdirs", "qemu.qmp", "textual")
 
 
 @command_of("info")
-def info_command(as_json: bool) -> None:
-    """Show the directories, versions and programs in use.
+def info_command(file: Path | None, as_json: bool) -> None:
+    """Show the directories, versions and programs in use; `doctor` checks them.
 
-    `doctor` checks them.
+    With FILE, a bundle (.quicksand), show what it holds: an image, a save, or a sandbox, its
+    machine, its files and their digests. Nothing is unpacked.
     """
+    if file is not None:
+        tell_bundle(file, as_json=as_json)
+        return
     facts = _facts()
     if as_json:
         print_json(facts)
@@ -75,6 +81,7 @@ def _places() -> dict[str, Any]:
         "sandboxes": str(found.sandboxes),
         "images": str(found.images),
         "saves": str(found.saves),
+        "memory": None if found.memory is None else str(found.memory),
     }
 
 

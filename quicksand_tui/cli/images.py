@@ -45,7 +45,7 @@ from quicksand_tui.model.amounts import seconds_text
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from quicksand.disks.images.store import StoredImage
+    from quicksand.disks.images.store import ImageStore, StoredImage
     from quicksand.life.image_users import Users
 
     from quicksand_tui.cli.runner import Signals
@@ -196,8 +196,9 @@ def _facts(name: str, arch: Architecture | None) -> dict[str, Any]:
             "cmdline": stored.cmdline,
             "errors": list(stored.errors),
             "files": files,
-            "sandboxes": _sandboxes_on(stored.root.parent),
-            "saves": list(_users(resolver.store.versions(name)).saves),
+            "sandboxes": _sandboxes_on(stored.root.parent if name == stored.name else stored.root),
+            "bundle": stored.bundle or None,
+            "saves": list(_users(_versions_of(resolver.store, name, stored)).saves),
             "templates": _template_facts([stored.digest]),
         }
     image = resolver.resolve(name, arch or Architecture.host())
@@ -214,6 +215,11 @@ def _facts(name: str, arch: Architecture | None) -> dict[str, Any]:
         "sandboxes": _sandboxes_on(image.chain[-1].parent),
         "templates": _template_facts([image.digest]),
     }
+
+
+def _versions_of(store: ImageStore, name: str, stored: StoredImage) -> list[StoredImage]:
+    """Returns all versions of an image, or only ``stored`` if ``name`` is NAME@DIGEST."""
+    return store.versions(name) or [stored]
 
 
 def _template_facts(digests: list[str]) -> list[dict[str, Any]]:
@@ -242,10 +248,13 @@ def _sandboxes_on(place: Path) -> list[str]:
 def remove(name: str) -> None:
     """Remove an image from the store, with all its versions and templates.
 
-    An image that a sandbox or a save needs is refused, and they are named.
+    NAME@DIGEST, as images of bundles are called, is one version of NAME. An image that a sandbox or
+    a save needs is refused, and they are named.
     """
     store = _resolver().store
     versions = store.versions(name)
+    one = store.get(name) if not versions else None
+    versions = [one] if one is not None else versions
     users = _users(versions)
     if users.sandboxes:
         raise StateError(
@@ -263,7 +272,10 @@ def remove(name: str) -> None:
             f"the image {name!r} is what {', '.join(users.trashed)} in the trash lie on",
             hint="`quicksand-tui trash --empty` removes what is in it for good",
         )
-    store.remove(name)
+    if one is not None:
+        store.withdraw(one)
+    else:
+        store.remove(name)
     drop_prepared(versions, paths())
     print(name)
 

@@ -8,10 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quicksand.base.errors import ConfigError
+from quicksand.base.errors import ConfigError, QuicksandError
+from quicksand.base.home import expand
+from quicksand.disks.images.resolve import PUBLISHED, is_bundle
+from quicksand.disks.packages.wanted import parse_wanted
+from quicksand.disks.packages.wheel import is_wheel
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.nodes import check_tag
 from quicksand.records.sizes import parse_memory
+from quicksand.saves.bundle.heads import read_head
+from quicksand.saves.bundle.opening import require_startable
 from quicksand.saves.manifest import check_save_name
 
 from quicksand_tui.actions.reasons import NO_IMAGE
@@ -29,6 +35,8 @@ if TYPE_CHECKING:
     from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.model.world import World
 
+
+__all__ = ["PUBLISHED"]
 
 ENDING = ".quicksand"
 
@@ -90,8 +98,42 @@ def look_at_target(file: str, *, replace: bool) -> str:
 def look_at_source(file: str) -> str:
     """Returns what is wrong with a file that is to be imported; "" if nothing is. Waits for the
     disk."""
-    if not file:
-        return "name a file written by export"
+    return look_at_file(file) if file else "name a file written by export"
+
+
+def look_at_origin(file: str) -> str:
+    """Returns what is wrong with a file that a sandbox is to start from, as far as its manifest
+    tells; "" if nothing is. Waits for the disk."""
+    if not file or (problem := look_at_file(file)):
+        return problem if file else ""
+    try:
+        if is_bundle(file):
+            require_startable(read_head(expand(file).absolute()))
+    except QuicksandError as error:
+        return sanitise(text_of(error))
+    return ""
+
+
+def find_package_problem(name: str) -> str:
+    """Returns what is wrong with what is to be installed; "" if no problem is known."""
+    if not name:
+        return "the name of an image, or of a .whl"
+    if is_wheel(name):
+        return ""  # told by `look_at_wheel`
+    try:
+        parse_wanted(name)
+    except ConfigError as error:
+        return sanitise(text_of(error))
+    return ""
+
+
+def look_at_wheel(name: str) -> str:
+    """Returns what is wrong with the path of a wheel; "" if nothing is. Waits for the disk."""
+    return look_at_file(name) if is_wheel(name) else ""
+
+
+def look_at_file(file: str) -> str:
+    """Returns why a file cannot be read; "" if it is there. Waits for the disk."""
     try:
         source = Path(file).expanduser().absolute()
         if source.is_dir():
@@ -145,6 +187,8 @@ def find_problems(spec: NewSpec, world: World) -> dict[str, str]:
     problems = _find_machine_problems(spec)
     if problem := _find_origin_problem(spec, world):
         problems["begin"] = problem
+    if spec.is_file and not spec.image:
+        problems["file"] = "the path of a file"
     if problem := find_name_problem(spec.name, world):
         problems["name"] = problem
     memory, free = spec.machine.get("memory"), world.host.memory_free
@@ -176,6 +220,8 @@ def _find_machine_problems(spec: NewSpec) -> dict[str, str]:
 
 
 def _find_origin_problem(spec: NewSpec, world: World) -> str:
+    if spec.is_file:
+        return ""  # told at the field of the file
     if not spec.image:
         return "choose an image or a save" if world.usable_images else NO_IMAGE
     if spec.save:

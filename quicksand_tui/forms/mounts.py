@@ -137,15 +137,21 @@ def look_at_directory(spec: MountSpec) -> str:
 def complete_directory(typed: str) -> tuple[str, ...]:
     """Returns the directories whose paths begin with what is typed, each with a slash at its end;
     hidden ones only if that has a dot. Waits for the disk."""
+    return complete_file(typed, ())
+
+
+def complete_file(typed: str, endings: tuple[str, ...]) -> tuple[str, ...]:
+    """Does the same as `complete_directory`, with files that end in one of ``endings``, too. Waits
+    for the disk."""
     if typed == "~":
         return ("~/",)
     head, slash, begin = typed.rpartition("/")
     try:
         place = Path(f"{head}{slash}" or ".").expanduser()
-        names = sorted(_directories(place, begin))
+        names = sorted(_entries(place, begin, endings))
     except (OSError, RuntimeError, ValueError):
         return ()
-    return tuple(f"{head}{slash}{name}/" for name in names[:CANDIDATES_MAX])
+    return tuple(f"{head}{slash}{name}" for name in names[:CANDIDATES_MAX])
 
 
 def complete_mounts(typed: str) -> tuple[str, ...]:
@@ -161,8 +167,9 @@ def complete_mounts(typed: str) -> tuple[str, ...]:
     )
 
 
-def _directories(place: Path, begin: str) -> list[str]:
-    """Returns the names of directories that can be typed. Raises OSError."""
+def _entries(place: Path, begin: str, endings: tuple[str, ...]) -> list[str]:
+    """Returns the names of directories that can be typed, each with a slash, and of files that end
+    in one of ``endings``. Raises OSError."""
     found = []
     with os.scandir(place) as entries:
         for number, entry in enumerate(entries):
@@ -170,6 +177,10 @@ def _directories(place: Path, begin: str) -> list[str]:
                 break
             name = entry.name
             is_wanted = name.startswith(begin) and (begin != "" or not name.startswith("."))
-            if is_wanted and name.isprintable() and entry.is_dir():
+            if not is_wanted or not name.isprintable():
+                continue
+            if entry.is_dir():
+                found.append(f"{name}/")
+            elif name.endswith(endings) and entry.is_file():
                 found.append(name)
     return found

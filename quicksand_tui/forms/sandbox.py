@@ -13,11 +13,12 @@ from quicksand.records.machine_options import NO, YES
 from quicksand_tui.forms.checks import (
     PORTS,
     find_problems,
+    look_at_origin,
     look_at_ports,
     suggest_name,
 )
 from quicksand_tui.forms.form import Field, Form, Option, Values
-from quicksand_tui.forms.mounts import complete_mounts
+from quicksand_tui.forms.mounts import PATH_MAX, complete_file, complete_mounts
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.saves import SaveView
 from quicksand_tui.model.specs import NewSpec
@@ -105,7 +106,9 @@ LAST, OWN, AS_SAVED = "last", "own", "as saved"
 MOUNTS = "mounts"
 MORE = "more"
 """The switch for the options that are not usual. While it is off, those do not count."""
-IMAGE, SAVE = "image:", "save:"
+IMAGE, SAVE, FILE = "image:", "save:", "file:"
+ENDINGS = (".quicksand", ".qcow2")
+"""Of the files that a path is completed with."""
 USUAL_IMAGE = "debian"
 NOTE_CELLS = 60
 
@@ -114,6 +117,8 @@ def last_of(spec: NewSpec) -> Last:
     """Returns the values to remember of a sandbox that was started: how it is made, and nothing of
     what it may reach."""
     begin = f"{SAVE}{spec.save}" if spec.save else f"{IMAGE}{spec.image}"
+    if spec.is_file:
+        begin = ""  # a path is typed anew
     return Last(begin=begin, image=spec.image, machine=_without_reach(spec.machine))
 
 
@@ -138,6 +143,7 @@ class _Origins:
             self._options = (
                 *(_image_option(image) for image in world.usable_images),
                 *(_save_option(save) for save in saves),
+                _FILE_OPTION,
             )
             self._addresses = {save.key: save.address for save in saves}
         return self._options
@@ -150,6 +156,11 @@ class _Origins:
         kind, key = _parse_begin(begin)
         images = self._of[0] if self._of is not None and kind == IMAGE else ()
         return next((image.machine for image in images if image.name == key), {})
+
+
+_FILE_OPTION = Option(
+    value=FILE, label="a file", note="a bundle (.quicksand) or a disk, by its path"
+)
 
 
 def _image_option(image: ImageView) -> Option:
@@ -180,9 +191,12 @@ def new_form(
     def spec_of(values: Values) -> NewSpec:
         kind, key = _parse_begin(values["begin"])
         suggested = origins.suggested(values["begin"])
+        if kind == FILE:
+            key = as_path(values["file"])
         return NewSpec(
             image=origins.address(key) if kind == SAVE else key,
             save=key if kind == SAVE else "",
+            is_file=kind == FILE,
             name=values["name"],
             machine={**_declined(values, suggested), **_machine_of(values)},
             suggested=suggested,
@@ -201,6 +215,14 @@ def new_form(
         value=chosen,
         options=lambda now, _: origins.options(now),
     )
+    file = Field(
+        id="file",
+        label="File",
+        hint="its path; it may come from anywhere",
+        limit=PATH_MAX,
+        complete=lambda typed: complete_file(typed, ENDINGS),
+        is_shown=lambda values: values["begin"] == FILE,
+    )
     named = Field(
         id="name",
         label="Name",
@@ -211,11 +233,11 @@ def new_form(
         title="New sandbox",
         does="starts it",
         button="Start",
-        fields=(begin_with, named, *_fields_of_machine(at_first, last)),
+        fields=(begin_with, file, named, *_fields_of_machine(at_first, last)),
         first="name",
         command=lambda values: run_command(spec_of(values)),
         problems=lambda values, now: find_problems(spec_of(values), now),
-        look=lambda values: _look(values[PORTS]),
+        look=_look,
         remarks=_remarks,
         react=react,
         shows_saves=True,
@@ -241,23 +263,34 @@ def _fields_of_machine(at_first: Values, last: Last | None) -> tuple[Field, ...]
 
 
 def _parse_begin(value: str) -> tuple[str, str]:
-    for kind in (IMAGE, SAVE):
+    for kind in (IMAGE, SAVE, FILE):
         if value.startswith(kind):
             return kind, value.removeprefix(kind)
     return "", ""
 
 
 def _is_save(values: Values) -> bool:
-    return values["begin"].startswith(SAVE)
+    """Whether options that are not given have the values of what the sandbox starts from."""
+    return values["begin"].startswith((SAVE, FILE))
+
+
+def as_path(typed: str) -> str:
+    """Returns a typed path as the engine tells it from a name."""
+    return typed if "/" in typed or not typed else f"./{typed}"
 
 
 def _stem(spec: NewSpec) -> str:
+    if spec.is_file:
+        name = spec.image.rpartition("/")[2]
+        return next((name.removesuffix(end) for end in ENDINGS if name.endswith(end)), name)
     return spec.image or (spec.save.rpartition("/")[2])
 
 
-def _look(ports: str) -> Mapping[str, str]:
-    problem = look_at_ports(ports)
-    return {PORTS: problem} if problem else {}
+def _look(values: Values) -> Mapping[str, str]:
+    problems = {PORTS: look_at_ports(values[PORTS])}
+    if values["begin"] == FILE:
+        problems["file"] = look_at_origin(as_path(values["file"]))
+    return {field: problem for field, problem in problems.items() if problem}
 
 
 # The machine

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.forms.checks import (
+    ENDING,
     find_name_problem,
     find_save_name_problem,
     look_at_source,
@@ -16,6 +17,7 @@ from quicksand_tui.forms.checks import (
     suggest_save_name,
 )
 from quicksand_tui.forms.form import Field, Form, Values
+from quicksand_tui.forms.mounts import complete_file
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.specs import ExportSpec, ImportSpec, SaveSpec
 from quicksand_tui.model.text import TITLE_CELLS, clip
@@ -122,7 +124,13 @@ def import_form() -> Form:
         does="imports",
         button="Import",
         fields=(
-            Field(id="file", label="File", hint="a file written by export", limit=PATH_MAX),
+            Field(
+                id="file",
+                label="File",
+                hint="a file written by export",
+                limit=PATH_MAX,
+                complete=lambda typed: complete_file(typed, (ENDING,)),
+            ),
             Field(id="name", label="Name", hint="its own"),
         ),
         command=lambda values: import_of(values).command_for(),

@@ -41,11 +41,18 @@ class JobVerb(StrEnum):
 
 
 SAVE_VERBS = frozenset(
-    {JobVerb.EXPORT, JobVerb.IMPORT, JobVerb.VERIFY, JobVerb.DISCARD, JobVerb.RESTORE}
+    {
+        JobVerb.EXPORT,
+        JobVerb.IMPORT,
+        JobVerb.INSTALL,
+        JobVerb.VERIFY,
+        JobVerb.DISCARD,
+        JobVerb.RESTORE,
+    }
 )
 """Verbs of jobs that do not belong to a sandbox."""
 
-CANCELLABLE = SAVE_VERBS | {JobVerb.START, JobVerb.SAVE, JobVerb.RUN, JobVerb.INSTALL}
+CANCELLABLE = SAVE_VERBS | {JobVerb.START, JobVerb.SAVE, JobVerb.RUN}
 """Verbs that leave nothing half done when cancelled. The others end within a moment, or when the
 guest lets them."""
 

@@ -6,7 +6,8 @@ known here, to commands and app alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 COMMANDS: Mapping[str, str] = {
@@ -22,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "export_full": "export --full",
     "get_qemu": "setup --no-image",
     "get_qemu_for": "setup --no-image --arch {arch}",
+    "import_bundle": "import {file}",
     "install": "install {name}",
     "key": "key NAME {key}",
     "list": "ps -a",
@@ -57,12 +59,12 @@ class Remedy(Protocol):
     @property
     def verb(self) -> str: ...
 
-    def fill(self, pattern: str) -> str: ...
+    def fill(self, pattern: str, quote: Callable[[str], str] = ...) -> str: ...
 
 
 def as_command(remedy: Remedy) -> str:
     """Returns the command that does it, marked as one."""
-    return f"`quicksand-tui {remedy.fill(COMMANDS[remedy.verb])}`"
+    return f"`quicksand-tui {remedy.fill(COMMANDS[remedy.verb], shlex.quote)}`"
 
 
 def hint_of(error: object) -> str:

@@ -49,6 +49,8 @@ class NewSpec:
     name: str
     save: str = ""
     """The key of the save; "" for an image."""
+    is_file: bool = False
+    """Whether ``image`` is the path of a file, as of a bundle, which may hold either."""
     machine: Mapping[str, str] = field(default_factory=dict)
     """Options of the machine by their keywords, as in {"memory": "1G"}."""
     suggested: Mapping[str, str] = field(default_factory=dict)

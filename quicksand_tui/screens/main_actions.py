@@ -14,12 +14,13 @@ from quicksand_tui.model.specs import CheckpointSpec
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.screens import on_demand
-from quicksand_tui.verbs import checkpoints, life, starting
+from quicksand_tui.verbs import checkpoints, life, packages, starting
 from quicksand_tui.views import losses
 from quicksand_tui.views.layout import Part, Tab
 from quicksand_tui.views.losses import losses_of_stop
 
 if TYPE_CHECKING:
+    from quicksand_tui.forms.form import Values
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.base import ActionScreen
     from quicksand_tui.model.checkpoints import CheckpointView
@@ -224,6 +225,31 @@ class MainActions(Doer):
                 on_demand.save_form(sandbox),
                 lambda values: begin.do_to(sandbox, on_demand.save_of(values)),
             )
+
+    # Images
+
+    def do_install(self) -> None:
+        def take(values: Values) -> None:
+            name = values["name"].rpartition("/")[2]
+            self._dialogs.save_operations.do(on_demand.install_of(values), name=name)
+
+        self._dialogs.ask(on_demand.install_form(), take)
+
+    def do_uninstall(self) -> None:
+        if (image := self._selection.image) is None:
+            return
+
+        def remove() -> None:
+            self._dialogs.save_operations.do(packages.uninstall(image.name), name=image.name)
+
+        again = self._screen.world.keymap.hint("install")
+        self._dialogs.confirm(
+            f"Uninstall {clip(image.name, TITLE_CELLS)}?",
+            ["its versions from packages; not if a sandbox or a save needs one"],
+            "Uninstall",
+            remove,
+            undo=f"{again} fetches it again.",
+        )
 
     # Views
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         note_of,
     )
     from quicksand_tui.forms.mounts import mount_form, mount_of
+    from quicksand_tui.forms.packages import install_form, install_of
     from quicksand_tui.forms.sandbox import IMAGE, NAME, SAVE, last_of, new_form, recall_last
     from quicksand_tui.forms.saves import save_form, save_of
     from quicksand_tui.jobs.run_many import RunMany
@@ -47,6 +48,8 @@ __all__ = [
     "checkpoint_of",
     "clone_form",
     "clones_of",
+    "install_form",
+    "install_of",
     "last_of",
     "mount_form",
     "mount_of",
@@ -70,6 +73,10 @@ _HOMES = {
     "forms.mounts": (
         "mount_form",
         "mount_of",
+    ),
+    "forms.packages": (
+        "install_form",
+        "install_of",
     ),
     "forms.sandbox": (
         "IMAGE",

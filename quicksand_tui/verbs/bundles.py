@@ -41,9 +41,10 @@ def export(
     shown: str = "",
     target: Path | BinaryIO | None = None,
     tree: bool = False,
+    image: bool = False,
 ) -> HostVerb[Sent]:
-    """Writes a save, given by name or path, or with ``tree`` a sandbox to one file, or to
-    ``target``. Commands call it ``shown``."""
+    """Writes a save, given by name or path, with ``tree`` a sandbox, or with ``image`` an image to
+    one file, or to ``target``. Commands call it ``shown``."""
 
     async def run(_: str, report: Report) -> Sent:
         from quicksand import saves  # noqa: PLC0415
@@ -59,6 +60,7 @@ def export(
             there,
             full=spec.full,
             tree=tree,
+            image=image,
             compress=spec.compress,
             progress=bytes_to(report),
         )
@@ -98,6 +100,7 @@ def import_(
     source: Path | BinaryIO | None = None,
     replace: bool = False,
     trusted: bool = False,
+    memory_dir: Path | None = None,
 ) -> HostVerb[Imported]:
     """Imports what a file, or ``source``, holds: a save, a stopped sandbox, or an image."""
 
@@ -110,6 +113,7 @@ def import_(
             name=spec.name or None,
             replace=replace,
             trusted=trusted,
+            memory_dir=memory_dir,
             progress=bytes_to(report),
         )
 

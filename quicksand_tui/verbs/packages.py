@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.model.specs import Told
+from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.record import HostVerb, Progress, Report
 
@@ -13,6 +15,11 @@ if TYPE_CHECKING:
     from quicksand.disks.images.store import StoredImage
     from quicksand.disks.packages.installing import Installed
     from quicksand.life.uninstalling import Uninstalled
+
+    from quicksand_tui.model.keymap import Keymap
+
+NAME_LIMIT = 100
+"""Characters of an image's name and version in a message."""
 
 STEPS_IN_BYTES = frozenset({"downloading", "unpacking"})
 """The stages of an installation that count bytes."""
@@ -43,8 +50,20 @@ def install(
         failed="Nothing was installed",
         doing="installing",
         run=run,
+        tell=_tell_installed,
         facts=lambda _, found: [installed_facts(one) for one in found],
     )
+
+
+def _tell_installed(_: str, found: Sequence[Installed], keymap: Keymap) -> Told:
+    wanted = found[-1]
+    name = sanitise(f"{wanted.image.name} {wanted.image.version}", limit=NAME_LIMIT)
+    notes = [note for one in found for note in one.notes]
+    below = [one.image.name for one in found if one.is_below and one.is_new]
+    lines = [f"It lies on {sanitise(', '.join(below))}, which came with it."] if below else []
+    lines += [sanitise(note) for note in notes]
+    what = "is installed" if wanted.is_new else "was installed already"
+    return Told(summary=f"{name} {what}", lines=tuple(lines))
 
 
 def installed_facts(found: Installed) -> dict[str, Any]:
@@ -87,6 +106,7 @@ def uninstall(name: str) -> HostVerb[Uninstalled]:
         failed="It is still installed",
         doing="uninstalling",
         run=run,
+        tell=lambda _, gone, keymap: f"{sanitise(gone.name, limit=NAME_LIMIT)} is uninstalled",
         facts=lambda _, gone: {
             "name": gone.name,
             "versions": [image.version for image in gone.versions],

@@ -71,7 +71,8 @@ _EVERYWHERE = flag("-a --all", "Include saves of other workspaces.", name="every
 _NEW_NAME = option("--name --as", Kind.TEXT, "NEW", "Give it another name.", name="new_name")
 _MACHINE = Parameter("machine", Kind.MACHINE)
 _BUILD = flag("--build/--no-build",
-              "Build the image if it is missing.  [default: on a terminal, without --json]")
+              "Build or install the image if it is missing.  "
+              "[default: on a terminal, without --json]")
 _DETACH_KEYS = option("--detach-keys", Kind.TEXT, "KEYS",
                       "Keys that leave the terminal running; press the first twice to send it.",
                       default=DEFAULT_KEYS, shows_default=True)
@@ -296,20 +297,23 @@ _BACK = _section(
         flag("--compress", "Compress the file, which takes longer."),
         flag("--replace", "Replace FILE if it exists."),
         _JSON),
-    _verb("export", "bundles", "Write a save or a sandbox to one file.",
+    _verb("export", "bundles", "Write a save, a sandbox or an image to one file.",
         argument("name", Kind.EXPORTED, "NAME"),
         _FILE,
         flag("--full", "Include the image, so that FILE needs nothing else."),
         flag("--tree", "Export the sandbox NAME with all its checkpoints and their memory."),
+        flag("--image", "Export the image NAME."),
         flag("--compress/--no-compress",
              "Compress FILE (Zstandard).  [default: only with --tree]"),
         _JSON),
-    _verb("import", "bundles", "Import a save or a sandbox from an exported file.",
+    _verb("import", "bundles", "Import a save, a sandbox or an image from an exported file.",
         _FILE,
         option("--name", Kind.TEXT, "NEW", "Give it another name."),
         flag("--replace", "Move a save that has this name to the trash."),
         flag("--trust",
              "Accept the network, ports and QEMU arguments that FILE brings."),
+        option("--memory-dir", Kind.DIRECTORY, "DIR",
+               "Put the memory of a sandbox's checkpoints into this directory."),
         _JSON),
 )
 
@@ -420,7 +424,9 @@ _LOOK = _section(
 
 _HOST = _section(
     "This host",
-    _verb("info", "host", "Show the directories, versions and programs in use.", _JSON, reads=True),
+    _verb("info", "host", "Show what is in use on this host, or what a bundle holds.",
+        argument("file", Kind.FILE, "[FILE]", required=False), _JSON,
+        reads=True),
     _verb("config", "config", "Check, find or create the app's config.",
         reads=True,
         parts=(

@@ -150,9 +150,10 @@ def run_command(spec: NewSpec) -> str:
     words = ["--name", spec.name or "NAME"]
     for keyword, record in machine_records().items():
         text = spec.machine.get(keyword, "")
-        # From a save, an option that is not given has the save's value, so defaults are given too.
+        # From a save or a file, an option that is not given has the value there, so defaults are
+        # given too.
         usual = spec.suggested.get(keyword, record.default_text)
-        if text and (spec.save or text != usual):
+        if text and (spec.save or spec.is_file or text != usual):
             words += record.words(text)
     words.append("--detach")
     # A name that begins with a dash must not be taken for an option.

@@ -168,6 +168,29 @@ def try_lock(path: Path, *, shared: bool = False, create: bool = True) -> int | 
     return descriptor
 
 
+def try_named_lock(path: Path) -> int | None:
+    """Do what `try_lock` does with a lock whose file vanishes when it is given back
+    (`give_back`), so that no file of every name stays for ever. Raises OSError."""
+    while True:
+        descriptor = try_lock(path)
+        if descriptor is None:
+            return None
+        # Whoever had it may have removed the file between our opening and our locking it.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.lstat()):
+                return descriptor
+        os.close(descriptor)
+
+
+def give_back(path: Path, descriptor: int) -> None:
+    """Give a lock of `try_named_lock` back."""
+    try:
+        with contextlib.suppress(OSError):  # a file that stays harms nobody
+            path.unlink()
+    finally:
+        os.close(descriptor)
+
+
 def is_locked(path: Path) -> bool:
     """Whether any process holds the exclusive flock on ``path``. Raises OSError."""
     if not os.path.lexists(path):

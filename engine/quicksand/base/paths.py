@@ -69,7 +69,7 @@ def paths() -> Paths:
     Raises PathError if one would be in a home directory that is not known."""
     memory = os.environ.get("QUICKSAND_MEMORY_DIR")
     return Paths(
-        memory=_memory_place(Path(memory)) if memory else None,
+        memory=memory_place(Path(memory)) if memory else None,
         runtime=_place("QUICKSAND_RUNTIME_DIR") or _runtime_default(),
         data=_place("QUICKSAND_DATA_DIR")
         or _usual("XDG_DATA_HOME", ".local/share", "user_data_path"),
@@ -148,7 +148,7 @@ def _is_ours(directory: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
-def _memory_place(named: Path) -> Path:
+def memory_place(named: Path) -> Path:
     """Return the directory that the user named for memory or, if others can write to it, as to
     /dev/shm, a directory of our own in it."""
     real = named.absolute().resolve()

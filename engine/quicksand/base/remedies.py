@@ -16,10 +16,10 @@ from typing import Any, Literal, get_args
 
 Verb = Literal[
     "build_any_image", "build_image", "build_image_for", "checkpoint", "checkpoint_without_9p",
-    "clean", "du", "end", "end_and_trash", "export_full", "get_qemu", "get_qemu_for", "install",
-    "key", "list", "list_saves", "list_trash", "list_trashed_saves", "logs", "mount",
-    "mouse_move", "remove", "remove_checkpoint", "remove_image", "restore", "restore_as",
-    "restore_save_as", "resume", "run_with_display", "save", "setup", "setup_image",
+    "clean", "du", "end", "end_and_trash", "export_full", "get_qemu", "get_qemu_for",
+    "import_bundle", "install", "key", "list", "list_saves", "list_trash", "list_trashed_saves",
+    "logs", "mount", "mouse_move", "remove", "remove_checkpoint", "remove_image", "restore",
+    "restore_as", "restore_save_as", "resume", "run_with_display", "save", "setup", "setup_image",
     "setup_image_for", "start", "start_at", "trash", "tree",
 ]  # fmt: skip
 """The kind of a remedy."""
@@ -32,6 +32,7 @@ PYTHON: Mapping[Verb, str] = {
     "checkpoint_without_9p": "`checkpoint(unmount_9p=True)`",
     "end": "`Sandbox.open({name!r}, to_end_it=True).kill()`",
     "end_and_trash": "`Sandbox.open({name!r}, to_end_it=True).trash()`",
+    "import_bundle": "`quicksand.saves.import_({file!r})`",
     "list": "`Sandbox.list()`",
     "list_saves": "`quicksand.saves.list()`",
     "logs": "`logs()`",
@@ -80,9 +81,9 @@ class Remedy(_Value):
         self.verb: Verb = verb
         self.args = tuple(args.items())
 
-    def fill(self, pattern: str) -> str:
-        """Put the arguments into a pattern for `str.format`."""
-        return pattern.format(**dict(self.args))
+    def fill(self, pattern: str, quote: Callable[[str], str] = str) -> str:
+        """Put the arguments, each as ``quote`` writes it, into a pattern for `str.format`."""
+        return pattern.format(**{name: quote(value) for name, value in self.args})
 
 
 Say = Callable[[Remedy], str]

@@ -23,17 +23,28 @@ Gate = Callable[[], contextlib.AbstractContextManager[None]]
 """A lock that one process holds at a time."""
 
 
+Forget = Callable[[Path], None]
+"""Removes what a directory for unfinished work has in another place."""
+
+
+def _nothing(made: Path) -> None:
+    pass
+
+
 @contextlib.contextmanager
-def staging(root: Path, *, prefix: str = PREFIX, gate: Gate | None = None) -> Iterator[Path]:
+def staging(
+    root: Path, *, prefix: str = PREFIX, gate: Gate | None = None, forget: Forget = _nothing
+) -> Iterator[Path]:
     """Make a directory in ``root`` for unfinished work and remove it afterwards; remove what killed
-    processes left there first. ``gate`` is the lock of ``root``, if that has its own.
+    processes left there first. ``gate`` is the lock of ``root``, if that has its own; ``forget`` is
+    called with every such directory before it is removed.
 
     Raises StateError if the lock stays held, DiskSpaceError, PathError.
     """
     place, lock = root / f"{prefix}{os.urandom(6).hex()}", None
     try:
         with gate() if gate is not None else _gate(root), map_os_errors(place):
-            remove_abandoned(root, prefix)
+            remove_abandoned(root, prefix, forget=forget)
             make_marked(place)
             lock = try_lock(place / "lock")
         with map_os_errors(place):
@@ -41,23 +52,26 @@ def staging(root: Path, *, prefix: str = PREFIX, gate: Gate | None = None) -> It
         yield place / "made"
     finally:
         with contextlib.suppress(OSError):  # the next sweep removes what stays
+            forget(place / "made")
             remove(place)
         if lock is not None:
             os.close(lock)
 
 
-def sweep_staging(root: Path) -> None:
-    """Remove what killed processes left in ``root``. Raises StateError, HostError."""
+def sweep_staging(root: Path, *, forget: Forget = _nothing) -> None:
+    """Remove what killed processes left in ``root``; ``forget`` as in `staging`. Raises StateError,
+    HostError."""
     if any(path.is_dir() for path in root.glob(f"{PREFIX}*")):
         with _gate(root):
-            remove_abandoned(root)
+            remove_abandoned(root, forget=forget)
 
 
-def remove_abandoned(root: Path, prefix: str = PREFIX) -> None:
+def remove_abandoned(root: Path, prefix: str = PREFIX, *, forget: Forget = _nothing) -> None:
     """Do what `sweep_staging` does; the caller holds the gate."""
     for path in own_directories(root, re.compile(re.escape(prefix) + ANY_ID.pattern)):
         with contextlib.suppress(OSError):
             if not is_locked(path / "lock"):
+                forget(path / "made")
                 remove(path)
 
 

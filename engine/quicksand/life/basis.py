@@ -1,16 +1,22 @@
-"""What a new sandbox is made from: an image or a save, and the options that it takes from there."""
+"""What a new sandbox is made from: an image, a save, or a bundle with one of them, and the options
+that it takes from there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from quicksand.base.home import expand
 from quicksand.base.paths import Paths
+from quicksand.base.threads import in_stoppable_thread
 from quicksand.life import machinery
 from quicksand.records.config import SandboxConfig
 
 if TYPE_CHECKING:
+    from quicksand.base.progress import Progress
+    from quicksand.saves.bundle.heads import BundleHead
     from quicksand.saves.store import Save
 
 
@@ -20,6 +26,8 @@ class Basis(NamedTuple):
     config: SandboxConfig
     source: Save | None = None
     """The save whose disk the sandbox starts with."""
+    bundle: BundleHead | None = None
+    """The bundle that has to be unpacked first."""
     trusted: bool = False
     """Whether all options of the save are taken over."""
     notices: tuple[str, ...] = ()
@@ -32,8 +40,10 @@ def find_basis(
     image: str, options: Mapping[str, Any], paths: Paths, *, workspace: Path | None, trust: bool
 ) -> Basis:
     """The meaning of ``image``; ``options`` go before those of a save, and ``workspace`` is
-    searched for it. Blocks for I/O. Raises ConfigError for a bad value, SaveError for a save that
-    cannot be used."""
+    searched for it. Blocks for I/O. Raises ConfigError for a bad value, SaveError for a save or a
+    bundle that cannot be used, ImageNotFound or PathError for a bundle that cannot be read."""
+    if isinstance(image, str) and machinery.is_bundle(image):
+        return _of_bundle(image, options, paths, trust=trust)
     if not isinstance(image, str) or not machinery.may_be_save(image, paths, workspace):
         return Basis(config=_plain(image, options, paths), trusted=trust)
 
@@ -54,7 +64,49 @@ def find_basis(
     )
 
 
+def _of_bundle(image: str, options: Mapping[str, Any], paths: Paths, *, trust: bool) -> Basis:
+    """The meaning of a bundle, of which only the manifest is read here. It comes from anywhere, so
+    what a save in it asks for is left out unless the user trusts its maker."""
+    head = machinery.read_head(expand(image).absolute())
+    machinery.require_startable(head)
+    save = machinery.save_in(head)
+    if save is None:
+        usual = machinery.known_options(head.machine)
+        config = SandboxConfig.parse({**usual, "image": image, **options})
+        return Basis(config=config, bundle=head, trusted=trust)
+    inherited = machinery.inherit(save, options, trusted=trust)
+    told = "; ".join(inherited.left_out)
+    notice = (
+        f"{head.path.name} was made elsewhere: what it asks for is left out ({told}); give it "
+        "yourself, or --trust (in Python trust=True) takes it over"
+    )
+    return Basis(
+        config=inherited.config,
+        bundle=head,
+        trusted=trust,
+        notices=(notice,) if told else (),
+        is_surprising=bool(told),
+    )
+
+
 def _plain(image: str, options: Mapping[str, Any], paths: Paths) -> SandboxConfig:
     # The config refuses a value that is no name at all.
     usual = machinery.suggested_options(image, paths) if isinstance(image, str) else {}
     return SandboxConfig.parse({**usual, "image": image, **options})
+
+
+async def unpack_basis(
+    head: BundleHead, config: SandboxConfig, paths: Paths, progress: Progress | None
+) -> tuple[SandboxConfig, Save | None]:
+    """Have a bundle unpacked, unless it was before; return the config with the image in it, and
+    the save if it holds one. Raises BundleError, SaveError, ImageError, HostError."""
+
+    def say(stage: str, done: int, total: int) -> None:
+        if progress is not None:
+            stage = f"unpacking {head.path.name}" if total else stage
+            progress(stage, min(99, done * 100 // total) if total else 0, 100)
+
+    found = await in_stoppable_thread(lambda stop: machinery.unpack(head, paths, say, stop))
+    if found.save is not None:
+        return config, found.save
+    return replace(config, image=found.image), None

@@ -25,6 +25,7 @@ from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import RunState, Status, is_id
+from quicksand.saves.bundle.opening import forget, unpacked_files
 from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import known_stores
 from quicksand.warm.spares.claiming import end
@@ -40,6 +41,8 @@ class Waste(StrEnum):
     """Spares, which wait for the next start, with their processes."""
     BOOT_FILES = "boot files"
     """Kernels and initrds, made of images' for starts."""
+    BUNDLES = "unpacked bundles"
+    """Saves of bundles from which sandboxes were started."""
     VERDICTS = "verdicts"
     """Cached results of probes and checks: which accelerator works, which files are undamaged."""
     TRASH = "trash"
@@ -50,6 +53,7 @@ COST = {
     Waste.TEMPLATES: "the next start of each machine boots",
     Waste.SPARES: "they are ended; the next start of each machine is slower",
     Waste.BOOT_FILES: "the next start makes them again",
+    Waste.BUNDLES: "the next start from each bundle unpacks it again",
     Waste.VERDICTS: "the next start probes and checks again",
     Waste.TRASH: "these sandboxes and saves cannot be brought back then",
     Waste.LEFTOVERS: "",
@@ -101,6 +105,7 @@ class Cleaner:
             self._heap(Waste.TEMPLATES, self._templates(), starting),
             self._heap(Waste.SPARES, self._spares()),
             self._heap(Waste.BOOT_FILES, self._boot_files(), starting),
+            self._heap(Waste.BUNDLES, unpacked_files(self._paths), starting),
             self._heap(Waste.VERDICTS, verdicts),
             self._heap(Waste.TRASH, trash),
             self._heap(Waste.LEFTOVERS, own_directories(self._paths.images, DOOMED)),
@@ -155,6 +160,7 @@ class Cleaner:
             Waste.TEMPLATES: self._clean_templates,
             Waste.SPARES: self._clean_spares,
             Waste.BOOT_FILES: self._clean_boot_files,
+            Waste.BUNDLES: self._clean_bundles,
             Waste.VERDICTS: _remove,
             Waste.TRASH: self._clean_trash,
             Waste.LEFTOVERS: _remove,
@@ -208,6 +214,10 @@ class Cleaner:
                 new.rename(path)
             else:
                 new.unlink(missing_ok=True)
+
+    def _clean_bundles(self, heap: Heap) -> None:
+        if not self._why_not():
+            forget(heap.paths, self._paths)
 
     def _clean_trash(self, heap: Heap) -> None:
         # Only what `look` has shown.

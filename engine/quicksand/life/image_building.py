@@ -1,4 +1,4 @@
-"""Builds a missing image when it is first used, much as `docker run` pulls.
+"""Builds or installs a missing image when it is first used, much as `docker run` pulls.
 
 The builder is a package of its own that need not be installed, and it stands on the engine. So the
 engine knows it by its name and by what it asks of it, and imports it only when needed.
@@ -21,9 +21,9 @@ from quicksand.base.home import expand
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
 from quicksand.base.remedies import Remedy, Words
-from quicksand.disks.images.resolve import ImageResolver, is_file
+from quicksand.disks.images.resolve import PUBLISHED, ImageResolver, is_file
 from quicksand.disks.images.store import ImageStore
-from quicksand.disks.packages.names import also_called
+from quicksand.disks.packages.names import also_called, plain
 from quicksand.qemu.advice import can_get_qemu, how_to_install
 from quicksand.qemu.binaries import find_binaries
 from quicksand.records.config import SandboxConfig
@@ -120,30 +120,37 @@ async def build_if_missing(
     progress: Progress | None = None,
 ) -> None:
     """Build the image ``name`` for guests of ``arch`` (None: this host's) if it is missing and has
-    a recipe, or wait for another build of it. Does nothing for a name without a recipe: resolving
-    it reports the error.
+    a recipe, or install it if it is known to be published; or wait for another one that does. Does
+    nothing for any other name: resolving it reports the error.
 
-    ``build`` None builds only if stderr is a terminal. Raises ImageNotFound naming the command if
-    the image is missing and must not be built, else as `quicksand_images.build_image`.
+    ``build`` None does so only if stderr is a terminal. Raises ImageNotFound naming the command if
+    the image is missing and must not be made, else as `quicksand_images.build_image` or
+    `install_package`.
     """
     resolver = ImageResolver(paths)
     if resolver.knows(name, arch or Architecture.host()):
         return
     builder = find_builder()
-    if builder is None or name not in builder.recipe_names():
+    has_recipe = builder is not None and name in builder.recipe_names()
+    if not has_recipe and plain(name) not in PUBLISHED:
         return
-    if arch is not None:
+    if arch is not None and builder is not None and has_recipe:
         builder.check_arch(name, arch)
     if build is None:
         build = is_watched()
     if not build:
+        if not has_recipe:
+            return  # resolving it says what installs it
         raise _not_built(name, arch or Architecture.host())
     line = _Line() if progress is None and is_watched() else None
     report = progress if line is None else line.report
     try:
-        await builder.ensure_image(
-            name, _named(name, report), arch=arch, store=resolver.store, any_recipe=True
-        )
+        if builder is not None and has_recipe:
+            told = _named(f"building the image {name!r}", report)
+            await builder.ensure_image(name, told, arch=arch, store=resolver.store, any_recipe=True)
+        else:
+            told = _in_hundredths(_named(f"installing the image {name!r}", report))
+            await _install(plain(name), resolver.store, arch, told)
     finally:
         if line is not None:
             line.clear()
@@ -171,11 +178,31 @@ def _not_built(name: str, arch: Architecture) -> ImageNotFound:
     return ImageNotFound(Words(f"Image not found: {missing}; ", hint), hint=hint)
 
 
-def _named(name: str, report: Progress | None) -> Progress | None:
-    """Wrap ``report`` so that every stage names the image."""
+async def _install(
+    name: str, store: ImageStore, arch: Architecture | None, progress: Progress | None
+) -> None:
+    # What fetches wheels is loaded for this only.
+    from quicksand.disks.packages.installing import install_package  # noqa: PLC0415
+
+    await install_package(name, store, arch=arch, progress=progress)
+
+
+def _named(what: str, report: Progress | None) -> Progress | None:
+    """Wrap ``report`` so that every stage says what it is part of."""
     if report is None:
         return None
-    return lambda stage, done, total: report(f"building the image {name!r}: {stage}", done, total)
+    return lambda stage, done, total: report(f"{what}: {stage}", done, total)
+
+
+def _in_hundredths(report: Progress | None) -> Progress | None:
+    """Wrap ``report`` so that bytes become hundredths: those who follow a start count steps."""
+    if report is None:
+        return None
+
+    def told(stage: str, done: int, total: int) -> None:
+        report(stage, min(99, done * 100 // total) if total else 0, 100 if total else 0)
+
+    return told
 
 
 def is_watched() -> bool:

@@ -73,16 +73,19 @@ class ImageUsers:
 
 
 def find_unneeded(paths: Paths, cwd: Path | None = None) -> list[StoredImage]:
-    """List old versions of images that no sandbox and no save needs. Blocks for I/O."""
+    """List old versions of images, and those that starts have unpacked from bundles, that no
+    sandbox and no save needs. Blocks for I/O."""
     store, users = ImageStore(paths.images), ImageUsers(paths, cwd)
-    found = []
+    found = [
+        image for image in store.unpacked() if not _is_fresh(image.root) and not users.of(image)
+    ]
     for current in store.list():
         if current.errors:
             continue  # an older version may be needed to replace it
         versions = store.versions(current.name)
         kept = {current.root, *_newest_of_other_archs(versions, current.arch)}
         for image in versions:
-            if image.root in kept or _is_fresh(image.root):
+            if image.root in kept or image.bundle or _is_fresh(image.root):
                 continue
             if not users.of(image):
                 found.append(image)
@@ -104,7 +107,7 @@ def _lies_on(record: Record | None, image: StoredImage) -> bool:
     if record.image_digest:
         return _is(record.image_digest, image)
     if not record.chain:  # its first start is under way
-        return plain(record.config.image) == plain(image.name)
+        return plain(record.config.image) in (plain(image.name), plain(image.versioned))
     place = image.root.resolve()
     return any(Path(layer).resolve().is_relative_to(place) for layer in record.chain)
 

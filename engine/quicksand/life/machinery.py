@@ -8,12 +8,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quicksand.disks.images.resolve import is_bundle
     from quicksand.guest.files import GuestFiles
     from quicksand.guest.shell import Shell
     from quicksand.guest.traffic import read_traffic
     from quicksand.life.events import watch_events
     from quicksand.life.first_start import make_machine, with_memory
-    from quicksand.life.image_building import build_if_missing, suggested_options
+    from quicksand.life.image_building import (
+        build_if_missing,
+        known_options,
+        suggested_options,
+    )
     from quicksand.life.sandbox_trash import SandboxTrash
     from quicksand.life.stats import GuestProcess, read_stats
     from quicksand.qemu.guest_resume import set_clock_soon
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
     from quicksand.qemu.started_machine import remove_quietly, why_gone
     from quicksand.qemu.stopping import stop_machine
     from quicksand.saves.autosave import AutoSave
+    from quicksand.saves.bundle.heads import read_head
+    from quicksand.saves.bundle.opening import require_startable, save_in, unpack
     from quicksand.saves.finding import workspace_store
     from quicksand.saves.manifest import check_save_name
     from quicksand.saves.places import may_be_save
@@ -63,21 +70,27 @@ __all__ = [
     "finished_history",
     "history_of",
     "inherit",
+    "is_bundle",
+    "known_options",
     "list_checkpoints",
     "make_machine",
     "may_be_save",
+    "read_head",
     "read_stats",
     "read_thumbnail",
     "read_traffic",
     "remove_quietly",
+    "require_startable",
     "revert",
     "save",
+    "save_in",
     "set_clock_soon",
     "sidecar",
     "source_of",
     "stop_machine",
     "suggested_options",
     "take_checkpoint",
+    "unpack",
     "watch_events",
     "why_gone",
     "with_desktop",
@@ -87,6 +100,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "disks.images.resolve": ("is_bundle",),
     "guest.files": ("GuestFiles",),
     "guest.shell": ("Shell",),
     "guest.traffic": ("read_traffic",),
@@ -97,6 +111,7 @@ _HOMES = {
     ),
     "life.image_building": (
         "build_if_missing",
+        "known_options",
         "suggested_options",
     ),
     "life.sandbox_trash": ("SandboxTrash",),
@@ -112,6 +127,8 @@ _HOMES = {
     ),
     "qemu.stopping": ("stop_machine",),
     "saves.autosave": ("AutoSave",),
+    "saves.bundle.heads": ("read_head",),
+    "saves.bundle.opening": ("require_startable", "save_in", "unpack"),
     "saves.finding": ("workspace_store",),
     "saves.manifest": ("check_save_name",),
     "saves.places": ("may_be_save",),

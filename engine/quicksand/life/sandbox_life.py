@@ -27,6 +27,7 @@ from quicksand.base.settings import check_settings
 from quicksand.base.threads import to_the_end
 from quicksand.guest.agent.link import AgentLink
 from quicksand.life import machinery
+from quicksand.life.basis import unpack_basis
 from quicksand.qemu.keeper_check import KeeperCheck
 from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from quicksand.base.progress import Progress
     from quicksand.guest.agent.session import Session
     from quicksand.qemu.started_machine import StartedMachine
+    from quicksand.saves.bundle.heads import BundleHead
     from quicksand.saves.store import Save
     from quicksand.snapshots.history import History
 
@@ -56,6 +58,7 @@ class Life:
         name: str | None,
         discard: bool,
         source: Save | None = None,
+        bundle: BundleHead | None = None,
         trusts_source: bool = False,
         base_dir: Path | None = None,
         warm: bool = True,
@@ -63,7 +66,7 @@ class Life:
         progress: Progress | None = None,
     ) -> None:
         """``discard``: remove the sandbox when it stops. ``source``: the save whose disk it starts
-        with. The other parameters are those of `Sandbox`."""
+        with; ``bundle``: what holds its image or save. The others are those of `Sandbox`."""
         self.registry = registry
         self.config = config
         self.base_dir = base_dir
@@ -78,6 +81,7 @@ class Life:
         self._name = name
         self._discard = discard
         self._source = source
+        self._bundle = bundle
         self._trusts_source = trusts_source
         self._warm = warm
         self._build = build
@@ -201,7 +205,11 @@ class Life:
             return
         if at is not None:
             raise StateError("a new sandbox has no checkpoints to start at")
-        if self._source is None:
+        if self._bundle is not None:
+            self.config, self._source = await unpack_basis(
+                self._bundle, self.config, self.registry.paths, self.progress
+            )
+        elif self._source is None:
             await machinery.build_if_missing(
                 self.config.image,
                 self.registry.paths,

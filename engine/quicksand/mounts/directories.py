@@ -21,6 +21,7 @@ from quicksand.base.errors import MountError
 from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
 from quicksand.base.remedies import Remedy, Words
+from quicksand.records.layout import memory_directories
 from quicksand.records.mount import Mount
 
 LINKS_MAX = 40
@@ -192,7 +193,7 @@ def check_directory(
     wanted = known or find(mount, written)
     with opened(mount, wanted) as descriptor:
         line = list(_upwards(descriptor))
-    for place in filter(None, (places.data, places.cache, places.runtime, places.memory)):
+    for place in (places.data, places.cache, places.runtime, *memory_directories(places)):
         own = _line_of(place)
         if own.is_there and own.line[0] in line:
             raise MountError(

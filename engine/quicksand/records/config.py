@@ -9,10 +9,12 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Self
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, UnknownOptionError
+from quicksand.base.home import expand
 from quicksand.base.remedies import Words
 from quicksand.records.machine_options import option, options_of
 from quicksand.records.mount import (
@@ -194,6 +196,15 @@ def _check_vnc_port(port: object) -> None:
         raise ConfigError(f"vnc_port {port!r} is not a port", hint="0 to 65535")
     if isinstance(port, int):
         _check_port("VNC", port, lowest=0)
+
+
+def decode_directory(value: object) -> str | None:
+    """Returns the whole path of a directory. Raises ConfigError, PathError."""
+    if value is None:
+        return None
+    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
+        raise ConfigError(f"{value!r} is no path of a directory")
+    return str(expand(str(value)).absolute())
 
 
 def _check_forwards(forwards: Sequence[PortForward]) -> None:
@@ -379,6 +390,20 @@ class SandboxConfig:
     )
     """Whether the agent's HTTP API is served too, through a free port of the host's loopback
     interface. Other users of the host can reach that port, but need the token."""
+    memory_dir: str | None = option(
+        None,
+        "--memory-dir",
+        metavar="DIR",
+        label="Memory in",
+        help="Keep the memory of its checkpoints in this directory, as on a faster disk.",
+        hint="the sandbox's own directory",
+        limit=1000,
+        decode=decode_directory,
+        reaches=lambda place: f"memory in {place}" if place else "",
+    )
+    """The directory for guest memory, made if it is missing; None for that of the variable
+    QUICKSAND_MEMORY_DIR or, if that is not set, the sandbox's own. It counts when the sandbox is
+    made."""
     extra_qemu_args: tuple[str, ...] = option(
         (),
         "--qemu-arg",

@@ -75,7 +75,7 @@ from pathlib import Path
 
 from quicksand.base.errors import PathError
 from quicksand.base.files import map_os_errors
-from quicksand.base.paths import SOCKET_PATH_MAX, Paths, is_for_all, make_private_dir
+from quicksand.base.paths import SOCKET_PATH_MAX, Paths, is_for_all, make_private_dir, memory_place
 from quicksand.base.removal import belongs_to, make_marked, remove
 from quicksand.records.mount import MOUNTS_MAX
 
@@ -120,6 +120,11 @@ class SandboxDir:
             self.memory.symlink_to(_make_elsewhere(self.memory_at))
         else:
             self.memory.mkdir(mode=0o700, exist_ok=True)
+
+    def put_memory(self, directory: Path) -> None:
+        """Have the memory files in a directory of their own in ``directory``. Raises PathError,
+        DiskSpaceError, OSError."""
+        self.memory.symlink_to(_make_elsewhere(directory / self.root.name))
 
     @property
     def record(self) -> Path:
@@ -392,6 +397,22 @@ def _make_elsewhere(place: Path) -> Path:
         with map_os_errors(place):
             make_marked(place)
     return make_private_dir(place)
+
+
+def memory_directory(paths: Paths, named: str | None) -> Path | None:
+    """The directory for the memory files of a sandbox whose config has ``named``; None for the
+    sandbox's own."""
+    return paths.memory if named is None else memory_place(Path(named))
+
+
+def memory_directories(paths: Paths) -> set[Path]:
+    """Every directory in which sandboxes of this user keep memory files. Blocks for I/O."""
+    found = {paths.memory} if paths.memory is not None else set()
+    with contextlib.suppress(OSError):
+        for root in paths.sandboxes.iterdir():
+            with contextlib.suppress(OSError):  # most are directories, and no links
+                found.add((root / "memory").readlink().parent)
+    return found
 
 
 def sandbox_dir(paths: Paths, sandbox_id: str) -> SandboxDir:

@@ -26,7 +26,7 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.files import is_locked, lock_within, map_os_errors, read_json, write_json
-from quicksand.base.paths import Paths, make_private_dir
+from quicksand.base.paths import Paths, make_private_dir, memory_place
 from quicksand.base.processes import is_same_place, processes_of
 from quicksand.base.regular import NotAFileError
 from quicksand.base.remedies import Remedy, Words
@@ -138,6 +138,9 @@ class Registry:
                 make_marked(place.root)
             lock = None
             try:
+                if (named := record.config.memory_dir) is not None:
+                    with map_os_errors(Path(named)):
+                        place.put_memory(memory_place(Path(named)))
                 with map_os_errors(place.lock):
                     lock = lock_within(place.lock, LOCK_WAIT_S)
                 assert lock is not None, "nobody knows this directory yet"
@@ -145,6 +148,7 @@ class Registry:
                     write_json(place.record, record.to_json())
             except BaseException:
                 with contextlib.suppress(OSError):  # the next reaping takes it
+                    remove_memory(place.root)
                     remove(place.root)
                 if lock is not None:
                     os.close(lock)
@@ -286,7 +290,7 @@ class Registry:
                     remove_memory(self.paths.sandboxes / name)
                     remove(self.paths.sandboxes / name)
         with best_effort("remove unfinished imports", self.paths.engine_log):
-            sweep_staging(self.paths.sandboxes)
+            sweep_staging(self.paths.sandboxes, forget=remove_memory)
         with best_effort("empty the trash of what is due", self.paths.engine_log):
             self.expired += tuple(gone.name for gone in Trash(self.paths).expire())
         return reaped

@@ -73,11 +73,12 @@ async def export(
     *,
     full: bool = False,
     tree: bool = False,
+    image: bool = False,
     compress: bool = False,
     progress: Progress | None = None,
 ) -> Exported:
-    """Write a save or, with ``tree``, a sandbox with all its checkpoints to one file, a bundle,
-    which `import_` reads on another host.
+    """Write a save, with ``tree`` a sandbox with all its checkpoints, or with ``image`` an image,
+    to one file, a bundle, which `import_` reads on another host.
 
     ``full`` includes the image; otherwise the other host must have it. ``compress`` uses Zstandard.
     ``progress`` is called with the stage, bytes done and bytes in all.
@@ -87,7 +88,7 @@ async def export(
     """
     target = file if not isinstance(file, str) else Path(file)
     return await export_any(
-        name, target, full=full, tree=tree, compress=compress, progress=progress
+        name, target, full=full, tree=tree, image=image, compress=compress, progress=progress
     )
 
 
@@ -97,6 +98,7 @@ async def import_(
     name: str | None = None,
     replace: bool = False,
     trusted: bool = False,
+    memory_dir: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Imported:
     """Import a bundle: a save goes to the user's saves, an image to the image store, and
@@ -105,9 +107,17 @@ async def import_(
     ``replace``: an existing save of that name goes to the trash. ``trusted``: you know who made the
     bundle, so its network, ports and QEMU arguments are accepted. Without it, its network and ports
     are left out at the start (`confine`), and a bundle with QEMU arguments or mounts is refused.
+    ``memory_dir``: the directory for the memory files of a sandbox, as that of `Sandbox`.
 
     Raises BundleError for a damaged or refused bundle, SaveError, ConfigError, ImageError,
     HostError. After an error nothing has changed; after a cancellation nothing or everything.
     """
     source = file if not isinstance(file, str) else Path(file)
-    return await import_any(source, name=name, replace=replace, trusted=trusted, progress=progress)
+    return await import_any(
+        source,
+        name=name,
+        replace=replace,
+        trusted=trusted,
+        memory_dir=memory_dir,
+        progress=progress,
+    )

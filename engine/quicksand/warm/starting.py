@@ -16,12 +16,14 @@ from quicksand.base.errors import (
     AgentUnreachableError,
     BootTimeoutError,
     HistoryError,
+    HostError,
     MachineError,
     QemuDiedError,
 )
 from quicksand.base.files import map_os_errors, tail
 from quicksand.base.paths import make_private_dir
 from quicksand.base.progress import Progress
+from quicksand.base.sharing import can_share_blocks
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.display.vnc import serve_at
 from quicksand.guest.agent.link import AgentLink
@@ -157,6 +159,7 @@ async def _start(
         watch.lap("post_boot_s")
         undo.pop_all()
     notices = (*mounts.notices, *network_notices(record.config.network_mode))
+    notices += await asyncio.to_thread(_memory_notice, record, place)
     return StartedMachine(
         record=record,
         run=run,
@@ -167,6 +170,17 @@ async def _start(
         notices=(*notices, said) if said else notices,
         clock=said,
     )
+
+
+def _memory_notice(record: Record, place: SandboxDir) -> tuple[str, ...]:
+    """What a new sandbox with a directory for its memory is told: what that volume can."""
+    if record.committed or record.config.memory_dir is None:
+        return ()
+    try:
+        can = "share" if can_share_blocks(place.memory) else "cannot share"
+    except HostError:
+        return ()  # whoever writes a checkpoint there reports it
+    return (f"its memory goes to {record.config.memory_dir}, where files {can} blocks (reflink)",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

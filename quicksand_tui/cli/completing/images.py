@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 from click.shell_completion import CompletionItem
 from quicksand.base.paths import paths
-from quicksand.disks.images.resolve import ImageResolver
+from quicksand.disks.images.resolve import BUNDLE_SUFFIX, ImageResolver
 from quicksand.life.image_building import buildable_images
 
 
 def complete_images(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Completes names of images."""
+    """Completes names of images; a word with a slash is a path."""
+    if "/" in incomplete:
+        return [CompletionItem(incomplete, type="file")]
     sources = dict.fromkeys(buildable_images(), "not built yet")
     sources |= {image.name: image.source for image in ImageResolver(paths()).list()}
+    here = Path().glob(f"*{BUNDLE_SUFFIX}")
+    sources |= {path.name: "a bundle" for path in here if path.is_file()}
     return [
         CompletionItem(name, help=source)
         for name, source in sorted(sources.items())

@@ -7,6 +7,7 @@ from click.shell_completion import CompletionItem
 from quicksand.base.paths import paths
 from quicksand.saves.finding import all_stores
 
+from quicksand_tui.cli.completing.images import complete_images
 from quicksand_tui.cli.completing.sandboxes import complete_sandboxes
 
 
@@ -25,6 +26,8 @@ def complete_saves(
 def complete_exported(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Completes names of saves, or of sandboxes after ``--tree``."""
+    """Completes names of saves, of sandboxes after ``--tree``, or of images after ``--image``."""
     complete = complete_sandboxes if ctx.params.get("tree") else complete_saves
+    if ctx.params.get("image"):
+        complete = complete_images
     return complete(ctx, param, incomplete)

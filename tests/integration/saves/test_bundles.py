@@ -154,3 +154,37 @@ async def test_a_checkpoint_of_qemus_own_kind_moves_too(move: Move, tmp_path: Pa
     finally:
         await sandbox.kill()
         sandbox.close()
+
+
+@pytest.mark.timeout(600)
+async def test_a_sandbox_starts_from_a_bundle_as_it_is(
+    move: Move, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A save, and an image, where nothing else is; the second time nothing is unpacked."""
+    monkeypatch.chdir(tmp_path)
+    async with Sandbox(image="debian") as sb:
+        await say(sb, "echo here > /root/file")
+        await sb.save("env")
+    await saves.export("env", tmp_path / "env.quicksand", full=True)
+    await saves.export("debian", tmp_path / "base.quicksand", image=True)
+    home = move()
+    stages: list[str] = []
+    for expected in (["unpacking env.quicksand"], []):
+        async with Sandbox(
+            image=str(tmp_path / "env.quicksand"),
+            progress_callback=lambda stage, *_: stages.append(stage),
+        ) as sb:
+            assert await say(sb, "cat /root/file") == "here"
+        seen = dict.fromkeys(stage for stage in stages if "unpacking" in stage)
+        assert list(seen) == expected
+        stages.clear()
+    (image,) = ImageStore(home.images).unpacked()
+    async with Sandbox(image=str(tmp_path / "base.quicksand"), name="box") as sb:
+        assert sb.config.image == image.versioned, "it is the image that came with the save"
+        assert await say(sb, "ls /root/file 2>/dev/null || echo none") == "none"
+        await sb.save("mine")
+        (clone,) = await sb.clone()
+        await clone.kill()
+    async with Sandbox(image="mine") as sb:
+        assert await say(sb, "echo up") == "up"
+    assert ImageStore(home.images).get("debian") is None

@@ -300,6 +300,24 @@ async def test_memory_elsewhere_goes_with_its_sandbox(
     assert not list(elsewhere.iterdir())
 
 
+async def test_memory_goes_where_the_sandbox_is_told_to_put_it(
+    places: Paths, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "memory"
+    async with Sandbox(image="debian", name="box", memory_dir=elsewhere) as vm:
+        assert any("share blocks" in notice for notice in vm.notices)
+        await vm.checkpoint("one")
+        assert any((elsewhere / vm.id).iterdir())
+        (clone,) = await vm.clone()
+        assert any((elsewhere / clone.id).iterdir())
+        await clone.kill()
+        await vm.stop()
+        await vm.start(at="one")
+    for one in (vm, clone):
+        Registry(places).remove(one.id)
+    assert not list(elsewhere.iterdir())
+
+
 async def test_a_pinned_checkpoint_stays_and_sizes_are_known(vm: Sandbox) -> None:
     await say(vm, "head -c 5000000 /dev/urandom > /dev/shm/f")
     await vm.checkpoint("one")

@@ -180,9 +180,22 @@ class FakeSaves:
                 return await self._export(spec, report)
             case "import":
                 return await self._import(spec, report)
+            case "install":
+                return await self._install(verb, report)
+            case "uninstall":
+                (name,) = cast("list[str]", verb.values["names"])
+                await self.operate(f"uninstall {name}", report)
+                return SimpleNamespace(name=name)
             case "saves verify":
                 return await self._verify(spec, report, deep="deep" in verb.flags)
         raise AssertionError(verb.name)
+
+    async def _install(self, verb: Verb[Any], report: Report) -> Any:
+        (name,) = cast("list[str]", verb.values["names"])
+        report(Progress("", "downloading", done=30 * MIB, total=86 * MIB))
+        await self.operate(f"install {name} {verb.values['arch']}".strip(), report)
+        image = SimpleNamespace(name=name, version="0.10.1")
+        return [SimpleNamespace(image=image, is_new=True, is_below=False, notes=())]
 
     async def _discard(self, keys: Sequence[str], report: Report, *, now: bool) -> Any:
         report(Progress("", "removing", 1, len(keys)))

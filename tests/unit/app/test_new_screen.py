@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from quicksand_tui.forms import sandbox
+from quicksand_tui.forms.mounts import complete_file
 from quicksand_tui.forms.sandbox import NAME, Last, recall_last
 from quicksand_tui.model.sandboxes import ImageView
 from quicksand_tui.model.specs import NewSpec
@@ -33,6 +35,8 @@ from tests.unit.app.fakes import (
     send,
     until,
 )
+from tests.unit.saves.bundles.making import pack
+from tests.unit.saves.bundles.test_images import image
 
 USUAL = {"memory": "512M", "cpus": "1", "network_mode": "mounts_only"}
 ALPINE = replace(DEBIAN, name="alpine")
@@ -142,7 +146,7 @@ async def test_an_image_or_a_save_is_found_by_typing_a_bit_of_its_name() -> None
         await focus(form, "begin")
         await pilot.press("d", "e", "v", "2")
         await until(lambda: form.values["begin"] == "save:/saves/dev2")
-        await until(lambda: "1 of 5" in screen_text(app))
+        await until(lambda: "1 of 6" in screen_text(app))
         await pilot.press("x")
         await until(lambda: "choose an image or a save" in screen_text(app))
         await pilot.press("enter")
@@ -153,6 +157,51 @@ async def test_an_image_or_a_save_is_found_by_typing_a_bit_of_its_name() -> None
         made = service.made[0]
         assert (made.save, made.image, made.name) == ("/saves/dev2", "dev2", "dev2-1")
         assert made.machine == {}
+
+
+async def test_a_file_is_typed_and_its_values_are_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "web.quicksand").write_bytes(b"nothing")
+    service = FakeService()
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        form = await open_form(pilot, app)
+        assert not form.query_one("#row-file").display
+        await focus(form, "begin")
+        await pilot.press(*"a file")
+        await until(lambda: form.values["begin"] == "file:")
+        await until(lambda: form.query_one("#row-file").display)
+        await focus(form, "name")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert service.made == [], "it has no path yet"
+        put(form, file="web.quicksand")
+        await until(lambda: "cut off" in screen_text(app))
+        put(form, file="no.quicksand")
+        await until(lambda: "there is no such file" in screen_text(app))
+        (tmp_path / "web.quicksand").write_bytes(pack(image()))
+        put(form, file="web.quicksand")
+        await until(lambda: form.values["name"] == "web-1")
+        await focus(form, "name")
+        await pilot.press("enter")
+        await until(lambda: service.made)
+        assert service.made == [NewSpec(image="./web.quicksand", name="web-1", is_file=True)]
+        assert run_command(service.made[0]) == (
+            "quicksand-tui run ./web.quicksand --name web-1 --detach"
+        )
+
+
+def test_a_path_is_completed_with_directories_and_bundles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w").mkdir()
+    for name in ("web.quicksand", "web.txt"):
+        (tmp_path / name).touch()
+    assert complete_file("w", (".quicksand",)) == ("w/", "web.quicksand")
+    assert complete_file(f"{tmp_path}/we", (".quicksand",)) == (f"{tmp_path}/web.quicksand",)
 
 
 OFFERED = saved(
@@ -220,7 +269,7 @@ async def test_the_network_is_chosen_by_arrows_and_in_the_command() -> None:
 async def test_what_is_rarely_needed_stands_behind_more_and_counts_while_it_is_seen() -> None:
     service = FakeService()
     app = make_app(service)
-    async with app.run_test(size=SIZE) as pilot:
+    async with app.run_test(size=(80, 26)) as pilot:
         form = await open_form(pilot, app)
         assert not form.query_one("#row-disk_size").display
         await focus(form, "more")

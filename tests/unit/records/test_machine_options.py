@@ -40,6 +40,7 @@ TEXTS = {
     "vnc_port": "5901",
     "port_forwards": "8081:80, 22",
     "mounts": "'/srv/a b:/mnt/a:ro' /data:/mnt/data",
+    "memory_dir": "/mnt/fast",
     "extra_qemu_args": "-device 'virtio-rng-pci,id=a b'",
 }
 """A text that is not the default, for each option that is not just yes or no."""
@@ -242,7 +243,7 @@ def test_what_reaches_beyond_the_guest_is_not_taken_from_anybody(
     wanted = given(config, texts)
     found = confine(wanted)
     reaching = {"network_mode", "port_forwards", "mounts", "agent_http", "vnc_port"}
-    reaching |= {"extra_qemu_args", "rng"}
+    reaching |= {"extra_qemu_args", "memory_dir", "rng"}
     for record in options_of(config):
         value = getattr(found, record.keyword)
         if record.keyword in reaching:

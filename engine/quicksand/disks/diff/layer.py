@@ -16,7 +16,7 @@ from quicksand.base import zstd
 from quicksand.base.errors import ImageError
 from quicksand.base.regular import open_regular
 from quicksand.disks.diff.bounds import Cache, Malformed, require
-from quicksand.disks.images.qcow2 import INCOMPATIBLE_EXTENDED_L2, check_qcow2
+from quicksand.disks.images.qcow2 import check_qcow2
 
 TABLES_KEPT = 16 * 1024 * 1024
 CLUSTERS_KEPT = 16 * 1024 * 1024
@@ -62,9 +62,6 @@ class Layer:
     def _read_header(self, version: int) -> None:
         head = self._read(0, 112).ljust(112, b"\0")
         self._has_zero_flag = version == 3
-        incompatible = struct.unpack_from(">Q", head, 72)[0] if version == 3 else 0
-        if incompatible & INCOMPATIBLE_EXTENDED_L2:
-            raise self._bad("it has subclusters (extended L2 entries), which are not read")
         self._is_zstd = version == 3 and head[104] == _ZSTD and self._header_length(head) > 104
         (l1_offset,) = struct.unpack_from(">Q", head, 40)
         count = -(-self.size // (self.cluster * self._table_entries))

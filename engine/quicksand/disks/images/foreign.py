@@ -16,6 +16,7 @@ from quicksand.disks.images.qcow2 import (
     VIRTUAL_SIZE_MAX,
     Qcow2Header,
     parse_header,
+    unusable,
 )
 
 SNAPSHOTS_MAX = 64
@@ -69,7 +70,7 @@ class ForeignDisk:
         try:
             header = parse_header(head, self._size, allow_backing=self._allow_backing)
         except (ValueError, struct.error) as error:
-            raise ImageError(f"{self._name} is not a usable qcow2 image: {error}") from error
+            raise unusable(self._name, error) from error
         # Twice, because the file keeps the space of deleted snapshots.
         self._require_below(2 * header.mapped_max * (1 + header.snapshots))
         return header
@@ -130,6 +131,17 @@ def check_snapshots(path: Path) -> None:
             ):
                 raise ValueError("a snapshot in it claims an impossible size")
             length = _SNAPSHOT.size + extra + id_size + name_size
-            offset += -(-length // 8) * 8
-            if offset > size:
+            # What fills the last entry need not be there.
+            if offset + length > size:
                 raise ValueError("its table of snapshots is cut off")
+            offset += -(-length // 8) * 8
+
+
+def require_sane_snapshots(path: Path, name: str) -> None:
+    """Do what `check_snapshots` does, and raise ImageError; ``name`` is the file's in it."""
+    try:
+        check_snapshots(path)
+    except (ValueError, struct.error) as error:
+        raise ImageError(f"{name} is refused: {error}") from error
+    except OSError as error:
+        raise ImageError(f"cannot read {path}: {error.strerror}") from error

@@ -24,8 +24,13 @@ INCOMPATIBLE_CORRUPT = 1 << 1
 INCOMPATIBLE_DATA_FILE = 1 << 2
 INCOMPATIBLE_COMPRESSION = 1 << 3
 INCOMPATIBLE_EXTENDED_L2 = 1 << 4
-INCOMPATIBLE_ALLOWED = INCOMPATIBLE_DIRTY | INCOMPATIBLE_COMPRESSION | INCOMPATIBLE_EXTENDED_L2
+INCOMPATIBLE_ALLOWED = INCOMPATIBLE_DIRTY | INCOMPATIBLE_COMPRESSION
 DATA_FILE = "its data is in an external data file, and only what is in one file is used"
+EXTENDED_L2 = "it has subclusters (extended L2 entries), which are not read here"
+"""QEMU reads them, but what compares, merges and saves disks here does not."""
+
+CONVERT = "`qemu-img convert -O qcow2 OLD NEW` makes an ordinary one of it, where you trust it"
+"""The hint for a file that is no such image, and that QEMU can read all the same."""
 
 L1_SIZE_MAX = 32 * 1024 * 1024 // 8
 """Entries; QEMU's own limit (block/qcow2.h, QCOW_MAX_L1_SIZE)."""
@@ -42,6 +47,19 @@ SNAPSHOT_MIN = 40
 HEAD = 1 << 16
 """Bytes at the beginning of a file that are parsed."""
 
+_FORMATS = (
+    (b"KDMV", "VMDK"),
+    (b"# Disk DescriptorFile", "VMDK"),
+    (b"<<< ", "VDI"),
+    (b"vhdxfile", "VHDX"),
+    (b"conectix", "VHD"),
+    (b"QED\0", "QED"),
+    (b"LUKS\xba\xbe", "LUKS"),
+)
+"""How disks of other formats begin (QEMU block/*.c)."""
+
+_CIPHERS = {1: "AES", 2: "LUKS"}
+
 _HEADER_LENGTH_2 = 72
 _REFCOUNTS_HEAD = 104
 _REFCOUNT_ORDER_2 = 4
@@ -49,6 +67,14 @@ _COMPRESSION_TYPES = (0, 1)  # deflate, zstd
 _EXT_END = 0x00000000
 _EXT_DATA_FILE = 0x44415441
 _EXTENSIONS_MAX = 64
+
+
+class UnfitDiskError(ValueError):
+    """A disk that QEMU could use, and that is not wanted here. ``hint`` says what to do."""
+
+    def __init__(self, message: str, hint: str = CONVERT) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +117,24 @@ def check_qcow2(path: Path, *, allow_backing: bool = False) -> Qcow2Header:
     try:
         return parse_header(head, size, allow_backing=allow_backing)
     except (ValueError, struct.error) as error:
-        raise ImageError(f"{path} is not a usable qcow2 image: {error}") from error
+        raise unusable(str(path), error) from error
+
+
+def unusable(name: str, error: Exception) -> ImageError:
+    """Return the error for a file that `parse_header` has refused."""
+    return ImageError(f"{name} is not a usable qcow2 image: {error}", hint=hint_for(error))
+
+
+def hint_for(error: BaseException) -> str:
+    """Return what to do about a disk that was refused; "" if nothing helps."""
+    return error.hint if isinstance(error, UnfitDiskError) else ""
 
 
 def parse_header(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2Header:
     """Parse ``head``, the first HEAD bytes of a file of ``file_size`` bytes. Raises ValueError,
     struct.error."""
+    for begin, format_ in _FORMATS:
+        _allow(not head.startswith(begin), f"it is a {format_} image")
     _require(head[:4] == MAGIC, "it does not begin like one")
     _require(len(head) >= 72, "it is cut off in its header")
     version, backing_offset, backing_size, cluster_bits, virtual_size, crypt, l1_size, l1_offset = (
@@ -105,10 +143,15 @@ def parse_header(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2He
     reftable_offset, reftable_clusters, snapshots, snapshots_offset = struct.unpack_from(
         ">QIIQ", head, 48
     )
+    _allow(version != 1, "it is an image of the older format qcow")
     _require(version in (2, 3), f"version {version} is unknown")
     _require(9 <= cluster_bits <= 21, f"{cluster_bits} cluster bits are out of range")
-    _require(crypt == 0, "it is encrypted")
-    _require(0 < virtual_size <= VIRTUAL_SIZE_MAX, f"a disk of {virtual_size} bytes is too large")
+    _allow(crypt == 0, f"it is encrypted ({_CIPHERS.get(crypt, crypt)})")
+    _require(virtual_size > 0, "it is a disk of no bytes")
+    _require(
+        virtual_size <= VIRTUAL_SIZE_MAX,
+        f"a disk of {virtual_size} bytes is too large: {VIRTUAL_SIZE_MAX >> 40} TiB are the most",
+    )
     cluster = 1 << cluster_bits
     _require(l1_size <= L1_SIZE_MAX, "its first-level table is too large")
     _require(
@@ -125,11 +168,11 @@ def parse_header(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2He
         _require(offset % cluster == 0, f"its {what} is not aligned")
         _require(length == 0 or offset > 0, f"its {what} lies in its header")
         _require(offset + length <= file_size, f"it is cut off: its {what} lies beyond the end")
-    header_length = _check_version_3(head, cluster_bits) if version == 3 else _HEADER_LENGTH_2
+    header_length = _check_version_3(head) if version == 3 else _HEADER_LENGTH_2
     # As in QEMU: extensions end where the backing file's name begins, else with the first cluster.
     _check_extensions(head, header_length, end=backing_offset or min(cluster, len(head)))
     backing = _backing_file(head, backing_offset, backing_size)
-    _require(backing is None or allow_backing, f"it names a backing file ({backing!r})")
+    _allow(backing is None or allow_backing, f"it names a backing file ({backing!r})")
     return Qcow2Header(
         version=version,
         virtual_size=virtual_size,
@@ -141,17 +184,16 @@ def parse_header(head: bytes, file_size: int, *, allow_backing: bool) -> Qcow2He
     )
 
 
-def _check_version_3(head: bytes, cluster_bits: int) -> int:
+def _check_version_3(head: bytes) -> int:
     """Check the fields that version 3 adds; return the header's length in bytes."""
     incompatible, _, _, refcount_order, header_length = struct.unpack_from(">QQQII", head, 72)
-    _require(not incompatible & INCOMPATIBLE_DATA_FILE, DATA_FILE)
+    _allow(not incompatible & INCOMPATIBLE_DATA_FILE, DATA_FILE)
+    _allow(not incompatible & INCOMPATIBLE_EXTENDED_L2, EXTENDED_L2)
     _require(not incompatible & INCOMPATIBLE_CORRUPT, "it is marked as corrupt")
     unknown = incompatible & ~INCOMPATIBLE_ALLOWED
     _require(unknown == 0, f"it needs features {unknown:#x}, which are unknown")
     _require(refcount_order <= 6, "its refcounts are too wide")
     _require(104 <= header_length <= 4096 and header_length % 8 == 0, "its header length is wrong")
-    if incompatible & INCOMPATIBLE_EXTENDED_L2:
-        _require(cluster_bits >= 14, "its clusters are too small for their subclusters")
     if incompatible & INCOMPATIBLE_COMPRESSION:
         _require(header_length > 104, "it does not say how it is compressed")
         _require(head[104] in _COMPRESSION_TYPES, f"compression type {head[104]} is unknown")
@@ -165,7 +207,7 @@ def _check_extensions(head: bytes, position: int, *, end: int) -> None:
         kind, length = struct.unpack_from(">II", head, position)
         if kind == _EXT_END:
             return
-        _require(kind != _EXT_DATA_FILE, DATA_FILE)
+        _allow(kind != _EXT_DATA_FILE, DATA_FILE)
         position += 8 + -(-length // 8) * 8
         _require(position <= end, "its header extensions do not end")
     raise ValueError("it has too many header extensions")
@@ -182,6 +224,12 @@ def _backing_file(head: bytes, offset: int, size: int) -> str | None:
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise ValueError(message)
+
+
+def _allow(condition: bool, message: str) -> None:
+    """Raise UnfitDiskError if a disk is what QEMU could use, but not what is wanted."""
+    if not condition:
+        raise UnfitDiskError(message)
 
 
 def is_used(descriptor: int, start: int, end: int) -> bool:

@@ -7,7 +7,7 @@ image "agent" is also "quicksand-agent".
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,9 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.base.home import expand
 from quicksand.base.paths import Paths
+from quicksand.base.regular import open_file
 from quicksand.base.remedies import Remedy, Words
+from quicksand.disks.images.foreign import require_sane_snapshots
 from quicksand.disks.images.kernel_arch import check_kernel_arch
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.store import ImageStore, StoredImage
@@ -26,6 +28,16 @@ from quicksand.disks.packages.names import also_called, plain
 
 if TYPE_CHECKING:
     from quicksand.disks.packages.installed import Package
+
+BUNDLE_SUFFIX = ".quicksand"
+"""The end of a bundle's name (specification, "Image Bundle Format")."""
+
+PACKED = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
+"""How files begin that are compressed with Zstandard (RFC 8878) or gzip (RFC 1952)."""
+
+TAR_MAGIC, TAR_MAGIC_AT = b"ustar", 257
+TAR_MAGIC_END = TAR_MAGIC_AT + len(TAR_MAGIC)
+"""The mark of a tar, and where it lies in the file (POSIX, ustar interchange format)."""
 
 DEPTH_MAX = 8
 """How many packages may lie on each other."""
@@ -68,7 +80,7 @@ class ImageInfo:
 
     name: str
     source: str
-    """"store" or "package"."""
+    """"store", "package" or "bundle"."""
     version: str = ""
     digest: str = ""
     arch: str = ""
@@ -109,6 +121,8 @@ class ImageResolver:
             # QEMU gets the whole block graph from us, so the backing file that an upper layer names
             # is never opened; the lowest layer must not name one.
             check_qcow2(disk, allow_backing=number > 0)
+            if not image.digest:
+                require_sane_snapshots(disk, str(disk))
         # After the disks, because an error of theirs says more.
         for path in (image.kernel, image.initrd):
             _require_file(name, path)
@@ -198,6 +212,7 @@ class ImageResolver:
         hint: str | Words
         # Names only: looking into packages could lead here again.
         names = sorted({image.name for image in self.store.list()} | self._package_names)
+        unpacked = [one for one in self.store.unpacked() if one.name == name]
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
         if plain(name) in PUBLISHED:
             hint = Words(
@@ -205,6 +220,9 @@ class ImageResolver:
                 " gets it",
                 python=f"it is published as the package quicksand-{plain(name)}",
             )
+            hint = Words(hint, "; ", _how_to_name(unpacked)) if unpacked else hint
+        elif unpacked:
+            hint = _how_to_name(unpacked)
         elif near:
             hint = "did you mean " + " or ".join(repr(n) for n in near) + "?"
         elif names:
@@ -221,6 +239,7 @@ class ImageResolver:
         if every_arch:
             stored = [one for image in stored for one in self.store.of_all_archs(image)]
         found = [_stored_info(image) for image in stored]
+        found += [_unpacked_info(image) for image in self.store.unpacked()]
         seen = {plain(info.name) for info in found}
         for package in image_packages():
             if package.image not in seen:
@@ -242,7 +261,32 @@ class ImageResolver:
 
 def is_file(name: str) -> bool:
     """Whether ``name`` is the path of an image rather than a name."""
-    return "/" in name or name.endswith(".qcow2")
+    return "/" in name or name.endswith((".qcow2", BUNDLE_SUFFIX))
+
+
+def is_bundle(name: str) -> bool:
+    """Whether ``name`` is the path of a bundle, which may be missing or damaged: a path that ends
+    like one, unless there is a directory, or a file that begins like one. Blocks for I/O."""
+    if not is_file(name):
+        return False
+    path = expand(name)
+    if path.name.endswith(BUNDLE_SUFFIX):
+        return not path.is_dir()
+    try:
+        with open_file(path) as file:
+            begin = file.read(TAR_MAGIC_END)
+    except (OSError, ValueError):
+        return False  # whoever opens it reports the error
+    return begin.startswith(PACKED) or begin[TAR_MAGIC_AT:] == TAR_MAGIC
+
+
+def _how_to_name(unpacked: Sequence[StoredImage]) -> str:
+    names = " or ".join(f"{image.versioned!r} (of {image.bundle})" for image in unpacked)
+    return f"images of bundles have a digest in their names: {names}"
+
+
+def _unpacked_info(image: StoredImage) -> ImageInfo:
+    return replace(_stored_info(image), name=image.versioned, source="bundle")
 
 
 def image_packages() -> list[Package]:
@@ -287,10 +331,16 @@ def _from_store(image: StoredImage) -> ResolvedImage:
 def _from_path(path: Path, arch: Architecture) -> ResolvedImage:
     """Load a directory as in the store, or a qcow2 file with .kernel and .initrd beside it."""
     if path.is_dir():
-        return _from_store(ImageStore.load(path))
+        return _from_directory(path)
     if not path.exists():
         raise ImageNotFound(f"Image not found: {str(path)!r} does not exist")
     path = path.absolute()
+    if is_bundle(str(path)):
+        raise ImageError(
+            f"{path} is a bundle, and only a new sandbox can start from it as it is",
+            hint="start one: then the image in it is here, and its name ends with @ and a digest; "
+            "or import the bundle",
+        )
     return ResolvedImage(
         name=path.stem,
         chain=(path,),
@@ -298,6 +348,18 @@ def _from_path(path: Path, arch: Architecture) -> ResolvedImage:
         initrd=path.with_suffix(".initrd"),
         guest_arch=arch,
     )
+
+
+def _from_directory(path: Path) -> ResolvedImage:
+    try:
+        return _from_store(ImageStore.load(path))
+    except ImageNotFound as error:
+        if not path.name.endswith(BUNDLE_SUFFIX):
+            raise
+        raise ImageNotFound(
+            f"{path} is a directory, and a bundle is one file",
+            hint="if a bundle was unpacked there, use the file that it came in",
+        ) from error
 
 
 def _ask(package: Package, arch: Architecture) -> ResolvedImage:

@@ -26,7 +26,14 @@ from typing import Any
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError, StateError
 from quicksand.base.fields import Fields
-from quicksand.base.files import map_os_errors, read_json, sync_dir, try_lock, write_json
+from quicksand.base.files import (
+    give_back,
+    map_os_errors,
+    read_json,
+    sync_dir,
+    try_named_lock,
+    write_json,
+)
 from quicksand.base.listing import ANY_ID, TEMPORARY, own_directories, own_files
 from quicksand.base.paths import make_private_dir
 from quicksand.base.regular import create, open_file, open_regular, read_word
@@ -42,6 +49,13 @@ CURRENT = "current"
 REMOVED = ".removed-"
 NAME_MAX = 200
 """Characters of an image's name, which names a directory too."""
+
+BUNDLE = "bundle"
+"""The key in the manifest of an image that a start has unpacked from a bundle: the bundle's file
+name. Such an image becomes no current version; its name is NAME@DIGEST (`versioned`)."""
+
+_DIGEST = re.compile(r"[0-9a-f]{6,64}")
+"""What may follow the @."""
 
 _POINTERS = re.compile(rf"{CURRENT}|\.{CURRENT}{TEMPORARY}")
 
@@ -72,8 +86,16 @@ class StoredImage:
     """By part ("disk", "kernel", "initrd", "layer1" …): name, size in bytes and sha256."""
     package: Origin | None = None
     """The package that it was installed from; None if it was built or imported."""
+    bundle: str = ""
+    """The file name of the bundle that a start has unpacked it from; "" if it was imported, built
+    or installed."""
     errors: tuple[str, ...] = ()
     """Why it cannot be used."""
+
+    @property
+    def versioned(self) -> str:
+        """The name of this very version, NAME@DIGEST."""
+        return f"{self.name}@{self.digest[:DIGEST_SHOWN]}"
 
     @property
     def disk(self) -> Path:
@@ -117,14 +139,28 @@ class ImageStore:
         names = sorted(p.name for p in self.root.iterdir() if p.is_dir() and p.name[0] != ".")
         return [image for name in names if (image := self.get(name)) is not None]
 
+    def unpacked(self) -> builtins.list[StoredImage]:
+        """List the versions that starts have unpacked from bundles and that are no current ones."""
+        if not self.root.is_dir():
+            return []
+        names = sorted(p.name for p in self.root.iterdir() if p.is_dir() and p.name[0] != ".")
+        found = [image for name in names for image in self.versions(name) if image.bundle]
+        return [image for image in found if image.root != self._current_root(image)]
+
+    def _current_root(self, image: StoredImage) -> Path | None:
+        current = self.get(image.root.parent.name)
+        return None if current is None else current.root
+
     def get(self, name: str, arch: Architecture | None = None) -> StoredImage | None:
-        """Return the current version of ``name``, or None; a broken one carries its errors. If that
-        is not for ``arch``, return the newest usable one that is, if there is any."""
+        """Return the current version of ``name`` or, if that is NAME@DIGEST, that version of the
+        image NAME; None if there is none. A broken one carries its errors. If the current one is
+        not for ``arch``, return the newest usable one that is, if there is any."""
         image = self._current(name)
         if image is None or image.errors or arch is None or image.arch == arch.value:
             return image
         others = self.versions(name)
         fitting = [one for one in others if not one.errors and one.arch == arch.value]
+        fitting = [one for one in fitting if not one.bundle]
         return max(fitting, key=lambda one: one.built or 0.0, default=image)
 
     def of_all_archs(self, current: StoredImage) -> builtins.list[StoredImage]:
@@ -142,7 +178,7 @@ class ImageStore:
         try:
             digest = read_word(place / CURRENT).strip()
         except FileNotFoundError:
-            return None
+            return self._get_version(name)
         except (OSError, UnicodeDecodeError) as error:
             return StoredImage(root=place, name=name, errors=(f"{CURRENT}: {error}",))
         if not digest or "/" in digest or digest.startswith("."):
@@ -151,6 +187,14 @@ class ImageStore:
             return self.load(place / digest)
         except QuicksandError as error:
             return StoredImage(root=place / digest, name=name, errors=(str(error),))
+
+    def _get_version(self, name: str) -> StoredImage | None:
+        name, at, digest = name.rpartition("@")
+        if not at or not _DIGEST.fullmatch(digest):
+            return None
+        wanted = digest[:DIGEST_SHOWN]
+        found = [image for image in self.versions(name) if image.root.name.startswith(wanted)]
+        return found[0] if len(found) == 1 else None
 
     def find_version(self, name: str, digest: str) -> StoredImage | None:
         """Return the usable version with that digest, current or not, of the image ``name`` or
@@ -208,6 +252,7 @@ class ImageStore:
                 machine=check_suggested(manifest.get("machine", {})),
                 files=files,
                 package=Origin.from_json(manifest.get(KEY)),
+                bundle=found.text(BUNDLE, default=""),
             )
             if image.digest != image_digest(files, image.cmdline, image.recipe):
                 raise ValueError("the digest does not fit the files and the command line")
@@ -232,7 +277,9 @@ class ImageStore:
     ) -> StoredImage:
         """Move the finished files in ``staging``, a directory on the store's file system, into the
         store and atomically make them the current version; ``current=False`` does that only if the
-        image has none. Raises ImageError, DiskSpaceError, PathError.
+        image has none, and not if they were unpacked from a bundle (`BUNDLE`).
+
+        Raises ImageError, DiskSpaceError, PathError.
         """
         try:
             check_suggested(manifest.get("machine", {}))
@@ -259,7 +306,7 @@ class ImageStore:
             mark(staging, as_=target.name)
             if _move_in(staging, target):
                 sync_dir(place)
-            if not current and (place / CURRENT).exists():
+            if not current and (manifest.get(BUNDLE) or (place / CURRENT).exists()):
                 return self.load(target)
             _point(place, target.name)
         return self.load(target)
@@ -288,16 +335,17 @@ class ImageStore:
         name = image.root.parent.name
         with map_os_errors(image.root):
             # A build whose result exists already makes that version the current one again.
-            lock = try_lock(self.root / f".{name}.lock")
+            lock = try_named_lock(path := self.root / f".{name}.lock")
             if lock is None:
                 return False
             try:
                 current = self.get(name)
-                if current is None or current.root == image.root or not image.root.is_dir():
+                is_in_use = current.root == image.root if current else not image.bundle
+                if is_in_use or not image.root.is_dir():
                     return False
                 self._remove_tree(image.root)
             finally:
-                os.close(lock)
+                give_back(path, lock)
         return True
 
     def make_current(self, image: StoredImage) -> None:
@@ -317,7 +365,7 @@ class ImageStore:
         with map_os_errors(image.root):
             if not image.root.is_dir():
                 raise ImageNotFound(f"Image not found: there is no {image.root}")
-            lock = try_lock(self.root / f".{place.name}.lock")
+            lock = try_named_lock(path := self.root / f".{place.name}.lock")
             if lock is None:
                 raise StateError(f"the image {place.name!r} is just being built or installed")
             try:
@@ -328,12 +376,12 @@ class ImageStore:
                 with contextlib.suppress(OSError):  # other versions are there, or files of others
                     place.rmdir()
             finally:
-                os.close(lock)
+                give_back(path, lock)
 
     def _turn_from(self, image: StoredImage) -> None:
         place = image.root.parent
         others = [found for found in self.versions(place.name) if found.root != image.root]
-        usable = [found for found in others if not found.errors]
+        usable = [found for found in others if not found.errors and not found.bundle]
         if usable:
             _point(place, max(usable, key=lambda found: found.built or 0.0).root.name)
             return

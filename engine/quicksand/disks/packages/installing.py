@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from packaging.version import Version
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
-from quicksand.base.files import map_os_errors, try_lock
+from quicksand.base.files import give_back, map_os_errors, try_named_lock
 from quicksand.base.home import expand
 from quicksand.base.paths import make_private_dir
 from quicksand.base.progress import Progress
@@ -337,13 +336,13 @@ class Installer:
         """Hold the lock of an image's name, as a build of it does."""
         root = await asyncio.to_thread(make_private_dir, self._store.root)
         with map_os_errors(root):
-            while (lock := try_lock(root / f".{image}.lock")) is None:
+            while (lock := try_named_lock(path := root / f".{image}.lock")) is None:
                 self._say(WAITING)
                 await asyncio.sleep(LOCK_POLL_S)
         try:
             yield
         finally:
-            os.close(lock)
+            give_back(path, lock)
 
     def _say(self, stage: str) -> None:
         if self._progress is not None:

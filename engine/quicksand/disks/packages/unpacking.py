@@ -13,7 +13,7 @@ from quicksand.base.progress import Progress
 from quicksand.base.regular import open_file
 from quicksand.base.sharing import share_file
 from quicksand.base.space import check_space
-from quicksand.disks.images.foreign import ForeignDisk, check_backing_name
+from quicksand.disks.images.foreign import ForeignDisk, check_backing_name, require_sane_snapshots
 from quicksand.disks.images.kernel_arch import KERNEL_HEAD, kernel_arch
 from quicksand.disks.images.origin import KEY, Origin
 from quicksand.disks.images.parts import (
@@ -116,7 +116,9 @@ class Unpacking:
             header = check_qcow2(path, allow_backing=overlay)
         except ImageError as error:
             reason = error.__cause__ or error
-            raise ImageError(f"{self._wheel.path.name}: {name} is refused: {reason}") from error
+            message = f"{self._wheel.path.name}: {name} is refused: {reason}"
+            raise ImageError(message, hint=error.advice) from error
+        require_sane_snapshots(path, f"{self._wheel.path.name}: {name}")
         try:
             if overlay and header.backing_file is None:
                 raise ValueError("it lies on no other disk, as an overlay does")

@@ -14,9 +14,10 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.base.text import mib_text
 from quicksand.disks.images.origin import KEY as PACKAGE
 from quicksand.disks.images.parts import INITRD_MAX, KERNEL_MAX, NAMES, image_digest
-from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
+from quicksand.disks.images.resolve import PUBLISHED, ImageResolver, ResolvedImage
+from quicksand.disks.images.store import BUNDLE, ImageStore, StoredImage, sha256_file
 from quicksand.disks.images.store import MANIFEST as IMAGE_MANIFEST
-from quicksand.disks.images.store import ImageStore, StoredImage, sha256_file
+from quicksand.disks.packages.names import plain
 from quicksand.saves.bundle.checks import DiskWatch, check_disk
 from quicksand.saves.bundle.manifest import IMAGE_FILES, Bundle, BundleBase, Member
 from quicksand.saves.bundle.receiving import Receiver
@@ -25,7 +26,7 @@ PART_MAX = {"image.kernel": KERNEL_MAX, "image.initrd": INITRD_MAX}
 
 _OURS = {
     *("schema_version", "name", "version", "digest", "arch", "recipe", "cmdline", "files"),
-    PACKAGE,
+    *(PACKAGE, BUNDLE),
 }
 
 
@@ -103,16 +104,15 @@ def require_base(store: ImageStore, base: BundleBase) -> StoredImage:
         return image
     there = store.get(base.name)
     has = f"; the {base.name!r} here has the digest {there.digest[:12]}" if there else ""
-    build = Remedy("build_image", name=base.name)
-    raise BundleError(
-        f"the bundle needs the image {base}, which is not here{has}",
-        hint=Words(
-            Words("have it exported with --full", python="have it exported in full"),
-            ", which brings the image; ",
-            build,
-            " may make the same one",
-        ),
-    )
+    full = Words("have it exported with --full", python="have it exported in full")
+    hint = Words(full, ", which brings the image")
+    if plain(base.name) in PUBLISHED:
+        install = Remedy("install", name=plain(base.name))
+        python = f"; the package quicksand-{plain(base.name)} may have the same one"
+        hint = Words(hint, Words("; ", install, " may get the same one", python=python))
+    else:
+        hint = Words(hint, "; ", Remedy("build_image", name=base.name), " may make the same one")
+    raise BundleError(f"the bundle needs the image {base}, which is not here{has}", hint=hint)
 
 
 def check_part_size(name: str, size: int) -> None:
@@ -181,22 +181,29 @@ class IncomingBase:
             else:
                 receiver.write(member, path)
 
-    def publish(self) -> StoredImage:
-        """Add the base to the image store, as the current version only if the image has none.
-        Raises ImageError, HostError."""
+    def publish(self, *, opened: str = "", current: bool = False) -> StoredImage:
+        """Add the base to the image store; it becomes the current version if that is asked for, or
+        if the image has none and the bundle is not just ``opened`` by a start. Raises ImageError,
+        HostError."""
         if self.image is None:
             assert self._made is not None, "receive it first"
             base = self._bundle.base
-            self.image = publish_image(self._store, self._made, base, current=False)
+            self.image = publish_image(
+                self._store, self._made, base, current=current, opened=opened
+            )
         return self.image
 
 
-def publish_image(store: ImageStore, made: Path, base: BundleBase, *, current: bool) -> StoredImage:
-    """Publish the files in ``made`` in the image store. Raises ImageError, HostError."""
+def publish_image(
+    store: ImageStore, made: Path, base: BundleBase, *, current: bool, opened: str = ""
+) -> StoredImage:
+    """Publish the files in ``made`` in the image store. ``opened`` is the file name of a bundle
+    that a start unpacks. Raises ImageError, HostError."""
     created = base.about.get("created")
     known = isinstance(created, int | float) and not isinstance(created, bool)
     manifest: dict[str, Any] = {
-        **{key: value for key, value in base.about.items() if key != PACKAGE},
+        **{key: value for key, value in base.about.items() if key not in (PACKAGE, BUNDLE)},
+        **({BUNDLE: opened} if opened else {}),
         "name": base.name,
         "version": base.version,
         "arch": base.arch,

@@ -78,7 +78,7 @@ class DiskWatch(ForeignDisk):
         try:
             super().look(data)
         except ImageError as error:
-            raise BundleError(error.words) from error
+            raise BundleError(error.words, hint=error.advice) from error
 
 
 def check_layer(path: Path, name: str, *, snapshots: bool = False) -> Qcow2Header:
@@ -90,7 +90,6 @@ def check_layer(path: Path, name: str, *, snapshots: bool = False) -> Qcow2Heade
         check_backing_name(header.backing_file)
         if header.snapshots and not snapshots:
             raise ValueError(f"it holds {header.snapshots} snapshots")
-        check_snapshots(path)
     except (ValueError, struct.error) as error:
         raise BundleError(f"{name} is refused: {error}") from error
     return header
@@ -99,7 +98,13 @@ def check_layer(path: Path, name: str, *, snapshots: bool = False) -> Qcow2Heade
 def check_disk(path: Path, name: str, *, allow_backing: bool = False) -> Qcow2Header:
     """Check a qcow2 header as `check_qcow2` does, naming the bundle's file. Raises BundleError."""
     try:
-        return check_qcow2(path, allow_backing=allow_backing)
+        header = check_qcow2(path, allow_backing=allow_backing)
     except ImageError as error:
         reason = error.__cause__ or error
-        raise BundleError(f"{name} is not a usable qcow2 image: {reason}") from error
+        message = f"{name} is not a usable qcow2 image: {reason}"
+        raise BundleError(message, hint=error.advice) from error
+    try:
+        check_snapshots(path)
+    except (ValueError, struct.error) as error:
+        raise BundleError(f"{name} is refused: {error}") from error
+    return header

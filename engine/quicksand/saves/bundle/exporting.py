@@ -1,4 +1,4 @@
-"""Exports a save as one file."""
+"""Exports a save or an image as one file."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import QuicksandError, SaveError
+from quicksand.base.errors import ImageError, QuicksandError, SaveError
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
 from quicksand.base.remedies import Words
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.saves.bundle import manifest as bundles
-from quicksand.saves.bundle.bases import FoundBase, find_base, too_many_layers
+from quicksand.saves.bundle.bases import FoundBase, describe, find_base, too_many_layers
 from quicksand.saves.bundle.checks import check_layer, dangers
 from quicksand.saves.bundle.manifest import Bundle, BundleKind, overlay_name
 from quicksand.saves.bundle.sending import Outgoing, find_digests, open_all, write_bundle
@@ -90,6 +90,41 @@ def export_save(
     )
 
 
+def export_image(
+    name: str,
+    target: Path | BinaryIO,
+    paths: Paths,
+    *,
+    compress: bool = False,
+    progress: Progress | None = None,
+) -> Exported:
+    """Write an image as a bundle; equal images give equal bytes. Blocks for I/O. Raises as
+    `export_save`."""
+    say = progress or (lambda stage, done, total: None)
+    resolver = ImageResolver(paths)
+    stored = resolver.store.get(name)
+    if stored is not None and stored.errors:
+        raise ImageError(f"the image {name!r} is damaged: {'; '.join(stored.errors)}")
+    found = describe(stored) if stored else find_base(resolver, name, "", Architecture.host())
+    created = found.base.about.get("created")
+    with ExitStack() as stack:
+        files = require_files(found, name)
+        open_all(files, stack)
+        find_digests(files, say)
+        bundle = Bundle(
+            name=found.base.name,
+            created=float(created) if isinstance(created, int | float) else 0.0,
+            content=None,
+            base=found.base,
+            files=tuple(file.member for file in files),
+        )
+        with open_target(target, compress=compress) as write:
+            write_bundle(bundle, files, write, say)
+    return Exported(
+        kind=BundleKind.IMAGE, name=bundle.name, size=bundle.size, base=str(found.base), full=True
+    )
+
+
 def _layers(save: Save) -> list[Outgoing]:
     """List the layers of a save. Raises SaveError, BundleError for one that no import accepts."""
     manifest = save.require()
@@ -145,7 +180,7 @@ def _complete(save: Save, layers: list[Outgoing], base: bundles.BundleBase) -> S
     manifest = replace(
         save.require(),
         # Directories of this host are nobody else's.
-        config=replace(save.require().config, image=base.name, mounts=()),
+        config=replace(save.require().config, image=base.name, mounts=(), memory_dir=None),
         arch=base.arch,
         base=Base(name=base.name, version=base.version, digest=base.digest),
     )

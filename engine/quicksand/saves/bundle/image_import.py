@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from quicksand.base.arch import Architecture
@@ -14,13 +15,14 @@ from quicksand.base.remedies import Words
 from quicksand.base.staging import staging
 from quicksand.disks.images.parts import NAMES, image_digest
 from quicksand.disks.images.store import DIGEST_SHOWN, ImageStore
-from quicksand.saves.bundle.bases import check_part_size, publish_image
+from quicksand.saves.bundle.bases import IncomingBase, check_part_size, publish_image
 from quicksand.saves.bundle.checks import DiskWatch, check_disk, foreign
 from quicksand.saves.bundle.manifest import (
     FORMAT,
     IMAGE_FILES,
     MANIFEST,
     MANIFEST_MAX,
+    Bundle,
     BundleBase,
     BundleKind,
     check_cmdline,
@@ -71,10 +73,11 @@ def import_image(
             raise ValueError(f"it has no {(*missing, MANIFEST)[0]} of an image")
         check_disk(made / NAMES["disk"], "image.qcow2")
         _check_digests(manifest, digests)
-        base = _describe(manifest, digests, options.name or manifest.get("name") or fallback)
-        _refuse_taken(store, base, replace=options.replace)
+        base = describe_image(manifest, digests, options.name or manifest.get("name") or fallback)
+        is_opened = options.opened != ""
+        _refuse_taken(store, base, replace=options.replace or is_opened)
         options.stop()
-        image = publish_image(store, made, base, current=True)
+        image = publish_image(store, made, base, current=not is_opened, opened=options.opened)
     return Imported(
         kind=BundleKind.IMAGE,
         name=image.name,
@@ -86,7 +89,40 @@ def import_image(
     )
 
 
-def _describe(manifest: Mapping[str, Any], digests: Mapping[str, str], name: object) -> BundleBase:
+def import_bundled_image(
+    receiver: Receiver, bundle: Bundle, store: ImageStore, options: ImportOptions
+) -> Imported:
+    """Import an image from a bundle with a manifest of ours. Raises as `import_image`."""
+    bundle = replace(
+        bundle, base=replace(bundle.base, name=check_image_name(options.name or bundle.base.name))
+    )
+    is_opened = options.opened != ""
+    _refuse_taken(store, bundle.base, replace=options.replace or is_opened)
+    base = IncomingBase(store, bundle)
+    require_space(store.root, bundle.size)
+    with staging(store.root) as made:
+        base.receive(receiver, made)
+        receiver.end()
+        options.stop()
+        image = base.publish(opened=options.opened, current=not is_opened)
+    if not is_opened and image.root.parent.name == bundle.base.name:
+        store.make_current(image)  # it may have been there already, unused
+    return Imported(
+        kind=BundleKind.IMAGE,
+        name=image.name,
+        root=image.root,
+        size=bundle.size,
+        base=f"{image.name} {image.digest[:12]}",
+        image_added=base.is_new,
+        notes=tuple(foreign(bundle.base.arch)),
+    )
+
+
+def describe_image(
+    manifest: Mapping[str, Any], digests: Mapping[str, str], name: object
+) -> BundleBase:
+    """Describe the image of a manifest whose files have these digests, by their names in the
+    bundle. Raises ValueError, ConfigError."""
     arch = manifest.get("arch") or Architecture.host().value
     cmdline, recipe = manifest.get("cmdline", ""), manifest.get("recipe", "")
     if not isinstance(cmdline, str) or not isinstance(recipe, str):
@@ -107,10 +143,15 @@ def _check_digests(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> N
     """Raise ValueError if the manifest has other digests for the files."""
     files = manifest.get("files")
     for name, part in IMAGE_FILES.items():
-        told = files.get(name, files.get(part)) if isinstance(files, dict) else None
-        digest = told.get("sha256") if isinstance(told, dict) else None
+        digest = told_digest(files, name, part)
         if digest is not None and digest != digests[name]:
             raise ValueError(f"{name} is damaged: its digest is {digests[name][:12]}…")
+
+
+def told_digest(files: object, name: str, part: str) -> object:
+    """Return the digest that a manifest's ``files`` have of a file; None if they have none."""
+    told = files.get(name, files.get(part)) if isinstance(files, dict) else None
+    return told.get("sha256") if isinstance(told, dict) else None
 
 
 def _refuse_taken(store: ImageStore, base: BundleBase, *, replace: bool) -> None:

@@ -4,6 +4,7 @@ visible before all of it is complete."""
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
@@ -12,11 +13,12 @@ from quicksand.base.errors import BundleError, ConfigError, QuicksandError
 from quicksand.base.files import sync_dir, write_json
 from quicksand.base.remedies import Words
 from quicksand.base.staging import staging, sweep_staging
+from quicksand.disks.images.resolve import BUNDLE_SUFFIX
 from quicksand.disks.images.store import ImageStore
 from quicksand.records.registry import Registry
 from quicksand.saves.bundle.bases import IncomingBase
 from quicksand.saves.bundle.checks import DiskWatch, check_config, check_layer, warnings
-from quicksand.saves.bundle.image_import import import_image
+from quicksand.saves.bundle.image_import import import_bundled_image, import_image
 from quicksand.saves.bundle.manifest import (
     FORMAT,
     IMAGE_FILES,
@@ -51,7 +53,7 @@ def import_bundle(
     ``progress`` raises; then nothing has changed, except that a new image may stay.
     """
     options = options or ImportOptions()
-    label = str(path) if isinstance(path, Path) else "the bundle"
+    label = str(path) if isinstance(path, Path) else options.opened or "the bundle"
     try:
         with open_source(path, options.stop) as (source, size):
             return _import(source, size, label, store, image_store, registry, options)
@@ -71,22 +73,25 @@ def _import(
     options: ImportOptions,
 ) -> Imported:
     reader = TarReader(source)
-    first = reader.next()
-    if first is None or first.name not in (MANIFEST, *IMAGE_FILES):
-        raise ValueError("it is a tar, but not a bundle")
-    value = None
-    if first.name == MANIFEST:
-        value = parse_json(reader.small_content(MANIFEST_MAX, MANIFEST))
+    first, data = read_manifest(reader)
+    value = None if data is None else parse_json(data)
+    if options.expected and hashlib.sha256(data or b"").hexdigest() != options.expected:
+        raise changed(label)
     if value is None or value.get("format") != FORMAT:
-        stem = Path(label).stem if label.endswith(".quicksand") else ""
-        return import_image(reader, first, value, image_store, options, fallback=stem)
+        return import_image(
+            reader, first, value, image_store, options, fallback=name_of_file(label)
+        )
     bundle = Bundle.from_json(value)
     if size is not None and not source.is_packed:
-        _check_length(bundle, first, size)
+        check_length(bundle, first, size)
     other = bundle.content.other_config if isinstance(bundle.content, SaveManifest) else {}
-    if not options.trusted:
+    if bundle.config is not None and not options.trusted and not options.opened:
         check_config(bundle.config, other)
+    if options.memory_dir is not None and bundle.kind is not BundleKind.TREE:
+        raise ConfigError(f"{label} holds no sandbox but {bundle.kind.named}, which has no memory")
     receiver = Receiver(reader, bundle.size, options.progress)
+    if bundle.kind is BundleKind.IMAGE:
+        return import_bundled_image(receiver, bundle, image_store, options)
     if bundle.kind is BundleKind.TREE:
         if registry is None:
             raise BundleError("it holds a sandbox with its checkpoints, not a save")
@@ -94,7 +99,32 @@ def _import(
     return _import_save(receiver, bundle, store, image_store, options)
 
 
-def _check_length(bundle: Bundle, first: Header, size: int) -> None:
+def read_manifest(reader: TarReader) -> tuple[Header, bytes | None]:
+    """Read the first member, and return its header and, if that is the manifest, its content.
+    Raises ValueError."""
+    first = reader.next()
+    if first is None or first.name not in (MANIFEST, *IMAGE_FILES):
+        raise ValueError("it is a tar, but not a bundle")
+    if first.name != MANIFEST:
+        return first, None
+    return first, reader.small_content(MANIFEST_MAX, MANIFEST)
+
+
+def changed(label: str) -> BundleError:
+    """Return the error for a bundle that became another one while it was used."""
+    return BundleError(
+        f"{label} has changed since its manifest was read",
+        hint="wait until the file is complete, then start again",
+    )
+
+
+def name_of_file(label: str) -> str:
+    """Return the name that an image without one gets from its bundle's file; "" if that does not
+    end like one."""
+    return Path(label).stem if label.endswith(BUNDLE_SUFFIX) else ""
+
+
+def check_length(bundle: Bundle, first: Header, size: int) -> None:
     """Raise ValueError if the file is shorter than what it claims to hold."""
     need = sum(BLOCK + -(-part // BLOCK) * BLOCK for part in _sizes(bundle, first))
     if size < need:
@@ -136,12 +166,12 @@ def _import_save(
             base.receive(receiver, made)
         receiver.end()
         write_json(made / SAVE_MANIFEST, save.to_json())
-        if not options.trusted:
+        if not options.trusted or options.opened:
             mark_imported(made)
         sync_dir(made / OVERLAYS)
         sync_dir(made)
         options.stop()
-        image = base.publish()
+        image = base.publish(opened=options.opened)
         published = store.publish(made, name, replace=options.replace)
     return Imported(
         kind=BundleKind.SAVE,

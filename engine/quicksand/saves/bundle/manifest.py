@@ -50,7 +50,17 @@ class BundleKind(StrEnum):
     TREE = "tree"
     """A sandbox with its checkpoints, and with its disk if it was stopped."""
     IMAGE = "image"
-    """An image; its manifest has the other format that the specification describes."""
+    """An image. A bundle of one may also have the other manifest that the specification
+    describes."""
+
+    @property
+    def named(self) -> str:
+        """Its name with an article, for people."""
+        return {"save": "a save", "tree": "a sandbox", "image": "an image"}[self.value]
+
+
+_KEYS = {BundleKind.SAVE: "save", BundleKind.TREE: "sandbox"}
+"""The keys of the content in the manifest, by the kind of the bundle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,13 +174,16 @@ class Bundle:
     """The name of the save or the sandbox."""
     created: float
     """Unix time of the save or of the latest checkpoint."""
-    content: SaveManifest | BundledSandbox
+    content: SaveManifest | BundledSandbox | None
+    """None if it holds an image, which is its base."""
     base: BundleBase
     files: tuple[Member, ...]
     """All files that follow the manifest, in order."""
 
     @property
     def kind(self) -> BundleKind:
+        if self.content is None:
+            return BundleKind.IMAGE
         return BundleKind.SAVE if isinstance(self.content, SaveManifest) else BundleKind.TREE
 
     @property
@@ -179,8 +192,9 @@ class Bundle:
         return any(file.name in IMAGE_FILES for file in self.files)
 
     @property
-    def config(self) -> SandboxConfig:
-        return self.content.config
+    def config(self) -> SandboxConfig | None:
+        """The configuration of the save or sandbox."""
+        return None if self.content is None else self.content.config
 
     @property
     def size(self) -> int:
@@ -189,6 +203,7 @@ class Bundle:
 
     def encode(self) -> bytes:
         """Encode the manifest; equal bundles give equal bytes."""
+        content = {} if self.content is None else {_KEYS[self.kind]: self.content.to_json()}
         plain = {
             "format": FORMAT,
             "version": VERSION,
@@ -196,7 +211,7 @@ class Bundle:
             "name": self.name,
             "full": self.is_full,
             "created": self.created,
-            ("save" if self.kind is BundleKind.SAVE else "sandbox"): self.content.to_json(),
+            **content,
             "base": self.base.to_json(),
             "files": [file.to_json() for file in self.files],
         }
@@ -217,13 +232,11 @@ class Bundle:
         if value.get("format") != FORMAT or value.get("sha256") != _digest(plain):
             raise ValueError(f"{MANIFEST} is damaged: its digest does not fit")
         kind = BundleKind(str(value.get("kind")))
-        content: SaveManifest | BundledSandbox
+        content: SaveManifest | BundledSandbox | None = None
         if kind is BundleKind.SAVE:
             content = SaveManifest.from_json(value.get("save"))
         elif kind is BundleKind.TREE:
             content = BundledSandbox.from_json(value.get("sandbox"))
-        else:
-            raise ValueError(f"a bundle of the kind {kind.value!r} has another manifest")
         created = value.get("created")
         if isinstance(created, bool) or not isinstance(created, int | float):
             raise ValueError("created is not a time")
@@ -252,7 +265,10 @@ class Bundle:
             raise ValueError("its manifest and its files disagree on whether it contains its base")
         if names[len(names) - len(images) :] != images:
             raise ValueError("the files of its base do not come last")
-        if self.config.image != self.base.name:
+        if self.config is None:
+            if names != list(IMAGE_FILES):
+                raise ValueError("its files are not those of an image")
+        elif self.config.image != self.base.name:
             raise ValueError(f"its image is {self.config.image!r}, and its base is {self.base}")
         if isinstance(self.content, SaveManifest):
             self._check_save(self.content, names[: len(names) - len(images)])

@@ -62,6 +62,14 @@ class ImportOptions:
     """Replace what has the name already; a replaced save goes to the trash."""
     trusted: bool = False
     """Accept QEMU arguments and mounts, because the user knows who made the bundle."""
+    memory_dir: str | None = None
+    """Where the memory files of an imported sandbox go (`SandboxConfig.memory_dir`)."""
+    opened: str = ""
+    """The file name of the bundle, if a start unpacks it. Then what it holds gets no name that
+    means something else: an image becomes no current version, and the caller leaves out what a
+    configuration may not choose."""
+    expected: str = ""
+    """The SHA-256 of the manifest that a bundle of ours must have; "" for any."""
     progress: Progress | None = None
     stop: Callable[[], None] = lambda: None
     """Called while waiting for a pipe, and before anything is published; may raise."""

@@ -16,9 +16,10 @@ from quicksand.base.threads import in_stoppable_thread
 from quicksand.disks.images.store import ImageStore
 from quicksand.qemu.accelerator import choose_accelerator
 from quicksand.qemu.binaries import find_binaries
+from quicksand.records.config import decode_directory
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
-from quicksand.saves.bundle.exporting import Exported, export_save
+from quicksand.saves.bundle.exporting import Exported, export_image, export_save
 from quicksand.saves.bundle.importing import import_bundle
 from quicksand.saves.bundle.manifest import BundleKind
 from quicksand.saves.bundle.receiving import Imported, ImportOptions, stopping
@@ -35,10 +36,11 @@ async def export_any(
     *,
     full: bool,
     tree: bool,
+    image: bool,
     compress: bool,
     progress: Progress | None,
 ) -> Exported:
-    """Export a save or, with ``tree``, a sandbox with its checkpoints.
+    """Export a save; with ``tree`` a sandbox with its checkpoints, with ``image`` an image.
 
     Raises SaveNotFoundError or SandboxNotFoundError, SaveError or HistoryError if it is damaged,
     StateError, ImageError, HostError.
@@ -50,10 +52,12 @@ async def export_any(
         return await export_tree(
             registry, record, target, full=full, compress=compress, progress=progress
         )
-    save = _find_save(name, places)
+    save = None if image else _find_save(name, places)
 
     def work(stop: Callable[[], None]) -> Exported:
         say = stopping(progress, stop)
+        if save is None:
+            return export_image(str(name), target, places, compress=compress, progress=say)
         return export_save(save, target, places, full=full, compress=compress, progress=say)
 
     return await in_stoppable_thread(work)
@@ -65,6 +69,7 @@ async def import_any(
     name: str | None,
     replace: bool,
     trusted: bool,
+    memory_dir: str | Path | None,
     progress: Progress | None,
 ) -> Imported:
     """Import a bundle of any kind. Notes say which checkpoints cannot be started on this host.
@@ -74,12 +79,14 @@ async def import_any(
     """
     places = paths()
     registry = Registry(places)
+    where = decode_directory(memory_dir)
 
     def work(stop: Callable[[], None]) -> Imported:
         options = ImportOptions(
             name=name,
             replace=replace,
             trusted=trusted,
+            memory_dir=where,
             progress=stopping(progress, stop),
             stop=stop,
         )

@@ -21,7 +21,7 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.base.staging import staging
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.records.config import NetworkMode, check_name
-from quicksand.records.layout import SandboxDir, sandbox_dir
+from quicksand.records.layout import SandboxDir, memory_directory, remove_memory, sandbox_dir
 from quicksand.records.nodes import BLANK, File, Head, Node, check_schema
 from quicksand.records.nodes import new_id as new_layer
 from quicksand.records.registry import Registry
@@ -90,13 +90,16 @@ def import_tree(
     record = _new_record(bundle, options.name)
     if not options.trusted:
         record = replace(record, config=confine(record.config))
-    record = replace(record, config=replace(record.config, mounts=()))
+    # Directories of this host are chosen here, and never by a bundle.
+    config = replace(record.config, mounts=(), memory_dir=options.memory_dir)
+    record = replace(record, config=config)
     _refuse_taken(registry, record.name)
     base = IncomingBase(images, bundle)
     require_space(registry.paths.sandboxes, bundle.size)
-    with staging(registry.paths.sandboxes) as made:
-        place = SandboxDir(made)
-        with map_os_errors(made):
+    memory = memory_directory(registry.paths, options.memory_dir)
+    with staging(registry.paths.sandboxes, forget=remove_memory) as made:
+        place = SandboxDir(made, None if memory is None else memory / record.id)
+        with map_os_errors(memory or made):
             place.make()
         nodes = _receive_records(receiver, bundle, sandbox)
         nodes = [_fit_network(node, record) for node in nodes]
@@ -118,19 +121,19 @@ def import_tree(
         base=f"{image.name} {image.digest[:12]}",
         image_added=base.is_new,
         checkpoints=len(nodes),
-        notes=tuple(warnings(bundle.config, bundle.base.arch, trusted=options.trusted)),
+        notes=tuple(warnings(sandbox.config, bundle.base.arch, trusted=options.trusted)),
     )
 
 
 def _new_record(bundle: Bundle, name: str | None) -> Record:
-    id_ = new_id()
-    assert isinstance(bundle.content, BundledSandbox)
+    id_, sandbox = new_id(), bundle.content
+    assert isinstance(sandbox, BundledSandbox)
     # A sandbox without a name is called by its id, and this one gets a new id.
-    own = bundle.name if bundle.name != bundle.content.id else id_
+    own = bundle.name if bundle.name != sandbox.id else id_
     return Record(
         id=id_,
         name=name or own,
-        config=bundle.config,
+        config=sandbox.config,
         image_digest=bundle.base.digest,
         chain=(),
         created=time.time(),
@@ -194,7 +197,8 @@ def _check_node(node: Node, bundle: Bundle) -> None:
         raise ValueError(f"the checkpoint {node.tag!r} has no disk")
     if not node.tier.has_memory:
         return
-    memory = bundle.config.memory_bytes
+    assert isinstance(bundle.content, BundledSandbox)
+    memory = bundle.content.config.memory_bytes
     shape = node.shape
     if shape.get("memory") != memory or shape.get("image") != bundle.base.digest:
         raise ValueError(f"the checkpoint {node.tag!r} is of another machine than its sandbox")
@@ -297,7 +301,7 @@ def _receive_files(
             node, file = own[member.name]
             receiver.write(member, path, file)
             if path.name == "pages.index":
-                _check_index(path, node, bundle.config.memory_bytes)
+                _check_index(path, node, sandbox.config.memory_bytes)
 
 
 def _receive_layer(receiver: Receiver, member: Member, path: Path, seals: dict[str, File]) -> None:
@@ -357,6 +361,7 @@ def _publish(registry: Registry, record: Record, image: StoredImage, made: Sandb
             sync_dir(place.root)
         registry.save(replace(record, committed=True))
     except BaseException:
+        remove_memory(place.root)
         remove_tree(place.root)
         raise
     finally:

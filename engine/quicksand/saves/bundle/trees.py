@@ -200,7 +200,7 @@ def _write(
     find_digests(files, say)
     files = [*files, *base_files]
     # Directories of this host are nobody else's.
-    config = replace(tree.sandbox.config, image=found.base.name, mounts=())
+    config = replace(tree.sandbox.config, image=found.base.name, mounts=(), memory_dir=None)
     bundle = Bundle(
         name=record.name,
         created=max((node.created for node in nodes), default=record.created),

