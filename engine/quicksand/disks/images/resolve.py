@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand.base.home import expand
 from quicksand.base.paths import Paths
 from quicksand.base.remedies import Remedy, Words
+from quicksand.disks.images import provider
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.disks.packages.contents import OverlayImage
@@ -37,8 +38,8 @@ SHIPPED = ("debian", "debian-desktop")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedImage:
-    """The files that a guest boots from."""
+class ResolvedImage(provider.ResolvedImage):
+    """The files that a guest boots from: nothing is left open."""
 
     name: str
     chain: tuple[Path, ...]
@@ -50,15 +51,6 @@ class ResolvedImage:
     """The digest of all files; "" for an image outside the store."""
     version: str = ""
     cmdline: str = ""
-
-
-@runtime_checkable
-class ImageProvider(Protocol):
-    """The interface of an image package (entry point group `quicksand.images`)."""
-
-    name: str
-
-    def resolve(self, arch: str | None = None) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,16 +294,18 @@ def _ask(package: Package, arch: Architecture) -> ResolvedImage:
     name = package.entry.name
     try:
         found = package.load_provider(arch)
+        told_arch = getattr(found, "guest_arch", None)
         fields: Mapping[str, Any] = {
             "name": str(found.name),
             "chain": tuple(Path(p).absolute() for p in found.chain),
             "kernel": Path(found.kernel).absolute(),
             "initrd": Path(found.initrd).absolute(),
-            "guest_arch": Architecture.parse(found.guest_arch),
+            "guest_arch": arch if told_arch is None else Architecture.parse(told_arch),
         }
     except Exception as error:
         raise ImageError(
-            f"the image package {name!r} is broken: {type(error).__name__}: {error}"
+            f"the image package {name!r} is broken: {type(error).__name__}: {error}",
+            hint=error.advice if isinstance(error, QuicksandError) else "",
         ) from error
     if not fields["chain"]:
         raise ImageError(f"the image package {name!r} names no disk")
