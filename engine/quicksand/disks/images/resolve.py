@@ -22,16 +22,13 @@ from quicksand.disks.images import provider
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.disks.packages.contents import OverlayImage
-from quicksand.disks.packages.names import also_called, plain
+from quicksand.disks.packages.names import PUBLISHED, also_called, plain
 
 if TYPE_CHECKING:
     from quicksand.disks.packages.installed import Package
 
 DEPTH_MAX = 8
 """How many packages may lie on each other."""
-
-PUBLISHED = ("alpine", "alpine-desktop", "ubuntu", "ubuntu-desktop", "agent", "cua")
-"""Images that are known to be published as packages (specification, "Image Distribution")."""
 
 SHIPPED = ("debian", "debian-desktop")
 """Images that come with a recipe: built or not, these names mean them and no save."""

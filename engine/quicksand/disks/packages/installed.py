@@ -5,8 +5,8 @@ pip while it is asked for. So nothing of a package is imported, as long as its f
 image is. Only a package that has no such files, and does not build on that library, is asked by its
 code (`load_provider`), as `quicksand.ImageProvider` describes: that is the interface for packages
 that make or find their image themselves, and whoever installed one in this environment has it run.
-Packages on that library are asked, too, where our own re-exports stand in for it (docs/user-guide/
-published-core.md), which run no pip.
+Where our own re-exports stand in for that library (docs/user-guide/published-core.md), other
+packages on it are asked, too; those that are published have their image in files, or not at all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from quicksand.base.regular import open_file
 from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.packages import contents
 from quicksand.disks.packages.contents import BaseImage, OverlayImage, find_image
-from quicksand.disks.packages.names import GROUP, SHOWN_MAX, normalised, plain
+from quicksand.disks.packages.names import GROUP, PUBLISHED, SHOWN_MAX, normalised, plain
 
 LIBRARY = "quicksand-core"
 """What the published image packages build on."""
@@ -101,10 +101,13 @@ class Package:
         return None if image is None else (image, root)
 
     def is_stub(self) -> bool:
-        """Whether it is one of the published packages, and its code is of no use here."""
+        """Whether it has no image unless that is in its files: it is one of the published packages,
+        or its code needs a library that is not here."""
         found = self._distribution
         requires = [] if found is None else found.requires or []
-        return any(_name_in(text) == LIBRARY for text in requires) and not _has_our_library()
+        if not any(_name_in(text) == LIBRARY for text in requires):
+            return False
+        return self.image in PUBLISHED or not _has_our_library()
 
     def require_no_stub(self) -> None:
         """Raise ImageError if it is one of the published packages without its image."""

@@ -201,6 +201,9 @@ def test_a_package_on_the_published_library_is_asked_only_where_our_re_exports_s
     assert resolver.resolve("own", X86).chain == (site / "quicksand_own/disk.qcow2",)
     sys.modules.pop("quicksand_own.provider")
     sys.modules.pop("quicksand_own")
+    put(site, make_stub(tmp_path, "quicksand-ubuntu"))
+    assert "without its image" in info(resolver, "ubuntu").error
+    assert "quicksand_ubuntu" not in sys.modules
 
 
 def test_whatever_its_code_raises_is_one_error(
