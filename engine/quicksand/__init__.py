@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from quicksand.guest.users import SandboxUser
     from quicksand.life.events import Event, EventKind
     from quicksand.life.installation import install
+    from quicksand.life.mounts import MountHandle
     from quicksand.life.stats import GuestProcess, SandboxStats
     from quicksand.named_images import (
         AlpineDesktopSandbox,

@@ -44,6 +44,8 @@ def install(
     stay. Raises ConfigError for a name that cannot be one, ImageNotFound if no source has it,
     ImageError for a wheel that cannot be used, HostError.
     """
+    if isinstance(sources, str):
+        raise ConfigError(f"sources must be a list, not {sources!r:.100}", hint="sources=[…]")
     plan = _plan(requirements)
     wanted_arch = None if arch is None else Architecture.parse(arch)
 

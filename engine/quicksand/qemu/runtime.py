@@ -113,9 +113,9 @@ class PlatformConfig:
         return self.detect_accelerator().accelerator
 
 
-def get_runtime(arch: str | None = None) -> RuntimeInfo:
-    """The QEMU for guests of ``arch``, by default this host's. Raises QemuNotFound, QemuTooOld,
-    ConfigError for an unknown architecture."""
+def get_runtime(arch: str | PlatformConfig | None = None) -> RuntimeInfo:
+    """The QEMU for guests of ``arch`` or of a platform, by default this host's. Raises
+    QemuNotFound, QemuTooOld, ConfigError for an unknown architecture."""
     return RuntimeInfo.of(find_binaries(_arch(arch).value))
 
 
@@ -179,6 +179,8 @@ def get_platform_config(arch: str | None = None) -> PlatformConfig:
     )
 
 
-def _arch(name: str | None) -> Architecture:
-    """The architecture of that name, by default this host's. Raises ConfigError."""
+def _arch(name: str | PlatformConfig | None) -> Architecture:
+    """The architecture of that name or platform, by default this host's. Raises ConfigError."""
+    if isinstance(name, PlatformConfig):
+        return name.arch
     return Architecture.host() if name is None else Architecture.parse(name)

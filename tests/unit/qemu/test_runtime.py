@@ -87,6 +87,21 @@ def test_guests_of_another_architecture_have_no_accelerator(
     assert asked == [other, other]
 
 
+def test_the_qemu_of_a_platform_is_asked_for_its_architecture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def find(arch: str) -> QemuBinaries:
+        asked.append(arch)
+        return QEMU
+
+    monkeypatch.setattr(runtime, "find_binaries", find)
+    for arch in ("arm64", get_platform_config("arm64"), "amd64", get_platform_config("amd64")):
+        assert quicksand.get_runtime(arch).version == "9.1.0"
+    assert asked == ["aarch64", "aarch64", "x86_64", "x86_64"]
+
+
 def test_a_platform_has_its_directories() -> None:
     config = get_platform_config()
     assert (config.cache_dir, config.images_dir) == (paths().cache, paths().images)

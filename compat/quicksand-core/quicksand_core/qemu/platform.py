@@ -34,4 +34,4 @@ def get_platform_config_for_arch(arch: str) -> PlatformConfig:
 def get_runtime(config: PlatformConfig | None = None) -> RuntimeInfo:
     """The QEMU for guests of a platform's architecture, by default this host's. Raises QemuNotFound
     and QemuTooOld (RuntimeErrors), ConfigError."""
-    return quicksand.get_runtime(None if config is None else config.arch)
+    return quicksand.get_runtime(config)
