@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming
     from quicksand.base.errors import QuicksandError
     from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
-    from quicksand.disks.images.resolve import ImageProvider, ResolvedImage
+    from quicksand.disks.images.provider import ImageProvider, ResolvedImage
     from quicksand.display.keys import Key
     from quicksand.guest.execution import Command, ExecuteResult
     from quicksand.guest.files import GuestFile, GuestFiles
     from quicksand.guest.shell import Shell, ShellInfo
     from quicksand.guest.traffic import GuestTraffic
+    from quicksand.guest.users import SandboxUser
     from quicksand.life.events import Event, EventKind
+    from quicksand.life.installation import install
+    from quicksand.life.mounts import MountHandle
     from quicksand.life.stats import GuestProcess, SandboxStats
     from quicksand.named_images import (
         AlpineDesktopSandbox,
@@ -35,13 +38,18 @@ if TYPE_CHECKING:
         PlatformConfig,
         RuntimeInfo,
         detect_accelerator,
+        ensure_runtime,
         get_accelerator,
+        get_machine_type,
         get_platform_config,
         get_runtime,
+        install_qemu,
         is_runtime_available,
     )
     from quicksand.records.config import Accelerator, NetworkMode, PortForward, SandboxConfig
     from quicksand.records.forwards import Forward, Guest, Host
+    from quicksand.records.mount import Mount, MountType
+    from quicksand.records.params import SandboxConfigParams
     from quicksand.records.sandboxes import Entry, Status
     from quicksand.sandbox import Sandbox, Snapshot
     from quicksand.saves.manifest import SaveManifest
@@ -80,6 +88,7 @@ __all__ = [
     "MachineType",
     "Mount",
     "MountHandle",
+    "MountType",
     "NetworkMode",
     "PlatformConfig",
     "PortForward",
@@ -88,7 +97,9 @@ __all__ = [
     "RuntimeInfo",
     "Sandbox",
     "SandboxConfig",
+    "SandboxConfigParams",
     "SandboxStats",
+    "SandboxUser",
     "SaveManifest",
     "SaveWarning",
     "Shell",
@@ -98,9 +109,13 @@ __all__ = [
     "UbuntuDesktopSandbox",
     "UbuntuSandbox",
     "detect_accelerator",
+    "ensure_runtime",
     "get_accelerator",
+    "get_machine_type",
     "get_platform_config",
     "get_runtime",
+    "install",
+    "install_qemu",
     "is_runtime_available",
 ]
 
@@ -111,10 +126,12 @@ _HOMES = {
     "display.keys": ("Key",),
     "base.errors": ("QuicksandError",),
     "life.events": ("Event", "EventKind"),
+    "life.installation": ("install",),
     "guest.execution": ("Command", "ExecuteResult"),
     "records.forwards": ("Forward", "Guest", "Host"),
     "guest.files": ("GuestFile", "GuestFiles"),
     "guest.traffic": ("GuestTraffic",),
+    "guest.users": ("SandboxUser",),
     "base.arch": ("Architecture",),
     "named_images": (
         "AlpineDesktopSandbox",
@@ -124,7 +141,7 @@ _HOMES = {
         "UbuntuDesktopSandbox",
         "UbuntuSandbox",
     ),
-    "disks.images.resolve": ("ImageProvider", "ResolvedImage"),
+    "disks.images.provider": ("ImageProvider", "ResolvedImage"),
     "qemu.accelerator": ("AcceleratorStatus",),
     "records.sandboxes": ("Entry", "Status"),
     "qemu.runtime": (
@@ -133,12 +150,16 @@ _HOMES = {
         "PlatformConfig",
         "RuntimeInfo",
         "detect_accelerator",
+        "ensure_runtime",
         "get_accelerator",
+        "get_machine_type",
         "get_platform_config",
         "get_runtime",
+        "install_qemu",
         "is_runtime_available",
     ),
-    "records.mount": ("Mount",),
+    "records.mount": ("Mount", "MountType"),
+    "records.params": ("SandboxConfigParams",),
     "sandbox": ("Sandbox", "Snapshot"),
     "saves.manifest": ("SaveManifest",),
     "saves.resolving": ("SaveWarning",),
@@ -152,6 +173,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name from its module and keep it (PEP 562)."""
+    if name == "__version__":
+        return import_module("quicksand.base.version").version_text()
     for module, names in _HOMES.items():
         if name in names:
             value = getattr(import_module(f"quicksand.{module}"), name)

@@ -578,6 +578,11 @@ class Sandbox:
         return run.accel if run is not None else None
 
     @property
+    def boot_timeout(self) -> float:
+        """Seconds that `start` waits for the agent (`SandboxConfig.boot_timeout`)."""
+        return self.config.boot_timeout
+
+    @property
     def boot_timing(self) -> BootTiming | None:
         """How long each phase of the start took, in seconds; None unless this object started the
         VM."""

@@ -89,9 +89,9 @@ async def test_it_is_alpine_with_our_agent(vm: Sandbox) -> None:
 async def test_commands_users_and_files(vm: Sandbox) -> None:
     failed = await vm.execute("echo out; echo err >&2; exit 3")
     assert (failed.stdout, failed.stderr, failed.exit_code) == ("out\n", "err\n", 3)
-    await vm.create_user("joe")
-    as_joe = await vm.execute("id -un; pwd", user="joe")
-    assert as_joe.stdout == "joe\n/home/joe\n"
+    joe = await vm.create_user("joe")
+    as_joe = await joe.execute("id -un; id -u; id -g; pwd")
+    assert as_joe.stdout == f"joe\n{joe.uid}\n{joe.gid}\n{joe.home}\n"
     data = bytes(range(256)) * 4096
     await vm.files.write("/root/data", data)
     assert await vm.files.read("/root/data") == data

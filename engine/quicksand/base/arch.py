@@ -35,7 +35,22 @@ class Architecture(StrEnum):
         """Return this host's architecture. Raises ConfigError if it is not supported."""
         return cls.parse(os.uname().machine)
 
+    @classmethod
+    def from_str(cls, value: str) -> Architecture:
+        """`parse`, as the specification calls it. Raises ConfigError (a ValueError)."""
+        return cls.parse(value)
+
     @property
     def debian(self) -> str:
         """Debian's name of it, which image files use."""
         return "amd64" if self is Architecture.X86_64 else "arm64"
+
+    @property
+    def image_arch(self) -> str:
+        """`debian`, as the specification calls it."""
+        return self.debian
+
+    @property
+    def arch_type(self) -> Architecture:
+        """Itself; the specification calls the kind of a platform's ``arch`` so."""
+        return self

@@ -134,7 +134,7 @@ class NameTakenError(QuicksandError):
     """Another sandbox has that name."""
 
 
-class StateError(QuicksandError):
+class StateError(QuicksandError, RuntimeError):
     """The operation is not possible in the sandbox's present state (stopped, busy …)."""
 
 
@@ -142,7 +142,7 @@ class NoDisplayError(StateError):
     """The machine has no screen, keyboard and pointer."""
 
 
-class HostError(QuicksandError):
+class HostError(QuicksandError, RuntimeError):
     """The host lacks something that is needed."""
 
 
@@ -202,15 +202,15 @@ class BundleError(SaveError):
     """A file to be imported is damaged, truncated, of a newer version, or not plainly harmless."""
 
 
-class ImageError(QuicksandError):
+class ImageError(QuicksandError, RuntimeError):
     """An image is damaged or cannot be used."""
 
 
-class ImageNotFound(ImageError, RuntimeError):  # noqa: N818
+class ImageNotFound(ImageError):  # noqa: N818
     """No image has that name. The message starts with "Image not found"."""
 
 
-class MachineError(QuicksandError):
+class MachineError(QuicksandError, RuntimeError):
     """The VM failed. ``log`` is the end of QEMU's messages or of the guest's console."""
 
     def __init__(self, message: str | Words, *, hint: str | Words = "", log: str = "") -> None:
@@ -247,7 +247,7 @@ class DisplayTimeoutError(DisplayError, TimeoutError):
     """The screen did not change in time as a caller waited for."""
 
 
-class AgentError(QuicksandError):
+class AgentError(QuicksandError, RuntimeError):
     """The guest's agent failed or refused. Only a refusal has a ``code``, and perhaps an
     ``errno``."""
 

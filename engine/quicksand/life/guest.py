@@ -15,6 +15,7 @@ from quicksand.life.sandbox_life import Life
 if TYPE_CHECKING:
     from quicksand.guest.shell import Shell, ShellInfo
     from quicksand.guest.traffic import GuestTraffic
+    from quicksand.guest.users import SandboxUser
     from quicksand.life.stats import GuestProcess, SandboxStats
 
 
@@ -146,10 +147,11 @@ class InGuest:
         """The terminals that are open in the guest."""
         return await machinery.Shell.list(await self._life.session())
 
-    async def create_user(self, name: str, *, sudo: bool = False) -> None:
-        """Create a user with a home directory; ``sudo`` allows sudo without a password. Raises
-        AgentRefusedError (code "exists") if the user exists."""
-        await self.request("create_user", {"name": name, "sudo": sudo})
+    async def create_user(self, name: str, *, sudo: bool = False) -> SandboxUser:
+        """Create a user with a home directory; ``sudo`` allows sudo without a password. The result
+        runs commands as this user. Raises AgentRefusedError (code "exists") if the user exists."""
+        reply = await self.request("create_user", {"name": name, "sudo": sudo})
+        return machinery.SandboxUser.parse(self, name, reply)
 
     async def delete_user(self, name: str, *, remove_home: bool = True) -> None:
         """Delete a user. Raises AgentRefusedError (code "not_found") if there is none."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from quicksand.guest.files import GuestFiles
     from quicksand.guest.shell import Shell
     from quicksand.guest.traffic import read_traffic
+    from quicksand.guest.users import SandboxUser
     from quicksand.life.events import watch_events
     from quicksand.life.first_start import make_machine, with_memory
     from quicksand.life.image_building import (
@@ -54,6 +55,7 @@ __all__ = [
     "GuestProcess",
     "Qemu",
     "SandboxTrash",
+    "SandboxUser",
     "SaveOptions",
     "SaveWarning",
     "Shell",
@@ -104,6 +106,7 @@ _HOMES = {
     "guest.files": ("GuestFiles",),
     "guest.shell": ("Shell",),
     "guest.traffic": ("read_traffic",),
+    "guest.users": ("SandboxUser",),
     "life.events": ("watch_events",),
     "life.first_start": (
         "make_machine",

@@ -3,17 +3,18 @@ engine itself uses qemu/binaries.py and qemu/accelerator.py."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, QuicksandError
+from quicksand.base.paths import paths
+from quicksand.base.waiting import run_and_wait
 from quicksand.qemu.accelerator import AcceleratorStatus, find_accelerator, native_accelerator
-from quicksand.qemu.binaries import find_binaries
+from quicksand.qemu.binaries import QemuBinaries, find_binaries
+from quicksand.qemu.provision import ensure_qemu
 from quicksand.records.config import Accelerator
 
 
@@ -22,6 +23,8 @@ class OS(StrEnum):
 
     LINUX = "linux"
     MACOS = "darwin"
+    DARWIN = "darwin"
+    """`MACOS`, as the specification calls it."""
     WINDOWS = "windows"
 
     @classmethod
@@ -56,6 +59,28 @@ class RuntimeInfo:
     version: str
     origin: str
     """Where it comes from: "system", "unpacked by setup", …"""
+    data_dir: Path | None = None
+    """The directory with its firmware, where QEMU has to be told."""
+    module_dir: Path | None = None
+    """The directory with its modules, where QEMU has to be told (QEMU_MODULE_DIR)."""
+
+    @property
+    def runtime_dir(self) -> Path:
+        """The directory of `qemu_binary`."""
+        return self.qemu_binary.parent
+
+    @classmethod
+    def of(cls, found: QemuBinaries) -> RuntimeInfo:
+        """What scripts are told of a QEMU."""
+        modules = found.env.get("QEMU_MODULE_DIR")
+        return cls(
+            qemu_binary=found.system,
+            qemu_img=found.img,
+            version=found.version_text,
+            origin=found.origin,
+            data_dir=found.data_dirs[0] if found.data_dirs else None,
+            module_dir=None if modules is None else Path(modules),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,18 +94,46 @@ class PlatformConfig:
     """The hardware accelerator that this kind of host can have; `detect_accelerator` finds out
     whether it works."""
 
+    @property
+    def cache_dir(self) -> Path:
+        """The directory for what can be made again."""
+        return paths().cache
 
-def get_runtime(arch: str | None = None) -> RuntimeInfo:
-    """The QEMU for guests of ``arch``, by default this host's. Raises QemuNotFound, QemuTooOld,
-    ConfigError for an unknown architecture."""
-    wanted = Architecture.parse(arch) if arch else Architecture.host()
-    found = find_binaries(wanted.value)
-    return RuntimeInfo(
-        qemu_binary=found.system,
-        qemu_img=found.img,
-        version=found.version_text,
-        origin=found.origin,
-    )
+    @property
+    def images_dir(self) -> Path:
+        """The directory of the image store."""
+        return paths().images
+
+    def detect_accelerator(self) -> AcceleratorStatus:
+        """`quicksand.detect_accelerator` for guests of this architecture."""
+        return detect_accelerator(self.arch)
+
+    def get_accelerator(self) -> Accelerator:
+        """The accelerator for guests of this architecture."""
+        return self.detect_accelerator().accelerator
+
+
+def get_runtime(arch: str | PlatformConfig | None = None) -> RuntimeInfo:
+    """The QEMU for guests of ``arch`` or of a platform, by default this host's. Raises
+    QemuNotFound, QemuTooOld, ConfigError for an unknown architecture."""
+    return RuntimeInfo.of(find_binaries(_arch(arch).value))
+
+
+def ensure_runtime(arch: str | None = None) -> RuntimeInfo:
+    """`get_runtime`, after getting a QEMU if there is none that works, as ``quicksand-tui setup``
+    does: by the system's package manager as root, else from the distribution's packages, unpacked
+    in the user's data directory. It blocks, for minutes if much is to be fetched.
+
+    Raises QemuNotFound, QemuTooOld or another HostError, ConfigError for an unknown architecture.
+    """
+    wanted = _arch(arch).value
+    return RuntimeInfo.of(run_and_wait(lambda: ensure_qemu(arch=wanted)))
+
+
+def install_qemu() -> None:
+    """Get a QEMU for guests of this host's architecture, if there is none that works. Blocks and
+    raises as `ensure_runtime`."""
+    ensure_runtime()
 
 
 def is_runtime_available(arch: str | None = None) -> bool:
@@ -98,11 +151,9 @@ def detect_accelerator(arch: str | None = None) -> AcceleratorStatus:
     The first call after a boot of the host runs a probe, which takes 0.1 s, or 4 s if the
     accelerator hangs. Raises QemuNotFound, QemuTooOld, ConfigError for an unknown architecture.
     """
-    wanted = Architecture.parse(arch) if arch else Architecture.host()
+    wanted = _arch(arch)
     binaries = find_binaries(wanted.value)
-    # In another thread, since an event loop may be running in this one.
-    with ThreadPoolExecutor(1, "quicksand-probe") as thread:
-        return thread.submit(lambda: asyncio.run(find_accelerator(binaries, wanted))).result()
+    return run_and_wait(lambda: find_accelerator(binaries, wanted))
 
 
 def get_accelerator() -> Accelerator:
@@ -110,12 +161,26 @@ def get_accelerator() -> Accelerator:
     return detect_accelerator().accelerator
 
 
-def get_platform_config() -> PlatformConfig:
-    """The defaults of this host. Raises ConfigError for an unknown system or architecture."""
-    arch = Architecture.host()
+def get_machine_type(arch: str | None = None) -> MachineType:
+    """QEMU's machine type for guests of ``arch``, by default this host's. Raises ConfigError for an
+    unknown architecture."""
+    return MachineType.Q35 if _arch(arch) is Architecture.X86_64 else MachineType.VIRT
+
+
+def get_platform_config(arch: str | None = None) -> PlatformConfig:
+    """The defaults of this host for guests of ``arch``, by default its own. Raises ConfigError for
+    an unknown system or architecture."""
+    wanted = _arch(arch)
     return PlatformConfig(
         os=OS.host(),
-        arch=arch,
-        machine_type=MachineType.Q35 if arch is Architecture.X86_64 else MachineType.VIRT,
-        accelerator=native_accelerator(),
+        arch=wanted,
+        machine_type=get_machine_type(wanted),
+        accelerator=native_accelerator() if wanted is Architecture.host() else None,
     )
+
+
+def _arch(name: str | PlatformConfig | None) -> Architecture:
+    """The architecture of that name or platform, by default this host's. Raises ConfigError."""
+    if isinstance(name, PlatformConfig):
+        return name.arch
+    return Architecture.host() if name is None else Architecture.parse(name)

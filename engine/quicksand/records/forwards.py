@@ -35,9 +35,10 @@ class End:
         second: int | str | None = None,
         *,
         port: int | None = None,
-        address: str = "",
+        address: str | None = None,
     ) -> None:
         """Raises ConfigError."""
+        address = address or ""
         for value in (first, second):
             if isinstance(value, str):
                 found, colon, number = value.rpartition(":")
@@ -84,6 +85,21 @@ class Forward(PortForward):
                 hint='Forward(Host(8080), Guest(80)); network_mode="full" lets a guest reach hosts',
             )
         super().__init__(src.port, dst.port)
+
+    @property
+    def src(self) -> Host:
+        """Where connections are accepted."""
+        return Host(self.host)
+
+    @property
+    def dst(self) -> Guest:
+        """Where they go."""
+        return Guest(self.guest)
+
+    @property
+    def host_to_guest(self) -> bool:
+        """Always true."""
+        return True
 
 
 def _port_of(text: str, number: str) -> int:

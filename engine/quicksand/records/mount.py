@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Literal, get_args
 
 from quicksand.base.errors import ConfigError
 
@@ -16,7 +16,8 @@ CIFS = "cifs"
 NINEP = "9p"
 """QEMU is the server; the guest's kernel needs 9p. Only at a sandbox's start, and no checkpoint can
 be taken while it is mounted."""
-TYPES = (CIFS, NINEP)
+MountType = Literal["cifs", "9p"]
+TYPES: tuple[str, ...] = get_args(MountType)
 READ_ONLY, READ_WRITE = "ro", "rw"
 PROTECT = "protect"
 

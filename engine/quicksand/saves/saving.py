@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from quicksand.base.regular import open_regular, read_word
 from quicksand.base.sharing import copy_open_file, link_file
 from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
+from quicksand.base.version import DISTRIBUTION, version_text
 from quicksand.disks.images.merge import write_merged
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
 from quicksand.disks.images.store import sha256_file
@@ -440,7 +440,4 @@ def _parent(record: Record) -> Parent | None:
 
 
 def _engine_name() -> str:
-    try:
-        return f"quicksand-tui {version('quicksand-tui')}"
-    except PackageNotFoundError:
-        return "quicksand-tui"
+    return f"{DISTRIBUTION} {version_text()}".rstrip()

@@ -87,6 +87,13 @@ def test_a_disk_below_its_base_is_an_error(size: int) -> None:
     check_disk_size(1024, 1024, "x")
 
 
+@pytest.mark.parametrize(
+    "kind", ["StateError", "HostError", "ImageError", "MachineError", "AgentError", "QemuNotFound"]
+)
+def test_what_the_published_engine_raises_as_a_runtime_error_is_one(kind: str) -> None:
+    assert issubclass(getattr(public, kind), RuntimeError)
+
+
 def test_all_of_them_are_public() -> None:
     ours = {
         name

@@ -73,13 +73,13 @@ def test_other_things_are_no_mounts(value: object) -> None:
 
 def test_fields_are_checked() -> None:
     with pytest.raises(ConfigError, match="readonly"):
-        Mount("/a", "/b", readonly="yes")
+        Mount("/a", "/b", readonly="yes")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="fsync"):
-        Mount("/a", "/b", fsync=0)
+        Mount("/a", "/b", fsync=0)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="9p has fsync always"):
         Mount("/a", "/b", type="9p", fsync=False)
     with pytest.raises(ConfigError, match="protect must be true or false"):
-        Mount("/a", "/b", protect="yes")
+        Mount("/a", "/b", protect="yes")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="9p cannot be protected"):
         parse_mount("/a:/b:9p,protect")
     with pytest.raises(ConfigError, match="virtiofs"):

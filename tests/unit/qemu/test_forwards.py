@@ -24,12 +24,15 @@ forward: Any = Forward
         Host(8080, "127.0.0.1"),
         Host("127.0.0.1:8080"),
         Host(port=8080, address="localhost"),
+        Host(8080, None),
+        Host(port=8080, address=None),
     ],
 )
 def test_every_form_of_an_end(host: Host) -> None:
     found = Forward(host, Guest(80))
     assert isinstance(found, PortForward)
     assert (found.host, found.guest) == (8080, 80)
+    assert (found.src, found.dst, found.host_to_guest) == (Host(8080), Guest(80), True)
 
 
 def test_a_sandbox_takes_them_like_others_and_keeps_them() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
@@ -19,12 +19,13 @@ from quicksand.base.home import expand
 from quicksand.base.paths import Paths
 from quicksand.base.regular import open_file
 from quicksand.base.remedies import Remedy, Words
+from quicksand.disks.images import provider
 from quicksand.disks.images.foreign import require_sane_snapshots
 from quicksand.disks.images.kernel_arch import check_kernel_arch
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.disks.packages.contents import OverlayImage
-from quicksand.disks.packages.names import also_called, plain
+from quicksand.disks.packages.names import PUBLISHED, also_called, plain
 
 if TYPE_CHECKING:
     from quicksand.disks.packages.installed import Package
@@ -42,16 +43,13 @@ TAR_MAGIC_END = TAR_MAGIC_AT + len(TAR_MAGIC)
 DEPTH_MAX = 8
 """How many packages may lie on each other."""
 
-PUBLISHED = ("alpine", "alpine-desktop", "ubuntu", "ubuntu-desktop", "agent", "cua")
-"""Images that are known to be published as packages (specification, "Image Distribution")."""
-
 SHIPPED = ("debian", "debian-desktop")
 """Images that come with a recipe: built or not, these names mean them and no save."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedImage:
-    """The files that a guest boots from."""
+class ResolvedImage(provider.ResolvedImage):
+    """The files that a guest boots from: nothing is left open."""
 
     name: str
     chain: tuple[Path, ...]
@@ -63,15 +61,6 @@ class ResolvedImage:
     """The digest of all files; "" for an image outside the store."""
     version: str = ""
     cmdline: str = ""
-
-
-@runtime_checkable
-class ImageProvider(Protocol):
-    """The interface of an image package (entry point group `quicksand.images`)."""
-
-    name: str
-
-    def resolve(self, arch: str | None = None) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,16 +357,18 @@ def _ask(package: Package, arch: Architecture) -> ResolvedImage:
     name = package.entry.name
     try:
         found = package.load_provider(arch)
+        told_arch = getattr(found, "guest_arch", None)
         fields: Mapping[str, Any] = {
             "name": str(found.name),
             "chain": tuple(Path(p).absolute() for p in found.chain),
             "kernel": Path(found.kernel).absolute(),
             "initrd": Path(found.initrd).absolute(),
-            "guest_arch": Architecture.parse(found.guest_arch),
+            "guest_arch": arch if told_arch is None else Architecture.parse(told_arch),
         }
     except Exception as error:
         raise ImageError(
-            f"the image package {name!r} is broken: {type(error).__name__}: {error}"
+            f"the image package {name!r} is broken: {type(error).__name__}: {error}",
+            hint=error.advice if isinstance(error, QuicksandError) else "",
         ) from error
     if not fields["chain"]:
         raise ImageError(f"the image package {name!r} names no disk")

@@ -5,6 +5,8 @@ pip while it is asked for. So nothing of a package is imported, as long as its f
 image is. Only a package that has no such files, and does not build on that library, is asked by its
 code (`load_provider`), as `quicksand.ImageProvider` describes: that is the interface for packages
 that make or find their image themselves, and whoever installed one in this environment has it run.
+Where our own re-exports stand in for that library (docs/user-guide/published-core.md), other
+packages on it are asked, too; those that are published have their image in files, or not at all.
 """
 
 from __future__ import annotations
@@ -12,7 +14,13 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
-from importlib.metadata import Distribution, EntryPoint, entry_points
+from importlib.metadata import (
+    Distribution,
+    EntryPoint,
+    PackageNotFoundError,
+    entry_points,
+    version,
+)
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +30,14 @@ from quicksand.base.regular import open_file
 from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.packages import contents
 from quicksand.disks.packages.contents import BaseImage, OverlayImage, find_image
-from quicksand.disks.packages.names import GROUP, SHOWN_MAX, normalised, plain
+from quicksand.disks.packages.names import GROUP, PUBLISHED, SHOWN_MAX, normalised, plain
 
 LIBRARY = "quicksand-core"
 """What the published image packages build on."""
+
+LABEL = "+quicksand.tui."
+"""What the version of our re-exports of `LIBRARY` has, and none of the published ones
+(compat/quicksand-core)."""
 
 
 class Directory:
@@ -89,10 +101,13 @@ class Package:
         return None if image is None else (image, root)
 
     def is_stub(self) -> bool:
-        """Whether it is one of the published packages, whose code is of no use here."""
+        """Whether it has no image unless that is in its files: it is one of the published packages,
+        or its code needs a library that is not here."""
         found = self._distribution
         requires = [] if found is None else found.requires or []
-        return any(_name_in(text) == LIBRARY for text in requires)
+        if not any(_name_in(text) == LIBRARY for text in requires):
+            return False
+        return self.image in PUBLISHED or not _has_our_library()
 
     def require_no_stub(self) -> None:
         """Raise ImageError if it is one of the published packages without its image."""
@@ -116,6 +131,13 @@ class Package:
 def image_packages() -> list[Package]:
     """The installed packages with an image of their own."""
     return [Package(entry) for entry in entry_points(group=GROUP)]
+
+
+def _has_our_library() -> bool:
+    try:
+        return LABEL in version(LIBRARY)
+    except PackageNotFoundError:
+        return False
 
 
 def _name_in(requirement: str) -> str:

@@ -10,6 +10,9 @@ import re
 GROUP = "quicksand.images"
 """The entry-point group of image packages (fixed by the specification)."""
 
+PUBLISHED = ("alpine", "alpine-desktop", "ubuntu", "ubuntu-desktop", "agent", "cua")
+"""Images that are known to be published as packages (specification, "Image Distribution")."""
+
 PREFIX = "quicksand-"
 NAME_MAX = 64
 """Characters of the name of an image from a package."""

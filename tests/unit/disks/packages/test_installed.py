@@ -14,6 +14,7 @@ from quicksand.base.errors import ImageError, ImageNotFound
 from quicksand.base.paths import Paths
 from quicksand.disks.images.resolve import ImageInfo, ImageResolver
 from quicksand.disks.images.store import ImageStore
+from quicksand.disks.packages import installed
 from quicksand.disks.packages.installing import install_package
 from quicksand.qemu.planning import resolve_image
 from quicksand.records.config import SandboxConfig
@@ -24,6 +25,7 @@ from quicksand.saves.manifest import Base
 from tests.conftest import blank_record
 from tests.unit.disks.packages.wheels import (
     ARM_KERNEL,
+    LIBRARY,
     base_files,
     disk,
     make_overlay,
@@ -148,24 +150,24 @@ def test_a_layer_of_a_package_that_is_none_is_refused_by_name(
 
 PROVIDER = """
 from pathlib import Path
-from types import SimpleNamespace
+from quicksand import ResolvedImage
 
 class Provider:
     name = "own"
 
     def resolve(self, arch=None):
         place = Path(__file__).parent
-        return SimpleNamespace(name="own", chain=[place / "disk.qcow2"], kernel=place / "k",
-                               initrd=place / "i", guest_arch=arch)
+        return ResolvedImage("own", [place / "disk.qcow2"], place / "k", place / "i")
 """
 
 
-def own_package(tmp_path: Path, code: str) -> Path:
-    """A package that is laid out in its own way, and does not build on the published library."""
+def own_package(tmp_path: Path, code: str, requires: tuple[str, ...] = ()) -> Path:
+    """A package that is laid out in its own way; unless it ``requires`` the published library, it
+    does not build on that."""
     files = {f"quicksand_own/{name}": b"x" for name in ("k", "i")}
     files |= {"quicksand_own/disk.qcow2": disk(), "quicksand_own/provider.py": code.encode()}
     entry = "[quicksand.images]\nown = quicksand_own.provider:Provider\n"
-    return make_wheel(tmp_path, "quicksand-own", files, entry=entry, requires=())
+    return make_wheel(tmp_path, "quicksand-own", files, entry=entry, requires=requires)
 
 
 def test_a_package_with_a_layout_of_its_own_is_asked_when_its_image_is_used(
@@ -177,8 +179,31 @@ def test_a_package_with_a_layout_of_its_own_is_asked_when_its_image_is_used(
     assert "quicksand_own" not in sys.modules
     found = resolver.resolve("own", X86)
     assert found.chain == (site / "quicksand_own/disk.qcow2",)
+    assert found.guest_arch is X86
     sys.modules.pop("quicksand_own.provider")
     sys.modules.pop("quicksand_own")
+
+
+def test_a_package_on_the_published_library_is_asked_only_where_our_re_exports_stand_in_for_it(
+    resolver: ImageResolver, site: Path, tmp_path: Path
+) -> None:
+    put(site, own_package(tmp_path, PROVIDER, requires=(LIBRARY,)))
+    (site / "quicksand_own/__init__.py").write_text("")
+    for version in ("", "0.14.0"):
+        about = site / f"quicksand_core-{version}.dist-info"
+        if version:
+            about.mkdir()
+            (about / "METADATA").write_text(f"Name: quicksand-core\nVersion: {version}\n")
+        with pytest.raises(ImageError, match="without its image"):
+            resolver.resolve("own", X86)
+    ours = f"0.14.0{installed.LABEL}0.1.0"
+    (about / "METADATA").write_text(f"Name: quicksand-core\nVersion: {ours}\n")
+    assert resolver.resolve("own", X86).chain == (site / "quicksand_own/disk.qcow2",)
+    sys.modules.pop("quicksand_own.provider")
+    sys.modules.pop("quicksand_own")
+    put(site, make_stub(tmp_path, "quicksand-ubuntu"))
+    assert "without its image" in info(resolver, "ubuntu").error
+    assert "quicksand_ubuntu" not in sys.modules
 
 
 def test_whatever_its_code_raises_is_one_error(

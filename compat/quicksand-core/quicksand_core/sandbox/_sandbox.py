@@ -1,0 +1,5 @@
+"""The sandbox's class."""
+
+from quicksand import ExecuteResult, Sandbox, SandboxConfig
+
+__all__ = ["ExecuteResult", "Sandbox", "SandboxConfig"]

@@ -1,0 +1,31 @@
+"""The interface of image packages (specification, "Image Discovery"): what one is, and what it
+returns. `resolve` makes files that a guest can boot from of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedImage:
+    """The files of an image, as a package names them."""
+
+    name: str
+    chain: Sequence[Path]
+    """qcow2 files, the lowest first. They are never written to."""
+    kernel: Path | None = None
+    initrd: Path | None = None
+    guest_arch: str | None = None
+    """None for the architecture that was asked for."""
+
+
+@runtime_checkable
+class ImageProvider(Protocol):
+    """The interface of an image package (entry point group `quicksand.images`)."""
+
+    name: str
+
+    def resolve(self, arch: str | None = None) -> Any: ...
