@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.base.errors import ConfigError, QuicksandError
 from quicksand.base.home import expand
-from quicksand.disks.images.resolve import PUBLISHED, is_bundle
+from quicksand.disks.images.resolve import is_bundle
+from quicksand.disks.packages.names import PUBLISHED
 from quicksand.disks.packages.wanted import parse_wanted
 from quicksand.disks.packages.wheel import is_wheel
 from quicksand.records.config import SandboxConfig, check_name

@@ -21,9 +21,9 @@ from quicksand.base.home import expand
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
 from quicksand.base.remedies import Remedy, Words
-from quicksand.disks.images.resolve import PUBLISHED, ImageResolver, is_file
+from quicksand.disks.images.resolve import ImageResolver, is_file
 from quicksand.disks.images.store import ImageStore
-from quicksand.disks.packages.names import also_called, plain
+from quicksand.disks.packages.names import PUBLISHED, also_called, plain
 from quicksand.qemu.advice import can_get_qemu, how_to_install
 from quicksand.qemu.binaries import find_binaries
 from quicksand.records.config import SandboxConfig
