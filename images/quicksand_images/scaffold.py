@@ -13,7 +13,8 @@ from quicksand.base.errors import ConfigError, ImageError, ImageNotFound, StateE
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
 from quicksand.base.remedies import Remedy, Words
-from quicksand.disks.images.resolve import PUBLISHED, SHIPPED
+from quicksand.disks.images.resolve import SHIPPED
+from quicksand.disks.packages.names import PUBLISHED
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.disks.packages.names import SHOWN_MAX, image_of, is_image_name, package_of
 
