@@ -48,7 +48,8 @@ docs: python     ## the documentation site, in build/docs; links are checked
 	@$(VENV_PYTHON) -m sphinx -W --keep-going -q -b html docs build/docs
 	@echo build/docs/index.html
 
-release: setup   ## check everything, then build sdist, wheel and checksums in dist
+release: docs    ## check everything, then build sdist, wheel and checksums in dist
+	@$(QUICKSAND) setup
 	@$(VENV_PYTHON) scripts/release.py
 
 screenshots: setup ## the README's pictures, from real sandboxes

@@ -14,11 +14,14 @@ from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images.resolve import SHIPPED
-from quicksand.disks.packages.names import PUBLISHED
 from quicksand.disks.images.store import ImageStore, StoredImage
-from quicksand.disks.packages.names import SHOWN_MAX, image_of, is_image_name, package_of
+from quicksand.disks.packages.names import PUBLISHED, SHOWN_MAX, image_of, is_image_name, package_of
 
 KINDS = ("base", "layer")
+
+TAKEN = ("build-tools", "core", "image-tools", "images", "qemu", "smb", "tui")
+"""What cannot be an image's name: the package or its module would be one of ours, or of the
+ecosystem's (specification, "Package Structure"), which is no image."""
 
 _TEMPLATES = Path(__file__).parent / "scaffolds"
 _WORD = re.compile(r"@([A-Z_]+)@")
@@ -91,6 +94,11 @@ def _checked_name(name: str) -> str:
         raise ConfigError(
             f"{name[:SHOWN_MAX]!r} cannot be the name of an image package",
             hint="use small letters, digits and dashes, such as my-tools",
+        )
+    if image in TAKEN:
+        raise ConfigError(
+            f"{package_of(image)} is another package, which is no image",
+            hint=f"choose another name, such as my-{image}",
         )
     if image in PUBLISHED or image in SHIPPED:
         raise ConfigError(

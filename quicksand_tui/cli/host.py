@@ -16,6 +16,7 @@ from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
 from quicksand.disks.images.initrd import find_agent
 from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.packages.names import PUBLISHED
 from quicksand.qemu.accelerator import find_accelerator
 from quicksand.qemu.binaries import find_binaries
 from quicksand.qemu.provision import ensure_qemu
@@ -157,8 +158,8 @@ class Lines:
 def setup_command(image: str, arch: str | None, no_image: bool) -> int:
     """Get all that a first start needs: QEMU 7.2 or newer, an accelerator, the default image.
 
-    An image with a recipe is built, any other is installed, as `install` does. Parts that are there
-    already are left alone, so a second call takes only a moment.
+    An image with a recipe is built; one that is published, such as alpine, is installed. Parts that
+    are there already are left alone, so a second call takes only a moment.
     """
     wanted = Architecture.parse(arch) if arch else Architecture.host()
     return run_async(lambda _: _prepare(None if no_image else image, wanted))
@@ -180,11 +181,11 @@ async def _prepare(image: str | None, arch: Architecture) -> int:
 
 
 async def _ready_image(name: str, arch: Architecture, lines: Lines) -> StoredImage:
-    """Builds an image, or installs it if it has no recipe. Raises as these do."""
+    """Builds an image, or installs a published one. Raises as these do."""
     store = ImageStore(paths().images)
-    if name in recipe_names():
-        return await ensure_image(name, lines.stage, arch=arch, store=store)
     there = await asyncio.to_thread(store.get, name, arch)
+    if name in recipe_names() or (there is None and name not in PUBLISHED):
+        return await ensure_image(name, lines.stage, arch=arch, store=store)
     if there is not None and not there.errors and there.arch == arch.value:
         return there
     found = await packages.install(name, arch=arch.debian).carry_out(

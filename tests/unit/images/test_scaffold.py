@@ -25,12 +25,13 @@ from quicksand.base.paths import Paths
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.disks.packages.installing import install_package
 from quicksand_images.recipe import load_recipe
-from quicksand_images.scaffold import make_scaffold
+from quicksand_images.scaffold import TAKEN, make_scaffold
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.unit.disks.packages.wheels import X86_KERNEL, disk, make_wheel
 from tests.unit.saves.making import publish_image
+from tests.unit.test_house import PACKAGES
 
 pytestmark = pytest.mark.skipif(
     Architecture.host() is not Architecture.X86_64, reason="the images are for amd64"
@@ -47,6 +48,7 @@ with (place / "calls").open("a") as calls:
 if "PYTHONPATH" in os.environ:
     sys.exit("pip hides our packages by that")
 if words[0] == (place / "fails").read_text():
+    print("what it printed before", flush=True)
     sys.exit("it failed, as it was told to")
 if words[:2] == ["images", "inspect"]:
     names = {{"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}}
@@ -212,6 +214,7 @@ def test_the_sandbox_of_a_build_that_fails_is_removed_and_there_is_no_wheel(
     done = quicksand.build(package)
     assert done.returncode != 0
     assert b"`quicksand-tui exec" in done.stderr
+    assert b"what it printed before" in done.stderr
     name = quicksand.calls()[2][3]
     assert quicksand.calls()[-1] == ["rm", "--force", "--now", name]
     assert not list((package / "dist").glob("*.whl"))
@@ -238,6 +241,17 @@ def test_what_can_be_no_name_of_a_package_is_refused(name: str, tmp_path: Path) 
     with pytest.raises(ConfigError, match="cannot be the name"):
         make_scaffold("base", name, place=tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["tui", "quicksand-smb", "Images", "core", "qemu"])
+def test_the_name_of_another_package_of_ours_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is another package, which is no image"):
+        make_scaffold("base", name, place=tmp_path / "new")
+
+
+def test_no_module_of_ours_could_be_the_module_of_an_image() -> None:
+    ours = {name.removeprefix("quicksand_").replace("_", "-") for name in PACKAGES}
+    assert ours - {"quicksand"} <= set(TAKEN)
 
 
 @pytest.mark.parametrize("name", ["alpine", "quicksand-ubuntu", "debian", "Debian"])
