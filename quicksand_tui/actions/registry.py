@@ -249,7 +249,7 @@ ACTIONS: tuple[Action, ...] = (
     _sandbox("mark_all", "asterisk", "Mark all listed ones, or none",
              reasons.mark, footer=False),
     _view("install", "I", "Install an image from a package", verb="install", footer=False),
-    _view("uninstall", "R", "Uninstall the image, if a package brought it; asks first",
+    _view("uninstall", "R", "Uninstall an image of a package; asks first",
           reasons.uninstall, verb="uninstall", footer=False),
     _view("saves", "v", "Go to the saves, to start, verify or delete them", verb="saves"),
     _view("trash", "T", "Go to the trash, which keeps things for a week",

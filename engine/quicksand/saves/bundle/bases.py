@@ -135,9 +135,9 @@ def check_files(bundle: Bundle) -> None:
 class IncomingBase:
     """The base of a bundle, which is in the store already or comes with the bundle."""
 
-    def __init__(self, store: ImageStore, bundle: Bundle) -> None:
-        """Raises BundleError if a thin bundle's base is not here, ValueError if a full one's base
-        cannot be right."""
+    def __init__(self, store: ImageStore, bundle: Bundle, *, named: bool = False) -> None:
+        """``named``: the same image under another name will not do. Raises BundleError if a thin
+        bundle's base is not here, ValueError if a full one's base cannot be right."""
         self._store = store
         self._bundle = bundle
         self._made: Path | None = None
@@ -145,7 +145,9 @@ class IncomingBase:
         """The image in the store; None until a base that comes with the bundle is published."""
         if bundle.is_full:
             check_files(bundle)
-            self.image = store.find_version(bundle.base.name, bundle.base.digest)
+            image = store.find_version(bundle.base.name, bundle.base.digest)
+            is_other = image is not None and image.root.parent.name != bundle.base.name
+            self.image = None if named and is_other else image
         else:
             self.image = require_base(store, bundle.base)
         if self.image is not None and self.image.arch != bundle.base.arch:

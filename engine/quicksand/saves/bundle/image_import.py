@@ -98,14 +98,14 @@ def import_bundled_image(
     )
     is_opened = options.opened != ""
     _refuse_taken(store, bundle.base, replace=options.replace or is_opened)
-    base = IncomingBase(store, bundle)
+    base = IncomingBase(store, bundle, named=not is_opened)
     require_space(store.root, bundle.size)
     with staging(store.root) as made:
         base.receive(receiver, made)
         receiver.end()
         options.stop()
         image = base.publish(opened=options.opened, current=not is_opened)
-    if not is_opened and image.root.parent.name == bundle.base.name:
+    if not is_opened:
         store.make_current(image)  # it may have been there already, unused
     return Imported(
         kind=BundleKind.IMAGE,

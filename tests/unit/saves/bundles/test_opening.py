@@ -109,6 +109,17 @@ def test_an_image_of_ours_can_be_imported_as_well(here: Home, there: Home, tmp_p
     assert there.images.verify(found) == []
 
 
+def test_an_image_that_is_here_can_be_imported_under_another_name(
+    here: Home, tmp_path: Path
+) -> None:
+    done = here.import_(image_bundle(here, tmp_path / "d.quicksand"), name="theirs")
+    found, own = here.images.get("theirs"), here.images.get("debian")
+    assert found is not None
+    assert own is not None
+    assert (done.name, found.digest) == ("theirs", own.digest)
+    assert found.root != own.root
+
+
 def test_importing_what_a_start_has_unpacked_gives_it_its_name(
     here: Home, there: Home, tmp_path: Path
 ) -> None:
