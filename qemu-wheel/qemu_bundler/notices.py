@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -16,11 +16,16 @@ DOCUMENTS = "usr/share/doc"
 
 _REFERENCE = re.compile(r"/usr/share/common-licenses/([A-Za-z][A-Za-z0-9.+-]*[A-Za-z0-9])")
 
+LICENCE_FILES = ("COPYING*", "LICEN[CS]E*", "Copyright*", "COPYRIGHT*")
+"""What licences are called where a package has them in a directory."""
+
 SOURCES = {
+    "homebrew": "https://formulae.brew.sh/formula/{source}",
+    "msys2": "https://packages.msys2.org/base/{source}",
     "debian": "https://snapshot.debian.org/package/{source}/{version}/",
     "ubuntu": "https://launchpad.net/ubuntu/+source/{source}/{version}",
 }
-"""Where each distribution keeps the sources of every version that it has ever had."""
+"""Where each distribution keeps its sources, Debian and Ubuntu those of every version ever."""
 
 
 class Package(Protocol):
@@ -55,6 +60,25 @@ def write_notices(
         target = bundle.licences / "common" / name
         target.parent.mkdir(exist_ok=True)
         shutil.copyfile(found[0], target)
+    _write_sources(bundle, distribution)
+
+
+def write_licences(bundle: Bundle, place_of: Callable[[Origin], Path], distribution: str) -> None:
+    """Write the licences, which lie in a directory for each package, and SOURCES.md. Raises
+    BundleError if a package has none."""
+    for origin in sorted(set(bundle.origins.values()), key=lambda one: one.name):
+        place = place_of(origin)
+        found = [path for name in LICENCE_FILES for path in place.glob(name) if path.is_file()]
+        if not found:
+            raise BundleError(f"the package {origin.name} has no licence in {place}")
+        target = bundle.licences / origin.name
+        target.mkdir(parents=True, exist_ok=True)
+        for path in found:
+            shutil.copyfile(path, target / path.name)
+    _write_sources(bundle, {"ID": distribution})
+
+
+def _write_sources(bundle: Bundle, distribution: Mapping[str, str]) -> None:
     text = sources_text(bundle.origins, distribution)
     (bundle.licences / "SOURCES.md").write_text(text, encoding="utf-8")
 
@@ -83,13 +107,13 @@ def sources_text(origins: Mapping[str, Origin], distribution: Mapping[str, str])
         "# Where this is from",
         "",
         f"The programs, libraries and firmware here are those of packages of {told}, unchanged but "
-        "for the places where programs look for libraries (DT_RPATH, by patchelf). `NAME.txt` is "
-        "the copyright and the licence of the package NAME, `common/` has the licences that they "
-        "refer to. Several are under the GNU GPL or LGPL, QEMU among them (GPL, version 2).",
+        "for the places where programs look for libraries. Beside this file are the licences of "
+        "each package, and in `common/` those that several refer to. Many are under the GNU GPL or "
+        "LGPL, QEMU among them (GPL, version 2).",
         "",
-        "The source of each version is below. With a line `deb-src` for the archive, "
-        "`apt-get source SOURCE=VERSION` gets it, too. Whoever passes this wheel on has to offer "
-        "these sources as well, as section 3 of the GPL 2 and section 6 of the GPL 3 say.",
+        "The source of each version is below (for those of Debian and Ubuntu also by "
+        "`apt-get source SOURCE=VERSION`). Whoever passes this wheel on has to offer these sources "
+        "as well, as section 3 of the GPL 2 and section 6 of the GPL 3 say.",
         "",
         "| package | version | source | version of the source | files |",
         "| --- | --- | --- | --- | --- |",

@@ -31,9 +31,9 @@ TOTAL_MAX = 1024 * 1024 * 1024
 DEPTH_MAX = 4
 UNPACKING = "unpacking QEMU"
 
-_PART = re.compile(r"[A-Za-z0-9+_-][A-Za-z0-9+._,-]{0,127}")
-"""A part of a name in it: firmware has commas, libraries have plus signs, nothing begins with a
-dot."""
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._,-]{0,127}")
+"""A part of a name in it: firmware has commas, libraries have plus signs, and nothing begins with a
+dot or a dash."""
 
 
 def find_wheel(place: Path) -> Path | None:

