@@ -15,6 +15,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.tags import sys_tags
 
 from quicksand.base.errors import ImageError, QemuNotFound
+from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
 from quicksand.disks.packages.wheel import SUFFIX, Wheel, WheelName, parse_wheel_name
 
@@ -93,7 +94,8 @@ def _unpack_one(wheel: Wheel, name: str, root: Path, look: Callable[[bytes], Non
     if len(parts) > DEPTH_MAX or not all(_PART.fullmatch(part) for part in parts):
         raise ImageError(f"{wheel.path.name} has a file {name[:100]!r}, which no QEMU has")
     target = root.joinpath(*parts)
-    target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with map_os_errors(target):
+        target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     wheel.unpack(name, target, limit=FILE_MAX, look=look)
     is_program = parts[-1].startswith("qemu-")
     target.chmod(0o755 if is_program else 0o644)

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import shutil
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from quicksand.base.errors import HostError, QemuNotFound, QuicksandError
 from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.listing import own_directories
 from quicksand.base.paths import make_private_dir, paths
-from quicksand.base.removal import make_marked, remove
+from quicksand.base.staging import staging
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import Progress, ToolError, run_tool
 from quicksand.qemu import debs
@@ -39,6 +38,9 @@ if TYPE_CHECKING:
 PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
 MACHINES = {"x86_64": "q35", "aarch64": "virt"}
 TOOLS_PACKAGE = "qemu-utils"
+UNFINISHED = ".unpacking-"
+"""The beginning of the name of a copy that is being made."""
+
 VERIFY_TIMEOUT_S = 60.0
 
 _OURS = r"qemu-.*"
@@ -236,25 +238,24 @@ class _Copy:
 
 @contextlib.asynccontextmanager
 async def _new_copy() -> AsyncIterator[_Copy]:
-    """Make a directory to be filled; when that has gone well, it gets its place in
-    `<data>/qemu`."""
+    """Make a directory to be filled; when that has gone well, it gets its place in `<data>/qemu`.
+    What a killed process has left there goes first."""
     place = await asyncio.to_thread(make_private_dir, paths().data / "qemu")
-    with map_os_errors(place):
-        staging = make_marked(place / f".unpacking-{secrets.token_hex(4)}")
+    unfinished = staging(place, prefix=UNFINISHED)
+    made = await in_thread_to_the_end(unfinished.__enter__)
     try:
-        copy = _Copy(staging / "root")
+        copy = _Copy(made / "root")
         copy.root.mkdir(mode=0o755)
         yield copy
         target = place / copy.name
         with map_os_errors(target):
             if own_directories(place, re.compile(re.escape(target.name))):
                 # It exists and yet we are unpacking, so it does not work.
-                target.rename(staging / "old")
+                target.rename(made / "old")
             copy.root.rename(target)
             sync_dir(place)
     finally:
-        with contextlib.suppress(OSError):
-            await asyncio.to_thread(remove, staging)
+        await in_thread_to_the_end(lambda: unfinished.__exit__(None, None, None))
 
 
 async def _complete_libraries(root: Path, arch: str) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from packaging.tags import sys_tags
-from quicksand.base.errors import ImageError, QemuNotFound
+from quicksand.base.errors import HostError, ImageError, QemuNotFound
+from quicksand.base.paths import make_private_dir
+from quicksand.base.removal import make_marked
 from quicksand.disks.packages.sources import Source, parse_source
 from quicksand.qemu import bundled, debs, fetching, provision
 from quicksand.qemu.binaries import find_binaries
@@ -49,6 +51,12 @@ def wheel(
         requires=(),
         record=record,
     )
+
+
+def left(bare: Path) -> list[str]:
+    """What is in the place of copies, but for its lock."""
+    place = bare / "data" / "qemu"
+    return [path.name for path in place.iterdir() if not path.name.endswith("-lock")]
 
 
 @pytest.fixture
@@ -116,7 +124,7 @@ async def test_a_wheel_whose_qemu_does_not_run_leaves_nothing_and_says_why(bare:
     content = {**files(), f"{PROGRAMS}/qemu-system-x86_64": broken}
     with pytest.raises(QemuNotFound, match=r"does not run here: .*GLIBC_2\.99 not found"):
         await provision.install_wheel(wheel(bare / "dist", content))
-    assert [*(bare / "data" / "qemu").iterdir()] == []
+    assert left(bare) == []
 
 
 async def test_a_wheel_whose_qemu_starts_no_machine_leaves_nothing(bare: Path) -> None:
@@ -124,7 +132,7 @@ async def test_a_wheel_whose_qemu_starts_no_machine_leaves_nothing(bare: Path) -
     content = {**files(), f"{PROGRAMS}/qemu-system-x86_64": text}
     with pytest.raises(QemuNotFound, match="does not work"):
         await provision.install_wheel(wheel(bare / "dist", content))
-    assert [*(bare / "data" / "qemu").iterdir()] == []
+    assert left(bare) == []
 
 
 async def test_a_stub_and_a_wheel_without_the_guest_are_refused(bare: Path) -> None:
@@ -141,7 +149,23 @@ async def test_a_file_that_no_qemu_has_is_refused(bare: Path, name: str) -> None
     content = {**files(), f"{PROGRAMS}/{name}": b"x"}
     with pytest.raises(ImageError, match="which no QEMU has"):
         await provision.install_wheel(wheel(bare / "dist", content))
-    assert [*(bare / "data" / "qemu").iterdir()] == []
+    assert left(bare) == []
+
+
+async def test_names_that_cannot_both_be_leave_nothing(bare: Path) -> None:
+    content = {**files(), f"{PROGRAMS}/lib/qemu/accel.so/x": b"x"}
+    with pytest.raises(HostError, match=r"accel\.so"):
+        await provision.install_wheel(wheel(bare / "dist", content))
+    assert left(bare) == []
+
+
+async def test_what_a_killed_installation_left_goes_with_the_next(bare: Path) -> None:
+    place = make_private_dir(bare / "data" / "qemu")
+    (make_marked(place / ".unpacking-0123456789ab") / "file").touch()
+    stranger = place / ".unpacking-of-somebody"
+    stranger.mkdir()
+    await provision.install_wheel(wheel(bare / "dist"))
+    assert sorted(left(bare)) == [stranger.name, "9.0.1-x86_64"]
 
 
 async def test_a_program_that_is_not_that_of_the_record_is_never_run(bare: Path) -> None:
@@ -176,7 +200,7 @@ async def test_an_installation_that_is_cancelled_leaves_nothing(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [*(bare / "data" / "qemu").iterdir()] == []
+    assert left(bare) == []
 
 
 async def test_a_broken_copy_of_the_same_version_is_replaced(bare: Path) -> None:
