@@ -26,21 +26,20 @@ SIZE_MAX = 40_000_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Build the wheel as the arguments say; return the exit status."""
     parser = argparse.ArgumentParser("qemu_bundler", description=__doc__.partition(": ")[2])
-    host = Architecture.host().value
     parser.add_argument(
         "--guests",
-        default=host,
         metavar="ARCH,...",
-        help=f"emulators to put in: {', '.join(GUESTS)} (default: {host})",
+        help=f"emulators to put in: {', '.join(GUESTS)} (default: the host's)",
     )
     parser.add_argument("--out", type=Path, default=Path("dist"), help="directory of the wheel")
     chosen = parser.parse_args(arguments)
-    guests = [word for word in chosen.guests.split(",") if word]
-    if not guests or not set(guests) <= {*GUESTS}:
-        parser.error(f"--guests: {chosen.guests!r} names others than {', '.join(GUESTS)}")
     try:
-        wheel = make(guests, chosen.out)
+        guests = (chosen.guests or Architecture.host().value).split(",")
+        if not set(guests) <= {*GUESTS}:
+            parser.error(f"--guests: {chosen.guests!r} names others than {', '.join(GUESTS)}")
+        wheel = make([*dict.fromkeys(guests)], chosen.out)
     except (BundleError, QuicksandError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

@@ -61,7 +61,7 @@ def try_bundle(
     _run([*enter, f"{PLACE}/qemu-img", "create", "-f", "qcow2", "/tmp/disk", "1M"])  # noqa: S108
     for guest in guests:
         program = f"{PLACE}/qemu-system-{guest}"
-        _check_machine(guest, _run([*enter, program, *plan_machine(guest)], talk=_talk()))
+        check_machine(guest, _run([*enter, program, *plan_machine(guest)], talk=_talk()))
 
 
 def furnish(bundle: Bundle, packages: Sequence[Unpacked], elves: Sequence[Elf], root: Path) -> None:
@@ -129,7 +129,9 @@ def _talk() -> str:
     return "".join(json.dumps({"execute": question}) + "\n" for question in _QUESTIONS)
 
 
-def _check_machine(guest: str, output: str) -> None:
+def check_machine(guest: str, output: str) -> None:
+    """Check what an emulator has answered: that its machine stood before its first instruction, and
+    which types it knows. Raises BundleError."""
     replies = [json.loads(line).get("return") for line in output.splitlines()]
     statuses = [one["status"] for one in replies if isinstance(one, dict) and "status" in one]
     if statuses != ["prelaunch"]:
