@@ -242,12 +242,12 @@ async def _places() -> list[Check]:
 
 async def _qemu() -> list[Check]:
     binaries = await asyncio.to_thread(find_binaries, Architecture.host().value)
-    text = f"{binaries.version_text}, {binaries.system} ({binaries.origin})"
     try:
         require_display(binaries)
     except QemuLacksDevice as error:
-        return [Check("qemu", Level.NOTE, f"{text}; {text_of(error)}", hint_of(error))]
-    return [Check("qemu", Level.OK, text)]
+        return [Check("qemu", Level.NOTE, text_of(error), hint_of(error))]
+    found = f"{binaries.version_text}, {binaries.system} ({binaries.origin})"
+    return [Check("qemu", Level.OK, found)]
 
 
 async def _accelerator(*, fresh: bool) -> list[Check]:

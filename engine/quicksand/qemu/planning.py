@@ -72,6 +72,8 @@ async def gather_parts(
     binaries = await asyncio.to_thread(find_binaries, arch.value)
     if record.config.enable_display:
         require_display(binaries)
+    if not binaries.starts_elf:
+        kernel = image.kernel
     lap("load_runtime_s")
     status = await choose_accelerator(binaries, record.config.accel, arch)
     tsc_khz = None
