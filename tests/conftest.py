@@ -102,7 +102,7 @@ def share_findings(prepared: Paths, cache: Path) -> None:
     """Have a cache of a test's own know of this host what the user's does: only to find out that
     KVM does not work takes four seconds."""
     cache.mkdir(parents=True, exist_ok=True)
-    for name in ("accelerators.json", "qemu-versions.json", "tick-rate.json"):
+    for name in ("accelerators.json", "qemu-versions.json", "qemu-whole.json", "tick-rate.json"):
         if (prepared.cache / name).exists():
             shutil.copy(prepared.cache / name, cache / name)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import QuicksandError, StateError
+from quicksand.base.errors import QemuLacksDevice, QuicksandError, StateError
 from quicksand.base.memory import available_memory
 from quicksand.base.paths import is_exposed, make_private_dir, paths
 from quicksand.base.sharing import can_share_blocks
@@ -24,9 +24,10 @@ from quicksand.life.all_processes import spare_memory
 from quicksand.life.spare_names import machine_name, order_command
 from quicksand.mounts.known import MountState, known_mounts
 from quicksand.qemu.accelerator import find_accelerator
-from quicksand.qemu.binaries import find_binaries
+from quicksand.qemu.binaries import find_binaries, require_display
 from quicksand.qemu.host_usage import host_usage
 from quicksand.qemu.orphans import find_orphans, find_unkept
+from quicksand.qemu.provision import ensure_qemu
 from quicksand.records.config import Accelerator
 from quicksand.records.layout import memory_directories, runtime_dir
 from quicksand.records.registry import Registry
@@ -41,6 +42,7 @@ from quicksand.warm.templates import list_templates, templates_dir
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.doctor_network import network_findings
+from quicksand_tui.cli.host import Lines
 from quicksand_tui.cli.output import Exit, print_json, show_size
 from quicksand_tui.kit.probe import known_terminal
 from quicksand_tui.model.remedies import hint_of, text_of, worded
@@ -170,12 +172,13 @@ MEMORY_WANTED = 1024**3
 
 
 @command_of("doctor")
-def doctor_command(as_json: bool, fresh: bool) -> int:
+def doctor_command(as_json: bool, fresh: bool, fix: bool) -> int:
     """Check this host. Every line says ok, or names a problem and its cure.
 
-    The exit status is 1 if a problem keeps all sandboxes from starting.
+    With --fix a QEMU is got first if none works here, as `setup` gets it. The exit status is 1 if a
+    problem keeps all sandboxes from starting.
     """
-    checks = asyncio.run(examine(fresh=fresh))
+    checks = asyncio.run(_fix_and_examine(fresh=fresh) if fix else examine(fresh=fresh))
     if as_json:
         print_json([asdict(check) for check in checks])
     else:
@@ -184,6 +187,17 @@ def doctor_command(as_json: bool, fresh: bool) -> int:
             if check.hint:
                 print(f"{'':<18} → {clean_lines(check.hint)}")
     return Exit.FAILURE if any(check.level is Level.FAIL for check in checks) else Exit.OK
+
+
+async def _fix_and_examine(*, fresh: bool) -> list[Check]:
+    lines = Lines()
+    try:
+        binaries = await ensure_qemu(lines.stage, arch=Architecture.host().value)
+        fixed = Check("fix", Level.OK, f"QEMU {binaries.version_text} works ({binaries.origin})")
+    except QuicksandError as error:
+        fixed = Check("fix", Level.FAIL, text_of(error), hint_of(error))
+    lines.end()
+    return [fixed, *await examine(fresh=fresh)]
 
 
 async def examine(*, fresh: bool) -> list[Check]:
@@ -241,12 +255,17 @@ async def _places() -> list[Check]:
 
 
 async def _qemu() -> list[Check]:
-    binaries = await asyncio.to_thread(find_binaries)
-    return [Check("qemu", Level.OK, f"{binaries.version_text}, {binaries.system}")]
+    binaries = await asyncio.to_thread(find_binaries, Architecture.host().value)
+    try:
+        require_display(binaries)
+    except QemuLacksDevice as error:
+        return [Check("qemu", Level.NOTE, text_of(error), hint_of(error))]
+    found = f"{binaries.version_text}, {binaries.system} ({binaries.origin})"
+    return [Check("qemu", Level.OK, found)]
 
 
 async def _accelerator(*, fresh: bool) -> list[Check]:
-    binaries = await asyncio.to_thread(find_binaries)
+    binaries = await asyncio.to_thread(find_binaries, Architecture.host().value)
     status = await find_accelerator(binaries, fresh=fresh)
     if status.accelerator is not Accelerator.TCG:
         return [Check("accelerator", Level.OK, f"{status.accelerator}, probed")]

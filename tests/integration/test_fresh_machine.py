@@ -16,77 +16,24 @@ import pytest
 from quicksand.base.paths import Paths
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.qemu.binaries import find_binaries
-from quicksand_images.recipe import load_recipe
-from quicksand_images.sources import KEYRINGS, find_mirrors
 
+from tests.integration.minimal_machine import HOME, Machine, make_machine
 from tests.integration.small_disks import loop_device
 
 ROOT = Path(__file__).parents[2]
-USER = 4711
-HOME = "/home/plain"
 PACKAGES = ("git", "make", "python3", "ca-certificates")
 ABSENT = ("mmdebstrap", "newuidmap", "qemu-system-x86_64", "qemu-img", "debugfs", "tmux", "pip3")
-ENTER = """
-set -eu
-mount -t proc proc "$0/proc"
-mount --rbind /dev "$0/dev"
-exec chroot --userspec="$USER_ID:$USER_ID" --groups= "$0" env -i "$@"
-"""
-
-
-class Machine:
-    """A root directory, and what its plain user runs in it."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def run(self, script: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
-        """A shell script without a terminal; all that it started ends with it."""
-        environment = [f"HOME={HOME}", "PATH=/usr/bin:/bin", "LANG=C.UTF-8", "USER=plain"]
-        # How this host reaches a registry.
-        known = ("PIP_INDEX_URL", "PIP_CERT", "PIP_DEFAULT_TIMEOUT", "http_proxy", "https_proxy")
-        environment += [f"{name}={os.environ[name]}" for name in known if name in os.environ]
-        namespaces = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
-        argv = [*namespaces, "sh", "-c", ENTER, str(self.root), *environment, "sh", "-ec", script]
-        return subprocess.run(
-            argv,
-            env={**os.environ, "USER_ID": str(USER)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
 
 
 @pytest.fixture(params=["trixie", "bookworm"])
 def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
     if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
         pytest.skip("only root can make a machine for others, with mmdebstrap")
-    root = tmp_path / "root"
-    recipe, suite = load_recipe("debian"), str(request.param)
-    mirrors = find_mirrors(recipe)
-    keyring = KEYRINGS / f"{recipe.system.keyring}.gpg"
-    sources = [
-        f"deb [signed-by={keyring}] {mirrors.main} {suite} main",
-        f"deb [signed-by={keyring}] {mirrors.security} {suite}-security main",
-    ]
-    argv = ["mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
-    argv += ['--aptopt=APT::Install-Recommends "false"', suite, str(root), *sources]
-    # pytest's directories are its user's alone.
-    for parent in (tmp_path, *list(tmp_path.parents)[:2]):
-        parent.chmod(0o755)
-    subprocess.run(argv, check=True, capture_output=True)
-    for path in (Path("/etc/resolv.conf"), Path("/etc/ssl/certs/ca-certificates.crt")):
-        shutil.copy(path, root / path.relative_to("/"))
-    with (root / "etc" / "passwd").open("a") as file:
-        file.write(f"plain:x:{USER}:{USER}::{HOME}:/bin/sh\n")
-    home = root / HOME.lstrip("/")
-    home.mkdir()
-    os.chown(home, USER, USER)
+    machine = make_machine(tmp_path, str(request.param), PACKAGES)
+    root = machine.root
     bundle = root / "srv" / "project.bundle"
     subprocess.run(["git", "bundle", "create", "-q", bundle, "HEAD"], cwd=ROOT, check=True)
-    yield Machine(root)
+    yield machine
     shutil.rmtree(root)
 
 

