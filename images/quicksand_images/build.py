@@ -15,7 +15,13 @@ from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from quicksand.base.effort import best_effort
-from quicksand.base.errors import DiskSpaceError, HostError, QuicksandError
+from quicksand.base.errors import (
+    DiskSpaceError,
+    HostError,
+    ImageError,
+    ImageNotFound,
+    QuicksandError,
+)
 from quicksand.base.files import map_os_errors, try_lock
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.remedies import Remedy, Words
@@ -25,14 +31,19 @@ from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import Progress, ToolError
 from quicksand.disks.images.cpio import build_cpio
 from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.recipes import has_recipe, recipe_names
+from quicksand.disks.images.resolve import PUBLISHED
 from quicksand.disks.images.start_kernel import check_kernel, start_kernel
 from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.packages.installing import install_package
 from quicksand.qemu import debs
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.provision import ensure_qemu
 
 from quicksand_images import disk, in_vm, kernel, mmdebstrap
-from quicksand_images.recipe import Recipe, load_recipe
+from quicksand_images.layers import build_layer, layer_digest, system_facts
+from quicksand_images.log import BuildLog, build_log
+from quicksand_images.recipe import Layer, Recipe, read_recipe
 from quicksand_images.rootfs import WORK, RootTree, configuring_script, remove_build
 from quicksand_images.sources import find_keyring, find_mirrors
 from quicksand_images.toolbox import Tool
@@ -50,6 +61,10 @@ exit 101
 """
 
 
+DEPTH_MAX = 8
+"""How many recipes may lie on each other."""
+
+
 async def ensure_image(
     name: str,
     progress: Progress | None = None,
@@ -58,22 +73,36 @@ async def ensure_image(
     any_recipe: bool = False,
 ) -> StoredImage:
     """Return the image ``name`` from the store. Build it if it is missing or damaged or, without
-    ``any_recipe``, if its recipe has changed.
+    ``any_recipe``, if its recipe or the image below it has changed.
 
     If another process is building it, take that result. Raises as `build_image`.
     """
     store = store or ImageStore(paths().images)
-    recipe = await asyncio.to_thread(load_recipe, name)
-    wanted = None if any_recipe else recipe_digest(recipe)
+    return await _ensure(name, store, progress, any_recipe=any_recipe, above=())
 
-    async def find() -> StoredImage | None:
+
+async def _ensure(
+    name: str,
+    store: ImageStore,
+    progress: Progress | None,
+    *,
+    any_recipe: bool,
+    above: tuple[str, ...],
+) -> StoredImage:
+    async def find(digest: str | None) -> StoredImage | None:
         image = await asyncio.to_thread(store.get, name)
-        fits = image is not None and not image.errors and wanted in (None, image.recipe)
+        fits = image is not None and not image.errors and digest in (None, image.recipe)
         return image if fits else None
 
-    if (image := await find()) is None:
-        async with _building(recipe, store, progress) as place:
-            image = await find() or await _build(recipe, store, place, progress)
+    recipe = await asyncio.to_thread(read_recipe, name)
+    image = await find(None) if any_recipe else None
+    if image is None:
+        base = await _base_of(recipe, store, progress, any_recipe=any_recipe, above=above)
+        wanted = None if any_recipe else _digest_of(recipe, base)
+        image = await find(wanted)
+        if image is None:
+            async with _building(recipe, store, progress) as (place, log):
+                image = await find(wanted) or await _build_any(recipe, base, store, place, log)
     await asyncio.to_thread(_make_ahead, image)
     return image
 
@@ -81,18 +110,71 @@ async def ensure_image(
 async def build_image(
     recipe: Path | str, *, progress: Progress | None = None, store: ImageStore | None = None
 ) -> StoredImage:
-    """Build an image from a recipe, given as a file or a name, and make it the current version.
+    """Build an image from a recipe, given as a file or a name, and make it the current version. If
+    it is a layer, the image below it is built or installed first if it is missing.
 
     Builds of the same name wait for each other. A failure or a cancellation leaves the store
-    unchanged. Raises ImageNotFound, ImageError, HostError (ToolError, DiskSpaceError, …), and
-    MachineError or AgentError from a build in a VM.
+    unchanged. Raises ImageNotFound, ImageError (RecipeError), HostError (ToolError,
+    DiskSpaceError, …), and MachineError or AgentError from a build in a VM.
     """
-    loaded = await asyncio.to_thread(load_recipe, recipe)
+    loaded = await asyncio.to_thread(read_recipe, recipe)
     store = store or ImageStore(paths().images)
-    async with _building(loaded, store, progress) as place:
-        image = await _build(loaded, store, place, progress)
+    base = await _base_of(loaded, store, progress, any_recipe=True, above=())
+    async with _building(loaded, store, progress) as (place, log):
+        image = await _build_any(loaded, base, store, place, log)
     await asyncio.to_thread(_make_ahead, image)
     return image
+
+
+async def _base_of(
+    recipe: Recipe | Layer,
+    store: ImageStore,
+    progress: Progress | None,
+    *,
+    any_recipe: bool,
+    above: tuple[str, ...],
+) -> StoredImage | None:
+    """Return the image below a layer, building or installing it if it is missing; None for a whole
+    system. Raises ImageNotFound if nobody knows it, and as `build_image`."""
+    if not isinstance(recipe, Layer):
+        return None
+    above = (*above, recipe.name)
+    if recipe.base in above or len(above) > DEPTH_MAX:
+        raise ImageError(
+            f"{' on '.join((*above, recipe.base))}: an image cannot lie on itself, or "
+            "on so many others"
+        )
+    there = await asyncio.to_thread(store.get, recipe.base)
+    if has_recipe(recipe.base) and (there is None or there.errors or not any_recipe):
+        there = await _ensure(recipe.base, store, progress, any_recipe=any_recipe, above=above)
+    elif there is None and recipe.base in PUBLISHED:
+        there = (await install_package(recipe.base, store, progress=progress))[-1].image
+    if there is None:
+        raise ImageNotFound(
+            f"Image not found: {recipe.base!r}, the base of {recipe.name!r}, is neither here nor "
+            "is there a recipe of that name",
+            hint=f"build {recipe.base!r} first; there are recipes for {', '.join(recipe_names())}",
+        )
+    if there.errors:
+        raise ImageError(f"the base {there.name!r} is damaged: {'; '.join(there.errors)}")
+    return there
+
+
+def _digest_of(recipe: Recipe | Layer, base: StoredImage | None) -> str:
+    """Return the digest of a recipe and of what lies below it. Raises OSError."""
+    if not isinstance(recipe, Layer):
+        return recipe_digest(recipe)
+    assert base is not None
+    return layer_digest(recipe, base)
+
+
+async def _build_any(
+    recipe: Recipe | Layer, base: StoredImage | None, store: ImageStore, place: Path, log: BuildLog
+) -> StoredImage:
+    if not isinstance(recipe, Layer):
+        return await _build(recipe, store, place, log)
+    assert base is not None
+    return await build_layer(recipe, base, store, place, log)
 
 
 def _make_ahead(image: StoredImage) -> None:
@@ -103,9 +185,10 @@ def _make_ahead(image: StoredImage) -> None:
 
 @contextlib.asynccontextmanager
 async def _building(
-    recipe: Recipe, store: ImageStore, progress: Progress | None
-) -> AsyncIterator[Path]:
-    """Yield a directory to build in, while holding the lock of the name."""
+    recipe: Recipe | Layer, store: ImageStore, progress: Progress | None
+) -> AsyncIterator[tuple[Path, BuildLog]]:
+    """Yield a directory to build in and the log of the build, while holding the lock of the
+    name."""
     name = recipe.name
     root = await asyncio.to_thread(make_private_dir, store.root)
     while (lock := try_lock(root / f".{name}.lock")) is None:
@@ -119,11 +202,13 @@ async def _building(
         place = root / f".building-{name}-{secrets.token_hex(4)}"
         with map_os_errors(place):
             make_marked(place)
-            _require_space(place, recipe.disk.build_bytes)
+            needed = recipe.build_bytes if isinstance(recipe, Layer) else recipe.disk.build_bytes
+            _require_space(place, needed)
             # Processes with other user ids, in a user namespace, pass through it too.
             place.chmod(0o755)
         try:
-            yield place
+            with build_log(name, progress) as log:
+                yield place, log
         except ToolError as error:
             if any(words in error.output for words in _FULL):
                 raise DiskSpaceError(
@@ -148,14 +233,12 @@ def _require_space(place: Path, needed: int) -> None:
         )
 
 
-async def _build(
-    recipe: Recipe, store: ImageStore, place: Path, progress: Progress | None
-) -> StoredImage:
-    say = progress or (lambda stage, done, total: None)
-    binaries = await ensure_qemu(progress, arch=recipe.arch.value)
-    tools = await disk.require_filesystem_tools(place, progress)
+async def _build(recipe: Recipe, store: ImageStore, place: Path, log: BuildLog) -> StoredImage:
+    say = log.stage
+    binaries = await ensure_qemu(say, arch=recipe.arch.value)
+    tools = await disk.require_filesystem_tools(place, say)
     started = time.time()
-    tree = await _make_tree(recipe, place, binaries, tools, progress)
+    tree = await _make_tree(recipe, place, binaries, tools, log)
     staging = place / "staging"
     staging.mkdir(mode=0o755)
     say("making kernel and initrd", 0, 3)
@@ -181,6 +264,7 @@ async def _build(
         "user": recipe.system.user,
         "suite": recipe.system.suite,
         "machine": dict(recipe.machine),
+        "system": system_facts(recipe.system),
         **facts,
         "files": {
             "disk": {"name": "disk.qcow2"},
@@ -196,7 +280,7 @@ async def _make_tree(
     place: Path,
     binaries: QemuBinaries,
     tools: tuple[Tool, Tool],
-    progress: Progress | None,
+    log: BuildLog,
 ) -> RootTree:
     """Make the root file system in the fastest way that this host allows."""
     if not debs.is_apt_host():
@@ -206,12 +290,12 @@ async def _make_tree(
                 "on such a machine ", Remedy("build_any_image"), ", then copy the image's directory"
             ),
         )
-    keyring = await find_keyring(recipe, place)
-    mirrors = await asyncio.to_thread(find_mirrors, recipe)
-    builder = await mmdebstrap.find_builder(place, progress)
+    keyring = await find_keyring(recipe.system, place)
+    mirrors = await asyncio.to_thread(find_mirrors, recipe.system)
+    builder = await mmdebstrap.find_builder(place, log.stage)
     if builder is not None:
         return await mmdebstrap.make_tree(
-            recipe, builder, place, keyring=keyring, mirrors=mirrors, progress=progress
+            recipe, builder, place, keyring=keyring, mirrors=mirrors, log=log
         )
     return await in_vm.make_tree(
         recipe,
@@ -220,7 +304,7 @@ async def _make_tree(
         mirrors=mirrors,
         binaries=binaries,
         tools=tools,
-        progress=progress,
+        log=log,
     )
 
 

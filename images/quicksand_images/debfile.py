@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from quicksand.base import zstd
 from quicksand.base.errors import HostError
 from quicksand.base.tools import ToolError
 
@@ -108,8 +109,19 @@ def _decompress(content: bytes, packing: str) -> bytes:
         case ".gz":
             with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
                 data = file.read(DATA_MAX + 1)
+        case ".zst":
+            data = _unpack_zstd(content)
         case _:
             raise ValueError(f"the packing {packing!r} is not known here")
     if len(data) > DATA_MAX:
         raise ValueError("it is larger than a package can be")
     return data
+
+
+def _unpack_zstd(content: bytes) -> bytes:
+    data = bytearray()
+    for piece in zstd.unpack(iter([content])):
+        data += piece
+        if len(data) > DATA_MAX:
+            break
+    return bytes(data)

@@ -20,12 +20,12 @@ from quicksand.base.home import expand
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
 from quicksand.base.remedies import Remedy, Words
+from quicksand.disks.images.recipes import PACKAGE
 from quicksand.disks.images.resolve import ImageResolver, is_file
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.packages.names import also_called
 from quicksand.records.config import SandboxConfig
 
-PACKAGE = "quicksand_images"
 CLEAR_LINE = "\r\x1b[K"
 
 

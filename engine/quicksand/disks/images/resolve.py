@@ -19,6 +19,7 @@ from quicksand.base.home import expand
 from quicksand.base.paths import Paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.recipes import has_recipe
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.disks.packages.contents import OverlayImage
 from quicksand.disks.packages.names import also_called, plain
@@ -31,9 +32,6 @@ DEPTH_MAX = 8
 
 PUBLISHED = ("alpine", "alpine-desktop", "ubuntu", "ubuntu-desktop", "agent", "cua")
 """Images that are known to be published as packages (specification, "Image Distribution")."""
-
-SHIPPED = ("debian", "debian-desktop")
-"""Images that come with a recipe: built or not, these names mean them and no save."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +184,7 @@ class ImageResolver:
 
     def has(self, name: str) -> bool:
         """Whether an image has that name, even if it is broken or not built yet."""
-        if name in SHIPPED or self._get(name) is not None:
+        if has_recipe(name) or self._get(name) is not None:
             return True
         return plain(name) in self._package_names
 
