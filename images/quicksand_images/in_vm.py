@@ -20,6 +20,7 @@ from quicksand.base.paths import paths
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.base.tools import Progress
 from quicksand.disks.images.cpio import build_cpio
+from quicksand.disks.images.store import StoredImage
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
@@ -237,16 +238,17 @@ def _plan_handed(path: Path) -> tuple[str, ...]:
 
 @contextlib.asynccontextmanager
 async def run_machine(
-    place: Path, config: SandboxConfig, *, digest: str = ""
+    place: Path, config: SandboxConfig, *, image: StoredImage | None = None
 ) -> AsyncIterator[BuildMachine]:
     """Run a VM whose files are in ``place``, invisible to others; it dies with this process.
-    ``digest`` is that of its image. Raises HostError, MachineError, AgentError."""
+    ``image`` is its image, if that is in the store. Raises HostError, MachineError,
+    AgentError."""
     record = Record(
         id=new_id(),
         name="image-build",
         config=config,
-        image_digest=digest,
-        chain=(config.image,),
+        image_digest="" if image is None else image.digest,
+        chain=(config.image,) if image is None else tuple(map(str, image.chain)),
         created=time.time(),
         committed=True,
         discard=False,

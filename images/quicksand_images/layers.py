@@ -111,7 +111,7 @@ async def build_layer(
             network=NetworkMode.FULL if layer.network else NetworkMode.NONE,
             handed=place / "handed.raw",
         )
-        async with run_machine(place, config, digest=image.digest) as machine:
+        async with run_machine(place, config, image=image) as machine:
             packages, python = await _install(machine, log)
             log.stage("ending the machine", 4, _STEPS)
             await machine.power_off()

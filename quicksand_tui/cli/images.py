@@ -26,6 +26,7 @@ from quicksand.warm.template_maker import warm as warm_up
 from quicksand_images import build_image
 
 from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.image_care import below_of, package_count
 from quicksand_tui.cli.machine import machine_options
 from quicksand_tui.cli.output import (
     Exit,
@@ -126,6 +127,12 @@ def list_images(as_json: bool) -> None:
     _list(as_json)
 
 
+@command_of("images ls")
+def list_again(as_json: bool) -> None:
+    """List images; the same as `images list`."""
+    _list(as_json)
+
+
 def _resolver() -> ImageResolver:
     return ImageResolver(paths())
 
@@ -153,6 +160,10 @@ def _list(as_json: bool) -> None:
 @command_of("images inspect")
 def inspect(name: str, as_json: bool) -> None:
     """Show an image's files and digests, and the sandboxes that use it."""
+    _show(name, as_json)
+
+
+def _show(name: str, as_json: bool) -> None:
     facts = _facts(name)
     if as_json:
         print_json(facts)
@@ -169,6 +180,12 @@ def inspect(name: str, as_json: bool) -> None:
         else:
             rows.append((key, "" if value is None else value))
     print_table(("WHAT", "VALUE"), rows)
+
+
+@command_of("images info")
+def info(name: str, as_json: bool) -> None:
+    """Show an image's files, digests and users; the same as `images inspect`."""
+    _show(name, as_json)
 
 
 def _facts(name: str) -> dict[str, Any]:
@@ -188,6 +205,8 @@ def _facts(name: str) -> dict[str, Any]:
             "created": stored.created,
             "built": stored.built,
             "cmdline": stored.cmdline,
+            "below": below_of(stored),
+            "packages": package_count(stored),
             "errors": list(stored.errors),
             "files": files,
             "sandboxes": _sandboxes_on(stored.root.parent),
