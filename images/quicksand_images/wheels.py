@@ -131,6 +131,9 @@ async def _fetch(link: Link, cache: Path, web: Web, progress: Progress | None) -
     with map_os_errors(path):
         unfinished.unlink(missing_ok=True)
         path.unlink(missing_ok=True)
-        await web.download(link, unfinished, progress)
-        unfinished.replace(path)
+        try:
+            await web.download(link, unfinished, progress)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
     return path
