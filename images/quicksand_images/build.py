@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -23,6 +25,7 @@ from quicksand.base.errors import (
     QuicksandError,
 )
 from quicksand.base.files import map_os_errors, try_lock
+from quicksand.base.listing import own_directories
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import make_marked, remove
@@ -196,9 +199,7 @@ async def _building(
             progress("waiting for another build of this image", 0, 0)
         await asyncio.sleep(_LOCK_POLL_S)
     try:
-        # We hold the lock, so whatever is left belongs to builds that were killed.
-        for stale in root.glob(f".building-{name}-*"):
-            await asyncio.to_thread(remove_build, stale)
+        await _sweep(root, name)
         place = root / f".building-{name}-{secrets.token_hex(4)}"
         with map_os_errors(place):
             make_marked(place)
@@ -218,8 +219,18 @@ async def _building(
             raise
         finally:
             await in_thread_to_the_end(lambda: remove_build(place))
+            # A machine that had not ended yet could still write to what a killed build has left.
+            await _sweep(root, name)
     finally:
         os.close(lock)
+
+
+async def _sweep(root: Path, name: str) -> None:
+    """Remove what builds of an image have left that were killed. The caller holds the lock of the
+    name, so no other build is under way."""
+    # Not those of an image whose name only begins so.
+    for stale in own_directories(root, re.compile(rf"\.building-{re.escape(name)}-[0-9a-f]{{8}}")):
+        await in_thread_to_the_end(partial(remove_build, stale))
 
 
 def _require_space(place: Path, needed: int) -> None:

@@ -85,6 +85,7 @@ async def build_layer(
 
     Raises HostError, ImageError, MachineError, AgentError. A cancellation leaves no process.
     """
+    image = await in_thread_to_the_end(lambda: _hold(image, place / "base"))
     base = await asyncio.to_thread(_look_at, image)
     arch = Architecture.parse(image.arch)
     if layer.arch not in (None, arch):
@@ -122,6 +123,16 @@ async def build_layer(
         await in_thread_to_the_end(lambda: _gather(image, top, staging))
     manifest = _manifest(layer, base, packages, python)
     return await in_thread_to_the_end(lambda: store.publish(staging, manifest))
+
+
+def _hold(image: StoredImage, place: Path) -> StoredImage:
+    """Return the image with links of its files in ``place``: it may be removed meanwhile. Raises
+    ImageError, ImageNotFound, DiskSpaceError, PathError."""
+    with map_os_errors(place):
+        place.mkdir(mode=0o700)
+        for name in (MANIFEST, *(str(found["name"]) for found in image.files.values())):
+            share_file(image.root / name, place / name)
+    return ImageStore.load(place)
 
 
 def _look_at(image: StoredImage) -> _Base:

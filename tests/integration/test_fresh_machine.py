@@ -65,7 +65,7 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]
         pytest.skip("only root can make a machine for others, with mmdebstrap")
     root = tmp_path / "root"
     recipe, suite = load_recipe("debian"), str(request.param)
-    mirrors = find_mirrors(recipe)
+    mirrors = find_mirrors(recipe.system)
     keyring = KEYRINGS / f"{recipe.system.keyring}.gpg"
     sources = [
         f"deb [signed-by={keyring}] {mirrors.main} {suite} main",

@@ -421,5 +421,7 @@ async def test_what_a_killed_build_left_is_removed_by_the_next(
     stale = make_marked(make_private_dir(store.root) / ".building-debian-0123abcd")
     (stale / "tree" / "etc").mkdir(parents=True)
     (stale / "tree" / "etc").chmod(0o500)
+    other = make_marked(store.root / ".building-debian-desktop-0123abcd")
     await build.build_image("debian", store=store)
     assert not stale.exists()
+    assert other.exists(), "that image is just being built"
