@@ -38,12 +38,11 @@ from quicksand.disks.images.recipes import has_recipe, recipe_names
 from quicksand.disks.images.resolve import PUBLISHED
 from quicksand.disks.images.start_kernel import check_kernel, start_kernel
 from quicksand.disks.images.store import ImageStore, StoredImage
-from quicksand.disks.packages.installing import install_package
 from quicksand.qemu import debs
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.provision import ensure_qemu
 
-from quicksand_images import disk, in_vm, kernel, mmdebstrap
+from quicksand_images import disk, fetching, in_vm, kernel, mmdebstrap
 from quicksand_images.layers import build_layer, layer_digest, system_facts
 from quicksand_images.log import BuildLog, build_log
 from quicksand_images.recipe import Layer, Recipe, read_recipe
@@ -151,7 +150,7 @@ async def _base_of(
     if has_recipe(recipe.base) and (there is None or there.errors or not any_recipe):
         there = await _ensure(recipe.base, store, progress, any_recipe=any_recipe, above=above)
     elif there is None and recipe.base in PUBLISHED:
-        there = (await install_package(recipe.base, store, progress=progress))[-1].image
+        there = (await fetching.install_package(recipe.base, store, progress=progress))[-1].image
     if there is None:
         raise ImageNotFound(
             f"Image not found: {recipe.base!r}, the base of {recipe.name!r}, is neither here nor "

@@ -30,14 +30,13 @@ from quicksand.guest.files import GuestFiles
 from quicksand.qemu.provision import ensure_qemu
 from quicksand.records.config import NetworkMode
 
-from quicksand_images import disk
+from quicksand_images import disk, fetching
 from quicksand_images.debfile import read_deb
 from quicksand_images.in_vm import HANDED, BuildMachine, build_config, run_machine, run_script
 from quicksand_images.log import BuildLog
 from quicksand_images.packages import open_packages
 from quicksand_images.recipe import Layer, System, read_recipe
 from quicksand_images.sources import find_keyring, find_mirrors
-from quicksand_images.wheels import fetch_wheels, guest_python
 
 FORM = 1
 """Part of a layer's digest; to be raised when the same recipe gives other files."""
@@ -180,7 +179,8 @@ async def _fetch(
         target.mkdir(mode=0o755)
         # A base's own Python, or the one that comes with the packages.
         packages = {**base.packages, **_versions(handed / "debs")}
-        await fetch_wheels(layer.wheels, guest_python(packages, arch), target, log.stage)
+        python = fetching.guest_python(packages, arch)
+        await fetching.fetch_wheels(layer.wheels, python, target, log.stage)
         (handed / "wanted").write_text("".join(f"{wheel}\n" for wheel in layer.wheels))
 
 
