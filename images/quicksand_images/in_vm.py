@@ -9,12 +9,13 @@ import json
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import HostError
+from quicksand.base.errors import DiskSpaceError, HostError, QuicksandError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
@@ -27,7 +28,7 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.process import OwnedProcess
 from quicksand.records.config import NetworkMode, SandboxConfig
-from quicksand.records.layout import sandbox_dir
+from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
 from quicksand.snapshots.history import history_of
@@ -42,12 +43,16 @@ from quicksand_images.rootfs import DPKG_CONFIG, WORK, RootTree, hook_environmen
 from quicksand_images.sources import Mirrors
 from quicksand_images.toolbox import Tool
 
+T = TypeVar("T")
+
 MEMORY = "1G"
 CPUS_MAX = 4
 BOOT_S = 300.0
 INSTALL_S = 3600.0
 """Seconds that the packages' scripts may take, emulated on a slow host."""
 POWEROFF_S = 120.0
+SPACE_POLL_S = 1.0
+"""Seconds between two looks at whether the guest waits for space on the host's disk."""
 HANDED = "quicksand-build"
 """The serial number of the disk that hands things to a guest, which finds it by that."""
 
@@ -78,10 +83,11 @@ async def make_tree(
     with map_os_errors(place):
         await _prepare(recipe, place, keyring, mirrors, binaries, tools, say)
         say("booting", 4, _STEPS)
-        async with machine(place) as session:
-            await _install(session, recipe, log)
+        config = build_config(str(place / "base.qcow2"), arch=recipe.arch)
+        async with run_machine(place, config) as running:
+            await running.guarded(_install(running.session, recipe, log))
             say("taking the system out of the VM", 5, _STEPS)
-            await take_out(session, place / "tree.tar")
+            await running.guarded(take_out(running.session, place / "tree.tar"))
         return await unpack_tree(place / "tree.tar")
 
 
@@ -182,6 +188,25 @@ class BuildMachine:
     registry: Registry
     record: Record
     process: OwnedProcess
+
+    async def guarded(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await ``work`` in the guest. Raises DiskSpaceError, and ends it, when the guest has to
+        wait for space on this host's disk; it would wait as long as there is none."""
+        mark = runtime_dir(self.registry.paths, self.record.id).current().disk_full
+        task = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait({task}, timeout=SPACE_POLL_S))[0]:
+                if mark.exists():
+                    raise DiskSpaceError(
+                        "no space left for the disk of the machine in which the image is made",
+                        hint="free some disk space and try again",
+                    )
+            return task.result()
+        finally:
+            task.cancel()
+            # Its own error has been raised, or one that says more.
+            with contextlib.suppress(asyncio.CancelledError, QuicksandError):
+                await task
 
     async def power_off(self) -> None:
         """Have the guest write all that it has and end. Raises HostError, AgentError."""

@@ -61,18 +61,22 @@ class _Base:
     """Where its packages come from; None if that is not known."""
     packages: Mapping[str, str]
     python: Mapping[str, str]
+    status: bytes | None
+    """What dpkg knows of the packages that are there; None without dpkg."""
 
 
 def layer_digest(layer: Layer, base: StoredImage) -> str:
     """Return the digest of a layer's recipe, of its base, of the scripts, and of `FORM`. Raises
     OSError."""
-    text = f"{FORM}\n{layer!r}\n{base.digest}\n{_script()}"
+    scripts = "".join(map(_script, (True, False)))
+    text = f"{FORM}\n{layer!r}\n{base.digest}\n{scripts}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _script() -> str:
+def _script(has_dpkg: bool) -> str:
+    """Return what is run in the machine whose base has dpkg, or another manager of packages."""
     place = Path(__file__).parent
-    names = ("layer.sh", "clean.sh", "layer_end.sh")
+    names = ("layer.sh", "clean.sh" if has_dpkg else "clean_other.sh", "layer_end.sh")
     return "\n".join((place / name).read_text(encoding="utf-8") for name in names)
 
 
@@ -112,7 +116,7 @@ async def build_layer(
             handed=place / "handed.raw",
         )
         async with run_machine(place, config, image=image) as machine:
-            packages, python = await _install(machine, log)
+            packages, python = await machine.guarded(_install(machine, base, log))
             log.stage("ending the machine", 4, _STEPS)
             await machine.power_off()
             top = machine.top()
@@ -150,7 +154,13 @@ def _look_at(image: StoredImage) -> _Base:
         recipe = read_recipe(image.name)
         system = None if isinstance(recipe, Layer) else recipe.system
     packages, python = ({name: str(value) for name, value in one.items()} for one in lists)
-    return _Base(image=image, system=system, packages=packages, python=python)
+    return _Base(
+        image=image,
+        system=system,
+        packages=packages,
+        python=python,
+        status=read_from_disk(image.chain, STATUS, most=STATUS_MAX),
+    )
 
 
 def _parse_system(value: object) -> System:
@@ -194,8 +204,7 @@ async def _fetch_debs(
     layer: Layer, base: _Base, arch: Architecture, handed: Path, place: Path, log: BuildLog
 ) -> None:
     system = base.system
-    status = await asyncio.to_thread(read_from_disk, base.image.chain, STATUS, most=STATUS_MAX)
-    if system is None or status is None:
+    if system is None or base.status is None:
         raise ImageError(
             f"{layer.name!r} names packages, and it is not known where those of its base "
             f"{base.image.name!r} come from: no recipe made it",
@@ -208,7 +217,7 @@ async def _fetch_debs(
         place / "apt",
         keyring=await find_keyring(system, place),
         mirrors=await asyncio.to_thread(find_mirrors, system),
-        status=status,
+        status=base.status,
     )
     await packages.update()
     log.stage("downloading packages", 1, _STEPS)
@@ -229,7 +238,9 @@ def _unpack(files: list[Path], handed: Path, layer: Layer) -> None:
     (handed / "automatic").write_text("".join(f"{name}\n" for name in sorted(automatic)))
 
 
-async def _install(machine: BuildMachine, log: BuildLog) -> tuple[dict[str, str], dict[str, str]]:
+async def _install(
+    machine: BuildMachine, base: _Base, log: BuildLog
+) -> tuple[dict[str, str], dict[str, str]]:
     """Run all in the machine; return the versions of the packages there, and of Python's."""
     env = {
         "WORK": WORK,
@@ -241,7 +252,7 @@ async def _install(machine: BuildMachine, log: BuildLog) -> tuple[dict[str, str]
     }
     await run_script(
         machine.session,
-        _script(),
+        _script(base.status is not None),
         env,
         lambda stage: log.stage(stage, 3, _STEPS),
         log=log.write,

@@ -16,10 +16,11 @@ from pathlib import Path
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError
 from quicksand.base.files import map_os_errors, try_lock
-from quicksand.base.paths import make_private_dir, paths
+from quicksand.base.paths import paths
 from quicksand.base.sharing import share_file
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import run_tool
+from quicksand.disks.images.downloads import LOCK, downloads_dir
 from quicksand.disks.images.store import sha256_file
 
 from quicksand_images.recipe import System
@@ -119,14 +120,14 @@ async def hold(place: Path) -> int:
     DiskSpaceError."""
     while True:
         with map_os_errors(place):
-            if (lock := try_lock(place / ".lock")) is not None:
+            if (lock := try_lock(place / LOCK)) is not None:
                 return lock
         await asyncio.sleep(_LOCK_POLL_S)
 
 
 def package_cache(kind: str) -> Path:
     """Return the directory of the cache with packages of a kind. Raises PathError."""
-    return make_private_dir(make_private_dir(paths().cache) / "packages" / kind)
+    return downloads_dir(paths().cache, kind)
 
 
 async def open_packages(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from quicksand import Sandbox
-from quicksand.base.errors import HostError
+from quicksand.base.errors import DiskSpaceError, HostError
 from quicksand.base.paths import Paths
 from quicksand.base.sharing import share_file
 from quicksand.disks.images.bill import bill_of
@@ -24,6 +25,7 @@ from quicksand_images.layers import system_facts
 from quicksand_images.log import log_path
 from quicksand_images.recipe import load_recipe
 
+from tests.integration.small_disks import MIB, small_file_system
 from tests.unit.images.mirrors import (
     Signer,
     make_deb,
@@ -139,6 +141,23 @@ async def test_a_step_that_fails_is_told_and_changes_nothing(
     assert str(log_path("mine")) in caught.value.hint
     assert store.get("mine") is None
     assert sorted(found.name for found in store.root.iterdir()) == [".mine.lock", "base"]
+
+
+@pytest.mark.timeout(300)
+async def test_a_disk_that_fills_up_while_a_layer_is_made_is_called_that(
+    store: ImageStore, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "mine.toml"
+    step = "head -c 500M /dev/urandom >/srv/much; sync"
+    recipe.write_text(f'base = "base"\nsteps = ["{step}"]\nbuild_space = "1M"\n')
+    with small_file_system(tmp_path / "small", 450 * MIB) as small:
+        shutil.copytree(store.root, small / "images", symlinks=True)
+        crowded = ImageStore(small / "images")
+        with pytest.raises(DiskSpaceError, match="no space left"):
+            await build_image(recipe, store=crowded)
+        assert crowded.get("mine") is None
+        left = sorted(path.name for path in crowded.root.iterdir())
+        assert left == [".mine.lock", "base"]
 
 
 async def kill_at(stage: str, recipe: Path) -> bool:

@@ -19,6 +19,7 @@ from quicksand.base.paths import Paths
 from quicksand.base.removal import id_of, remove, why_not_ours
 from quicksand.base.staging import sweep_staging
 from quicksand.disks.images.boot_files import list_boot_files, set_aside
+from quicksand.disks.images.downloads import drop_downloads, list_downloads
 from quicksand.disks.images.start_kernel import start_file_of
 from quicksand.disks.images.store import REMOVED
 from quicksand.life.sandbox_trash import SandboxTrash
@@ -40,6 +41,8 @@ class Waste(StrEnum):
     """Spares, which wait for the next start, with their processes."""
     BOOT_FILES = "boot files"
     """Kernels and initrds, made of images' for starts."""
+    DOWNLOADS = "downloads"
+    """Packages that builds of images have downloaded."""
     VERDICTS = "verdicts"
     """Cached results of probes and checks: which accelerator works, which files are undamaged."""
     TRASH = "trash"
@@ -50,6 +53,7 @@ COST = {
     Waste.TEMPLATES: "the next start of each machine boots",
     Waste.SPARES: "they are ended; the next start of each machine is slower",
     Waste.BOOT_FILES: "the next start makes them again",
+    Waste.DOWNLOADS: "the next build of an image downloads them again",
     Waste.VERDICTS: "the next start probes and checks again",
     Waste.TRASH: "these sandboxes and saves cannot be brought back then",
     Waste.LEFTOVERS: "",
@@ -101,6 +105,7 @@ class Cleaner:
             self._heap(Waste.TEMPLATES, self._templates(), starting),
             self._heap(Waste.SPARES, self._spares()),
             self._heap(Waste.BOOT_FILES, self._boot_files(), starting),
+            self._heap(Waste.DOWNLOADS, list_downloads(cache)),
             self._heap(Waste.VERDICTS, verdicts),
             self._heap(Waste.TRASH, trash),
             self._heap(Waste.LEFTOVERS, own_directories(self._paths.images, DOOMED)),
@@ -155,6 +160,7 @@ class Cleaner:
             Waste.TEMPLATES: self._clean_templates,
             Waste.SPARES: self._clean_spares,
             Waste.BOOT_FILES: self._clean_boot_files,
+            Waste.DOWNLOADS: lambda heap: drop_downloads(heap.paths),
             Waste.VERDICTS: _remove,
             Waste.TRASH: self._clean_trash,
             Waste.LEFTOVERS: _remove,
