@@ -9,6 +9,7 @@ for a base.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -153,13 +154,17 @@ def _look_at(image: StoredImage) -> _Base:
         # Images that were built before manifests told it.
         recipe = read_recipe(image.name)
         system = None if isinstance(recipe, Layer) else recipe.system
+    status = None
+    # On a disk of another kind there is no dpkg that we could find.
+    with contextlib.suppress(ImageError):
+        status = read_from_disk(image.chain, STATUS, most=STATUS_MAX)
     packages, python = ({name: str(value) for name, value in one.items()} for one in lists)
     return _Base(
         image=image,
         system=system,
         packages=packages,
         python=python,
-        status=read_from_disk(image.chain, STATUS, most=STATUS_MAX),
+        status=status,
     )
 
 
