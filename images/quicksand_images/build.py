@@ -43,7 +43,8 @@ from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.provision import ensure_qemu
 
 from quicksand_images import disk, fetching, in_vm, kernel, mmdebstrap
-from quicksand_images.layers import build_layer, layer_digest, system_facts
+from quicksand_images.bases import system_facts
+from quicksand_images.layers import build_layer, layer_digest
 from quicksand_images.log import BuildLog, build_log
 from quicksand_images.recipe import Layer, Recipe, read_recipe
 from quicksand_images.rootfs import WORK, RootTree, configuring_script, remove_build

@@ -25,6 +25,14 @@ if [ -d "$handed/debs" ]; then
     xargs -r apt-mark auto <"$handed/automatic"
 fi
 
+if [ -d "$handed/apk" ]; then
+    echo 'stage: installing packages'
+    # apk verifies the mirrors' signatures by the keys of the base.
+    sed "s,^,$handed/apk/," "$handed/apk/repositories" >"$WORK/repositories"
+    xargs apk add --no-network --no-cache --repositories-file "$WORK/repositories" \
+        <"$handed/apk/wanted"
+fi
+
 if [ -d "$handed/wheels" ]; then
     echo 'stage: installing Python packages'
     # Debian's pip, which venv brings along, if the command is not installed.

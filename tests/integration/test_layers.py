@@ -21,7 +21,7 @@ from quicksand.base.sharing import share_file
 from quicksand.disks.images.bill import bill_of
 from quicksand.disks.images.store import MANIFEST, ImageStore, StoredImage
 from quicksand_images import build_image, ensure_image
-from quicksand_images.layers import system_facts
+from quicksand_images.bases import system_facts
 from quicksand_images.log import log_path
 from quicksand_images.recipe import load_recipe
 
