@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -197,3 +199,12 @@ def test_a_recipe_alone_makes_its_name_that_of_an_image(
     assert has_recipe("novel")
     assert ImageResolver(places).has("novel")
     assert not has_recipe("../novel")
+
+
+def test_the_recipe_in_the_users_guide_is_right(write: Write) -> None:
+    guide = Path(__file__).parents[3] / "docs" / "user-guide" / "images.md"
+    (example,) = re.findall(r"^```toml\n(.*?)^```$", guide.read_text(), re.DOTALL | re.MULTILINE)
+    recipe = read_recipe(write(example))
+    assert isinstance(recipe, Layer)
+    assert len([line for line in example.splitlines() if line]) <= 10
+    subprocess.run(["sh", "-n"], input=recipe.script, text=True, check=True)
