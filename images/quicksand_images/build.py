@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from quicksand.base.arch import Architecture
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     DiskSpaceError,
@@ -72,16 +73,18 @@ async def ensure_image(
     name: str,
     progress: Progress | None = None,
     *,
+    arch: Architecture | str | None = None,
     store: ImageStore | None = None,
     any_recipe: bool = False,
 ) -> StoredImage:
-    """Return the image ``name`` from the store. Build it if it is missing or damaged or, without
-    ``any_recipe``, if its recipe or the image below it has changed.
+    """Return the image ``name`` for guests of ``arch`` (see `read_recipe`) from the store. Build it
+    if it is missing or damaged or, without ``any_recipe``, if its recipe or the image below it has
+    changed.
 
     If another process is building it, take that result. Raises as `build_image`.
     """
     store = store or ImageStore(paths().images)
-    return await _ensure(name, store, progress, any_recipe=any_recipe, above=())
+    return await _ensure(name, store, progress, arch=arch, any_recipe=any_recipe, above=())
 
 
 async def _ensure(
@@ -89,15 +92,16 @@ async def _ensure(
     store: ImageStore,
     progress: Progress | None,
     *,
+    arch: Architecture | str | None,
     any_recipe: bool,
     above: tuple[str, ...],
 ) -> StoredImage:
     async def find(digest: str | None) -> StoredImage | None:
-        image = await asyncio.to_thread(store.get, name)
+        image = await asyncio.to_thread(_stored, store, name, recipe.arch)
         fits = image is not None and not image.errors and digest in (None, image.recipe)
         return image if fits else None
 
-    recipe = await asyncio.to_thread(read_recipe, name)
+    recipe = await asyncio.to_thread(read_recipe, name, arch)
     image = await find(None) if any_recipe else None
     if image is None:
         base = await _base_of(recipe, store, progress, any_recipe=any_recipe, above=above)
@@ -110,17 +114,33 @@ async def _ensure(
     return image
 
 
+def _stored(store: ImageStore, name: str, arch: Architecture | None) -> StoredImage | None:
+    """Return the current version of an image or, if that is not for ``arch``, the newest usable one
+    that is; None if there is none."""
+    image = store.get(name)
+    if image is None or image.errors or arch is None or image.arch == arch.value:
+        return image
+    fitting = [one for one in store.versions(name) if not one.errors and one.arch == arch.value]
+    return max(fitting, key=lambda one: one.built or 0.0, default=None)
+
+
 async def build_image(
-    recipe: Path | str, *, progress: Progress | None = None, store: ImageStore | None = None
+    recipe: Path | str,
+    *,
+    arch: Architecture | str | None = None,
+    progress: Progress | None = None,
+    store: ImageStore | None = None,
 ) -> StoredImage:
-    """Build an image from a recipe, given as a file or a name, and make it the current version. If
-    it is a layer, the image below it is built or installed first if it is missing.
+    """Build an image from a recipe, given as a file or a name, for guests of ``arch`` (see
+    `read_recipe`), and make it the current version. One for another architecture than this host's
+    lies beside that, for sandboxes that ask for it. If it is a layer, the image below it is built
+    or installed first if it is missing.
 
     Builds of the same name wait for each other. A failure or a cancellation leaves the store
     unchanged. Raises ImageNotFound, ImageError (RecipeError), HostError (ToolError,
     DiskSpaceError, …), and MachineError or AgentError from a build in a VM.
     """
-    loaded = await asyncio.to_thread(read_recipe, recipe)
+    loaded = await asyncio.to_thread(read_recipe, recipe, arch)
     store = store or ImageStore(paths().images)
     base = await _base_of(loaded, store, progress, any_recipe=True, above=())
     async with _building(loaded, store, progress) as (place, log):
@@ -147,11 +167,15 @@ async def _base_of(
             f"{' on '.join((*above, recipe.base))}: an image cannot lie on itself, or "
             "on so many others"
         )
-    there = await asyncio.to_thread(store.get, recipe.base)
+    arch = recipe.arch
+    there = await asyncio.to_thread(_stored, store, recipe.base, arch)
     if has_recipe(recipe.base) and (there is None or there.errors or not any_recipe):
-        there = await _ensure(recipe.base, store, progress, any_recipe=any_recipe, above=above)
+        there = await _ensure(
+            recipe.base, store, progress, arch=arch, any_recipe=any_recipe, above=above
+        )
     elif there is None and recipe.base in PUBLISHED:
-        there = (await fetching.install_package(recipe.base, store, progress=progress))[-1].image
+        found = await fetching.install_package(recipe.base, store, arch=arch, progress=progress)
+        there = found[-1].image
     if there is None:
         raise ImageNotFound(
             f"Image not found: {recipe.base!r}, the base of {recipe.name!r}, is neither here nor "
@@ -283,7 +307,9 @@ async def _build(recipe: Recipe, store: ImageStore, place: Path, log: BuildLog) 
             "initrd": {"name": "initrd"},
         },
     }
-    return await in_thread_to_the_end(lambda: store.publish(staging, manifest))
+    # An image for another processor than this host's does not take the place of one for this.
+    is_ours = recipe.arch is Architecture.host()
+    return await in_thread_to_the_end(lambda: store.publish(staging, manifest, current=is_ours))
 
 
 async def _make_tree(
@@ -303,7 +329,9 @@ async def _make_tree(
         )
     keyring = await find_keyring(recipe.system, place)
     mirrors = await asyncio.to_thread(find_mirrors, recipe.system)
-    builder = await mmdebstrap.find_builder(place, log.stage)
+    # mmdebstrap runs programs of the new system, which this processor has to understand.
+    is_ours = recipe.arch is Architecture.host()
+    builder = await mmdebstrap.find_builder(place, log.stage) if is_ours else None
     if builder is not None:
         return await mmdebstrap.make_tree(
             recipe, builder, place, keyring=keyring, mirrors=mirrors, log=log

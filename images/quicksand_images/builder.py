@@ -3,12 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
+from quicksand.base.arch import Architecture
 from quicksand.disks.images.recipes import has_recipe, recipe_names
 
 from quicksand_images.build import DEPTH_MAX, ensure_image
 from quicksand_images.recipe import Layer, read_recipe
 
-__all__ = ["ensure_image", "recipe_names", "suggested_options"]
+__all__ = ["check_arch", "ensure_image", "recipe_names", "suggested_options"]
+
+
+def check_arch(name: str, arch: Architecture) -> None:
+    """Raise ImageError if the recipe ``name`` is not for ``arch``, or wrong; ImageNotFound."""
+    read_recipe(name, arch)
 
 
 def suggested_options(name: str) -> Mapping[str, Any]:

@@ -229,9 +229,9 @@ class BuildMachine:
 
 
 @contextlib.asynccontextmanager
-async def machine(place: Path) -> AsyncIterator[Session]:
+async def machine(place: Path, arch: Architecture | None = None) -> AsyncIterator[Session]:
     """Run a VM with the disk, kernel and initrd ``place``/base.*. Raises as `run_machine`."""
-    async with run_machine(place, build_config(str(place / "base.qcow2"))) as running:
+    async with run_machine(place, build_config(str(place / "base.qcow2"), arch=arch)) as running:
         yield running.session
 
 

@@ -102,7 +102,8 @@ async def build_layer(
         staging.mkdir(mode=0o755)
         await in_thread_to_the_end(lambda: _gather(image, top, staging))
     manifest = _manifest(layer, base, packages, python)
-    return await in_thread_to_the_end(lambda: store.publish(staging, manifest))
+    is_ours = arch is Architecture.host()
+    return await in_thread_to_the_end(lambda: store.publish(staging, manifest, current=is_ours))
 
 
 async def _install(

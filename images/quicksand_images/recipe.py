@@ -4,7 +4,7 @@ image; one without makes a whole system."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -137,31 +137,56 @@ def find_recipe(name: str | Path) -> Path:
     )
 
 
-def read_recipe(name: str | Path) -> Recipe | Layer:
-    """Read and check a recipe. Raises ImageNotFound, or RecipeError naming what is wrong in it and
-    on which line."""
+def read_recipe(name: str | Path, arch: Architecture | str | None = None) -> Recipe | Layer:
+    """Read and check a recipe for guests of ``arch``; without it, for those of this host's
+    architecture or else of the first that the recipe names.
+
+    Raises ImageNotFound, ConfigError for an unknown architecture, RecipeError naming what is wrong
+    in the recipe and on which line, or ImageError saying which architectures it is for.
+    """
     path = find_recipe(name)
     table = read_tables(path)
-    return _read_layer(table, path) if "base" in table else _read_system(table, path)
+    asked = Architecture.parse(arch) if arch else None
+    if "base" in table:
+        known = _architectures(table) if "architecture" in table else ()
+        return _read_layer(table, path, _choose(known, asked, path) if known else asked)
+    return _read_system(table, path, _choose(_architectures(table), asked, path))
 
 
-def load_recipe(name: str | Path) -> Recipe:
+def load_recipe(name: str | Path, arch: Architecture | str | None = None) -> Recipe:
     """Read and check the recipe of a whole system. Raises as `read_recipe`, and ImageError for a
     layer's."""
-    recipe = read_recipe(name)
+    recipe = read_recipe(name, arch)
     if isinstance(recipe, Layer):
         raise ImageError(f"{recipe.name!r} is a layer on {recipe.base!r}, no whole system")
     return recipe
 
 
-def _read_layer(table: Table, path: Path) -> Layer:
+def _architectures(table: Table) -> tuple[Architecture, ...]:
+    """Take the architectures that a recipe is for. Raises RecipeError."""
+    names = table.names("architecture")
+    if not names:
+        raise table.bad("architecture", "names none")
+    return tuple(table.checked("architecture", partial(Architecture.parse, name)) for name in names)
+
+
+def _choose(known: Sequence[Architecture], asked: Architecture | None, path: Path) -> Architecture:
+    ours = Architecture.host()
+    wanted = asked or (ours if ours in known else known[0])
+    if wanted not in known:
+        names = ", ".join(one.debian for one in known)
+        raise ImageError(f"the recipe {path.stem!r} is for {names}, not for {wanted.debian}")
+    return wanted
+
+
+def _read_layer(table: Table, path: Path, arch: Architecture | None) -> Layer:
     steps = table.lines("steps")
     script = _read_script(table, path.parent)
     layer = Layer(
         name=_image_name(table, path),
         version=table.line("version", pattern=_WORD, default="1"),
         base=table.line("base", pattern=_NAME),
-        arch=_architecture(table) if "architecture" in table else None,
+        arch=arch,
         packages=table.lines("packages", pattern=_PACKAGE),
         wheels=_wheels(table),
         script="\n".join([script, *steps] if script else steps),
@@ -177,11 +202,13 @@ def _read_layer(table: Table, path: Path) -> Layer:
     return layer
 
 
-def _read_system(table: Table, path: Path) -> Recipe:
+def _read_system(table: Table, path: Path, arch: Architecture) -> Recipe:
+    others = [one.debian for one in Architecture if one is not arch]
+    table.replace_parts(arch.debian, others)
     recipe = Recipe(
         name=_image_name(table, path),
         version=table.line("version", pattern=_WORD),
-        arch=_architecture(table),
+        arch=arch,
         system=_read_packages(table.table("system", required=True)),
         kernel=_read_kernel(table.table("kernel", required=True)),
         disk=_read_disk(table.table("disk", required=True)),
@@ -243,11 +270,6 @@ def _image_name(table: Table, path: Path) -> str:
     if not _NAME.fullmatch(name):
         raise table.bad("name", "is missing, and the file's name cannot be one")
     return name
-
-
-def _architecture(table: Table) -> Architecture:
-    value = table.line("architecture")
-    return table.checked("architecture", lambda: Architecture.parse(value))
 
 
 def _wheels(table: Table) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,6 +107,23 @@ class Table:
         if not isinstance(value, dict):
             raise self.bad(key, "is not a table")
         return Table(self._path, self._text, value, self.field(key))
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """Take one line of text, or a list of them. Raises RecipeError."""
+        if isinstance(self._values.get(key), list):
+            return self.lines(key)
+        return (self.line(key),)
+
+    def replace_parts(self, chosen: str, others: Collection[str]) -> None:
+        """Put what stands in ``[chosen.part]`` in place of what stands in ``[part]``, value by
+        value, and forget the tables called as ``others``. Raises RecipeError."""
+        parts = self.table(chosen)
+        for key in others:
+            self.table(key)
+        for part, values in parts.rest().items():
+            if not isinstance(values, dict) or not isinstance(self._values.get(part), dict):
+                raise parts.bad(part, f"replaces nothing: there is no [{part}]")
+            self._values[part] = {**self._values[part], **values}
 
     def rest(self) -> dict[str, Any]:
         """Take all that is left, unchecked."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound
 from quicksand.base.paths import Paths
 from quicksand.disks.images.recipes import has_recipe, recipe_names
@@ -208,3 +209,25 @@ def test_the_recipe_in_the_users_guide_is_right(write: Write) -> None:
     assert isinstance(recipe, Layer)
     assert len([line for line in example.splitlines() if line]) <= 10
     subprocess.run(["sh", "-n"], input=recipe.script, text=True, check=True)
+
+
+def test_a_recipe_for_two_architectures_says_what_differs(write: Write) -> None:
+    text = find_recipe("debian-12").read_text()
+    both = text.replace('architecture = "amd64"', 'architecture = ["amd64", "arm64"]')
+    path = write(f'{both}\n[arm64.kernel]\npackage = "linux-image-cloud-arm64"\n')
+    usual, other = load_recipe(path), load_recipe(path, "arm64")
+    assert usual.arch is Architecture.host()
+    assert (other.arch, other.kernel.package) == (Architecture.ARM64, "linux-image-cloud-arm64")
+    assert other.kernel.boot_modules == usual.kernel.boot_modules
+    with pytest.raises(ImageError, match="is for amd64, not for arm64"):
+        load_recipe(write(text), "arm64")
+    with pytest.raises(RecipeError, match=r"arm64\.colonel replaces nothing"):
+        load_recipe(write(f"{both}\n[arm64.colonel]\nx = 1\n"), "arm64")
+    with pytest.raises(RecipeError, match="architecture names none"):
+        load_recipe(write(text.replace('architecture = "amd64"', "architecture = []")))
+
+
+def test_a_layer_is_for_the_architecture_that_is_asked_for(write: Write) -> None:
+    assert read_recipe(write('base = "debian"\n'), "arm64").arch is Architecture.ARM64
+    with pytest.raises(ImageError, match="is for amd64, not for arm64"):
+        read_recipe(write('base = "debian"\narchitecture = "amd64"\n'), "arm64")
