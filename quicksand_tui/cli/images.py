@@ -328,7 +328,11 @@ def prune(dry_run: bool, as_json: bool) -> None:
 
 @command_of("images build")
 def build(name: str, as_json: bool) -> int:
-    """Build an image from a recipe: one of ours, or a .toml file.
+    """Build an image from a recipe: one of ours by its name, or a .toml file of yours.
+
+    A recipe with a base makes a layer on that image, which is built or installed first if it is
+    missing. Packages that were downloaded are kept for the next build, and for one that was
+    interrupted; the log of the last build is kept, too (docs/user-guide/images.md).
 
     Sandboxes that are made from now on use the new version; existing ones keep the old one.
     """
