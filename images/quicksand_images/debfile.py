@@ -43,6 +43,15 @@ class Deb:
         pairs = (line.partition(":") for line in lines if not line.startswith(" "))
         return {key: value.strip() for key, _, value in pairs}
 
+    def directory_owners(self) -> dict[str, str]:
+        """Return the owners of its directories, as "uid:gid" by path, without those of root's."""
+        with tarfile.open(fileobj=io.BytesIO(self.data), mode="r:") as archive:
+            return {
+                member.name.removeprefix(".").rstrip("/"): f"{member.uid}:{member.gid}"
+                for member in archive
+                if member.isdir() and (member.uid or member.gid)
+            }
+
     def write(self, path: Path) -> None:
         """Write it as a package file without compression. Raises OSError."""
         members = (

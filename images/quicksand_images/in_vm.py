@@ -141,13 +141,17 @@ def _unpack_base(base: Path, first: list[Path], everything: list[Path]) -> None:
     (configs / "90quicksand").write_text(DPKG_CONFIG, encoding="ascii")
     for kind in ("base", "more"):
         (base / WORK / kind).mkdir()
+    owners: dict[str, str] = {}
     # base-files contains the links of a merged /usr, through which other packages write.
     for path in sorted(everything, key=lambda path: not path.name.startswith("base-files_")):
         deb = read_deb(path)
         if path in first:
             deb.extract(base)
+            owners |= deb.directory_owners()
         deb.write(base / WORK / ("base" if path in first else "more") / path.name)
         path.unlink()
+    text = "".join(f"{owner} {path}\n" for path, owner in sorted(owners.items()))
+    (base / WORK / "owners").write_text(text, encoding="utf-8")
 
 
 def _unpack_kernel(work: Path, packages: list[Path], xz: Path) -> None:
@@ -338,6 +342,7 @@ async def run_script(
         nonlocal line
         hear(text)
         *whole, line = (line + text).split("\n")
+        line = line[-_SAID_MAX:]
         for stage in whole:
             if stage.startswith(_STAGE):
                 say(stage.removeprefix(_STAGE))

@@ -67,7 +67,13 @@ def packed(files: dict[str, bytes], *, ends: bool = True) -> bytes:
 def make_apk(
     name: str, version: str = "1.0-r0", *, depends: str = "", script: str = "", arch: str = "x86_64"
 ) -> Apk:
-    content = packed({f"usr/share/{name}.txt": f"{name} {version}\n".encode()})
+    # apk wants each directory before what is in it.
+    files = {
+        "usr/": b"",
+        "usr/share/": b"",
+        f"usr/share/{name}.txt": f"{name} {version}\n".encode(),
+    }
+    content = packed(files)
     info = f"pkgname = {name}\npkgver = {version}\narch = {arch}\nsize = 20\npkgdesc = probe\n"
     info += "".join(f"depend = {word}\n" for word in depends.split())
     info += f"datahash = {hashlib.sha256(content).hexdigest()}\n"

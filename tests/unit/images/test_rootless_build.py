@@ -99,6 +99,10 @@ def test_what_is_unpacked_has_its_modes_and_goes_through_links(tmp_path: Path) -
     }
     expected = {"tmp": 0o1777, "usr": 0o755, "usr/bin": 0o755, "usr/bin/su": 0o4755, "lock": 0o700}
     assert modes == expected
+    # The owners of directories are for dpkg to set, which leaves those that are there alone.
+    owners = type(deb)(deb.version, deb.control, files).directory_owners()
+    assert set(owners) == {"", "/tmp", "/usr", "/usr/bin", "/lock"}
+    assert owners["/usr"] == "0:42"
     assert (target / "bin").readlink() == Path("usr/bin")
     assert (target / "bin").lstat().st_mtime == 1_000_000
     assert (target / "bin" / "su").stat().st_uid == os.getuid()
