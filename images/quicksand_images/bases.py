@@ -17,7 +17,8 @@ from quicksand.disks.images.recipes import has_recipe
 from quicksand.disks.images.store import MANIFEST, ImageStore, StoredImage
 
 from quicksand_images.apk import DATABASE, REPOSITORIES, Package, parse_packages, parse_repositories
-from quicksand_images.recipe import Layer, System, read_recipe
+from quicksand_images.recipe import Layer, System, read_packages, read_recipe
+from quicksand_images.tables import Table
 
 STATUS = "/var/lib/dpkg/status"
 DATABASE_MAX = 64 * 1024 * 1024
@@ -59,7 +60,7 @@ def look_at(image: StoredImage) -> Base:
         told = Fields({"packages": {}, "python": {}, **manifest}, "bad manifest")
         lists = [told.fields(key) for key in ("packages", "python")]
         found = manifest.get("system")
-        system = None if found is None else _parse_system(found)
+        system = None if found is None else _parse_system(path, found)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ImageError(f"{path} is damaged: {error!r}") from error
     if system is None and image.package is None and has_recipe(image.name):
@@ -82,18 +83,17 @@ def look_at(image: StoredImage) -> Base:
     )
 
 
-def _parse_system(value: object) -> System:
-    """Read what `system_facts` has written. Raises ValueError."""
-    found = Fields(value, "system")
-    lines = ("distribution", "suite", "mirror", "security_mirror", "keyring", "keys", "user")
-    facts: dict[str, Any] = {name: found.text(name) for name in lines}
-    facts |= {name: found.texts(name) for name in ("components", "packages")}
-    return System(**facts)
+def _parse_system(path: Path, value: object) -> System:
+    """Read what `system_facts` has written into the manifest ``path``, as strictly as a recipe: it
+    may come from elsewhere. Raises ImageError."""
+    if not isinstance(value, dict):
+        raise ImageError(f"{path} is damaged: system is no table")
+    return read_packages(Table(path, "", value, "system"))
 
 
 def system_facts(system: System) -> dict[str, Any]:
     """Return what an image's manifest tells of where its packages come from."""
-    return {**asdict(system), "packages": []}
+    return {**asdict(system), "components": list(system.components), "packages": []}
 
 
 def _read(image: StoredImage, path: str) -> bytes | None:

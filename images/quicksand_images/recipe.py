@@ -209,7 +209,7 @@ def _read_system(table: Table, path: Path, arch: Architecture) -> Recipe:
         name=_image_name(table, path),
         version=table.line("version", pattern=_WORD),
         arch=arch,
-        system=_read_packages(table.table("system", required=True)),
+        system=read_packages(table.table("system", required=True)),
         kernel=_read_kernel(table.table("kernel", required=True)),
         disk=_read_disk(table.table("disk", required=True)),
         machine=_read_machine(table),
@@ -219,7 +219,8 @@ def _read_system(table: Table, path: Path, arch: Architecture) -> Recipe:
     return recipe
 
 
-def _read_packages(table: Table) -> System:
+def read_packages(table: Table) -> System:
+    """Read and check where packages come from, and which. Raises RecipeError."""
     keys = table.text("keys").strip()
     system = System(
         distribution=table.line("distribution", default="debian"),

@@ -52,10 +52,12 @@ def packed(files: dict[str, bytes], *, ends: bool = True) -> bytes:
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, data in files.items():
             member = tarfile.TarInfo(name)
-            member.size, member.mode = (
-                len(data),
-                0o755 if name.startswith((".", "usr/bin")) else 0o644,
-            )
+            member.mode = 0o755
+            if name.endswith("/"):
+                member.type = tarfile.DIRTYPE
+                archive.addfile(member)
+                continue
+            member.size = len(data)
             digest = hashlib.sha1(data, usedforsecurity=False).hexdigest()
             member.pax_headers = {"APK-TOOLS.checksum.SHA1": digest} if ends else {}
             archive.addfile(member, io.BytesIO(data))

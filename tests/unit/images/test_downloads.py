@@ -13,6 +13,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError, ImageError, ImageNotFound
 from quicksand.base.tools import ToolError
 from quicksand.disks.packages.pages import Link
+from quicksand_images.bases import _parse_system, system_facts
 from quicksand_images.packages import Packages, open_packages, package_cache
 from quicksand_images.recipe import System, load_recipe
 from quicksand_images.sources import find_keyring, find_mirrors
@@ -247,3 +248,22 @@ async def test_a_cache_in_which_apt_cannot_work_is_named(
     monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(tmp_path / 'a"b'))
     with pytest.raises(HostError, match="apt cannot work"):
         await mirror.open()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("mirror", "http://x main\ndeb [trusted=yes] http://evil"),
+        ("suite", "trixie main [trusted=yes]"),
+        ("components", ["main\n"]),
+        ("keys", "-----BEGIN PGP PUBLIC KEY BLOCK-----\0"),
+        ("more", "x"),
+    ],
+)
+def test_where_packages_come_from_is_checked_in_a_manifest_too(
+    tmp_path: Path, key: str, value: object
+) -> None:
+    facts = system_facts(load_recipe("debian").system)
+    assert _parse_system(tmp_path, facts) == replace(load_recipe("debian").system, packages=())
+    with pytest.raises(ImageError, match=f"system.{key}"):
+        _parse_system(tmp_path, {**facts, key: value})
