@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,8 @@ async def _install(
         "DEBIAN_FRONTEND": "noninteractive",
         "DEBCONF_NONINTERACTIVE_SEEN": "true",
     }
+    if machine.record.config.network_mode is NetworkMode.FULL:
+        env |= proxies(os.environ)
     await run_script(
         machine.session,
         _script(base.status is not None),

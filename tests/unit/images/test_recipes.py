@@ -15,6 +15,7 @@ from quicksand.disks.images.recipes import has_recipe, recipe_names
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand_images import build
 from quicksand_images.builder import suggested_options
+from quicksand_images.layers import proxies
 from quicksand_images.recipe import Layer, Recipe, find_recipe, load_recipe, read_recipe
 from quicksand_images.tables import RecipeError, find_line
 
@@ -231,3 +232,8 @@ def test_a_layer_is_for_the_architecture_that_is_asked_for(write: Write) -> None
     assert read_recipe(write('base = "debian"\n'), "arm64").arch is Architecture.ARM64
     with pytest.raises(ImageError, match="is for amd64, not for arm64"):
         read_recipe(write('base = "debian"\narchitecture = "amd64"\n'), "arm64")
+
+
+def test_steps_with_the_network_get_the_proxies_of_the_host() -> None:
+    environ = {"http_proxy": "http://p:1", "NO_PROXY": "x", "HTTPS_PROXY": "", "HOME": "/root"}
+    assert proxies(environ) == {"http_proxy": "http://p:1", "NO_PROXY": "x"}
