@@ -107,6 +107,14 @@ async def build_layer(
     return await in_thread_to_the_end(lambda: store.publish(staging, manifest, current=is_ours))
 
 
+def proxies(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the host that say by which proxies it reaches the network."""
+    names = ("http_proxy", "https_proxy", "no_proxy")
+    return {
+        name: environ[name] for one in names for name in (one, one.upper()) if environ.get(name)
+    }
+
+
 async def _install(
     machine: BuildMachine, base: Base, log: BuildLog
 ) -> tuple[dict[str, str], dict[str, str]]:
