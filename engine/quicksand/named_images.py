@@ -15,7 +15,7 @@ class DebianSandbox(Sandbox):
 
 
 class UbuntuSandbox(Sandbox):
-    """A sandbox with the image "ubuntu", which a package or your own recipe has to provide."""
+    """A sandbox with the image "ubuntu"."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(image="ubuntu", **options)

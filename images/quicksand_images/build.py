@@ -5,18 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import re
 import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from quicksand.base.arch import Architecture
 from quicksand.base.effort import best_effort
-from quicksand.base.errors import DiskSpaceError, HostError, QuicksandError
+from quicksand.base.errors import (
+    DiskSpaceError,
+    HostError,
+    ImageError,
+    ImageNotFound,
+    QuicksandError,
+)
 from quicksand.base.files import give_back, map_os_errors, try_named_lock
+from quicksand.base.listing import own_directories
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import make_marked, remove
@@ -25,14 +34,19 @@ from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import Progress, ToolError
 from quicksand.disks.images.cpio import build_cpio
 from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.recipes import has_recipe, recipe_names
 from quicksand.disks.images.start_kernel import check_kernel, start_kernel
 from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.packages.names import PUBLISHED
 from quicksand.qemu import debs
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.provision import ensure_qemu
 
-from quicksand_images import disk, in_vm, kernel, mmdebstrap
-from quicksand_images.recipe import Recipe, load_recipe
+from quicksand_images import disk, fetching, in_vm, kernel, mmdebstrap
+from quicksand_images.bases import system_facts
+from quicksand_images.layers import build_layer, layer_digest
+from quicksand_images.log import BuildLog, build_log
+from quicksand_images.recipe import Layer, Recipe, read_recipe
 from quicksand_images.rootfs import WORK, RootTree, configuring_script, remove_build
 from quicksand_images.sources import find_keyring, find_mirrors
 from quicksand_images.toolbox import Tool
@@ -50,6 +64,10 @@ exit 101
 """
 
 
+DEPTH_MAX = 8
+"""How many recipes may lie on each other."""
+
+
 async def ensure_image(
     name: str,
     progress: Progress | None = None,
@@ -58,26 +76,51 @@ async def ensure_image(
     store: ImageStore | None = None,
     any_recipe: bool = False,
 ) -> StoredImage:
-    """Return the image ``name`` for guests of ``arch`` (see `load_recipe`) from the store. Build it
-    if it is missing or damaged or, without ``any_recipe``, if its recipe has changed.
+    """Return the image ``name`` for guests of ``arch`` (see `read_recipe`) from the store. Build it
+    if it is missing or damaged or, without ``any_recipe``, if its recipe or the image below it has
+    changed.
 
     If another process is building it, take that result. Raises as `build_image`.
     """
     store = store or ImageStore(paths().images)
-    recipe = await asyncio.to_thread(load_recipe, name, arch)
-    wanted = None if any_recipe else recipe_digest(recipe)
+    return await _ensure(name, store, progress, arch=arch, any_recipe=any_recipe, above=())
 
-    async def find() -> StoredImage | None:
-        image = await asyncio.to_thread(store.get, name, recipe.arch)
-        if image is None or image.errors or image.arch != recipe.arch.value:
-            return None
-        return image if wanted in (None, image.recipe) else None
 
-    if (image := await find()) is None:
-        async with _building(recipe, store, progress) as place:
-            image = await find() or await _build(recipe, store, place, progress)
+async def _ensure(
+    name: str,
+    store: ImageStore,
+    progress: Progress | None,
+    *,
+    arch: Architecture | str | None,
+    any_recipe: bool,
+    above: tuple[str, ...],
+) -> StoredImage:
+    async def find(digest: str | None) -> StoredImage | None:
+        image = await asyncio.to_thread(_stored, store, name, recipe.arch)
+        fits = image is not None and not image.errors and digest in (None, image.recipe)
+        return image if fits else None
+
+    recipe = await asyncio.to_thread(read_recipe, name, arch)
+    image = await find(None) if any_recipe else None
+    if image is None:
+        base = await _base_of(recipe, store, progress, any_recipe=any_recipe, above=above)
+        wanted = None if any_recipe else _digest_of(recipe, base)
+        image = await find(wanted)
+        if image is None:
+            async with _building(recipe, store, progress) as (place, log):
+                image = await find(wanted) or await _build_any(recipe, base, store, place, log)
     await asyncio.to_thread(_make_ahead, image)
     return image
+
+
+def _stored(store: ImageStore, name: str, arch: Architecture | None) -> StoredImage | None:
+    """Return the current version of an image or, if that is not for ``arch``, the newest usable one
+    that is; None if there is none."""
+    image = store.get(name)
+    if image is None or image.errors or arch is None or image.arch == arch.value:
+        return image
+    fitting = [one for one in store.versions(name) if not one.errors and one.arch == arch.value]
+    return max(fitting, key=lambda one: one.built or 0.0, default=None)
 
 
 async def build_image(
@@ -88,19 +131,76 @@ async def build_image(
     store: ImageStore | None = None,
 ) -> StoredImage:
     """Build an image from a recipe, given as a file or a name, for guests of ``arch`` (see
-    `load_recipe`), and make it the current version. One for another architecture than this host's
-    lies beside that, for sandboxes that ask for it.
+    `read_recipe`), and make it the current version. One for another architecture than this host's
+    lies beside that, for sandboxes that ask for it. If it is a layer, the image below it is built
+    or installed first if it is missing.
 
     Builds of the same name wait for each other. A failure or a cancellation leaves the store
-    unchanged. Raises ImageNotFound, ImageError, HostError (ToolError, DiskSpaceError, …), and
-    MachineError or AgentError from a build in a VM.
+    unchanged. Raises ImageNotFound, ImageError (RecipeError), HostError (ToolError,
+    DiskSpaceError, …), and MachineError or AgentError from a build in a VM.
     """
-    loaded = await asyncio.to_thread(load_recipe, recipe, arch)
+    loaded = await asyncio.to_thread(read_recipe, recipe, arch)
     store = store or ImageStore(paths().images)
-    async with _building(loaded, store, progress) as place:
-        image = await _build(loaded, store, place, progress)
+    base = await _base_of(loaded, store, progress, any_recipe=True, above=())
+    async with _building(loaded, store, progress) as (place, log):
+        image = await _build_any(loaded, base, store, place, log)
     await asyncio.to_thread(_make_ahead, image)
     return image
+
+
+async def _base_of(
+    recipe: Recipe | Layer,
+    store: ImageStore,
+    progress: Progress | None,
+    *,
+    any_recipe: bool,
+    above: tuple[str, ...],
+) -> StoredImage | None:
+    """Return the image below a layer, building or installing it if it is missing; None for a whole
+    system. Raises ImageNotFound if nobody knows it, and as `build_image`."""
+    if not isinstance(recipe, Layer):
+        return None
+    above = (*above, recipe.name)
+    if recipe.base in above or len(above) > DEPTH_MAX:
+        raise ImageError(
+            f"{' on '.join((*above, recipe.base))}: an image cannot lie on itself, or "
+            "on so many others"
+        )
+    arch = recipe.arch
+    there = await asyncio.to_thread(_stored, store, recipe.base, arch)
+    if has_recipe(recipe.base) and (there is None or there.errors or not any_recipe):
+        there = await _ensure(
+            recipe.base, store, progress, arch=arch, any_recipe=any_recipe, above=above
+        )
+    elif there is None and recipe.base in PUBLISHED:
+        found = await fetching.install_package(recipe.base, store, arch=arch, progress=progress)
+        there = found[-1].image
+    if there is None:
+        raise ImageNotFound(
+            f"Image not found: {recipe.base!r}, the base of {recipe.name!r}, is neither here nor "
+            "is there a recipe of that name",
+            hint=f"build {recipe.base!r} first; there are recipes for {', '.join(recipe_names())}",
+        )
+    if there.errors:
+        raise ImageError(f"the base {there.name!r} is damaged: {'; '.join(there.errors)}")
+    return there
+
+
+def _digest_of(recipe: Recipe | Layer, base: StoredImage | None) -> str:
+    """Return the digest of a recipe and of what lies below it. Raises OSError."""
+    if not isinstance(recipe, Layer):
+        return recipe_digest(recipe)
+    assert base is not None
+    return layer_digest(recipe, base)
+
+
+async def _build_any(
+    recipe: Recipe | Layer, base: StoredImage | None, store: ImageStore, place: Path, log: BuildLog
+) -> StoredImage:
+    if not isinstance(recipe, Layer):
+        return await _build(recipe, store, place, log)
+    assert base is not None
+    return await build_layer(recipe, base, store, place, log)
 
 
 def _make_ahead(image: StoredImage) -> None:
@@ -111,9 +211,10 @@ def _make_ahead(image: StoredImage) -> None:
 
 @contextlib.asynccontextmanager
 async def _building(
-    recipe: Recipe, store: ImageStore, progress: Progress | None
-) -> AsyncIterator[Path]:
-    """Yield a directory to build in, while holding the lock of the name."""
+    recipe: Recipe | Layer, store: ImageStore, progress: Progress | None
+) -> AsyncIterator[tuple[Path, BuildLog]]:
+    """Yield a directory to build in and the log of the build, while holding the lock of the
+    name."""
     name = recipe.name
     root = await asyncio.to_thread(make_private_dir, store.root)
     while (lock := try_named_lock(path := root / f".{name}.lock")) is None:
@@ -121,17 +222,17 @@ async def _building(
             progress("waiting for another build of this image", 0, 0)
         await asyncio.sleep(_LOCK_POLL_S)
     try:
-        # We hold the lock, so whatever is left belongs to builds that were killed.
-        for stale in root.glob(f".building-{name}-*"):
-            await asyncio.to_thread(remove_build, stale)
+        await _sweep(root, name)
         place = root / f".building-{name}-{secrets.token_hex(4)}"
         with map_os_errors(place):
             make_marked(place)
-            _require_space(place, recipe.disk.build_bytes)
+            needed = recipe.build_bytes if isinstance(recipe, Layer) else recipe.disk.build_bytes
+            _require_space(place, needed)
             # Processes with other user ids, in a user namespace, pass through it too.
             place.chmod(0o755)
         try:
-            yield place
+            with build_log(name, progress) as log:
+                yield place, log
         except ToolError as error:
             if any(words in error.output for words in _FULL):
                 raise DiskSpaceError(
@@ -141,8 +242,18 @@ async def _building(
             raise
         finally:
             await in_thread_to_the_end(lambda: remove_build(place))
+            # A machine that had not ended yet could still write to what a killed build has left.
+            await _sweep(root, name)
     finally:
         give_back(path, lock)
+
+
+async def _sweep(root: Path, name: str) -> None:
+    """Remove what builds of an image have left that were killed. The caller holds the lock of the
+    name, so no other build is under way."""
+    # Not those of an image whose name only begins so.
+    for stale in own_directories(root, re.compile(rf"\.building-{re.escape(name)}-[0-9a-f]{{8}}")):
+        await in_thread_to_the_end(partial(remove_build, stale))
 
 
 def _require_space(place: Path, needed: int) -> None:
@@ -156,14 +267,12 @@ def _require_space(place: Path, needed: int) -> None:
         )
 
 
-async def _build(
-    recipe: Recipe, store: ImageStore, place: Path, progress: Progress | None
-) -> StoredImage:
-    say = progress or (lambda stage, done, total: None)
-    binaries = await ensure_qemu(progress, arch=recipe.arch.value)
-    tools = await disk.require_filesystem_tools(place, progress)
+async def _build(recipe: Recipe, store: ImageStore, place: Path, log: BuildLog) -> StoredImage:
+    say = log.stage
+    binaries = await ensure_qemu(say, arch=recipe.arch.value)
+    tools = await disk.require_filesystem_tools(place, say)
     started = time.time()
-    tree = await _make_tree(recipe, place, binaries, tools, progress)
+    tree = await _make_tree(recipe, place, binaries, tools, log)
     staging = place / "staging"
     staging.mkdir(mode=0o755)
     say("making kernel and initrd", 0, 3)
@@ -189,6 +298,7 @@ async def _build(
         "user": recipe.system.user,
         "suite": recipe.system.suite,
         "machine": dict(recipe.machine),
+        "system": system_facts(recipe.system),
         **facts,
         "files": {
             "disk": {"name": "disk.qcow2"},
@@ -212,7 +322,7 @@ async def _make_tree(
     place: Path,
     binaries: QemuBinaries,
     tools: tuple[Tool, Tool],
-    progress: Progress | None,
+    log: BuildLog,
 ) -> RootTree:
     """Make the root file system in the fastest way that this host allows."""
     if not debs.is_apt_host():
@@ -222,14 +332,14 @@ async def _make_tree(
                 "on such a machine ", Remedy("build_any_image"), ", then copy the image's directory"
             ),
         )
-    keyring = await find_keyring(recipe, place)
-    mirrors = await asyncio.to_thread(find_mirrors, recipe)
+    keyring = await find_keyring(recipe.system, place)
+    mirrors = await asyncio.to_thread(find_mirrors, recipe.system)
     # mmdebstrap runs programs of the new system, which this processor has to understand.
     is_ours = recipe.arch is Architecture.host()
-    builder = await mmdebstrap.find_builder(place, progress) if is_ours else None
+    builder = await mmdebstrap.find_builder(place, log.stage) if is_ours else None
     if builder is not None:
         return await mmdebstrap.make_tree(
-            recipe, builder, place, keyring=keyring, mirrors=mirrors, progress=progress
+            recipe, builder, place, keyring=keyring, mirrors=mirrors, log=log
         )
     return await in_vm.make_tree(
         recipe,
@@ -238,7 +348,7 @@ async def _make_tree(
         mirrors=mirrors,
         binaries=binaries,
         tools=tools,
-        progress=progress,
+        log=log,
     )
 
 

@@ -4,19 +4,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from quicksand.base.arch import Architecture
+from quicksand.disks.images.recipes import has_recipe, recipe_names
 
-from quicksand_images.build import ensure_image
-from quicksand_images.recipe import load_recipe, recipe_names
+from quicksand_images.build import DEPTH_MAX, ensure_image
+from quicksand_images.recipe import Layer, read_recipe
 
 __all__ = ["check_arch", "ensure_image", "recipe_names", "suggested_options"]
 
 
 def check_arch(name: str, arch: Architecture) -> None:
     """Raise ImageError if the recipe ``name`` is not for ``arch``, or wrong; ImageNotFound."""
-    load_recipe(name, arch)
+    read_recipe(name, arch)
 
 
 def suggested_options(name: str) -> Mapping[str, Any]:
-    """Return the options that the recipe ``name`` suggests for its machines. Raises ImageNotFound,
-    ImageError."""
-    return load_recipe(name).machine
+    """Return the options that the recipe ``name``, and those below it, suggest for its machines.
+    Raises ImageNotFound, ImageError."""
+    suggested: dict[str, Any] = {}
+    for _ in range(DEPTH_MAX):
+        recipe = read_recipe(name)
+        suggested = {**recipe.machine, **suggested}
+        if not isinstance(recipe, Layer) or not has_recipe(recipe.base):
+            break
+        name = recipe.base
+    return suggested

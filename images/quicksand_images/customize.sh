@@ -1,6 +1,6 @@
 # Run by `sh -eu` inside the new root file system, once its packages are installed. Given by the
-# builder: SUITE MIRROR SECURITY_MIRROR COMPONENTS USER_NAME KERNEL_PACKAGE PLAIN_MODULES
-# DROPPED_MODULES, and WORK, a directory that the builder empties afterwards. The recipe's own script
+# builder: DISTRIBUTION KEYS SUITE MIRROR SECURITY_MIRROR COMPONENTS USER_NAME KERNEL_PACKAGE
+# PLAIN_MODULES DROPPED_MODULES, and WORK, a directory that the builder empties afterwards. The recipe's own script
 # comes next, if it has one, and then clean.sh.
 
 # --- the kernel: its files, not its package
@@ -9,9 +9,11 @@ cd "$WORK"
 if [ ! -d kernel ]; then # in a VM without a network it is there already
     # The package of the recipe only depends on the one with the files.
     real=$(apt-cache depends --important "$KERNEL_PACKAGE" | sed -n 's/^ *Depends: \(linux-image-.*\)/\1/p' | head -n 1)
-    apt-get -q -o APT::Sandbox::User=root download "${real:-$KERNEL_PACKAGE}" xz-utils
+    # Ubuntu has the modules in a package of their own.
+    modules=$(apt-cache depends --important "${real:-$KERNEL_PACKAGE}" | sed -n 's/^ *Depends: \(linux-modules-.*\)/\1/p' | head -n 1)
+    apt-get -q -o APT::Sandbox::User=root download "${real:-$KERNEL_PACKAGE}" $modules xz-utils
     dpkg-deb -f linux-image-*.deb Package Version >kernel-package
-    dpkg-deb -x linux-image-*.deb kernel
+    for package in linux-*.deb; do dpkg-deb -x "$package" kernel; done
     dpkg-deb -x xz-utils_*.deb xz
     rm -- *.deb
 fi
@@ -38,17 +40,21 @@ chmod 0440 /etc/sudoers.d/quicksand
 
 # --- apt and dpkg, as the guest will use them
 rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*
-keyring=/usr/share/keyrings/debian-archive-keyring.pgp
-[ -e "$keyring" ] || keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+keyring=/usr/share/keyrings/$DISTRIBUTION-archive-keyring.pgp
+[ -e "$keyring" ] || keyring=/usr/share/keyrings/$DISTRIBUTION-archive-keyring.gpg
+if [ ! -e "$keyring" ]; then
+    keyring=/usr/share/keyrings/quicksand-archive.asc
+    printf '%s' "$KEYS" >"$keyring"
+fi
 {
     printf 'Types: deb\nURIs: %s\nSuites: %s %s-updates\nComponents: %s\nSigned-By: %s\n\n' \
         "$MIRROR" "$SUITE" "$SUITE" "$COMPONENTS" "$keyring"
     printf 'Types: deb\nURIs: %s\nSuites: %s-security\nComponents: %s\nSigned-By: %s\n' \
         "$SECURITY_MIRROR" "$SUITE" "$COMPONENTS" "$keyring"
-} >/etc/apt/sources.list.d/debian.sources
+} >"/etc/apt/sources.list.d/$DISTRIBUTION.sources"
 rm -f /etc/apt/apt.conf.d/99mmdebstrap /etc/dpkg/dpkg.cfg.d/99mmdebstrap
 cat >/etc/apt/apt.conf.d/90quicksand <<'END'
-// A sandbox installs what is asked for, quickly. Remove this file for Debian's own defaults.
+// A sandbox installs what is asked for, quickly. Remove this file for the distribution's defaults.
 APT::Install-Recommends "false";
 Acquire::Languages "none";
 Acquire::Retries "3";

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from quicksand.base import zstd
 from quicksand.base.errors import HostError
 from quicksand.base.tools import ToolError
 
@@ -41,6 +42,15 @@ class Deb:
             lines = file.read().decode("utf-8", "replace").splitlines()
         pairs = (line.partition(":") for line in lines if not line.startswith(" "))
         return {key: value.strip() for key, _, value in pairs}
+
+    def directory_owners(self) -> dict[str, str]:
+        """Return the owners of its directories, as "uid:gid" by path, without those of root's."""
+        with tarfile.open(fileobj=io.BytesIO(self.data), mode="r:") as archive:
+            return {
+                member.name.removeprefix(".").rstrip("/"): f"{member.uid}:{member.gid}"
+                for member in archive
+                if member.isdir() and (member.uid or member.gid)
+            }
 
     def write(self, path: Path) -> None:
         """Write it as a package file without compression. Raises OSError."""
@@ -108,8 +118,19 @@ def _decompress(content: bytes, packing: str) -> bytes:
         case ".gz":
             with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
                 data = file.read(DATA_MAX + 1)
+        case ".zst":
+            data = _unpack_zstd(content)
         case _:
             raise ValueError(f"the packing {packing!r} is not known here")
     if len(data) > DATA_MAX:
         raise ValueError("it is larger than a package can be")
     return data
+
+
+def _unpack_zstd(content: bytes) -> bytes:
+    data = bytearray()
+    for piece in zstd.unpack(iter([content])):
+        data += piece
+        if len(data) > DATA_MAX:
+            break
+    return bytes(data)

@@ -25,6 +25,9 @@ FEATURES = (
 """Features of ext4, fixed because distributions have other defaults. They let the file system grow
 online to 1024 times its size."""
 
+SPARE_KIB = 16 * 1024
+"""What a file system for handing files over has besides these, in KiB."""
+
 
 async def require_filesystem_tools(
     place: Path, progress: Progress | None = None
@@ -76,6 +79,21 @@ async def make_scratch(
     )
     for path in (raw, commands):
         path.unlink()
+
+
+async def make_handed(tree: Path, target: Path, tools: tuple[Tool, Tool]) -> None:
+    """Make the raw disk ``target`` with the files in ``tree``, which a VM of a build reads. Raises
+    ToolError."""
+    mke2fs = tools[0]
+    size = await asyncio.to_thread(lambda: sum(_blocks(path) for path in _walk(tree)))
+    argv = ["-q", "-F", "-t", "ext4", "-O", FEATURES.replace("has_journal,", ""), "-b", "4096"]
+    argv += ["-m", "0", "-d", str(tree), str(target), f"{(size + size // 8) // 1024 + SPARE_KIB}k"]
+    await run_tool([*mke2fs.command, *argv], env=mke2fs.env)
+
+
+def _blocks(path: Path) -> int:
+    """Return the bytes of the blocks that a file takes, with its inode."""
+    return (-(-path.lstat().st_size // 4096) + 1) * 4096
 
 
 def plan_mke2fs(

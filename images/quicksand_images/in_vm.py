@@ -5,42 +5,56 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import HostError
+from quicksand.base.errors import DiskSpaceError, HostError, QuicksandError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.base.tools import Progress
 from quicksand.disks.images.cpio import build_cpio
+from quicksand.disks.images.store import StoredImage
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
 from quicksand.qemu.binaries import QemuBinaries
+from quicksand.qemu.process import OwnedProcess
 from quicksand.records.config import NetworkMode, SandboxConfig
+from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
+from quicksand.snapshots.history import history_of
 from quicksand.warm.starting import boot
 
 from quicksand_images import disk, kernel
 from quicksand_images.debfile import read_deb
+from quicksand_images.log import BuildLog
 from quicksand_images.packages import Packages, open_packages
 from quicksand_images.recipe import Recipe
 from quicksand_images.rootfs import DPKG_CONFIG, WORK, RootTree, hook_environment, unpack_tree
 from quicksand_images.sources import Mirrors
 from quicksand_images.toolbox import Tool
 
+T = TypeVar("T")
+
 MEMORY = "1G"
 CPUS_MAX = 4
 BOOT_S = 300.0
 INSTALL_S = 3600.0
 """Seconds that the packages' scripts may take, emulated on a slow host."""
+POWEROFF_S = 120.0
+SPACE_POLL_S = 1.0
+"""Seconds between two looks at whether the guest waits for space on the host's disk."""
+HANDED = "quicksand-build"
+"""The serial number of the disk that hands things to a guest, which finds it by that."""
 
 _STAGE = "stage: "
 _SAID_MAX = 4000
@@ -59,20 +73,21 @@ async def make_tree(
     mirrors: Mirrors,
     binaries: QemuBinaries,
     tools: tuple[Tool, Tool],
-    progress: Progress | None = None,
+    log: BuildLog,
 ) -> RootTree:
     """Make the root file system of ``recipe`` in ``place``, a private directory.
 
     Raises HostError (ToolError), MachineError, AgentError. A cancellation leaves no process.
     """
-    say = progress or (lambda stage, done, total: None)
+    say = log.stage
     with map_os_errors(place):
         await _prepare(recipe, place, keyring, mirrors, binaries, tools, say)
         say("booting", 4, _STEPS)
-        async with machine(place, recipe.arch) as session:
-            await _install(session, recipe, lambda stage: say(stage, 4, _STEPS))
+        config = build_config(str(place / "base.qcow2"), arch=recipe.arch)
+        async with run_machine(place, config) as running:
+            await running.guarded(_install(running.session, recipe, log))
             say("taking the system out of the VM", 5, _STEPS)
-            await take_out(session, place / "tree.tar")
+            await running.guarded(take_out(running.session, place / "tree.tar"))
         return await unpack_tree(place / "tree.tar")
 
 
@@ -87,7 +102,9 @@ async def _prepare(
 ) -> None:
     """Make the kernel, the initrd and the disk that the VM boots from."""
     say("fetching the lists of packages", 0, _STEPS)
-    packages = await open_packages(recipe, place / "apt", keyring=keyring, mirrors=mirrors)
+    packages = await open_packages(
+        recipe.system, recipe.arch, place / "apt", keyring=keyring, mirrors=mirrors
+    )
     await packages.update()
     base = place / "base"
     base.mkdir(mode=0o755)
@@ -103,12 +120,15 @@ async def _lay_out(recipe: Recipe, packages: Packages, base: Path, say: Progress
     work = base / WORK
     work.mkdir(mode=0o755)
     first = await packages.download_base()
-    everything = await packages.download(recipe.system.packages)
+    everything = await packages.download(recipe.system.packages, upgrade=True)
     real = await packages.dependency(recipe.kernel.package, r"linux-image-\S+")
-    extra = await packages.download_alone([real, "xz-utils"], packages.root)
+    # Ubuntu has the modules in a package of their own.
+    modules = await packages.dependency(real, r"linux-modules-\S+")
+    kernels = await packages.download_alone(dict.fromkeys([real, modules]), packages.root)
+    (xz,) = await packages.download_alone(["xz-utils"], packages.root)
     say("unpacking packages", 2, _STEPS)
     await in_thread_to_the_end(lambda: _unpack_base(base, first, everything))
-    await in_thread_to_the_end(lambda: _unpack_kernel(work, *extra))
+    await in_thread_to_the_end(lambda: _unpack_kernel(work, kernels, xz))
     wanted = {path.name for path in first}
     automatic = {p.name.split("_")[0] for p in everything if p.name not in wanted}
     automatic -= set(recipe.system.packages)
@@ -121,22 +141,28 @@ def _unpack_base(base: Path, first: list[Path], everything: list[Path]) -> None:
     (configs / "90quicksand").write_text(DPKG_CONFIG, encoding="ascii")
     for kind in ("base", "more"):
         (base / WORK / kind).mkdir()
+    owners: dict[str, str] = {}
     # base-files contains the links of a merged /usr, through which other packages write.
     for path in sorted(everything, key=lambda path: not path.name.startswith("base-files_")):
         deb = read_deb(path)
         if path in first:
             deb.extract(base)
+            owners |= deb.directory_owners()
         deb.write(base / WORK / ("base" if path in first else "more") / path.name)
         path.unlink()
+    text = "".join(f"{owner} {path}\n" for path, owner in sorted(owners.items()))
+    (base / WORK / "owners").write_text(text, encoding="utf-8")
 
 
-def _unpack_kernel(work: Path, package: Path, xz: Path) -> None:
-    """Unpack the kernel and xz, which the configuring script cannot download in the VM."""
-    deb = read_deb(package)
-    for name, content in (("kernel", deb), ("xz", read_deb(xz))):
+def _unpack_kernel(work: Path, packages: list[Path], xz: Path) -> None:
+    """Unpack the kernel and xz, which the configuring script cannot download in the VM. The first
+    of the ``packages`` has the kernel itself."""
+    debs = [read_deb(package) for package in packages]
+    for name, contents in (("kernel", debs), ("xz", [read_deb(xz)])):
         (work / name).mkdir()
-        content.extract(work / name)
-    fields = deb.fields()
+        for content in contents:
+            content.extract(work / name)
+    fields = debs[0].fields()
     text = "".join(f"{key}: {fields[key]}\n" for key in ("Package", "Version"))
     (work / "kernel-package").write_text(text, encoding="utf-8")
 
@@ -144,7 +170,7 @@ def _unpack_kernel(work: Path, package: Path, xz: Path) -> None:
 def _make_boot_files(recipe: Recipe, base: Path, place: Path) -> None:
     """Make the kernel and the initrd that boot ``base`` from the image's own kernel package."""
     unpacked = base / WORK / "kernel"
-    modules = next(iter(sorted(unpacked.glob("usr/lib/modules/*"))), None)
+    modules = next(iter(sorted(_module_trees(unpacked))), None)
     if modules is None:
         raise HostError(f"the package {recipe.kernel.package} holds no kernel modules")
     bzimage = unpacked / "boot" / f"vmlinuz-{modules.name}"
@@ -153,24 +179,105 @@ def _make_boot_files(recipe: Recipe, base: Path, place: Path) -> None:
     (place / "base.initrd").write_bytes(build_cpio(entries))
 
 
+def _module_trees(unpacked: Path) -> list[Path]:
+    """Debian's packages have /usr merged, Ubuntu's do not."""
+    return [*unpacked.glob("usr/lib/modules/*"), *unpacked.glob("lib/modules/*")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildMachine:
+    """A VM of a build."""
+
+    session: Session
+    registry: Registry
+    record: Record
+    process: OwnedProcess
+
+    async def guarded(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await ``work`` in the guest. Raises DiskSpaceError, and ends it, when the guest has to
+        wait for space on this host's disk; it would wait as long as there is none."""
+        mark = runtime_dir(self.registry.paths, self.record.id).current().disk_full
+        task = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait({task}, timeout=SPACE_POLL_S))[0]:
+                if mark.exists():
+                    raise DiskSpaceError(
+                        "no space left for the disk of the machine in which the image is made",
+                        hint="free some disk space and try again",
+                    )
+            return task.result()
+        finally:
+            task.cancel()
+            # Its own error has been raised, or one that says more.
+            with contextlib.suppress(asyncio.CancelledError, QuicksandError):
+                await task
+
+    async def power_off(self) -> None:
+        """Have the guest write all that it has and end. Raises HostError, AgentError."""
+        params = {"mode": "poweroff", "grace": 3.0}
+        await self.session.request("shutdown", params, timeout=POWEROFF_S)
+        try:
+            async with asyncio.timeout(POWEROFF_S):
+                await self.process.wait()
+        except TimeoutError as error:
+            raise HostError(
+                f"the machine of the build did not end within {POWEROFF_S:g} s"
+            ) from error
+
+    def top(self) -> Path:
+        """Return the layer that the guest has written to. Raises HistoryError."""
+        head = history_of(self.registry, self.record.id).head()
+        if head is None or head.layers:
+            raise HostError("the machine of the build has more layers than one")
+        return sandbox_dir(self.registry.paths, self.record.id).layer(head.top)
+
+
 @contextlib.asynccontextmanager
-async def machine(place: Path, arch: Architecture) -> AsyncIterator[Session]:
-    """Run a VM with the disk, kernel and initrd ``place``/base.*, invisible to others; it dies with
-    this process. Only the agent runs in it. Raises HostError, MachineError, AgentError."""
-    config = SandboxConfig(
-        image=str(place / "base.qcow2"),
+async def machine(place: Path, arch: Architecture | None = None) -> AsyncIterator[Session]:
+    """Run a VM with the disk, kernel and initrd ``place``/base.*. Raises as `run_machine`."""
+    async with run_machine(place, build_config(str(place / "base.qcow2"), arch=arch)) as running:
+        yield running.session
+
+
+def build_config(
+    image: str,
+    *,
+    arch: Architecture | None = None,
+    network: NetworkMode = NetworkMode.NONE,
+    handed: Path | None = None,
+) -> SandboxConfig:
+    """Return the config of a VM of a build. It gets the raw disk ``handed`` to read."""
+    return SandboxConfig(
+        image=image,
+        arch=arch,
         memory=MEMORY,
         cpus=max(1, min(CPUS_MAX, len(os.sched_getaffinity(0)))),
-        network_mode=NetworkMode.NONE,
-        arch=arch,
+        network_mode=network,
         boot_timeout=BOOT_S,
+        extra_qemu_args=() if handed is None else _plan_handed(handed),
     )
+
+
+def _plan_handed(path: Path) -> tuple[str, ...]:
+    file = {"driver": "file", "filename": str(path), "read-only": True}
+    node = {"driver": "raw", "node-name": "handed", "file": file, "read-only": True}
+    device = {"driver": "virtio-blk-pci", "drive": "handed", "serial": HANDED}
+    return ("-blockdev", json.dumps(node), "-device", json.dumps(device))
+
+
+@contextlib.asynccontextmanager
+async def run_machine(
+    place: Path, config: SandboxConfig, *, image: StoredImage | None = None
+) -> AsyncIterator[BuildMachine]:
+    """Run a VM whose files are in ``place``, invisible to others; it dies with this process.
+    ``image`` is its image, if that is in the store. Raises HostError, MachineError,
+    AgentError."""
     record = Record(
         id=new_id(),
         name="image-build",
         config=config,
-        image_digest="",
-        chain=(config.image,),
+        image_digest="" if image is None else image.digest,
+        chain=(config.image,) if image is None else tuple(map(str, image.chain)),
         created=time.time(),
         committed=True,
         discard=False,
@@ -182,14 +289,19 @@ async def machine(place: Path, arch: Architecture) -> AsyncIterator[Session]:
     finally:
         os.close(lock)
     try:
-        yield await running.link.session()
+        yield BuildMachine(
+            session=await running.link.session(),
+            registry=own,
+            record=record,
+            process=running.process,
+        )
     finally:
         running.link.close()
         running.process.cut()
         await to_the_end(running.process.wait())
 
 
-async def _install(session: Session, recipe: Recipe, say: Callable[[str], None]) -> None:
+async def _install(session: Session, recipe: Recipe, log: BuildLog) -> None:
     """Install and configure the packages in the VM."""
     ours = Path(__file__)
     script = (ours.with_name("install.sh")).read_text(encoding="utf-8")
@@ -201,26 +313,36 @@ async def _install(session: Session, recipe: Recipe, say: Callable[[str], None])
         "DEBIAN_FRONTEND": "noninteractive",
         "DEBCONF_NONINTERACTIVE_SEEN": "true",
     }
-    await run_script(session, script, env, say)
+    await run_script(session, script, env, lambda stage: log.stage(stage, 4, _STEPS), log=log.write)
 
 
 async def run_script(
-    session: Session, script: str, env: Mapping[str, str], say: Callable[[str], None]
+    session: Session,
+    script: str,
+    env: Mapping[str, str],
+    say: Callable[[str], None],
+    *,
+    log: Callable[[str], None] | None = None,
+    failure: str = "the packages could not be installed in the VM",
 ) -> None:
-    """Run a shell script as root in the VM; ``say`` gets its lines that begin with "stage: ".
+    """Run a shell script as root in the VM; ``say`` gets its lines that begin with "stage: ", and
+    ``log`` all output.
 
-    Raises HostError with the end of its output if it fails, AgentError.
+    Raises HostError with ``failure`` and the end of its output if it fails, AgentError.
     """
     said, line = "", ""
 
     def hear(text: str) -> None:
         nonlocal said
         said = (said + text)[-_SAID_MAX:]
+        if log is not None:
+            log(text)
 
     def hear_stages(text: str) -> None:
         nonlocal line
         hear(text)
         *whole, line = (line + text).split("\n")
+        line = line[-_SAID_MAX:]
         for stage in whole:
             if stage.startswith(_STAGE):
                 say(stage.removeprefix(_STAGE))
@@ -236,9 +358,7 @@ async def run_script(
     command = await execution.spawn(session, params, stdin=False)
     result = await execution.run(command, stdin=None, on_stdout=hear_stages, on_stderr=hear)
     if result.exit_code:
-        raise HostError(
-            f"the packages could not be installed in the VM (exit code {result.exit_code}):\n{said}"
-        )
+        raise HostError(f"{failure} (exit code {result.exit_code}):\n{said}")
 
 
 async def take_out(session: Session, target: Path) -> None:

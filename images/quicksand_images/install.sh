@@ -6,12 +6,14 @@ chmod 755 /usr/sbin/policy-rc.d
 dpkg --print-architecture >/var/lib/dpkg/arch
 
 echo 'stage: installing the base system'
+# dpkg leaves directories that are there to their owners, and who unpacked these was not root.
+while read -r owner directory; do chown "$owner" "$directory"; done <owners
 # As mmdebstrap does: dpkg does not heed that one needs the other before it is unpacked.
 dpkg --install --force-depends base/*.deb
 echo 'stage: installing packages'
 dpkg --unpack --force-depends more/*.deb
 dpkg --configure --pending
 xargs -r apt-mark auto <automatic
-rm -rf base more automatic
+rm -rf base more automatic owners
 
 echo 'stage: configuring the system'

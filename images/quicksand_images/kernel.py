@@ -7,6 +7,7 @@ import lzma
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from quicksand.base import zstd
 from quicksand.base.errors import ImageError
 from quicksand.disks.images.cpio import CpioEntry
 
@@ -52,13 +53,16 @@ def _add_module(
 
 
 def read_module(path: Path) -> bytes:
-    """Read a .ko, .ko.xz or .ko.gz file, decompressed. Raises OSError, LZMAError."""
+    """Read a .ko, .ko.xz, .ko.gz or .ko.zst file, decompressed. Raises OSError, LZMAError,
+    ValueError."""
     data = path.read_bytes()
     match path.suffix:
         case ".xz":
             return lzma.decompress(data)
         case ".gz":
             return gzip.decompress(data)
+        case ".zst":
+            return b"".join(zstd.unpack(iter([data])))
         case _:
             return data
 

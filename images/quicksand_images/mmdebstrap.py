@@ -11,6 +11,7 @@ from quicksand.base.errors import HostError
 from quicksand.base.tools import Progress, ToolError, run_tool
 from quicksand.qemu import debs
 
+from quicksand_images.log import BuildLog
 from quicksand_images.recipe import Recipe
 from quicksand_images.rootfs import RootTree, hook_environment, unpack_tree
 from quicksand_images.sources import Mirrors, reaching_mirrors, source_lines
@@ -57,7 +58,7 @@ async def make_tree(
     *,
     keyring: Path,
     mirrors: Mirrors,
-    progress: Progress | None = None,
+    log: BuildLog,
 ) -> RootTree:
     """Make the root file system of ``recipe`` in ``place``, a private directory.
 
@@ -70,7 +71,7 @@ async def make_tree(
         recipe, builder, target, keyring=keyring, mirrors=mirrors, reaching=reaching
     )
     env = {**builder.env, **hook_environment(recipe)}
-    await run_tool(argv, env=env, on_line=_stage_reporter(progress))
+    await run_tool(argv, env=env, on_line=_reporter(log))
     if builder.makes_directory:
         return RootTree(path=target, owners=None)
     return await unpack_tree(target)
@@ -104,17 +105,16 @@ def plan_mmdebstrap(
         "--customize-hook=" + _HOOK,
         system.suite,
         str(target),
-        *source_lines(recipe, keyring, mirrors),
+        *source_lines(system, keyring, mirrors),
     ]
 
 
-def _stage_reporter(progress: Progress | None) -> Callable[[str], None]:
+def _reporter(log: BuildLog) -> Callable[[str], None]:
     def report(line: str) -> None:
-        if progress is None:
-            return
+        log.line(line)
         for number, (words, stage) in enumerate(_STAGES):
             if line.startswith(f"I: {words}"):
-                progress(stage, number, len(_STAGES))
+                log.stage(stage, number, len(_STAGES))
 
     return report
 

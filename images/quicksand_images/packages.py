@@ -1,20 +1,37 @@
-"""Downloads the packages of a new system with apt and a private root directory: apt chooses them
-and verifies signatures and digests. It needs no root."""
+"""Downloads packages of Debian and Ubuntu with apt and a private root directory: apt chooses them
+and verifies signatures and digests. It needs no root.
+
+Downloads go to a directory of the cache, where a build that was killed has left what it had.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError
+from quicksand.base.files import map_os_errors, try_lock
+from quicksand.base.paths import paths
+from quicksand.base.sharing import share_file
+from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import run_tool
+from quicksand.disks.images.downloads import LOCK, downloads_dir
+from quicksand.disks.images.store import sha256_file
 
-from quicksand_images.recipe import Recipe
+from quicksand_images.recipe import System
 from quicksand_images.sources import Mirrors, reaching_mirrors, source_lines
 
 _QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
+_LOCK_POLL_S = 0.2
+_OFFER = re.compile(
+    r"^'(?P<uri>\S+)' (?P<file>[^/\s]+\.deb) (?P<size>[0-9]+) SHA256:(?P<sha256>\w+)$"
+)
+"""A line of `apt-get --print-uris`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +40,8 @@ class Packages:
     raise ToolError."""
 
     root: Path
+    archives: Path
+    """Where packages are downloaded to; other builds use it, too."""
 
     async def update(self) -> None:
         """Fetch the package lists. Raises ToolError, also for a wrong signature."""
@@ -33,11 +52,13 @@ class Packages:
         # In a system without packages, an upgrade installs just these (mmdebstrap does the same).
         return await self._download("dist-upgrade")
 
-    async def download(self, names: Sequence[str]) -> list[Path]:
-        """Download what `download_base` does, and ``names`` with dependencies; return the files."""
-        return await self._download("dist-upgrade", *(f"{name}+" for name in names))
+    async def download(self, names: Sequence[str], *, upgrade: bool = False) -> list[Path]:
+        """Download ``names`` with what they need and the system lacks; with ``upgrade`` also what
+        `download_base` does. Return the files."""
+        command = "dist-upgrade" if upgrade else "install"
+        return await self._download(command, *(f"{name}+" for name in names))
 
-    async def download_alone(self, names: Sequence[str], target: Path) -> list[Path]:
+    async def download_alone(self, names: Iterable[str], target: Path) -> list[Path]:
         """Download ``names`` without dependencies into ``target``; return the files."""
         found = []
         for name in names:
@@ -55,32 +76,89 @@ class Packages:
         return match[1] if match else name
 
     async def _download(self, *words: str) -> list[Path]:
-        await self._run("apt-get", "--yes", "--download-only", *words)
-        return sorted((self.root / "archives").glob("*.deb"))
+        """Have apt download what a command would install; return links to the files."""
+        # With an empty directory it lists all of them, those in the cache included.
+        nothing = f"Dir::Cache::archives={self.root / 'nothing'}"
+        listed = await self._run("apt-get", "-o", nothing, "--yes", "--print-uris", *words)
+        offers = [found for line in listed.splitlines() if (found := _OFFER.match(line))]
+        lock = await hold(self.archives)
+        try:
+            await in_thread_to_the_end(lambda: self._drop_damaged(offers))
+            await self._run("apt-get", "--yes", "--download-only", *words)
+            return await in_thread_to_the_end(lambda: self._take(offers))
+        finally:
+            os.close(lock)
+
+    def _drop_damaged(self, offers: Sequence[re.Match[str]]) -> None:
+        """Remove packages from the cache that are not what the signed lists say: apt would compare
+        sizes only."""
+        with map_os_errors(self.archives):
+            for offer in offers:
+                path = self.archives / offer["file"]
+                if path.is_file() and sha256_file(path) != offer["sha256"]:
+                    path.unlink()
+
+    def _take(self, offers: Sequence[re.Match[str]]) -> list[Path]:
+        taken = []
+        for offer in offers:
+            source, target = self.archives / offer["file"], self.root / "taken" / offer["file"]
+            with map_os_errors(source):
+                if not source.is_file() or sha256_file(source) != offer["sha256"]:
+                    raise HostError(f"the package {source.name} is not what its list says")
+                if not target.exists():
+                    share_file(source, target)
+            taken.append(target)
+        return sorted(taken)
 
     async def _run(self, *words: str, cwd: Path | None = None) -> str:
         env = {**_QUIET, "APT_CONFIG": str(self.root / "apt.conf")}
         return await run_tool(words, env=env, cwd=cwd)
 
 
-async def open_packages(recipe: Recipe, root: Path, *, keyring: Path, mirrors: Mirrors) -> Packages:
-    """Set up the new directory ``root`` for the packages of ``recipe``. Raises HostError,
-    OSError."""
-    for name in ("lists/partial", "archives/partial", "nothing"):
+async def hold(place: Path) -> int:
+    """Take the lock of a directory in the cache; return its descriptor. Raises PathError,
+    DiskSpaceError."""
+    while True:
+        with map_os_errors(place):
+            if (lock := try_lock(place / LOCK)) is not None:
+                return lock
+        await asyncio.sleep(_LOCK_POLL_S)
+
+
+def package_cache(kind: str) -> Path:
+    """Return the directory of the cache with packages of a kind. Raises PathError."""
+    return downloads_dir(paths().cache, kind)
+
+
+async def open_packages(
+    system: System,
+    arch: Architecture,
+    root: Path,
+    *,
+    keyring: Path,
+    mirrors: Mirrors,
+    status: bytes = b"",
+) -> Packages:
+    """Set up the new directory ``root`` for the packages of ``system``. ``status`` is what dpkg
+    knows of the packages that are there already. Raises HostError, OSError."""
+    for name in ("lists/partial", "taken", "nothing/partial"):
         (root / name).mkdir(parents=True)
-    (root / "status").touch()
+    archives = await asyncio.to_thread(package_cache, f"{system.distribution}-{arch.debian}")
+    (archives / "partial").mkdir(exist_ok=True)
+    (root / "status").write_bytes(status)
     (root / "sources.list").write_text(
-        "".join(f"{line}\n" for line in source_lines(recipe, keyring, mirrors)), encoding="utf-8"
+        "".join(f"{line}\n" for line in source_lines(system, keyring, mirrors)), encoding="utf-8"
     )
     (root / "acquire.conf").write_text(await reaching_mirrors(), encoding="utf-8")
-    (root / "apt.conf").write_text(_config(recipe, root), encoding="utf-8")
-    return Packages(root)
+    (root / "apt.conf").write_text(_config(arch, root, archives), encoding="utf-8")
+    return Packages(root, archives)
 
 
-def _config(recipe: Recipe, root: Path) -> str:
-    if '"' in str(root) or "\n" in str(root):
+def _config(arch: Architecture, root: Path, archives: Path) -> str:
+    if any(character in f"{root}{archives}" for character in '"\n'):
         raise HostError(
-            f"apt cannot work in {str(root)!r}", hint="set QUICKSAND_DATA_DIR to a plainer path"
+            f"apt cannot work in {str(root)!r} with {str(archives)!r}",
+            hint="set QUICKSAND_DATA_DIR and QUICKSAND_CACHE_DIR to plainer paths",
         )
     settings = {
         "Dir::Etc::main": root / "acquire.conf",
@@ -96,15 +174,16 @@ def _config(recipe: Recipe, root: Path) -> str:
         "Dir::State::status": root / "status",
         "Dir::State::extended_states": root / "extended_states",
         "Dir::Cache": root,
-        "Dir::Cache::archives": root / "archives",
+        "Dir::Cache::archives": archives,
         "Dir::Log": root,
-        "APT::Architecture": recipe.arch.debian,
+        "APT::Architecture": arch.debian,
         "APT::Install-Recommends": "false",
         "APT::Sandbox::User": "root",
+        "Acquire::ForceHash": "SHA256",
         "Acquire::Languages": "none",
         "Acquire::Retries": "3",
         "Debug::NoLocking": "true",
     }
     lines = [f'{key} "{value}";' for key, value in settings.items()]
-    architectures = ["#clear APT::Architectures;", f'APT::Architectures:: "{recipe.arch.debian}";']
+    architectures = ["#clear APT::Architectures;", f'APT::Architectures:: "{arch.debian}";']
     return "\n".join([*lines, *architectures]) + "\n"

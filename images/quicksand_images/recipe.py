@@ -1,44 +1,55 @@
-"""Recipes: TOML files that describe images."""
+"""Recipes: TOML files that describe images. One that names a base is a layer, put on top of another
+image; one without makes a whole system."""
 
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import InvalidRequirement, Requirement
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound
-from quicksand.disks.images.suggested import check_suggested
+from quicksand.disks.images.recipes import SUFFIX, recipe_names, recipe_places
+from quicksand.disks.images.suggested import KINDS, check_suggested
 from quicksand.life.image_building import known_options
 from quicksand.records.config import SandboxConfig
-from quicksand.records.sizes import parse_size
+
+from quicksand_images.tables import Table, read_tables
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~_-]{0,62}")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _MODULE = re.compile(r"[A-Za-z0-9_-]+")
 _DEBIAN_NAMES = frozenset(arch.debian for arch in Architecture)
+_DIRECTORY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_./-]*")
+_MIRROR = re.compile(r"https?://[!-~]+")
 _SIZE_MIN = 1024**3
 _SCRIPT_MAX = 64 * 1024
 """Bytes of a recipe's script: it is passed on as one variable of an environment, which Linux limits
 to 128 KiB (MAX_ARG_STRLEN, execve(2))."""
 _BUILD_SPACE = "2G"
-_PLACES = (Path(__file__).resolve().parent / "recipes", Path(__file__).resolve().parents[1])
-"""The recipes of an installation and of a checkout."""
+_JOURNAL_MAX = 1024
+DISTRIBUTIONS = ("debian", "ubuntu")
+"""Those whose systems can be made from their packages, by their ID in os-release(5)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """The packages of the root file system."""
 
+    distribution: str
     suite: str
     mirror: str
     security_mirror: str
     components: tuple[str, ...]
     keyring: str
-    """The package with the keys that sign the suite."""
+    """The package with the keys that sign the suite; "" if the recipe has the keys."""
+    keys: str
+    """Those keys in OpenPGP's text form; "" if they come from the package."""
     packages: tuple[str, ...]
     user: str
     """The name of a user with password-less sudo."""
@@ -72,7 +83,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """A whole image."""
+    """A whole system."""
 
     name: str
     version: str
@@ -86,20 +97,39 @@ class Recipe:
     """What is run in the new system after its packages are configured; "" for nothing."""
 
 
-def recipe_names() -> tuple[str, ...]:
-    """Return the names that `find_recipe` knows."""
-    return tuple(sorted({path.stem for place in _PLACES for path in place.glob("*.toml")}))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """What is put on top of another image."""
+
+    name: str
+    version: str
+    base: str
+    """The image below it."""
+    arch: Architecture | None
+    """None for that of the base."""
+    packages: tuple[str, ...]
+    """Packages of the base's distribution. They are downloaded and verified on the host."""
+    wheels: tuple[str, ...]
+    """Python packages, each with its version ("uv==0.13.9"); likewise."""
+    script: str
+    """What is run then, by `sh -eu` as root; "" for nothing."""
+    network: bool
+    """Whether the script can reach the network."""
+    build_bytes: int
+    """The free space that a build needs."""
+    machine: Mapping[str, Any]
+    """What a machine gets where the user says nothing, besides what the base suggests."""
 
 
 def find_recipe(name: str | Path) -> Path:
     """Find a recipe's file by path or by name. Raises ImageNotFound."""
     path = Path(name)
-    if path.suffix == ".toml" or "/" in str(name):
+    if path.suffix == SUFFIX or "/" in str(name):
         if not path.is_file():
             raise ImageNotFound(f"Image not found: there is no recipe {str(path)!r}")
         return path
-    for place in _PLACES:
-        if (found := place / f"{name}.toml").is_file():
+    for place in recipe_places():
+        if (found := place / f"{name}{SUFFIX}").is_file():
             return found
     known = recipe_names()
     raise ImageNotFound(
@@ -108,124 +138,182 @@ def find_recipe(name: str | Path) -> Path:
     )
 
 
-def load_recipe(name: str | Path, arch: Architecture | str | None = None) -> Recipe:
+def read_recipe(name: str | Path, arch: Architecture | str | None = None) -> Recipe | Layer:
     """Read and check a recipe for guests of ``arch``; without it, for those of this host's
     architecture or else of the first that the recipe names.
 
-    Raises ImageNotFound, ConfigError for an unknown architecture, or ImageError naming what is
-    wrong in it, or which architectures it is for.
+    Raises ImageNotFound, ConfigError for an unknown architecture, RecipeError naming what is wrong
+    in the recipe and on which line, or ImageError saying which architectures it is for.
     """
     path = find_recipe(name)
+    table = read_tables(path)
     asked = Architecture.parse(arch) if arch else None
-    try:
-        with path.open("rb") as file:
-            table = tomllib.load(file)
-        known = _architectures(table)
-        ours = Architecture.host()
-        wanted = asked or (ours if ours in known else known[0])
-        if wanted not in known:
-            names = ", ".join(one.debian for one in known)
-            raise ImageError(f"the recipe {path.stem!r} is for {names}, not for {wanted.debian}")
-        return _parse(_specific(table, wanted), wanted, path.parent)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise ImageError(f"the recipe {path} is wrong: {reason}") from error
+    if "base" in table:
+        known = _architectures(table) if "architecture" in table else ()
+        return _read_layer(table, path, _choose(known, asked, path) if known else asked)
+    return _read_system(table, path, _choose(_architectures(table), asked, path))
 
 
-def _architectures(table: Mapping[str, Any]) -> tuple[Architecture, ...]:
-    """The architectures that a recipe is for. Raises ValueError, KeyError, ConfigError."""
-    value = table["architecture"]
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not names:
-        raise ValueError("architecture is neither a name nor a list of names")
-    return tuple(Architecture.parse(name) for name in names)
-
-
-def _specific(table: Mapping[str, Any], arch: Architecture) -> dict[str, Any]:
-    """The recipe for one architecture: what stands in ``[amd64.kernel]`` and the like replaces what
-    stands in ``[kernel]``, value by value. Raises ValueError."""
-    found = {key: value for key, value in table.items() if key not in _DEBIAN_NAMES}
-    for part, values in table.get(arch.debian, {}).items():
-        if not isinstance(values, dict) or not isinstance(found.get(part), dict):
-            raise ValueError(f"{arch.debian}.{part} replaces nothing: there is no [{part}]")
-        found[part] = {**found[part], **values}
-    return found
-
-
-def _parse(table: Mapping[str, Any], arch: Architecture, place: Path) -> Recipe:
-    known = {"name", "version", "architecture", "system", "kernel", "disk"}
-    _refuse_unknown(table, known | {"machine", "customize"}, "")
-    disk = table["disk"]
-    _refuse_unknown(disk, {"size", "journal_mib", "build_space"}, "disk.")
-    recipe = Recipe(
-        name=str(table["name"]),
-        version=str(table["version"]),
-        arch=arch,
-        system=System(**_checked(System, table["system"], "system.")),
-        kernel=Kernel(**_checked(Kernel, table["kernel"], "kernel.")),
-        disk=Disk(
-            size_bytes=parse_size(disk["size"], what="disk.size"),
-            journal_mib=int(disk["journal_mib"]),
-            build_bytes=parse_size(disk.get("build_space", _BUILD_SPACE), what="disk.build_space"),
-        ),
-        machine=_read_machine(table.get("machine", {})),
-        script=_read_script(table.get("customize", ""), place),
-    )
-    for name in (recipe.name, recipe.system.user, recipe.system.suite):
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} cannot be a name")
-    for package in (*recipe.system.packages, recipe.system.keyring, recipe.kernel.package):
-        if not _PACKAGE.fullmatch(package):
-            raise ValueError(f"{package!r} cannot be the name of a package")
-    for module in (*recipe.kernel.boot_modules, *recipe.kernel.plain_modules):
-        if not _MODULE.fullmatch(module):
-            raise ValueError(f"{module!r} cannot be the name of a module")
-    if recipe.disk.size_bytes < _SIZE_MIN:
-        raise ValueError("disk.size is less than 1G")
+def load_recipe(name: str | Path, arch: Architecture | str | None = None) -> Recipe:
+    """Read and check the recipe of a whole system. Raises as `read_recipe`, and ImageError for a
+    layer's."""
+    recipe = read_recipe(name, arch)
+    if isinstance(recipe, Layer):
+        raise ImageError(f"{recipe.name!r} is a layer on {recipe.base!r}, no whole system")
     return recipe
 
 
-def _read_machine(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Check what a machine gets by default. Raises ValueError, ConfigError."""
-    machine = check_suggested(table)
-    _refuse_unknown(table, set(machine), "machine.")
-    SandboxConfig.parse({"image": "x", **known_options(machine)})
+def _architectures(table: Table) -> tuple[Architecture, ...]:
+    """Take the architectures that a recipe is for. Raises RecipeError."""
+    names = table.names("architecture")
+    if not names:
+        raise table.bad("architecture", "names none")
+    return tuple(table.checked("architecture", partial(Architecture.parse, name)) for name in names)
+
+
+def _choose(known: Sequence[Architecture], asked: Architecture | None, path: Path) -> Architecture:
+    ours = Architecture.host()
+    wanted = asked or (ours if ours in known else known[0])
+    if wanted not in known:
+        names = ", ".join(one.debian for one in known)
+        raise ImageError(f"the recipe {path.stem!r} is for {names}, not for {wanted.debian}")
+    return wanted
+
+
+def _read_layer(table: Table, path: Path, arch: Architecture | None) -> Layer:
+    steps = table.lines("steps")
+    script = _read_script(table, path.parent)
+    layer = Layer(
+        name=_image_name(table, path),
+        version=table.line("version", pattern=_WORD, default="1"),
+        base=table.line("base", pattern=_NAME),
+        arch=arch,
+        packages=table.lines("packages", pattern=_PACKAGE),
+        wheels=_wheels(table),
+        script="\n".join([script, *steps] if script else steps),
+        network=table.flag("network"),
+        build_bytes=table.size("build_space", default=_BUILD_SPACE),
+        machine=_read_machine(table),
+    )
+    if layer.base == layer.name:
+        raise table.bad("base", "is the image itself")
+    if len(layer.script.encode()) > _SCRIPT_MAX:
+        raise table.bad("steps", f"have more than {_SCRIPT_MAX} bytes together")
+    table.end()
+    return layer
+
+
+def _read_system(table: Table, path: Path, arch: Architecture) -> Recipe:
+    others = [one.debian for one in Architecture if one is not arch]
+    table.replace_parts(arch.debian, others)
+    recipe = Recipe(
+        name=_image_name(table, path),
+        version=table.line("version", pattern=_WORD),
+        arch=arch,
+        system=read_packages(table.table("system", required=True)),
+        kernel=_read_kernel(table.table("kernel", required=True)),
+        disk=_read_disk(table.table("disk", required=True)),
+        machine=_read_machine(table),
+        script=_read_script(table, path.parent),
+    )
+    table.end()
+    return recipe
+
+
+def read_packages(table: Table) -> System:
+    """Read and check where packages come from, and which. Raises RecipeError."""
+    keys = table.text("keys").strip()
+    system = System(
+        distribution=table.line("distribution", default="debian"),
+        suite=table.line("suite", pattern=_NAME),
+        mirror=table.line("mirror", pattern=_MIRROR),
+        security_mirror=table.line("security_mirror", pattern=_MIRROR),
+        components=table.lines("components", pattern=_NAME, required=True),
+        keyring=table.line("keyring", pattern=_PACKAGE, default="" if keys else None),
+        keys=f"{keys}\n" if keys else "",
+        packages=table.lines("packages", pattern=_PACKAGE, required=True),
+        user=table.line("user", pattern=_NAME),
+    )
+    if system.distribution not in DISTRIBUTIONS:
+        raise table.bad("distribution", f"can be {' or '.join(DISTRIBUTIONS)}")
+    if keys and not keys.startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----"):
+        raise table.bad("keys", "are no OpenPGP keys in text form")
+    table.end()
+    return system
+
+
+def _read_kernel(table: Table) -> Kernel:
+    kernel = Kernel(
+        package=table.line("package", pattern=_PACKAGE),
+        boot_modules=table.lines("boot_modules", pattern=_MODULE, required=True),
+        plain_modules=table.lines("plain_modules", pattern=_MODULE, required=True),
+        dropped_modules=table.lines("dropped_modules", pattern=_DIRECTORY, required=True),
+        cmdline=table.line("cmdline"),
+    )
+    table.end()
+    return kernel
+
+
+def _read_disk(table: Table) -> Disk:
+    disk = Disk(
+        size_bytes=table.size("size"),
+        journal_mib=table.whole("journal_mib", least=1, most=_JOURNAL_MAX),
+        build_bytes=table.size("build_space", default=_BUILD_SPACE),
+    )
+    if disk.size_bytes < _SIZE_MIN:
+        raise table.bad("size", "is less than 1G")
+    table.end()
+    return disk
+
+
+def _image_name(table: Table, path: Path) -> str:
+    """Take the image's name, by default that of the file. Raises RecipeError."""
+    name = table.line("name", pattern=_NAME, default=path.stem)
+    if not _NAME.fullmatch(name):
+        raise table.bad("name", "is missing, and the file's name cannot be one")
+    return name
+
+
+def _wheels(table: Table) -> tuple[str, ...]:
+    wheels = table.lines("python")
+    for wheel in wheels:
+        try:
+            found = Requirement(wheel)
+        except InvalidRequirement:
+            found = None
+        pins = [] if found is None else list(found.specifier)
+        if found is None or found.url or found.marker or found.extras or len(pins) != 1:
+            raise table.bad("python", f"cannot contain {wheel!r}: name each as uv==0.13.9", wheel)
+        if pins[0].operator != "==" or pins[0].version.endswith(".*"):
+            raise table.bad("python", f"leaves the version open: {wheel!r}", wheel)
+    return wheels
+
+
+def _read_machine(table: Table) -> Mapping[str, Any]:
+    """Check what a machine gets by default. Raises RecipeError."""
+    inner = table.table("machine")
+    machine = inner.rest()
+    for key, value in machine.items():
+        if key not in KINDS:
+            raise inner.bad(key, f"is unknown: a machine can be given {', '.join(KINDS)}")
+        inner.checked(key, partial(_check_option, key, value))
     return machine
 
 
-def _read_script(name: object, place: Path) -> str:
-    """Read the script that a recipe in the directory ``place`` names. Raises ValueError,
-    OSError."""
-    if name == "":
+def _check_option(name: str, value: object) -> None:
+    """Raises ValueError, ConfigError."""
+    known = known_options(check_suggested({name: value}))
+    SandboxConfig.parse({"image": "x", **known})
+
+
+def _read_script(table: Table, place: Path) -> str:
+    """Read the script that a recipe in the directory ``place`` names. Raises RecipeError."""
+    name = table.line("customize", default="")
+    if not name:
         return ""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError(f"customize {name!r} is not the name of a file beside the recipe")
-    data = (place / name).read_bytes()
+    if not _NAME.fullmatch(name):
+        raise table.bad("customize", f"is not the name of a file beside the recipe: {name!r}")
+    data = table.checked("customize", (place / name).read_bytes)
     if len(data) > _SCRIPT_MAX:
-        raise ValueError(f"{name} has more than {_SCRIPT_MAX} bytes")
-    return data.decode("utf-8")
-
-
-def _checked(kind: type[System | Kernel], table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Check the values for a dataclass of strings and tuples of strings. Raises ValueError,
-    KeyError."""
-    names = {field.name: str(field.type) for field in fields(kind)}
-    _refuse_unknown(table, set(names), where)
-    values: dict[str, Any] = {}
-    for name, annotation in names.items():
-        value = table[name]
-        if annotation == "str":
-            if not isinstance(value, str) or not value.isprintable():
-                raise ValueError(f"{where}{name} is not a line of text")
-            values[name] = value
-        else:
-            if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-                raise ValueError(f"{where}{name} is not a list of texts")
-            values[name] = tuple(value)
-    return values
-
-
-def _refuse_unknown(table: Mapping[str, Any], known: set[str], where: str) -> None:
-    for name in table:
-        if name not in known:
-            raise ValueError(f"{where}{name} is unknown")
+        raise table.bad("customize", f"names a file of more than {_SCRIPT_MAX} bytes")
+    return table.checked("customize", lambda: data.decode("utf-8"))

@@ -47,6 +47,8 @@ def hook_environment(recipe: Recipe) -> dict[str, str]:
     return {
         "CUSTOMIZE": configuring_script(recipe),
         "DPKG_CONFIG": DPKG_CONFIG,
+        "DISTRIBUTION": system.distribution,
+        "KEYS": system.keys,
         "SUITE": system.suite,
         "MIRROR": system.mirror,
         "SECURITY_MIRROR": system.security_mirror,

@@ -13,7 +13,7 @@ from quicksand.base.errors import ConfigError, ImageError, ImageNotFound, StateE
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
 from quicksand.base.remedies import Remedy, Words
-from quicksand.disks.images.resolve import SHIPPED
+from quicksand.disks.images.recipes import has_recipe
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.disks.packages.names import PUBLISHED, SHOWN_MAX, image_of, is_image_name, package_of
 
@@ -100,7 +100,7 @@ def _checked_name(name: str) -> str:
             f"{package_of(image)} is another package, which is no image",
             hint=f"choose another name, such as my-{image}",
         )
-    if image in PUBLISHED or image in SHIPPED:
+    if image in PUBLISHED or has_recipe(image):
         raise ConfigError(
             f"there is an image {image!r} already, whose name people trust",
             hint=f"choose another one, such as my-{image}",

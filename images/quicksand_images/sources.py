@@ -11,7 +11,7 @@ from quicksand.base.errors import HostError
 from quicksand.base.tools import run_tool
 from quicksand.qemu import debs
 
-from quicksand_images.recipe import Recipe
+from quicksand_images.recipe import System
 
 KEYRINGS = Path("/usr/share/keyrings")
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
@@ -28,13 +28,13 @@ class Mirrors:
     security: str
 
 
-def find_mirrors(recipe: Recipe) -> Mirrors:
-    """Return the mirrors that a Debian host is configured for, or else the recipe's. Raises
-    OSError."""
-    system = recipe.system
+def find_mirrors(system: System) -> Mirrors:
+    """Return the mirrors that a host of the same distribution is configured for, or else the
+    recipe's. Raises OSError."""
     mirrors = Mirrors(main=system.mirror, security=system.security_mirror)
     release = _os_release()
-    if release.get("ID") != "debian" or not (codename := release.get("VERSION_CODENAME")):
+    codename = release.get("VERSION_CODENAME")
+    if system.keys or release.get("ID") != system.distribution or not codename:
         return mirrors
     found: dict[str, str] = {}
     for file in _sources_files():
@@ -79,9 +79,8 @@ def _os_release() -> dict[str, str]:
     return {key: value.strip('"') for key, _, value in pairs}
 
 
-def source_lines(recipe: Recipe, keyring: Path, mirrors: Mirrors) -> list[str]:
-    """Return the lines of a sources.list(5) for ``recipe``."""
-    system = recipe.system
+def source_lines(system: System, keyring: Path, mirrors: Mirrors) -> list[str]:
+    """Return the lines of a sources.list(5) for ``system``."""
     signed = f"[signed-by={keyring}]"
     components = " ".join(system.components)
     return [
@@ -98,10 +97,15 @@ async def reaching_mirrors() -> str:
     return "".join(f"{line}\n" for line in text.splitlines() if _SETTING.match(line))
 
 
-async def find_keyring(recipe: Recipe, place: Path) -> Path:
-    """Return the file with the keys of ``recipe``: the host's, or one unpacked in ``place``. Raises
-    ToolError, HostError."""
-    package = recipe.system.keyring
+async def find_keyring(system: System, place: Path) -> Path:
+    """Return the file with the keys of ``system``: those of the recipe, the host's, or one unpacked
+    in ``place``. Raises ToolError, HostError."""
+    if system.keys:
+        own = place / "keys.asc"
+        own.write_text(system.keys, encoding="utf-8")
+        own.chmod(0o644)
+        return own
+    package = system.keyring
     if (found := KEYRINGS / f"{package}.gpg").is_file():
         return found
     root = place / "keyring"

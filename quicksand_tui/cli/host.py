@@ -15,6 +15,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
 from quicksand.disks.images.initrd import find_agent
+from quicksand.disks.images.recipes import recipe_names
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.disks.packages.names import PUBLISHED
 from quicksand.qemu.accelerator import find_accelerator
@@ -23,7 +24,6 @@ from quicksand.qemu.provision import ensure_qemu
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Status
 from quicksand_images import ensure_image
-from quicksand_images.recipe import recipe_names
 
 from quicksand_tui import __version__
 from quicksand_tui.cli.bundle_info import tell_bundle

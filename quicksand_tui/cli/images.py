@@ -27,6 +27,7 @@ from quicksand_images import build_image
 
 from quicksand_tui.cli import image_packages
 from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.image_care import below_of, package_count
 from quicksand_tui.cli.machine import machine_options
 from quicksand_tui.cli.output import (
     Exit,
@@ -132,6 +133,12 @@ def list_images(as_json: bool) -> None:
     _list(as_json)
 
 
+@command_of("images ls")
+def list_again(as_json: bool) -> None:
+    """List images; the same as `images list`."""
+    _list(as_json)
+
+
 def _resolver() -> ImageResolver:
     return ImageResolver(paths())
 
@@ -159,6 +166,10 @@ def _list(as_json: bool) -> None:
 @command_of("images inspect")
 def inspect(name: str, arch: str | None, as_json: bool) -> None:
     """Show an image's files and digests, and the sandboxes that use it."""
+    _show(name, arch, as_json)
+
+
+def _show(name: str, arch: str | None, as_json: bool) -> None:
     facts = _facts(name, None if arch is None else Architecture.parse(arch))
     if as_json:
         print_json(facts)
@@ -175,6 +186,12 @@ def inspect(name: str, arch: str | None, as_json: bool) -> None:
         else:
             rows.append((key, "" if value is None else value))
     print_table(("WHAT", "VALUE"), rows)
+
+
+@command_of("images info")
+def info(name: str, arch: str | None, as_json: bool) -> None:
+    """Show an image's files, digests and users; the same as `images inspect`."""
+    _show(name, arch, as_json)
 
 
 def _facts(name: str, arch: Architecture | None) -> dict[str, Any]:
@@ -194,6 +211,8 @@ def _facts(name: str, arch: Architecture | None) -> dict[str, Any]:
             "created": stored.created,
             "built": stored.built,
             "cmdline": stored.cmdline,
+            "below": below_of(stored),
+            "packages": package_count(stored),
             "errors": list(stored.errors),
             "files": files,
             "sandboxes": _sandboxes_on(stored.root.parent if name == stored.name else stored.root),
@@ -327,7 +346,11 @@ def prune(dry_run: bool, as_json: bool) -> None:
 
 @command_of("images build")
 def build(name: str, arch: str | None, as_json: bool) -> int:
-    """Build an image from a recipe: one of ours, or a .toml file.
+    """Build an image from a recipe: one of ours by its name, or a .toml file of yours.
+
+    A recipe with a base makes a layer on that image, which is built or installed first if it is
+    missing. Packages that were downloaded are kept for the next build, and for one that was
+    interrupted; the log of the last build is kept, too (docs/user-guide/images.md).
 
     Sandboxes that are made from now on use the new version; existing ones keep the old one. With
     --arch it is for guests of another architecture, which are emulated: `run --arch` starts them.

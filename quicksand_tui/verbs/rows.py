@@ -317,6 +317,11 @@ _BACK = _section(
         _JSON),
 )
 
+_SHOWN_ARCH = option(
+    "--arch", Kind.CHOICE, "", "Show the one for this architecture.  "
+    "[default: the one that new sandboxes get]", choices=ARCHITECTURES,
+)  # fmt: skip
+
 _LOOK = _section(
     "Look",
     _verb("ps", "ps", "List sandboxes.",
@@ -363,9 +368,13 @@ _LOOK = _section(
                          "Keep N machines ready for the next starts from now on; 0 ends that.",
                          least=0, most=spares_max),
                   _BUILD, _JSON),
-            _part("images inspect", argument("name", Kind.IMAGE),
-                  option("--arch", Kind.CHOICE, "", "Show the one for this architecture.  "
-                         "[default: the one that new sandboxes get]", choices=ARCHITECTURES),
+            _part("images inspect", argument("name", Kind.IMAGE), _SHOWN_ARCH, _JSON, reads=True),
+            _part("images info", argument("name", Kind.IMAGE), _SHOWN_ARCH, _JSON, reads=True),
+            _part("images ls", _JSON, reads=True),
+            _part("images sbom", argument("name", Kind.IMAGE), reads=True),
+            _part("images tag", argument("name", Kind.IMAGE), argument("new", Kind.TEXT, "NEW")),
+            _part("images verify",
+                  argument("names", Kind.IMAGE, "[NAME]...", repeatable=True, required=False),
                   _JSON, reads=True),
             _part("images rm", argument("name", Kind.IMAGE)),
             _part("images prune", _DRY_RUN, _JSON),

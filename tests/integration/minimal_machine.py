@@ -51,7 +51,7 @@ def make_machine(place: Path, suite: str, packages: Sequence[str]) -> Machine:
     these."""
     root = place / "root"
     recipe = load_recipe("debian")
-    mirrors = find_mirrors(recipe)
+    mirrors = find_mirrors(recipe.system)
     keyring = KEYRINGS / f"{recipe.system.keyring}.gpg"
     sources = [
         f"deb [signed-by={keyring}] {mirrors.main} {suite} main",

@@ -20,12 +20,18 @@ MIB = 1024 * 1024
 @contextlib.contextmanager
 def small_disk(prepared: Paths, at: Path, size: int) -> Iterator[Paths]:
     """The data directory on a file system of ``size`` bytes."""
+    with small_file_system(at, size), data_directory(prepared, at) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def small_file_system(at: Path, size: int) -> Iterator[Path]:
+    """A file system of ``size`` bytes, in memory, at the new directory ``at``."""
     require_root()
     at.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", at], check=True)
     try:
-        with data_directory(prepared, at) as found:
-            yield found
+        yield at
     finally:
         subprocess.run(["umount", "-l", at], check=True)
 

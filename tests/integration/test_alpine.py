@@ -4,6 +4,7 @@ with its own kernel and initramfs (mkinitfs, busybox, OpenRC, musl), with all th
 from __future__ import annotations
 
 import asyncio
+import shlex
 import subprocess
 import sys
 import time
@@ -13,11 +14,18 @@ from pathlib import Path
 import pytest
 from quicksand import PortForward, Sandbox
 from quicksand.base.arch import Architecture
+from quicksand.base.errors import HostError
 from quicksand.base.paths import Paths
+from quicksand.disks.images.bill import bill_of
+from quicksand.disks.images.resolve import ImageResolver
 from quicksand.snapshots.reverting import Form
+from quicksand_images import build_image
+from quicksand_images.log import log_path
 
 from tests.conftest import fresh_places, share_findings
 from tests.integration.guests import say
+from tests.unit.images.alpine_mirror import KEY_NAME, AlpineSigner, make_alpine_mirror, make_apk
+from tests.unit.images.mirrors import serve
 
 pytestmark = [
     pytest.mark.vm,
@@ -164,3 +172,43 @@ async def test_it_is_not_uninstalled_below_a_sandbox(places: Paths, vm: Sandbox)
     assert done.returncode != 0
     assert "the image 'alpine' is what the disks of box" in done.stderr
     assert "alpine" in command("images")
+
+
+async def test_a_layer_gets_packages_from_the_mirrors_that_its_base_trusts(
+    places: Paths, tmp_path: Path
+) -> None:
+    store = ImageResolver(places).store
+    signer, served = AlpineSigner(tmp_path), tmp_path / "served"
+    script = "mkdir -p /srv && id -u >/srv/probe"
+    apks = [make_apk("probe", depends="below", script=script), make_apk("below")]
+    make_alpine_mirror(served, signer, apks)
+    with serve(served) as mirror:
+        trusting = tmp_path / "trusting.toml"
+        trusting.write_text(
+            f"""base = "alpine"
+steps = [
+    '''printf %s {shlex.quote(signer.public)} >/etc/apk/keys/{KEY_NAME}''',
+    "echo {mirror.url} >/etc/apk/repositories",
+]
+"""
+        )
+        await build_image(trusting, store=store)
+        recipe = tmp_path / "layer.toml"
+        recipe.write_text('base = "trusting"\npackages = ["probe"]\n')
+        image = await build_image(recipe, store=store)
+        assert len(image.chain) == 3
+        packages = {found["name"] for found in bill_of(image)["components"]}
+        assert {"probe", "below", "musl"} <= packages
+        async with Sandbox(image="layer", warm=False) as sandbox:
+            result = await sandbox.execute("cat /srv/probe /usr/share/below.txt /etc/apk/world")
+            assert result.stdout.splitlines()[:2] == ["0", "below 1.0-r0"]
+            assert "probe" in result.stdout.splitlines()
+        # The same, signed by a key that the base does not have.
+        (tmp_path / "other").mkdir()
+        make_alpine_mirror(served, AlpineSigner(tmp_path / "other"), apks)
+        recipe.write_text('version = "2"\nbase = "trusting"\npackages = ["probe"]\n')
+        with pytest.raises(HostError, match="the layer could not be made"):
+            await build_image(recipe, store=store)
+        assert store.get("layer") == image
+        said = log_path("layer").read_text()
+        assert "UNTRUSTED" in said or "BAD signature" in said

@@ -19,6 +19,7 @@ from quicksand.base.paths import Paths
 from quicksand.base.removal import id_of, remove, why_not_ours
 from quicksand.base.staging import sweep_staging
 from quicksand.disks.images.boot_files import list_boot_files, set_aside
+from quicksand.disks.images.downloads import drop_downloads, list_downloads
 from quicksand.disks.images.start_kernel import start_file_of
 from quicksand.disks.images.store import REMOVED
 from quicksand.life.sandbox_trash import SandboxTrash
@@ -43,6 +44,8 @@ class Waste(StrEnum):
     """Kernels and initrds, made of images' for starts."""
     BUNDLES = "unpacked bundles"
     """Saves of bundles from which sandboxes were started."""
+    DOWNLOADS = "downloads"
+    """Packages that builds of images have downloaded."""
     VERDICTS = "verdicts"
     """Cached results of probes and checks: which accelerator works, which files are undamaged."""
     TRASH = "trash"
@@ -54,6 +57,7 @@ COST = {
     Waste.SPARES: "they are ended; the next start of each machine is slower",
     Waste.BOOT_FILES: "the next start makes them again",
     Waste.BUNDLES: "the next start from each bundle unpacks it again",
+    Waste.DOWNLOADS: "the next build of an image downloads them again",
     Waste.VERDICTS: "the next start probes and checks again",
     Waste.TRASH: "these sandboxes and saves cannot be brought back then",
     Waste.LEFTOVERS: "",
@@ -106,6 +110,7 @@ class Cleaner:
             self._heap(Waste.SPARES, self._spares()),
             self._heap(Waste.BOOT_FILES, self._boot_files(), starting),
             self._heap(Waste.BUNDLES, unpacked_files(self._paths), starting),
+            self._heap(Waste.DOWNLOADS, list_downloads(cache)),
             self._heap(Waste.VERDICTS, verdicts),
             self._heap(Waste.TRASH, trash),
             self._heap(Waste.LEFTOVERS, own_directories(self._paths.images, DOOMED)),
@@ -161,6 +166,7 @@ class Cleaner:
             Waste.SPARES: self._clean_spares,
             Waste.BOOT_FILES: self._clean_boot_files,
             Waste.BUNDLES: self._clean_bundles,
+            Waste.DOWNLOADS: lambda heap: drop_downloads(heap.paths),
             Waste.VERDICTS: _remove,
             Waste.TRASH: self._clean_trash,
             Waste.LEFTOVERS: _remove,

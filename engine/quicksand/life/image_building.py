@@ -21,6 +21,7 @@ from quicksand.base.home import expand
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
 from quicksand.base.remedies import Remedy, Words
+from quicksand.disks.images.recipes import PACKAGE
 from quicksand.disks.images.resolve import ImageResolver, is_file
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.packages.names import PUBLISHED, also_called, plain
@@ -28,7 +29,6 @@ from quicksand.qemu.advice import can_get_qemu, how_to_install
 from quicksand.qemu.binaries import find_binaries
 from quicksand.records.config import SandboxConfig
 
-PACKAGE = "quicksand_images"
 CLEAR_LINE = "\r\x1b[K"
 
 

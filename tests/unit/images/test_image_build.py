@@ -130,7 +130,7 @@ def test_a_changed_script_is_another_recipe(tmp_path: Path) -> None:
         ('customize = "/etc/passwd"', "beside the recipe"),
         ('customize = "absent.sh"', "No such file"),
         ('customize = "long.sh"', "more than"),
-        ("machine = 1", "not a table"),
+        ("machine = 1", "machine is not a table"),
         ("machine = { memory = 2 }", "machine.memory"),
         ('machine = { memory = "2X" }', "'2X'"),
         ("machine = { cpus = 0 }", "cpus must be"),
@@ -159,7 +159,7 @@ def test_an_unknown_recipe_says_which_there_are() -> None:
         ('"sudo",', '"sudo; reboot",', "sudo; reboot"),
         ('"cifs"', '"$(reboot)"', "module"),
         ('size = "8G"', 'size = "8"', "less than 1G"),
-        ('size = "8G"', "", "'size' is missing"),
+        ('size = "8G"', "", "line 53: disk.size is missing"),
         ("[disk]", "surprise = 1\n[disk]", "kernel.surprise is unknown"),
         ('suite = "trixie"', "suite = 13", "not a line of text"),
         ("[system]", "[system", "wrong"),
@@ -423,5 +423,7 @@ async def test_what_a_killed_build_left_is_removed_by_the_next(
     stale = make_marked(make_private_dir(store.root) / ".building-debian-0123abcd")
     (stale / "tree" / "etc").mkdir(parents=True)
     (stale / "tree" / "etc").chmod(0o500)
+    other = make_marked(store.root / ".building-debian-desktop-0123abcd")
     await build.build_image("debian", store=store)
     assert not stale.exists()
+    assert other.exists(), "that image is just being built"

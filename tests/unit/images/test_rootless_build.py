@@ -99,6 +99,10 @@ def test_what_is_unpacked_has_its_modes_and_goes_through_links(tmp_path: Path) -
     }
     expected = {"tmp": 0o1777, "usr": 0o755, "usr/bin": 0o755, "usr/bin/su": 0o4755, "lock": 0o700}
     assert modes == expected
+    # The owners of directories are for dpkg to set, which leaves those that are there alone.
+    owners = type(deb)(deb.version, deb.control, files).directory_owners()
+    assert set(owners) == {"", "/tmp", "/usr", "/usr/bin", "/lock"}
+    assert owners["/usr"] == "0:42"
     assert (target / "bin").readlink() == Path("usr/bin")
     assert (target / "bin").lstat().st_mtime == 1_000_000
     assert (target / "bin" / "su").stat().st_uid == os.getuid()
@@ -141,8 +145,10 @@ def make_archive(place: Path) -> str:
 
 async def test_an_archive_without_a_signature_is_refused(tmp_path: Path) -> None:
     address = make_archive(tmp_path / "archive")
+    recipe = load_recipe("debian")
     packages = await open_packages(
-        load_recipe("debian"),
+        recipe.system,
+        recipe.arch,
         tmp_path / "apt",
         keyring=tmp_path / "keys.gpg",
         mirrors=Mirrors(main=address, security=address),
@@ -164,7 +170,10 @@ async def test_nothing_of_the_hosts_apt_counts_but_how_it_reaches_mirrors(
     monkeypatch.setenv("APT_CONFIG", str(host))
     root = tmp_path / "apt"
     mirrors = Mirrors(main="http://m/debian", security="http://m/security")
-    await open_packages(load_recipe("debian"), root, keyring=tmp_path / "keys.gpg", mirrors=mirrors)
+    recipe = load_recipe("debian")
+    await open_packages(
+        recipe.system, recipe.arch, root, keyring=tmp_path / "keys.gpg", mirrors=mirrors
+    )
     monkeypatch.setenv("APT_CONFIG", str(root / "apt.conf"))
     text = subprocess.run(["apt-config", "dump"], check=True, capture_output=True, text=True).stdout
     assert 'Acquire::http::Proxy "http://proxy:3128";' in text

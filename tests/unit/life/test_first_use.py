@@ -287,7 +287,9 @@ def test_completion_has_it_before_it_is_built(empty: Paths) -> None:
 
 
 def test_the_app_offers_what_can_be_built(empty: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual, desktop = Reader().read(frozenset()).images
+    found = {image.name: image for image in Reader().read(frozenset()).images}
+    assert set(found) == set(buildable_images())
+    usual, desktop = found["debian"], found["debian-desktop"]
     assert (usual.name, usual.is_built, usual.error) == ("debian", False, "")
     assert usual.machine == {}
     assert (desktop.name, desktop.is_built) == ("debian-desktop", False)

@@ -23,6 +23,7 @@ from quicksand.disks.images import provider
 from quicksand.disks.images.foreign import require_sane_snapshots
 from quicksand.disks.images.kernel_arch import check_kernel_arch
 from quicksand.disks.images.qcow2 import check_qcow2
+from quicksand.disks.images.recipes import has_recipe
 from quicksand.disks.images.store import ImageStore, StoredImage
 from quicksand.disks.packages.contents import OverlayImage
 from quicksand.disks.packages.names import PUBLISHED, also_called, plain
@@ -42,9 +43,6 @@ TAR_MAGIC_END = TAR_MAGIC_AT + len(TAR_MAGIC)
 
 DEPTH_MAX = 8
 """How many packages may lie on each other."""
-
-SHIPPED = ("debian", "debian-desktop")
-"""Images that come with a recipe: built or not, these names mean them and no save."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +187,7 @@ class ImageResolver:
 
     def has(self, name: str) -> bool:
         """Whether an image has that name, even if it is broken or not built yet."""
-        if name in SHIPPED or self._get(name) is not None:
+        if has_recipe(name) or self._get(name) is not None:
             return True
         return plain(name) in self._package_names
 

@@ -1,0 +1,40 @@
+"""Where the recipes of images are. A recipe is one file, `NAME.toml`, and its name is said nowhere
+else.
+
+Starts ask for the names of recipes, so this finds them without importing the builder, which reads
+what is in them (`quicksand_images.recipe`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+PACKAGE = "quicksand_images"
+"""The builder, which need not be installed."""
+
+SUFFIX = ".toml"
+
+
+def recipe_places() -> tuple[Path, ...]:
+    """Return the directories with recipes: those of an installation and of a checkout."""
+    found = importlib.util.find_spec(PACKAGE)
+    if found is None or not found.submodule_search_locations:
+        return ()
+    package = Path(next(iter(found.submodule_search_locations))).resolve()
+    # Above an installed package are those of others, whose files are no recipes.
+    near = package.parent
+    checkout = (near,) if (near.parent / "pyproject.toml").is_file() else ()
+    return (package / "recipes", *checkout)
+
+
+def recipe_names() -> tuple[str, ...]:
+    """Return the names of the images for which there is a recipe. Blocks for I/O."""
+    return tuple(sorted({p.stem for place in recipe_places() for p in place.glob(f"*{SUFFIX}")}))
+
+
+def has_recipe(name: str) -> bool:
+    """Whether there is a recipe for the image ``name``. Blocks for I/O."""
+    if not name or "/" in name or "\0" in name:
+        return False
+    return any((place / f"{name}{SUFFIX}").is_file() for place in recipe_places())

@@ -1,0 +1,61 @@
+"""Gives an image in the store another name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from quicksand.base.errors import ConfigError, ImageError, StateError
+from quicksand.base.files import map_os_errors, read_json, try_lock
+from quicksand.base.sharing import share_file
+from quicksand.base.staging import staging
+from quicksand.disks.images.store import MANIFEST, ImageStore, StoredImage
+from quicksand.disks.packages.names import is_image_name
+
+WRITTEN = ("digest", "schema_version")
+"""What publishing writes into a manifest."""
+
+
+def tag_image(store: ImageStore, image: StoredImage, name: str) -> StoredImage:
+    """Make ``image`` the current version of the image ``name``, too; return that. Both share their
+    files, and either can be removed without the other. Blocks for I/O.
+
+    Raises ConfigError for a name that no image can have, ImageError for a damaged image, StateError
+    if an image of that name is just being built or installed, DiskSpaceError, PathError.
+    """
+    if not is_image_name(name):
+        raise ConfigError(
+            f"an image cannot be called {name!r}",
+            hint="use lower-case letters, digits, dots, dashes and underscores",
+        )
+    if image.errors:
+        raise ImageError(f"the image {image.name!r} is damaged: {'; '.join(image.errors)}")
+    with map_os_errors(store.root):
+        lock = try_lock(store.root / f".{name}.lock")
+    if lock is None:
+        raise StateError(f"the image {name!r} is just being built or installed")
+    try:
+        with staging(store.root) as made:
+            manifest = read_manifest(image)
+            files = {part: str(found["name"]) for part, found in image.files.items()}
+            place = made / "image"
+            with map_os_errors(place):
+                place.mkdir(mode=0o700)
+            for file in files.values():
+                share_file(image.root / file, place / file)
+            told = {key: value for key, value in manifest.items() if key not in WRITTEN}
+            parts = {part: {"name": file} for part, file in files.items()}
+            tagged = store.publish(place, {**told, "name": name, "files": parts})
+            store.make_current(tagged)
+            return tagged
+    finally:
+        os.close(lock)
+
+
+def read_manifest(image: StoredImage) -> dict[str, object]:
+    """Read the whole manifest of an image. Raises ImageError."""
+    path: Path = image.root / MANIFEST
+    try:
+        return read_json(path)
+    except (OSError, ValueError, TypeError) as error:
+        raise ImageError(f"{path} is damaged: {error!r}") from error

@@ -1,0 +1,104 @@
+"""Bases of layers, and what is known of the packages on them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from quicksand.base.errors import ImageError
+from quicksand.base.fields import Fields
+from quicksand.base.files import map_os_errors, read_json
+from quicksand.base.sharing import share_file
+from quicksand.disks.diff.ext4.files import read_from_disk
+from quicksand.disks.images.recipes import has_recipe
+from quicksand.disks.images.store import MANIFEST, ImageStore, StoredImage
+
+from quicksand_images.apk import DATABASE, REPOSITORIES, Package, parse_packages, parse_repositories
+from quicksand_images.recipe import Layer, System, read_packages, read_recipe
+from quicksand_images.tables import Table
+
+STATUS = "/var/lib/dpkg/status"
+DATABASE_MAX = 64 * 1024 * 1024
+"""Bytes of what dpkg knows of the packages on a base; that of a desktop has 2 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """A base, and what its manifest tells besides that."""
+
+    image: StoredImage
+    system: System | None
+    """Where its packages come from; None if that is not known."""
+    packages: Mapping[str, str]
+    python: Mapping[str, str]
+    status: bytes | None
+    """What dpkg knows of the packages that are there; None without dpkg."""
+    apks: Sequence[Package] | None
+    """What apk knows of the packages that are there; None without apk."""
+    repositories: Sequence[str]
+    """Where the base's apk gets packages from."""
+
+
+def hold_base(image: StoredImage, place: Path) -> StoredImage:
+    """Return the image with links of its files in ``place``: it may be removed meanwhile. Raises
+    ImageError, ImageNotFound, DiskSpaceError, PathError."""
+    with map_os_errors(place):
+        place.mkdir(mode=0o700)
+        for name in (MANIFEST, *(str(found["name"]) for found in image.files.values())):
+            share_file(image.root / name, place / name)
+    return ImageStore.load(place)
+
+
+def look_at(image: StoredImage) -> Base:
+    """Read what a base's manifest tells. Raises ImageError."""
+    path = image.root / MANIFEST
+    try:
+        manifest = read_json(path)
+        told = Fields({"packages": {}, "python": {}, **manifest}, "bad manifest")
+        lists = [told.fields(key) for key in ("packages", "python")]
+        found = manifest.get("system")
+        system = None if found is None else _parse_system(path, found)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ImageError(f"{path} is damaged: {error!r}") from error
+    if system is None and image.package is None and has_recipe(image.name):
+        # Images that were built before manifests told it.
+        recipe = read_recipe(image.name)
+        system = None if isinstance(recipe, Layer) else recipe.system
+    status, database, repositories = (
+        _read(image, path) for path in (STATUS, DATABASE, REPOSITORIES)
+    )
+    apks = None if database is None else parse_packages(database.decode("utf-8", "replace"))
+    packages, python = ({name: str(value) for name, value in one.items()} for one in lists)
+    return Base(
+        image=image,
+        system=system,
+        packages=packages or {package.name: package.version for package in apks or ()},
+        python=python,
+        status=status,
+        apks=apks,
+        repositories=parse_repositories((repositories or b"").decode("utf-8", "replace")),
+    )
+
+
+def _parse_system(path: Path, value: object) -> System:
+    """Read what `system_facts` has written into the manifest ``path``, as strictly as a recipe: it
+    may come from elsewhere. Raises ImageError."""
+    if not isinstance(value, dict):
+        raise ImageError(f"{path} is damaged: system is no table")
+    return read_packages(Table(path, "", value, "system"))
+
+
+def system_facts(system: System) -> dict[str, Any]:
+    """Return what an image's manifest tells of where its packages come from."""
+    return {**asdict(system), "components": list(system.components), "packages": []}
+
+
+def _read(image: StoredImage, path: str) -> bytes | None:
+    """Read a file of an image; None if there is none, or the disk is of a kind that we cannot
+    read."""
+    with contextlib.suppress(ImageError):
+        return read_from_disk(image.chain, path, most=DATABASE_MAX)
+    return None

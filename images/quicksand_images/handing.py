@@ -1,0 +1,104 @@
+"""Fetches what a layer installs, for the disk that is handed to the machine in which it is made."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import ImageError
+from quicksand.base.threads import in_thread_to_the_end
+
+from quicksand_images import fetching
+from quicksand_images.bases import Base
+from quicksand_images.debfile import read_deb
+from quicksand_images.log import BuildLog
+from quicksand_images.packages import open_packages
+from quicksand_images.recipe import Layer
+from quicksand_images.sources import find_keyring, find_mirrors
+
+STEPS = 6
+"""The stages of a layer's build."""
+
+
+async def fetch_all(
+    layer: Layer, base: Base, arch: Architecture, handed: Path, place: Path, log: BuildLog
+) -> None:
+    """Put what is to be installed into ``handed``."""
+    versions = {}
+    if layer.packages and base.apks is not None:
+        versions = await _fetch_apks(layer, base, arch, handed, log)
+    elif layer.packages:
+        versions = await _fetch_debs(layer, base, arch, handed, place, log)
+    if layer.wheels:
+        log.stage("downloading Python packages", 1, STEPS)
+        target = handed / "wheels"
+        target.mkdir(mode=0o755)
+        # A base's own Python, or the one that comes with the packages.
+        python = fetching.guest_python({**base.packages, **versions}, arch)
+        await fetching.fetch_wheels(layer.wheels, python, target, log.stage)
+        (handed / "wanted").write_text("".join(f"{wheel}\n" for wheel in layer.wheels))
+
+
+def _versions(debs: list[Path]) -> dict[str, str]:
+    """Return the versions of packages by their names, as their files' names tell them."""
+    names = [path.name.split("_") for path in debs]
+    return {words[0]: words[1].replace("%3a", ":") for words in names if len(words) > 1}
+
+
+async def _fetch_apks(
+    layer: Layer, base: Base, arch: Architecture, handed: Path, log: BuildLog
+) -> dict[str, str]:
+    """Fetch packages of Alpine; return their versions."""
+    if not base.repositories:
+        raise ImageError(
+            f"{layer.name!r} names packages, and /etc/apk/repositories of its base "
+            f"{base.image.name!r} names no mirror"
+        )
+    target = handed / "apk"
+    target.mkdir(mode=0o755)
+    (target / "wanted").write_text("".join(f"{name}\n" for name in layer.packages))
+    found = await fetching.fetch_apks(
+        layer.packages, base.apks or (), base.repositories, arch, target, log.stage
+    )
+    return {package.name: package.version for package in found}
+
+
+async def _fetch_debs(
+    layer: Layer, base: Base, arch: Architecture, handed: Path, place: Path, log: BuildLog
+) -> dict[str, str]:
+    """Fetch packages of Debian or Ubuntu; return their versions."""
+    system = base.system
+    if system is None or base.status is None:
+        raise ImageError(
+            f"{layer.name!r} names packages, and it is not known where those of its base "
+            f"{base.image.name!r} come from: no recipe made it",
+            hint="install them in `steps`, with `network = true`",
+        )
+    log.stage("fetching the lists of packages", 0, STEPS)
+    packages = await open_packages(
+        system,
+        arch,
+        place / "apt",
+        keyring=await find_keyring(system, place),
+        mirrors=await asyncio.to_thread(find_mirrors, system),
+        status=base.status,
+    )
+    await packages.update()
+    log.stage("downloading packages", 1, STEPS)
+    files = await packages.download(layer.packages)
+    await in_thread_to_the_end(lambda: _unpack(files, handed, layer))
+    return _versions(files)
+
+
+def _unpack(files: list[Path], handed: Path, layer: Layer) -> None:
+    """Write packages without compression, which takes seconds here and minutes in an emulated
+    guest."""
+    if not files:
+        return  # the base has them all
+    target = handed / "debs"
+    target.mkdir(mode=0o755)
+    for path in files:
+        read_deb(path).write(target / path.name)
+    automatic = {path.name.split("_")[0] for path in files} - set(layer.packages)
+    (handed / "automatic").write_text("".join(f"{name}\n" for name in sorted(automatic)))

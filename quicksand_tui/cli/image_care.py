@@ -1,0 +1,127 @@
+"""`quicksand-tui images sbom, tag, verify`: what is in images, other names for them, and whether
+they are whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from quicksand.base.errors import ImageNotFound, QuicksandError
+from quicksand.base.paths import paths
+from quicksand.disks.images.bill import bill_of, packages_of
+from quicksand.disks.images.resolve import ImageResolver
+from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.tagging import read_manifest, tag_image
+
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.output import Exit, print_json, print_table
+from quicksand_tui.cli.runner import run_async
+from quicksand_tui.model.text import clean
+
+
+def _store() -> ImageStore:
+    return ImageStore(paths().images)
+
+
+def _stored(name: str) -> StoredImage:
+    """Returns an image of the store by its name. Raises ImageNotFound with similar names."""
+    found = _store().get(name)
+    if found is not None:
+        return found
+    if ImageResolver(paths()).knows(name):
+        raise ImageNotFound(
+            f"the image {name!r} is not in the store, but in a package or a file",
+            hint=f"`quicksand-tui install {name}` puts the image of a package there",
+        )
+    raise ImageNotFound(
+        f"Image not found: {name!r}", hint="`quicksand-tui images` lists those that are here"
+    )
+
+
+def below_of(image: StoredImage) -> str | None:
+    """Returns the image on which a layer was made, in words; None for a whole system or if that is
+    not known."""
+    try:
+        below = read_manifest(image).get("below")
+    except QuicksandError:
+        return None  # the errors of the image tell
+    if not isinstance(below, dict):
+        return None
+    return f"{below.get('name')} {below.get('version')} ({str(below.get('digest'))[:12]})"
+
+
+def package_count(image: StoredImage) -> int | None:
+    """Returns the number of packages that are known to be in an image; None if none are."""
+    try:
+        manifest = read_manifest(image)
+    except QuicksandError:
+        return None
+    found = [packages_of(manifest, key) for key in ("packages", "python")]
+    return sum(map(len, found)) or None
+
+
+@command_of("images sbom")
+def sbom(name: str) -> None:
+    """Print what is in an image, with versions: a bill of materials as CycloneDX JSON.
+
+    It names the packages of the distribution, and those of Python outside of them.
+    """
+    print_json(bill_of(_stored(name)))
+
+
+@command_of("images tag")
+def tag(name: str, new: str) -> None:
+    """Give an image another name, too.
+
+    Both share their files. New sandboxes of NEW boot from what NAME is now, whatever is built under
+    that name later. If there is an image NEW already, its old versions stay for their sandboxes.
+    """
+    print(clean(tag_image(_store(), _stored(name), new).name))
+
+
+@command_of("images verify")
+def verify(names: tuple[str, ...], as_json: bool) -> int:
+    """Read all bytes of images, all of them unless you name some, and compare their digests.
+
+    Old versions are checked, too. The exit status is 1 if one is damaged.
+    """
+    for name in names:
+        _stored(name)
+
+    async def main(_: object) -> int:
+        found = await asyncio.to_thread(_verdicts, names)
+        if as_json:
+            print_json([{**facts, "whole": not facts["problems"]} for facts in found])
+        else:
+            _print(found)
+        return Exit.FAILURE if any(facts["problems"] for facts in found) else Exit.OK
+
+    return run_async(main)
+
+
+def _verdicts(names: Sequence[str]) -> list[dict[str, Any]]:
+    store = _store()
+    wanted = list(dict.fromkeys(names)) or [image.name for image in store.list()]
+    return [
+        {
+            "name": name,
+            "version": image.version,
+            "digest": image.digest or image.root.name,
+            "problems": store.verify(image),
+        }
+        for name in wanted
+        for image in store.versions(name)
+    ]
+
+
+def _print(found: Sequence[dict[str, Any]]) -> None:
+    rows: list[tuple[object, ...]] = []
+    for facts in found:
+        digest = str(facts["digest"])[:12]
+        if not facts["problems"]:
+            rows.append((facts["name"], facts["version"], digest, "whole", ""))
+        rows += [
+            (facts["name"], facts["version"], digest, "BAD", text) for text in facts["problems"]
+        ]
+    print_table(("NAME", "VERSION", "DIGEST", "STATE", "PROBLEM"), rows)

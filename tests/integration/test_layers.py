@@ -1,0 +1,241 @@
+"""Layers: made in a real VM on the default image, of packages from mirrors that the tests make."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from quicksand import Sandbox
+from quicksand.base.errors import DiskSpaceError, HostError
+from quicksand.base.paths import Paths
+from quicksand.base.sharing import share_file
+from quicksand.disks.images.bill import bill_of
+from quicksand.disks.images.store import MANIFEST, ImageStore, StoredImage
+from quicksand_images import build_image, ensure_image
+from quicksand_images.bases import system_facts
+from quicksand_images.log import log_path
+from quicksand_images.recipe import load_recipe
+
+from tests.integration.small_disks import MIB, small_file_system
+from tests.unit.images.mirrors import (
+    Signer,
+    make_deb,
+    make_index,
+    make_repository,
+    make_wheel,
+    serve,
+)
+
+BUILD_S = 240.0
+SCRIPT = 'test "$(id -u)" = 0; mkdir -p /srv/probe; chown 1:12 /srv/probe'
+RECIPE = """\
+base = "base"
+packages = ["probe"]
+python = ["sandprobe==1.0"]
+steps = ["sandprobe >/srv/probe/said", "echo the last step"]
+
+[machine]
+memory = "300M"
+"""
+
+
+@pytest.fixture(scope="module")
+def mirrors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, str]]:
+    """The addresses of an apt repository and of a package index, and the repository's keys."""
+    place = tmp_path_factory.mktemp("mirrors")
+    signer = Signer(place / "gpg")
+    try:
+        debs = [make_deb(place, "probe", depends="below", script=SCRIPT), make_deb(place, "below")]
+        make_repository(place / "served" / "apt", signer, debs)
+        make_index(place / "served" / "simple", [make_wheel(place / "built", "sandprobe", "1.0")])
+        with serve(place / "served") as served:
+            yield f"{served.url}/apt", f"{served.url}/simple/", signer.keys
+    finally:
+        signer.close()
+
+
+@pytest.fixture
+def store(
+    prepared: Paths,
+    places: Paths,
+    mirrors: tuple[str, str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> ImageStore:
+    """A store with the default image as "base", whose packages come from the test's mirror."""
+    repository, index, keys = mirrors
+    monkeypatch.setenv("PIP_INDEX_URL", index)
+    monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("QUICKSAND_DATA_DIR", str(tmp_path / "data"))
+    found = ImageStore(tmp_path / "data" / "images")
+    debian = ImageStore(prepared.images).get("debian")
+    assert debian is not None
+    staging = found.root / "staging"
+    staging.mkdir(parents=True)
+    files = {part: str(facts["name"]) for part, facts in debian.files.items()}
+    for file in files.values():
+        share_file(debian.root / file, staging / file)
+    system = system_facts(load_recipe("debian").system)
+    system |= {"mirror": repository, "security_mirror": repository, "keyring": "", "keys": keys}
+    manifest = json.loads((debian.root / MANIFEST).read_text())
+    for key in ("digest", "schema_version"):
+        del manifest[key]
+    parts = {part: {"name": file} for part, file in files.items()}
+    found.publish(staging, {**manifest, "name": "base", "system": system, "files": parts})
+    (tmp_path / "mine.toml").write_text(RECIPE)
+    return found
+
+
+async def output(image: StoredImage, command: str) -> str:
+    async with Sandbox(image=str(image.root), warm=False) as sandbox:
+        result = await sandbox.execute(command)
+        assert result.exit_code == 0, result.stderr
+        return result.stdout
+
+
+@pytest.mark.timeout(300)
+async def test_a_recipe_of_ones_own_becomes_an_image_on_its_base(
+    store: ImageStore, tmp_path: Path
+) -> None:
+    stages: list[str] = []
+    first = await build_image(
+        tmp_path / "mine.toml", store=store, progress=lambda stage, *_: stages.append(stage)
+    )
+    base = store.get("base")
+    assert base is not None
+    assert [path.name for path in first.chain] == ["disk.qcow2", "layer1.qcow2"]
+    assert first.chain[0].samefile(base.chain[0])
+    assert first.chain[1].stat().st_size < 8 * 1024 * 1024, "only what was installed"
+    assert first.machine["memory"] == "300M"
+    assert not store.verify(first) and not store.verify(base)
+    names = {found["name"]: found["version"] for found in bill_of(first)["components"]}
+    assert (names["probe"], names["below"], names["sandprobe"]) == ("1.0", "1.0", "1.0")
+    said = await output(
+        first,
+        "cat /srv/probe/said; stat -c %u:%g /srv/probe; apt-mark showauto below;"
+        "ls /run/quicksand-handed /run/quicksand-layer 2>&1 | wc -l; lsblk -dno NAME | wc -l",
+    )
+    assert said.split() == ["py3-none-any", "1:12", "below", "2", "1"]
+    assert {"downloading packages", "installing packages"} <= set(stages)
+    log = log_path("mine").read_text()
+    assert "the last step" in log and log.endswith("== done\n")
+
+
+@pytest.mark.timeout(300)
+async def test_a_step_that_fails_is_told_and_changes_nothing(
+    store: ImageStore, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('base = "base"\nsteps = ["echo oh no >&2; exit 7"]\n')
+    with pytest.raises(HostError, match=r"exit code 7[^$]*oh no") as caught:
+        await build_image(path, store=store)
+    assert str(log_path("mine")) in caught.value.hint
+    assert store.get("mine") is None
+    assert sorted(found.name for found in store.root.iterdir()) == [".mine.lock", "base"]
+
+
+@pytest.mark.timeout(300)
+async def test_a_disk_that_fills_up_while_a_layer_is_made_is_called_that(
+    store: ImageStore, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "mine.toml"
+    step = "head -c 500M /dev/urandom >/srv/much; sync"
+    recipe.write_text(f'base = "base"\nsteps = ["{step}"]\nbuild_space = "1M"\n')
+    with small_file_system(tmp_path / "small", 450 * MIB) as small:
+        shutil.copytree(store.root, small / "images", symlinks=True)
+        crowded = ImageStore(small / "images")
+        with pytest.raises(DiskSpaceError, match="no space left"):
+            await build_image(recipe, store=crowded)
+        assert crowded.get("mine") is None
+        left = sorted(path.name for path in crowded.root.iterdir())
+        assert left == [".mine.lock", "base"]
+
+
+async def kill_at(stage: str, recipe: Path) -> bool:
+    """Build in another process, and kill it as it comes to a stage; False if it ends before."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "quicksand_images", "build", str(recipe)),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(BUILD_S):
+        async for line in process.stderr:
+            if line.decode().strip() == stage:
+                os.kill(process.pid, signal.SIGKILL)
+                await process.wait()
+                return True
+        await process.wait()
+    return False
+
+
+STAGES = (
+    "fetching the lists of packages",
+    "downloading packages",
+    "downloading Python packages",
+    "making a disk to hand over",
+    "booting the base",
+    "installing packages",
+    "running the steps of the recipe",
+    "cleaning up",
+    "ending the machine",
+    "compressing the layer",
+)
+
+
+@pytest.mark.timeout(300)
+async def test_a_build_that_is_killed_publishes_nothing_and_the_next_goes_on(
+    store: ImageStore, tmp_path: Path
+) -> None:
+    await check_kills(store, tmp_path / "mine.toml", ["installing packages"])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+async def test_a_build_can_be_killed_at_every_step(store: ImageStore, tmp_path: Path) -> None:
+    await check_kills(store, tmp_path / "mine.toml", STAGES)
+
+
+async def check_kills(store: ImageStore, recipe: Path, stages: Sequence[str]) -> None:
+    for stage in stages:
+        assert await kill_at(stage, recipe), f"it never came to {stage!r}"
+        assert store.get("mine") is None
+    before = time.time()
+
+    def remove_base(stage: str, *_: object) -> None:
+        if stage == "booting the base" and store.get("base") is not None:
+            store.remove("base")
+
+    image = await build_image(recipe, store=store, progress=remove_base)
+    assert image.built is not None and image.built >= before - 1
+    # Its base was removed meanwhile, and it needs it no more.
+    assert not store.verify(image)
+    assert sorted(found.name for found in store.root.iterdir()) == [".mine.lock", "mine"]
+    assert await output(image, "cat /srv/probe/said") == "py3-none-any\n"
+
+
+@pytest.mark.timeout(300)
+async def test_two_builds_at_once_make_one_image(
+    store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "recipes"
+    place.mkdir()
+    (place / "mine.toml").write_text('base = "base"\nsteps = ["echo made >/srv/made"]\n')
+    for module in ("quicksand.disks.images.recipes", "quicksand_images.recipe"):
+        monkeypatch.setattr(f"{module}.recipe_places", lambda: (place,))
+    first, second = await asyncio.gather(
+        ensure_image("mine", store=store), ensure_image("mine", store=store)
+    )
+    assert first == second
+    assert len(store.versions("mine")) == 1
+    # Neither its recipe nor its base has changed.
+    assert (await ensure_image("mine", store=store)).root == first.root
