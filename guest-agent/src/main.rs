@@ -10,6 +10,7 @@ mod ciphers;
 mod closed;
 mod cmdline;
 mod command;
+mod defaults;
 mod disk;
 mod drivers;
 mod environment;

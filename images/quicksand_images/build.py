@@ -72,9 +72,9 @@ async def ensure_image(
         return image if fits else None
 
     if (image := await find()) is None:
-        async with _building(recipe, store, progress) as place:
+        async with building(name, recipe.disk.build_bytes, store, progress) as place:
             image = await find() or await _build(recipe, store, place, progress)
-    await asyncio.to_thread(_make_ahead, image)
+    await asyncio.to_thread(make_ahead, image)
     return image
 
 
@@ -89,24 +89,24 @@ async def build_image(
     """
     loaded = await asyncio.to_thread(load_recipe, recipe)
     store = store or ImageStore(paths().images)
-    async with _building(loaded, store, progress) as place:
+    async with building(loaded.name, loaded.disk.build_bytes, store, progress) as place:
         image = await _build(loaded, store, place, progress)
-    await asyncio.to_thread(_make_ahead, image)
+    await asyncio.to_thread(make_ahead, image)
     return image
 
 
-def _make_ahead(image: StoredImage) -> None:
+def make_ahead(image: StoredImage) -> None:
     """Make what the first start would make of the kernel. That start says if it cannot be."""
     with best_effort("make the kernel for starts", paths().engine_log, QuicksandError):
         start_kernel(image.kernel, paths().cache)
 
 
 @contextlib.asynccontextmanager
-async def _building(
-    recipe: Recipe, store: ImageStore, progress: Progress | None
+async def building(
+    name: str, build_bytes: int, store: ImageStore, progress: Progress | None
 ) -> AsyncIterator[Path]:
-    """Yield a directory to build in, while holding the lock of the name."""
-    name = recipe.name
+    """Yield a directory to build the image ``name`` in, while holding the lock of the name. Raises
+    DiskSpaceError if less than ``build_bytes`` are free."""
     root = await asyncio.to_thread(make_private_dir, store.root)
     while (lock := try_lock(root / f".{name}.lock")) is None:
         if progress is not None:
@@ -119,7 +119,7 @@ async def _building(
         place = root / f".building-{name}-{secrets.token_hex(4)}"
         with map_os_errors(place):
             make_marked(place)
-            _require_space(place, recipe.disk.build_bytes)
+            _require_space(place, build_bytes)
             # Processes with other user ids, in a user namespace, pass through it too.
             place.chmod(0o755)
         try:

@@ -4,7 +4,6 @@ boot from."""
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -25,11 +24,11 @@ from quicksand.warm.spares.stock import check_order, set_order
 from quicksand.warm.template_maker import warm as warm_up
 from quicksand_images import build_image
 
+from quicksand_tui.cli.building import build_of_container, carry_out
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.machine import machine_options
 from quicksand_tui.cli.output import (
     Exit,
-    is_terminal,
     print_json,
     print_table,
     say,
@@ -39,9 +38,10 @@ from quicksand_tui.cli.output import (
 from quicksand_tui.cli.progress import shown
 from quicksand_tui.cli.runner import run_async
 from quicksand_tui.cli.spares import end_order, order_told, require_image
-from quicksand_tui.cli.standing import Standing, StartProgress
+from quicksand_tui.cli.standing import StartProgress
 from quicksand_tui.model.amounts import seconds_text
 from quicksand_tui.model.text import clean
+from quicksand_tui.verbs.rows import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
     from quicksand.disks.images.store import StoredImage
@@ -188,6 +188,7 @@ def _facts(name: str) -> dict[str, Any]:
             "created": stored.created,
             "built": stored.built,
             "cmdline": stored.cmdline,
+            "container": dict(stored.container) or None,
             "errors": list(stored.errors),
             "files": files,
             "sandboxes": _sandboxes_on(stored.root.parent),
@@ -308,47 +309,37 @@ def prune(dry_run: bool, as_json: bool) -> None:
 
 
 @command_of("images build")
-def build(name: str, as_json: bool) -> int:
-    """Build an image from a recipe: one of ours, or a .toml file.
+def build(
+    name: str | None,
+    from_oci: str | None,
+    new_name: str | None,
+    kernel_from: str | None,
+    pick: str | None,
+    init: bool,
+    plain_http: bool,
+    build: bool | None,
+    as_json: bool,
+) -> int:
+    """Build an image: from a recipe, one of ours (default: debian) or a .toml file; or with
+    --from-oci of a container image.
 
     Sandboxes that are made from now on use the new version; existing ones keep the old one.
+
+    A container image is an OCI layout (a directory or a tar), an archive of `docker save`, or a
+    reference such as ghcr.io/example/app:1.0, for which a password in ~/.docker/config.json is
+    used. It gets the kernel of an image of ours. Its user, directory, variables and command are
+    kept: they apply to what is run in its sandboxes and says nothing else.
     """
-    progress = BuildProgress(name)
-
-    async def main(signals: Signals) -> int:
-        recipe = Path(name) if name.endswith(".toml") else name
-        async with shown(progress.look):
-            image = await build_image(recipe, progress=progress.stage)
-        if as_json:
-            facts = {"name": image.name, "version": image.version, "digest": image.digest}
-            print_json({**facts, "path": str(image.root), "size": image.size})
-        else:
-            print(image.root)
-        return Exit.OK
-
-    return run_async(main)
-
-
-class BuildProgress:
-    """Shows the progress of a build: on a terminal one line that changes, elsewhere a line for each
-    stage."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._stage = ""
-        self._done = self._total = 0
-        self._live = is_terminal(sys.stderr)
-
-    def stage(self, name: str, done: int, total: int) -> None:
-        if name != self._stage and not self._live:
-            say(clean(name))
-        self._stage, self._done, self._total = name, done, total
-
-    def look(self) -> Standing:
-        return Standing(
-            text=f"{self._name}: {self._stage}",
-            stage=self._stage,
-            done=self._done,
-            total=self._total,
-            in_bytes=False,
+    if from_oci is not None:
+        return build_of_container(
+            from_oci,
+            new_name or name or "",
+            {"kernel_from": kernel_from, "pick": pick, "init": init, "plain_http": plain_http},
+            build=False if as_json and build is None else build,
+            as_json=as_json,
         )
+    if new_name or kernel_from or pick or init or plain_http or build is not None:
+        raise click.UsageError("these options go with --from-oci")
+    wanted = name or DEFAULT_IMAGE
+    recipe = Path(wanted) if wanted.endswith(".toml") else wanted
+    return carry_out(wanted, lambda stage: build_image(recipe, progress=stage), as_json=as_json)
