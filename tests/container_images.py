@@ -154,9 +154,7 @@ def docker_files(*images: tuple[str, Image]) -> dict[str, bytes]:
         for number, layer in enumerate(image.plain):
             names.append(f"{sha256(layer + bytes([number]))}/layer.tar")
             files[names[-1]] = layer
-        listing.append(
-            {"Config": f"{sha256(config)}.json", "RepoTags": [name], "Layers": names}
-        )
+        listing.append({"Config": f"{sha256(config)}.json", "RepoTags": [name], "Layers": names})
     files["manifest.json"] = json.dumps(listing).encode()
     return files
 
@@ -172,4 +170,3 @@ def write_directory(root: Path, files: dict[str, bytes]) -> Path:
 def write_archive(path: Path, files: dict[str, bytes]) -> Path:
     path.write_bytes(tar(*(file(name, data) for name, data in sorted(files.items()))))
     return path
-

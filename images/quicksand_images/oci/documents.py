@@ -236,14 +236,16 @@ def _list(value: object, what: str, name: str, most: int) -> list[Any]:
 
 
 def _words(run: Fields, name: str, what: str) -> tuple[str, ...]:
-    words = _list(run.any(name, default=None) or [], what, name, LIST_MAX)
+    given = run.any(name, default=None)
+    words = _list([] if given is None else given, what, name, LIST_MAX)
     if not all(isinstance(word, str) and "\0" not in word for word in words):
         refuse(what, f"{name} has something that is no word of a command")
     return tuple(words)
 
 
 def _plain(run: Fields, name: str, what: str) -> str:
-    value = run.any(name, default=None) or ""
+    given = run.any(name, default=None)
+    value = "" if given is None else given
     if not isinstance(value, str) or "\0" in value or len(value) > 4096:
         refuse(what, f"{name} is no proper text")
     return value

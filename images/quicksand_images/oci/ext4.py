@@ -79,7 +79,8 @@ async def _list(
         if not listings or not name:
             continue
         try:
-            entry = Found(mode=int(mode, 8), uid=int(uid), gid=int(gid), size=int(size or 0))
+            ids = [int(uid) % 2**32, int(gid) % 2**32]  # it shows large ones as negative
+            entry = Found(mode=int(mode, 8), uid=ids[0], gid=ids[1], size=int(size or 0))
         except ValueError as error:
             raise HostError(f"debugfs lists {line!r} in {image}") from error
         listings[-1][name] = entry

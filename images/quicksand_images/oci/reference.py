@@ -79,14 +79,14 @@ def parse_reference(text: str) -> Reference:
         registry, rest = first, more
     else:
         registry = DOCKER_HUB
-    name, _, tag = rest.partition(":")
+    name, colon, tag = rest.partition(":")
     if registry in (DOCKER_HUB, f"index.{DOCKER_HUB}", DOCKER_API):
         registry, name = DOCKER_HUB, name if "/" in name else f"library/{name}"
-    tag = tag or ("" if digest else "latest")
+    tag = tag if colon else ("" if digest else "latest")
     fits = _HOST.fullmatch(registry) and _NAME.fullmatch(name) and len(name) <= NAME_MAX
     if (
         not fits
-        or not (not tag or _TAG.fullmatch(tag))
+        or ((colon or tag) and not _TAG.fullmatch(tag))
         or not (not at or _DIGEST.fullmatch(digest))
     ):
         raise ConfigError(

@@ -40,8 +40,8 @@ STEPS_MAX = 50_000_000
 """Names that are looked at while an image is put together. The largest images need a tenth; links
 that lead through thousands of names, and whiteouts that are repeated, would take hours."""
 
-MAJOR_MAX, MINOR_MAX = 2**12 - 1, 2**20 - 1
-"""The largest numbers of a device (Linux, include/linux/kdev_t.h)."""
+MAJOR_MAX, MINOR_MAX = 2**12 - 1, 2**16 - 1
+"""The largest numbers of a device: Linux's (include/linux/kdev_t.h), and debugfs's."""
 
 
 @dataclass(slots=True, eq=False)
