@@ -3,11 +3,12 @@ before a desktop is there."""
 
 from __future__ import annotations
 
+import errno
 import time
 from dataclasses import replace
 
 from quicksand.base.boot_timing import COLD, STAGES
-from quicksand.base.errors import AgentError
+from quicksand.base.errors import AgentError, AgentRefusedError
 from quicksand.base.progress import Progress
 from quicksand.guest.agent.session import Session
 from quicksand.qemu.started_machine import StartedMachine
@@ -29,8 +30,14 @@ DESKTOP = "desktop"
 async def run_if_there(session: Session, program: str, limit_s: float) -> object:
     """Run a program that an image may have; returns its exit code, 0 if there is none, or None if
     it did not end within ``limit_s``. Raises AgentError."""
-    params = {"command": f"[ ! -x {program} ] || exec {program}", "timeout": limit_s}
-    reply = await session.request("execute", params, timeout=limit_s + COMMAND_S)
+    params = {"argv": [program], "timeout": limit_s}
+    try:
+        reply = await session.request("execute", params, timeout=limit_s + COMMAND_S)
+    except AgentRefusedError as error:
+        # Without a shell, which an image need not have.
+        if error.parameter == "argv" and error.errno in (errno.ENOENT, errno.EACCES):
+            return 0
+        raise
     return None if reply.get("timed_out") else reply.get("exit_code") or 0
 
 
