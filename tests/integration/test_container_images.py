@@ -59,7 +59,8 @@ def app_image(busybox: bytes) -> Image:
         file("opt/.wh..wh..opq"),
         file("opt/new", "x", mode=0o4751, uid=5, gid=6),
         Entry(name="opt/null", type=b"3", device=(1, 3), mode=0o666),
-        file("init", "#!/bin/sh\nexit 1\n", mode=0o755),
+        symlink("sbin/init", "../bin/busybox"),
+        file("etc/inittab", "::sysinit:/bin/touch /run/services\n"),
     )
     return Image(
         [base, top],
@@ -72,15 +73,14 @@ def app_image(busybox: bytes) -> Image:
 
 
 @pytest.fixture(scope="module")
-def places(prepared: Paths, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paths]:
-    """An image store of their own, with the images "app" and "alone" in it."""
-    root = tmp_path_factory.mktemp("images")
-    share_findings(prepared, root / "cache")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the container images app.tar and alone.tar."""
+    root = tmp_path_factory.mktemp("archives")
     (root / "busybox").mkdir()
     asyncio.run(debs.unpack(["busybox-static"], root / "busybox"))
     busybox = next((root / "busybox").glob("**/bin/busybox")).read_bytes()
     write_archive(root / "app.tar", docker_files(("example/app:1.0", app_image(busybox))))
-    program = Path(find_agent(Architecture.host())).read_bytes()
+    program = find_agent(Architecture.host()).read_bytes()
     alone = Image(
         [tar(file("program", program, mode=0o755))],
         packing="+zstd",
@@ -88,14 +88,26 @@ def places(prepared: Paths, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         Cmd=["--version"],
     )
     write_archive(root / "alone.tar", layout_files((alone, alone.entry())))
+    return root
+
+
+@pytest.fixture(scope="module")
+def places(
+    prepared: Paths, archives: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Paths]:
+    """An image store of their own, with the images "app", "alone" and "served" in it."""
+    cache = tmp_path_factory.mktemp("cache")
+    share_findings(prepared, cache)
     with fresh_places(prepared) as found, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("QUICKSAND_CACHE_DIR", str(root / "cache"))
+        patch.setenv("QUICKSAND_CACHE_DIR", str(cache))
         images = found.data / "images"
         images.unlink()
         images.mkdir(mode=0o700)
         (images / "debian").symlink_to(prepared.data / "images" / "debian")
-        command("images", "build", "--from-oci", str(root / "app.tar"))
-        command("images", "build", "alone", "--from-oci", str(root / "alone.tar"))
+        app = str(archives / "app.tar")
+        command("images", "build", "--from-oci", app)
+        command("images", "build", "served", "--from-oci", app, "--init")
+        command("images", "build", "alone", "--from-oci", str(archives / "alone.tar"))
         yield found
 
 
@@ -182,3 +194,9 @@ def test_an_image_of_one_program_runs_it_cold_and_from_a_template(places: Paths)
     command("images", "warm", "alone")
     assert command("run", "alone", "--entrypoint").startswith("quicksand-agent")
     assert "not found" in command("run", "alone", "--", "sh", code=127)
+
+
+def test_the_images_own_init_runs_if_asked(places: Paths) -> None:
+    wait = "while ! [ -e /run/services ]; do :; done; cat /proc/1/comm"
+    said = command("run", "served", "--cold", "--timeout", "60", "--", "sh", "-c", wait)
+    assert said == "init\n"

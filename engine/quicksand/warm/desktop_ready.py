@@ -3,7 +3,6 @@ before a desktop is there."""
 
 from __future__ import annotations
 
-import errno
 import time
 from dataclasses import replace
 
@@ -30,14 +29,13 @@ DESKTOP = "desktop"
 async def run_if_there(session: Session, program: str, limit_s: float) -> object:
     """Run a program that an image may have; returns its exit code, 0 if there is none, or None if
     it did not end within ``limit_s``. Raises AgentError."""
-    params = {"argv": [program], "timeout": limit_s}
+    params = {"command": f"[ ! -x {program} ] || exec {program}", "timeout": limit_s}
     try:
         reply = await session.request("execute", params, timeout=limit_s + COMMAND_S)
     except AgentRefusedError as error:
-        # Without a shell, which an image need not have.
-        if error.parameter == "argv" and error.errno in (errno.ENOENT, errno.EACCES):
-            return 0
-        raise
+        if error.parameter != "shell":
+            raise
+        return 0  # an image without a shell has no such program either
     return None if reply.get("timed_out") else reply.get("exit_code") or 0
 
 

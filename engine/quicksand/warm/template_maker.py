@@ -27,7 +27,7 @@ from quicksand.base.removal import make_marked, mark, remove
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.guest.agent.session import Session
 from quicksand.guest.clock import read_clock
-from quicksand.guest.files import GuestFiles
+from quicksand.guest.files import files_of
 from quicksand.guest.fitness import require_fit
 from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.qemu.planning import gather_parts, identity
@@ -264,14 +264,8 @@ async def _idle_share(session: Session) -> float:
 
 async def _cpu_times(session: Session) -> list[int]:
     """The first line of /proc/stat (proc(5)): user, nice, system, idle, ..."""
-
-    async def present() -> Session:
-        return session
-
     # Read and not printed by a command: an image need not have any.
-    text = (await GuestFiles(present).read("/proc/stat", length=STAT_MAX)).decode(
-        "ascii", "replace"
-    )
+    text = (await files_of(session).read("/proc/stat", length=STAT_MAX)).decode("ascii", "replace")
     return [int(word) for word in text.splitlines()[0].split()[1:9]]
 
 
