@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::defaults::Defaults;
 use crate::error::{Error, Result};
 use crate::params::{Raw, Seconds, wrong};
 use crate::passwd::{self, User};
@@ -39,6 +40,8 @@ pub struct Command {
     pub user: User,
     user_is_given: bool,
     env: Vec<(OsString, OsString)>,
+    /// What the image gives, if the client asked for it.
+    image: Option<Defaults>,
     pub timeout: Option<Duration>,
     pub exclusive: bool,
 }
@@ -62,6 +65,12 @@ pub struct Program {
     /// Tells whether no other command may run beside this one.
     #[serde(default)]
     exclusive: bool,
+    /// Tells whether the image's variables, user and directory apply where the request has none.
+    #[serde(default)]
+    defaults: bool,
+    /// Tells whether the image's command is run, with `argv` in place of its own words.
+    #[serde(default)]
+    entrypoint: bool,
 }
 
 impl Program {
@@ -88,6 +97,15 @@ impl Command {
     /// parameter is wrong, and with `NotFound` when the user is unknown.
     pub fn new(mut program: Program, me: &User) -> Result<Self> {
         let mut command = Self::base(&mut program, me)?;
+        if program.entrypoint {
+            let words = program.argv.take().unwrap_or_default();
+            let image = command.image.as_ref();
+            let argv = image.map(|image| image.command(words.into_iter().map(OsString::from).collect()));
+            let argv = argv.filter(|argv| !argv.is_empty());
+            let argv = argv.ok_or_else(|| wrong("entrypoint", "needs an image with a command of its own"))?;
+            command.set_argv(argv)?;
+            return Ok(command);
+        }
         match (program.command, program.argv) {
             (Some(text), None) => {
                 let shell = program.shell.map_or_else(|| "/bin/sh".into(), OsString::from);
@@ -104,19 +122,18 @@ impl Command {
 
     /// Like `new`, but the command runs on a terminal, and without a command it is a login shell.
     pub fn for_terminal(mut program: Program, me: &User) -> Result<Self> {
-        let is_login = program.command.is_none() && program.argv.is_none();
+        let is_login = program.command.is_none() && program.argv.is_none() && !program.entrypoint;
         let mut command = if is_login {
             let lacks_cwd = program.cwd.is_none();
             let mut command = Self::base(&mut program, me)?;
-            let shell = program
-                .shell
-                .map_or_else(|| (&command.user.shell).into(), OsString::from);
-            let mut login = OsString::from("-");
+            let shell = program.shell.map_or_else(|| command.usual_shell(), OsString::from);
+            // A login shell would read /etc/profile, which sets PATH anew.
+            let mut login = OsString::from(if command.image.is_some() { "" } else { "-" });
             login.push(Path::new(&shell).file_name().unwrap_or(&shell));
             command.role = Role::Shell;
             command.argv = vec![login];
             command.program = shell;
-            if lacks_cwd {
+            if lacks_cwd && command.image.as_ref().and_then(Defaults::cwd).is_none() {
                 command.cwd = existing_home(&command.user);
             }
             command
@@ -130,15 +147,26 @@ impl Command {
     }
 
     fn base(program: &mut Program, me: &User) -> Result<Self> {
+        let image = if program.defaults || program.entrypoint {
+            Defaults::read()
+        } else {
+            None
+        };
         let given = program.user.as_deref();
         let user = match given {
             Some(name) if name != me.name => passwd::require_user(name)?,
-            _ => me.clone(),
+            Some(_) => me.clone(),
+            None => match image.as_ref().map(Defaults::user).transpose()?.flatten() {
+                Some(user) => user,
+                None => me.clone(),
+            },
         };
-        let cwd = match program.cwd.take() {
-            Some(cwd) => cwd.into(),
-            None if given.is_some() => existing_home(&user),
-            None => "/".into(),
+        let usual = image.as_ref().and_then(Defaults::cwd);
+        let cwd = match (program.cwd.take(), usual) {
+            (Some(cwd), _) => cwd.into(),
+            (None, Some(usual)) => usual,
+            (None, None) if given.is_some() => existing_home(&user),
+            (None, None) => "/".into(),
         };
         Ok(Self {
             argv: Vec::new(),
@@ -148,9 +176,22 @@ impl Command {
             user_is_given: user.uid != me.uid,
             user,
             env: program.variables()?,
+            image,
             timeout: program.timeout.0,
             exclusive: program.exclusive,
         })
+    }
+
+    /// Returns the user's shell. In an image of a container that is often a program that lets nobody
+    /// in, or none.
+    fn usual_shell(&self) -> OsString {
+        let own = Path::new(&self.user.shell);
+        let lets_in = !own.ends_with("nologin") && !own.ends_with("false") && own.exists();
+        if self.image.is_none() || lets_in {
+            own.into()
+        } else {
+            "/bin/sh".into()
+        }
     }
 
     fn set_argv(&mut self, argv: Vec<OsString>) -> Result<()> {
@@ -182,6 +223,7 @@ impl Command {
         self.cwd != "/"
             || is_named && !is_local(&self.program)
             || !is_named && self.env.iter().any(|(key, _)| key == "PATH")
+            || !is_named && self.image.is_some()
     }
 
     fn spawn_now(&self, stdio: &[Arc<OwnedFd>; 3], leads: Leads) -> Result<Child> {
@@ -229,8 +271,9 @@ impl Command {
             .collect()
     }
 
-    /// Returns the default variables, those that are `common` to the whole system, and those of the
-    /// client. A later one replaces an earlier one, except that a common one replaces no default.
+    /// Returns the default variables, those that are `common` to the whole system, those of the image
+    /// and those of the client. A later one replaces an earlier one, except that a common one
+    /// replaces no default.
     fn environment<'a>(&'a self, common: &'a [(OsString, OsString)]) -> Vec<(&'a OsStr, &'a OsStr)> {
         let user = &self.user;
         let mut env = [
@@ -249,8 +292,10 @@ impl Command {
                 env.push((key, value));
             }
         }
-        for (key, value) in &self.env {
-            env.retain(|(name, _)| name != key);
+        let image = self.image.iter().flat_map(Defaults::variables);
+        let given = self.env.iter().map(|(key, value)| (key.as_os_str(), value.as_os_str()));
+        for (key, value) in image.chain(given) {
+            env.retain(|(name, _)| *name != key);
             env.push((key, value));
         }
         env

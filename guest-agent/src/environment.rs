@@ -14,10 +14,11 @@ const SIZE_MAX: u64 = 16 * 1024;
 
 /// Reads the variables of the file, which may be any bytes. The file need not exist.
 pub fn read() -> Vec<(OsString, OsString)> {
-    read_file(Path::new(FILE)).map_or_else(Vec::new, |text| parse(&text))
+    read_small(Path::new(FILE), SIZE_MAX).map_or_else(Vec::new, |text| parse(&text))
 }
 
-fn read_file(path: &Path) -> Option<Vec<u8>> {
+/// Reads at most the first `most` bytes of a file. Returns `None` for what is no file, or empty.
+pub fn read_small(path: &Path, most: u64) -> Option<Vec<u8>> {
     // A pipe without a writer must not hold the agent up.
     let file = OpenOptions::new()
         .read(true)
@@ -29,7 +30,7 @@ fn read_file(path: &Path) -> Option<Vec<u8>> {
         return None;
     }
     let mut text = Vec::new();
-    file.take(SIZE_MAX).read_to_end(&mut text).ok()?;
+    file.take(most).read_to_end(&mut text).ok()?;
     Some(text)
 }
 
@@ -103,7 +104,7 @@ mod tests {
         // SAFETY: the name ends with NUL.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
         for path in [&root, &pipe, &root.join("missing")] {
-            assert_eq!(read_file(path), None);
+            assert_eq!(read_small(path, SIZE_MAX), None);
         }
         std::fs::remove_dir_all(&root).unwrap();
     }

@@ -13,7 +13,7 @@ use crate::boot_times::BootTimes;
 use crate::cmdline::{Cmdline, InitChoice};
 use crate::log::note;
 use crate::root_device::{self, Root};
-use crate::{disk, drivers, file_system, hostfiles, initramfs, mounts, network, supervise, sys};
+use crate::{disk, drivers, file_system, hostfiles, initramfs, modprobe, mounts, network, supervise, sys};
 
 const NEW_ROOT: &str = "/sysroot";
 const SETTLE: Duration = Duration::from_secs(1);
@@ -53,6 +53,7 @@ pub fn run(init_s: f64) -> ! {
     ));
     match next_init {
         None => {
+            modprobe::stand_in();
             let server = supervise::start_server(boot);
             // On a single CPU the server should have its turn first.
             std::thread::sleep(SETTLE);

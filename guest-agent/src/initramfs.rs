@@ -33,12 +33,17 @@ pub fn load_modules() -> bool {
     true
 }
 
-/// Loads a module from a file that is not compressed.
+/// Has the kernel decompress a module, which newer ones can (Linux, MODULE_INIT_COMPRESSED_FILE).
+const COMPRESSED: libc::c_int = 4;
+
+/// Loads a module from a file.
 pub fn load_module(path: &Path, options: &str) -> io::Result<()> {
+    let is_plain = path.extension().is_none_or(|end| end == "ko");
+    let flags = if is_plain { 0 } else { COMPRESSED };
     let file = sys::open(&sys::c_path(path)?, libc::O_RDONLY)?;
     let options = sys::c_string(options.as_bytes())?;
     // SAFETY: the options end with NUL.
-    let result = unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), options.as_ptr(), 0) };
+    let result = unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), options.as_ptr(), flags) };
     sys::check(result as libc::c_int).map(|_| ())
 }
 

@@ -10,6 +10,7 @@ mod ciphers;
 mod closed;
 mod cmdline;
 mod command;
+mod defaults;
 mod disk;
 mod drivers;
 mod environment;
@@ -34,6 +35,7 @@ mod link;
 mod log;
 mod machine;
 mod methods;
+mod modprobe;
 mod modules;
 mod mountinfo;
 mod mounts;
@@ -87,6 +89,10 @@ fn main() -> ExitCode {
         Some("thaw") => {
             freeze::run_guard(args.get(2).map_or("", String::as_str));
             ExitCode::SUCCESS
+        }
+        // The kernel calls it as modprobe (kernel/module/kmod.c).
+        Some("-q") => {
+            modprobe::load(args.last().map_or("", String::as_str)).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
         }
         Some("serve") => server::run_by_hand(&args[2..]),
         Some("--version") => {

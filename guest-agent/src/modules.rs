@@ -150,7 +150,7 @@ fn section<'a>(elf: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// Matches a pattern of an alias, with `*`, `?` and sets such as `[02-4]` (fnmatch(3)).
-fn is_match(pattern: &[u8], text: &[u8]) -> bool {
+pub fn is_match(pattern: &[u8], text: &[u8]) -> bool {
     let Some((&first, rest)) = pattern.split_first() else {
         return text.is_empty();
     };

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::log::note;
 use crate::mountinfo::{self, Mount};
 use crate::params::{Place, wrong};
-use crate::{ciphers, mounts, network, sys};
+use crate::{ciphers, modprobe, mounts, network, sys};
 
 /// The requests about shares.
 #[derive(Debug, Deserialize)]
@@ -379,6 +379,9 @@ fn load(module: &str, missing: &'static str) -> Result<()> {
     match crate::spawn::run_tool(&["/sbin/modprobe", "-q", module]) {
         Ok(0) => Ok(()),
         Ok(_) => Err(Error::Unsupported(missing)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            modprobe::load(module).map_err(|_| Error::Unsupported(missing))
+        }
         Err(error) => Err(Error::io("modprobe", error)),
     }
 }

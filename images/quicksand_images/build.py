@@ -107,9 +107,9 @@ async def _ensure(
         wanted = None if any_recipe else _digest_of(recipe, base)
         image = await find(wanted)
         if image is None:
-            async with _building(recipe, store, progress) as (place, log):
+            async with building(name, _space_of(recipe), store, progress) as (place, log):
                 image = await find(wanted) or await _build_any(recipe, base, store, place, log)
-    await asyncio.to_thread(_make_ahead, image)
+    await asyncio.to_thread(make_ahead, image)
     return image
 
 
@@ -142,9 +142,9 @@ async def build_image(
     loaded = await asyncio.to_thread(read_recipe, recipe, arch)
     store = store or ImageStore(paths().images)
     base = await _base_of(loaded, store, progress, any_recipe=True, above=())
-    async with _building(loaded, store, progress) as (place, log):
+    async with building(loaded.name, _space_of(loaded), store, progress) as (place, log):
         image = await _build_any(loaded, base, store, place, log)
-    await asyncio.to_thread(_make_ahead, image)
+    await asyncio.to_thread(make_ahead, image)
     return image
 
 
@@ -194,6 +194,11 @@ def _digest_of(recipe: Recipe | Layer, base: StoredImage | None) -> str:
     return layer_digest(recipe, base)
 
 
+def _space_of(recipe: Recipe | Layer) -> int:
+    """Return the free bytes that a build needs."""
+    return recipe.build_bytes if isinstance(recipe, Layer) else recipe.disk.build_bytes
+
+
 async def _build_any(
     recipe: Recipe | Layer, base: StoredImage | None, store: ImageStore, place: Path, log: BuildLog
 ) -> StoredImage:
@@ -203,19 +208,18 @@ async def _build_any(
     return await build_layer(recipe, base, store, place, log)
 
 
-def _make_ahead(image: StoredImage) -> None:
+def make_ahead(image: StoredImage) -> None:
     """Make what the first start would make of the kernel. That start says if it cannot be."""
     with best_effort("make the kernel for starts", paths().engine_log, QuicksandError):
         start_kernel(image.kernel, paths().cache)
 
 
 @contextlib.asynccontextmanager
-async def _building(
-    recipe: Recipe | Layer, store: ImageStore, progress: Progress | None
+async def building(
+    name: str, build_bytes: int, store: ImageStore, progress: Progress | None
 ) -> AsyncIterator[tuple[Path, BuildLog]]:
-    """Yield a directory to build in and the log of the build, while holding the lock of the
-    name."""
-    name = recipe.name
+    """Yield a directory to build the image ``name`` in and the log of the build, while holding the
+    lock of the name. Raises DiskSpaceError if less than ``build_bytes`` are free."""
     root = await asyncio.to_thread(make_private_dir, store.root)
     while (lock := try_named_lock(path := root / f".{name}.lock")) is None:
         if progress is not None:
@@ -226,8 +230,7 @@ async def _building(
         place = root / f".building-{name}-{secrets.token_hex(4)}"
         with map_os_errors(place):
             make_marked(place)
-            needed = recipe.build_bytes if isinstance(recipe, Layer) else recipe.disk.build_bytes
-            _require_space(place, needed)
+            _require_space(place, build_bytes)
             # Processes with other user ids, in a user namespace, pass through it too.
             place.chmod(0o755)
         try:

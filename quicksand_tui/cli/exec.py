@@ -20,6 +20,7 @@ def exec_command(
     user: str | None,
     cwd: str | None,
     timeout: float | None,
+    entrypoint: bool,
     detach_keys: str,
     as_json: bool,
 ) -> int:
@@ -28,8 +29,11 @@ def exec_command(
     The command gets its arguments unchanged, without a shell. Both output streams are passed on
     byte for byte, and its exit code becomes the exit code here. Ctrl-C reaches the command; a
     second one within two seconds ends it.
+
+    With --entrypoint the command of the sandbox's image is run, with COMMAND in place of its own
+    words.
     """
-    if not argv:
+    if not argv and not entrypoint:
         raise click.UsageError("there is no command to run: exec NAME -- COMMAND...")
     if tty and as_json:
         raise click.UsageError("--tty and --json do not go together")
@@ -39,6 +43,12 @@ def exec_command(
 
         require_terminal()
     wish = Wish(
-        argv=argv, env=env, user=user, cwd=cwd, timeout=timeout, stdin=interactive and not tty
+        argv=argv,
+        env=env,
+        user=user,
+        cwd=cwd,
+        timeout=timeout,
+        stdin=interactive and not tty,
+        entrypoint=entrypoint,
     )
     return execute(name, wish, keys=keys if tty else None, as_json=as_json)

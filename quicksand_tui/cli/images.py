@@ -4,7 +4,6 @@ boot from."""
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -26,12 +25,12 @@ from quicksand.warm.template_maker import warm as warm_up
 from quicksand_images import build_image
 
 from quicksand_tui.cli import image_packages
+from quicksand_tui.cli.building import build_of_container, carry_out
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.image_care import below_of, package_count
 from quicksand_tui.cli.machine import machine_options
 from quicksand_tui.cli.output import (
     Exit,
-    is_terminal,
     print_json,
     print_table,
     say,
@@ -41,9 +40,10 @@ from quicksand_tui.cli.output import (
 from quicksand_tui.cli.progress import shown
 from quicksand_tui.cli.runner import run_async
 from quicksand_tui.cli.spares import end_order, order_told, require_image
-from quicksand_tui.cli.standing import Standing, StartProgress
+from quicksand_tui.cli.standing import StartProgress
 from quicksand_tui.model.amounts import seconds_text
 from quicksand_tui.model.text import clean
+from quicksand_tui.verbs.rows import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
     from quicksand.disks.images.store import ImageStore, StoredImage
@@ -213,6 +213,7 @@ def _facts(name: str, arch: Architecture | None) -> dict[str, Any]:
             "cmdline": stored.cmdline,
             "below": below_of(stored),
             "packages": package_count(stored),
+            "container": dict(stored.container) or None,
             "errors": list(stored.errors),
             "files": files,
             "sandboxes": _sandboxes_on(stored.root.parent if name == stored.name else stored.root),
@@ -345,8 +346,20 @@ def prune(dry_run: bool, as_json: bool) -> None:
 
 
 @command_of("images build")
-def build(name: str, arch: str | None, as_json: bool) -> int:
-    """Build an image from a recipe: one of ours by its name, or a .toml file of yours.
+def build(
+    name: str | None,
+    arch: str | None,
+    from_oci: str | None,
+    new_name: str | None,
+    kernel_from: str | None,
+    pick: str | None,
+    init: bool,
+    plain_http: bool,
+    build: bool | None,
+    as_json: bool,
+) -> int:
+    """Build an image: from a recipe, one of ours by its name (default: debian) or a .toml file of
+    yours; or with --from-oci of a container image.
 
     A recipe with a base makes a layer on that image, which is built or installed first if it is
     missing. Packages that were downloaded are kept for the next build, and for one that was
@@ -354,43 +367,26 @@ def build(name: str, arch: str | None, as_json: bool) -> int:
 
     Sandboxes that are made from now on use the new version; existing ones keep the old one. With
     --arch it is for guests of another architecture, which are emulated: `run --arch` starts them.
+
+    A container image is an OCI layout (a directory or a tar), an archive of `docker save`, or a
+    reference such as ghcr.io/example/app:1.0, for which a password in ~/.docker/config.json is
+    used. It gets the kernel of an image of ours. Its user, directory, variables and command are
+    kept: they apply to what is run in its sandboxes and says nothing else.
     """
-    progress = BuildProgress(name)
-
-    async def main(signals: Signals) -> int:
-        recipe = Path(name) if name.endswith(".toml") else name
-        async with shown(progress.look):
-            image = await build_image(recipe, arch=arch, progress=progress.stage)
-        if as_json:
-            facts = {"name": image.name, "version": image.version, "digest": image.digest}
-            print_json({**facts, "arch": image.arch, "path": str(image.root), "size": image.size})
-        else:
-            print(image.root)
-        return Exit.OK
-
-    return run_async(main)
-
-
-class BuildProgress:
-    """Shows the progress of a build: on a terminal one line that changes, elsewhere a line for each
-    stage."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._stage = ""
-        self._done = self._total = 0
-        self._live = is_terminal(sys.stderr)
-
-    def stage(self, name: str, done: int, total: int) -> None:
-        if name != self._stage and not self._live:
-            say(clean(name))
-        self._stage, self._done, self._total = name, done, total
-
-    def look(self) -> Standing:
-        return Standing(
-            text=f"{self._name}: {self._stage}",
-            stage=self._stage,
-            done=self._done,
-            total=self._total,
-            in_bytes=False,
+    if from_oci is not None:
+        if arch is not None:
+            raise click.UsageError("--arch does not go with --from-oci: the kernel decides it")
+        return build_of_container(
+            from_oci,
+            new_name or name or "",
+            {"kernel_from": kernel_from, "pick": pick, "init": init, "plain_http": plain_http},
+            build=False if as_json and build is None else build,
+            as_json=as_json,
         )
+    if new_name or kernel_from or pick or init or plain_http or build is not None:
+        raise click.UsageError("these options go with --from-oci")
+    wanted = name or DEFAULT_IMAGE
+    recipe = Path(wanted) if wanted.endswith(".toml") else wanted
+    return carry_out(
+        wanted, lambda stage: build_image(recipe, arch=arch, progress=stage), as_json=as_json
+    )

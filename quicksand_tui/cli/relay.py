@@ -42,10 +42,22 @@ class Wish(NamedTuple):
     cwd: str | None = None
     timeout: float | None = None
     stdin: bool = False
+    entrypoint: bool = False
+    """Whether the image's own command is run, with ``argv`` as further words."""
+
+    @property
+    def is_command(self) -> bool:
+        """Returns whether something is run, and no shell asked for."""
+        return bool(self.argv) or self.entrypoint
 
     def keywords(self) -> dict[str, Any]:
         """Returns the keyword arguments that `Sandbox.spawn` and `Sandbox.shell` share."""
-        return {"env": self.env, "user": self.user, "cwd": self.cwd}
+        return {
+            "env": self.env,
+            "user": self.user,
+            "cwd": self.cwd,
+            "entrypoint": self.entrypoint,
+        }
 
 
 @contextlib.contextmanager

@@ -44,6 +44,7 @@ def run_command(
     user: str | None,
     cwd: str | None,
     timeout: float | None,
+    entrypoint: bool,
     detach_keys: str,
     as_json: bool,
 ) -> int:
@@ -63,12 +64,24 @@ def run_command(
     With COMMAND, its exit code becomes the exit code here; without it, on a terminal, you get a
     shell in the sandbox. Then the sandbox is stopped, and removed unless it has a name. With
     --detach it stays, and COMMAND keeps running in it.
+
+    An image that was made of a container image may have a user, a directory and variables for its
+    commands, which --user, --cwd and --env replace. With --entrypoint its own command is run, with
+    COMMAND in place of its own words.
     """
     if save is not None and detach:
         raise click.UsageError("--save and --detach do not go together: `quicksand-tui save` later")
-    in_terminal = _decide_terminal(argv, tty=tty, detach=detach, as_json=as_json)
-    stdin = interactive and not in_terminal
-    wish = Wish(argv=argv, env=env, user=user, cwd=cwd, timeout=timeout, stdin=stdin)
+    is_command = bool(argv) or entrypoint
+    in_terminal = _decide_terminal(is_command, tty=tty, detach=detach, as_json=as_json)
+    wish = Wish(
+        argv=argv,
+        env=env,
+        user=user,
+        cwd=cwd,
+        timeout=timeout,
+        stdin=interactive and not in_terminal,
+        entrypoint=entrypoint,
+    )
     plan = _Plan(
         image=image,
         name=name,
@@ -87,20 +100,20 @@ def run_command(
     return run_in_sandbox(lambda signals: _run(plan, signals))
 
 
-def _decide_terminal(argv: tuple[str, ...], *, tty: bool, detach: bool, as_json: bool) -> bool:
+def _decide_terminal(is_command: bool, *, tty: bool, detach: bool, as_json: bool) -> bool:
     """Returns whether the command runs in a terminal. Raises UsageError for options that exclude
     each other."""
     if detach:
         if tty:
             raise click.UsageError("--detach and --tty do not go together")
         return False
-    if as_json and (tty or not argv):
+    if as_json and (tty or not is_command):
         raise click.UsageError("--json needs a COMMAND without --tty, or --detach")
-    if not argv and not tty and not has_terminal():
+    if not is_command and not tty and not has_terminal():
         raise click.UsageError(
             "there is no terminal for a shell: give a command after --, or --detach"
         )
-    if tty or not argv:
+    if tty or not is_command:
         from quicksand_tui.cli.terminal import require_terminal  # noqa: PLC0415
 
         require_terminal()
@@ -183,7 +196,7 @@ async def _use(sandbox: Sandbox, plan: _Plan, signals: Signals) -> tuple[int, bo
 
 async def _leave_running(sandbox: Sandbox, plan: _Plan) -> int:
     facts = start_facts(sandbox)
-    if plan.wish.argv:
+    if plan.wish.is_command:
         with relay.starting():
             running = await sandbox.spawn(
                 list(plan.wish.argv),

@@ -97,7 +97,7 @@ async def _follow(
     if mine is not None and now is not None and (now.pid, now.created) == (mine.pid, mine.created):
         columns, rows = terminal_size()
         return await sandbox.attach_shell(mine.session, columns=columns, rows=rows)
-    if wish.argv:
+    if wish.is_command:
         raise error
     say("this terminal was not open then: here is a new one")
     return await open_terminal(sandbox, wish)

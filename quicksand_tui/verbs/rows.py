@@ -84,6 +84,8 @@ _IN_GUEST = (
     option("-e --env", Kind.ENV, "K=V",
            "Set an environment variable; K alone passes on yours. May be repeated.",
            repeatable=True),
+    flag("--entrypoint",
+         "Run the command of an image that was made of a container image."),
     flag("-t --tty", "Run the command in a terminal."),
     flag("-i --interactive", "Pass stdin on to the command."),
     argument("argv", Kind.ARGV, "[--] [COMMAND]...", repeatable=True, required=False),
@@ -359,10 +361,22 @@ _LOOK = _section(
         reads=True,
         parts=(
             _part("images list", _JSON, reads=True),
-            _part("images build", argument("name", default=DEFAULT_IMAGE),
+            _part("images build", argument("name", required=False),
                   option("--arch", Kind.CHOICE, "", "Build it for this architecture.  "
                          "[default: that of this host]", choices=ARCHITECTURES),
-                  _JSON),
+                  option("--from-oci", Kind.TEXT, "DIR|TAR|REF",
+                         "Build it of a container image: an OCI layout, a `docker save` archive, "
+                         "or a reference in a registry."),
+                  option("--name", Kind.TEXT, "NAME", "Give the image this name.",
+                         name="new_name"),
+                  option("--kernel-from", Kind.IMAGE, "IMAGE",
+                         "Boot a container image with the kernel of this image.  "
+                         "[default: debian]"),
+                  option("--pick", Kind.TEXT, "IMAGE",
+                         "Take this one of several images in DIR or TAR."),
+                  flag("--init", "Have the container image's own init run."),
+                  flag("--plain-http", "Ask a registry on this host without TLS."),
+                  _BUILD, _JSON),
             _part("images warm", _IMAGE, _MACHINE,
                   option("--spares", Kind.COUNT, "N",
                          "Keep N machines ready for the next starts from now on; 0 ends that.",

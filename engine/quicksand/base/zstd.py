@@ -78,6 +78,23 @@ def unpack(pieces: Iterator[bytes]) -> Iterator[bytes]:
         raise ValueError("it is cut off")
 
 
+def unpack_frames(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Decompress all frames that ``pieces`` hold one behind the other, as some tools write them, in
+    pieces of at most PIECE bytes. An empty piece comes at the end of each frame, so that the caller
+    can count them. Raises ValueError if they are damaged or cut off."""
+    frame, is_open = zstd.ZstdDecompressor(options=_bounds(WHOLE_WINDOW_LOG_MAX)), False
+    for piece in pieces:
+        data = piece
+        while data:
+            yield from _steps(frame, data)
+            is_open, data = not frame.eof, frame.unused_data
+            if frame.eof:
+                frame = zstd.ZstdDecompressor(options=_bounds(WHOLE_WINDOW_LOG_MAX))
+                yield b""
+    if is_open:
+        raise ValueError("it is cut off")
+
+
 def _steps(frame: zstd.ZstdDecompressor, data: bytes) -> Iterator[bytes]:
     given = data
     while given or not (frame.eof or frame.needs_input):

@@ -9,10 +9,11 @@ import contextlib
 import time
 from dataclasses import dataclass
 
-from quicksand.base.errors import AgentProtocolError, QuicksandError
+from quicksand.base.errors import AgentProtocolError, AgentRefusedError, QuicksandError
 from quicksand.base.tick_rate import forget_tick_rate
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.values import whole
+from quicksand.guest.files import files_of
 
 START_TOLERANCE = 0.1
 """The share by which the clock may be wrong, as far as a start looks, which has no time: where a
@@ -111,7 +112,12 @@ async def put_right(session: Session, since: Reading) -> str:
     with contextlib.suppress(QuicksandError):  # the next start's clock is checked, too
         await asyncio.to_thread(forget_tick_rate)
     command = f"echo {OTHER_SOURCE} > {CLOCK_SOURCE}"
-    await session.request("execute", {"command": command, "timeout": COMMAND_S})
+    try:
+        await session.request("execute", {"command": command, "timeout": COMMAND_S})
+    except AgentRefusedError as error:
+        if error.parameter != "shell":
+            raise
+        await files_of(session).write(CLOCK_SOURCE, OTHER_SOURCE)  # an image without a shell
     await session.request("set_time", {"unix_ns": time.time_ns()})
     again = await compare(session, await read_clock(session), START_TOLERANCE)
     told = f"the guest's clock ran {rate.value:.2f} times as fast as the host's"

@@ -189,12 +189,17 @@ def command_params(
     user: str | None,
     env: Mapping[str, str] | None,
     exclusive: bool = False,
+    defaults: bool = False,
+    entrypoint: bool = False,
 ) -> dict[str, Any]:
     """The agent's parameters for a command or terminal: as text, or in base64 where that is not
-    UTF-8. Raises ConfigError for a bad one."""
+    UTF-8. With ``defaults`` what the image gives to commands applies; with ``entrypoint`` its own
+    command is run, and ``command`` are further words. Raises ConfigError for a bad one."""
     variables = dict(env or {})
     words = [command] if isinstance(command, str) else list(command)
-    if not words or not all(isinstance(word, str) for word in words):
+    if entrypoint and isinstance(command, str):
+        raise ConfigError("the words for an image's own command must be a list")
+    if not (words or entrypoint) or not all(isinstance(word, str) for word in words):
         raise ConfigError(f"command must be a string or a list of strings, not {command!r:.200}")
     for text in (*words, shell, cwd or "", user or "", *variables, *variables.values()):
         if not isinstance(text, str):
@@ -203,7 +208,8 @@ def command_params(
             raise ConfigError(
                 "a command, its directory and its environment must not contain a NUL character"
             )
-    params: dict[str, Any] = {"exclusive": True} if exclusive else {}
+    flags = {"exclusive": exclusive, "defaults": defaults, "entrypoint": entrypoint}
+    params: dict[str, Any] = {name: True for name, is_set in flags.items() if is_set}
     if isinstance(command, str):
         params |= raw.parameter("command", command) | raw.parameter("shell", shell)
     else:

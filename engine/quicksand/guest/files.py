@@ -322,3 +322,12 @@ def _decode(value: dict[str, Any], key: str) -> str:
             raise ValueError(str(error)) from error
         return values.bounded(name.decode("utf-8", "surrogateescape"))
     return values.text(value[key])
+
+
+def files_of(session: Session) -> GuestFiles:
+    """Return the files of the guest that this session is with."""
+
+    async def present() -> Session:
+        return session
+
+    return GuestFiles(present)

@@ -7,10 +7,11 @@ import socket
 import struct
 from dataclasses import dataclass
 
-from quicksand.base.errors import UnfitGuestError
+from quicksand.base.errors import AgentRefusedError, UnfitGuestError
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.values import text
 from quicksand.guest.clock import TOLERANCE, WINDOW_S, Reading, compare
+from quicksand.guest.files import files_of
 from quicksand.records.config import GATEWAY_IP, NetworkMode
 
 ENTROPY_MIN = 128
@@ -22,7 +23,10 @@ MEMORY_MIN = 0.05
 
 COMMAND_S = 20.0
 
-FACTS = "/proc/sys/kernel/random/entropy_avail /proc/meminfo /proc/net/route"
+FACTS = ("/proc/sys/kernel/random/entropy_avail", "/proc/meminfo", "/proc/net/route")
+
+FACTS_MAX = 64 * 1024
+"""Bytes of each that are read; /proc/meminfo has some 1500."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +65,28 @@ class Facts:
         return ""
 
 
+async def _read_facts(session: Session) -> str:
+    """The contents of FACTS. Raises AgentError, ValueError."""
+    params = {"command": f"cat {' '.join(FACTS)}", "timeout": COMMAND_S}
+    try:
+        reply = await session.request("execute", params, timeout=2 * COMMAND_S)
+    except AgentRefusedError as error:
+        if error.parameter != "shell":
+            raise
+        files = files_of(session)  # one by one: an image need not have a shell
+        read = [await files.read(path, length=FACTS_MAX) for path in FACTS]
+        return b"".join(read).decode("utf-8", "replace")
+    return text(reply.get("stdout"), 1 << 20)
+
+
 async def require_fit(
     session: Session, since: Reading, network: NetworkMode, *, window_s: float = WINDOW_S
 ) -> None:
     """Check a guest's clock against the host's since the reading ``since``, which is ``window_s``
     seconds ago at least, and its random generator, memory and network. Raises UnfitGuestError if it
     is not fit, AgentError."""
-    reply = await session.request(
-        "execute", {"command": f"cat {FACTS}", "timeout": COMMAND_S}, timeout=2 * COMMAND_S
-    )
     try:
-        complaint = Facts.parse(text(reply.get("stdout"), 1 << 20)).complaint(network)
+        complaint = Facts.parse(await _read_facts(session)).complaint(network)
     except ValueError as error:
         complaint = f"it does not tell of itself what it should: {error}"
     if not complaint:

@@ -114,8 +114,11 @@ class Shell:
         user: str | None,
         env: Mapping[str, str] | None,
         name: str = "",
+        entrypoint: bool = False,
     ) -> Shell:
         """Open a new terminal; see `Sandbox.shell`. Raises AgentRefusedError, ConfigError."""
+        if entrypoint and command is None:
+            command = ()
         params = command_params(
             command if command is not None else "x",
             timeout=None,
@@ -123,6 +126,8 @@ class Shell:
             shell="/bin/sh",
             user=user,
             env=env,
+            defaults=True,
+            entrypoint=entrypoint,
         )
         if command is None:
             params = {k: v for k, v in params.items() if k not in ("command", "shell")}

@@ -54,11 +54,15 @@ class InGuest:
         *,
         stdin: StdinSource | None = None,
         env: Mapping[str, str] | None = None,
+        entrypoint: bool = False,
     ) -> ExecuteResult:
         """Run a command and wait for its end.
 
         ``shell`` runs a string; a list is executed directly. The command runs as root in ``/``, or
-        as ``user`` in that user's home; no state is kept between calls. After ``timeout`` seconds
+        as ``user`` in that user's home; no state is kept between calls. An image that was made of a
+        container image may have another user and directory, and variables, which apply where
+        nothing is given; with ``entrypoint`` its own command is run, with ``command`` as further
+        words. After ``timeout`` seconds
         its processes are killed and the result has ``timed_out`` set and the output so far. The
         callbacks receive decoded text as it arrives and may be coroutine functions. An
         ``exclusive`` command is refused while another command runs. At most `KEEP_MAX` bytes of
@@ -81,6 +85,7 @@ class InGuest:
             user=user,
             env=env,
             stdin=stdin is not None,
+            entrypoint=entrypoint,
         )
         return await execution.run(running, stdin=source, on_stdout=on_stdout, on_stderr=on_stderr)
 
@@ -96,6 +101,7 @@ class InGuest:
         env: Mapping[str, str] | None = None,
         stdin: bool = False,
         detach: bool = False,
+        entrypoint: bool = False,
     ) -> Command:
         """Start a command and return at once; see `Command`. Parameters and errors are those of
         `execute`. With ``detach`` the command keeps running after this process disconnects.
@@ -108,6 +114,8 @@ class InGuest:
             user=user,
             env=env,
             exclusive=exclusive,
+            defaults=True,
+            entrypoint=entrypoint,
         )
         return await execution.spawn(await self._life.session(), params, stdin=stdin, detach=detach)
 
@@ -121,8 +129,10 @@ class InGuest:
         user: str | None = None,
         env: Mapping[str, str] | None = None,
         name: str = "",
+        entrypoint: bool = False,
     ) -> Shell:
-        """Open a terminal that runs a login shell, or ``command``. It stays open in the guest until
+        """Open a terminal that runs a login shell, or ``command``, or with ``entrypoint`` the
+        image's own command. It stays open in the guest until
         its program ends or it is closed; `attach_shell` reconnects to it. `shells` lists it with
         ``name``. Raises ConfigError, AgentRefusedError if it cannot be started."""
         return await machinery.Shell.open(
@@ -134,6 +144,7 @@ class InGuest:
             user=user,
             env=env,
             name=name,
+            entrypoint=entrypoint,
         )
 
     async def attach_shell(self, session: str, *, columns: int = 80, rows: int = 24) -> Shell:

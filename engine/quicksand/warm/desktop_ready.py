@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 from quicksand.base.boot_timing import COLD, STAGES
-from quicksand.base.errors import AgentError
+from quicksand.base.errors import AgentError, AgentRefusedError
 from quicksand.base.progress import Progress
 from quicksand.guest.agent.session import Session
 from quicksand.qemu.started_machine import StartedMachine
@@ -30,7 +30,12 @@ async def run_if_there(session: Session, program: str, limit_s: float) -> object
     """Run a program that an image may have; returns its exit code, 0 if there is none, or None if
     it did not end within ``limit_s``. Raises AgentError."""
     params = {"command": f"[ ! -x {program} ] || exec {program}", "timeout": limit_s}
-    reply = await session.request("execute", params, timeout=limit_s + COMMAND_S)
+    try:
+        reply = await session.request("execute", params, timeout=limit_s + COMMAND_S)
+    except AgentRefusedError as error:
+        if error.parameter != "shell":
+            raise
+        return 0  # an image without a shell has no such program either
     return None if reply.get("timed_out") else reply.get("exit_code") or 0
 
 

@@ -27,6 +27,7 @@ from quicksand.base.removal import make_marked, mark, remove
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.guest.agent.session import Session
 from quicksand.guest.clock import read_clock
+from quicksand.guest.files import files_of
 from quicksand.guest.fitness import require_fit
 from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.qemu.planning import gather_parts, identity
@@ -68,6 +69,9 @@ WAIT_POLL_S = 0.1
 
 ATTEMPTS = 2
 """How often a template is tried to be made whose guest is not fit to be one (fitness.py)."""
+
+STAT_MAX = 4096
+"""Bytes of /proc/stat that are read; its first line has some 80."""
 
 WARM_UP = ("true", "cat /etc/hostname", "ls /")
 """Commands that leave a shell and the common libraries in the guest's page cache."""
@@ -238,7 +242,8 @@ async def _settle(session: Session, names: dict[str, str]) -> None:
     with contextlib.suppress(AgentRefusedError):  # an image without the kernel's SMB client
         await session.request("load_share_client", {})
     for command in WARM_UP:
-        await _say(session, command)
+        with contextlib.suppress(AgentRefusedError):  # an image without a shell
+            await session.request("execute", {"command": command, "timeout": COMMAND_S})
 
 
 async def _wait_until_idle(session: Session) -> None:
@@ -259,13 +264,9 @@ async def _idle_share(session: Session) -> float:
 
 async def _cpu_times(session: Session) -> list[int]:
     """The first line of /proc/stat (proc(5)): user, nice, system, idle, ..."""
-    text = await _say(session, "head -n 1 /proc/stat")
-    return [int(word) for word in text.split()[1:9]]
-
-
-async def _say(session: Session, command: str) -> str:
-    reply = await session.request("execute", {"command": command, "timeout": COMMAND_S})
-    return str(reply.get("stdout", ""))
+    # Read and not printed by a command: an image need not have any.
+    text = (await files_of(session).read("/proc/stat", length=STAT_MAX)).decode("ascii", "replace")
+    return [int(word) for word in text.splitlines()[0].split()[1:9]]
 
 
 async def _fulfil(order: TemplateOrder) -> None:

@@ -82,6 +82,8 @@ class StoredImage:
     """Additional words for the kernel's command line."""
     machine: Mapping[str, Any] = field(default_factory=dict)
     """Values that it suggests for options that the user does not give (`suggested`)."""
+    container: Mapping[str, Any] = field(default_factory=dict)
+    """What it says of the container image that it was made of; empty if it was made of none."""
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By part ("disk", "kernel", "initrd", "layer1" …): name, size in bytes and sha256."""
     package: Origin | None = None
@@ -250,6 +252,7 @@ class ImageStore:
                 recipe=found.text("recipe", default=""),
                 cmdline=found.text("cmdline", default=""),
                 machine=check_suggested(manifest.get("machine", {})),
+                container=found.any("container", default={}) or {},
                 files=files,
                 package=Origin.from_json(manifest.get(KEY)),
                 bundle=found.text(BUNDLE, default=""),

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import os
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +26,9 @@ from quicksand.disks.packages.pages import Link, is_allowed, next_of, shown
 
 PAGE_MAX = 32 * 1024 * 1024
 """Bytes of a page: the public index has one of 40 MB with all projects, which is not asked for."""
+
+REFUSAL_MAX = 256 * 1024
+"""Bytes of the text that comes with a redirection or an error."""
 
 WHEEL_MAX = 64 * 1024**3
 TIMEOUT_S = 30.0
@@ -69,17 +72,26 @@ class UnreachableError(HostError):
 class Web:
     """Connections to sources; a context manager."""
 
-    def __init__(self, *, certificates: Sequence[str] = (), pause: float = PAUSE_S) -> None:
-        """``certificates`` are files with further authorities. Raises HostError for one that cannot
-        be read."""
+    def __init__(
+        self,
+        *,
+        certificates: Sequence[str] = (),
+        pause: float = PAUSE_S,
+        auth: httpx.Auth | None = None,
+        may_ask: Callable[[str], bool] = is_allowed,
+    ) -> None:
+        """``certificates`` are files with further authorities; ``may_ask`` says of each address
+        whether anything may be fetched from it. Raises HostError for a file that cannot be
+        read."""
         self._pause = pause
         self._client = httpx.AsyncClient(
             verify=_tls([*certificates, *filter(None, map(os.environ.get, CERTIFICATES))]),
             follow_redirects=True,
             timeout=TIMEOUT_S,
+            auth=auth,
             headers={"User-Agent": AGENT},
             # It sees each address that a redirection leads to, too.
-            event_hooks={"request": [_check_address]},
+            event_hooks={"request": [_checker(may_ask)], "response": [_bound_refusal]},
         )
 
     async def __aenter__(self) -> Web:
@@ -236,13 +248,50 @@ class _Incoming:
         self._file.close()
 
 
-async def _check_address(request: httpx.Request) -> None:
-    url = str(request.url)
-    if not is_allowed(url):
-        raise ImageError(
-            f"nothing is fetched from {shown(url)}: anybody on the way could change it",
-            hint="use an address with https",
-        )
+def _checker(may_ask: Callable[[str], bool]) -> Callable[[httpx.Request], Awaitable[None]]:
+    async def check_address(request: httpx.Request) -> None:
+        url = str(request.url)
+        if not may_ask(url):
+            raise ImageError(
+                f"nothing is fetched from {shown(url)}: anybody on the way could change it",
+                hint="use an address with https",
+            )
+
+    return check_address
+
+
+class Bounded(httpx.AsyncByteStream):
+    """The body of an answer that nobody asked for, such as that of a redirection: httpx reads it
+    whole. Raises ImageError once it has more than ``most`` bytes."""
+
+    def __init__(self, answer: httpx.Response, most: int) -> None:
+        assert isinstance(answer.stream, httpx.AsyncByteStream)
+        self._stream = answer.stream
+        self._url = str(answer.url)
+        self._most = most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        done = 0
+        async for piece in self._stream:
+            done += len(piece)
+            if done > self._most:
+                raise ImageError(f"{shown(self._url)} answers with more than was asked for")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def bound(answer: httpx.Response, most: int) -> None:
+    """Bound the body of an answer that was not read yet to ``most`` bytes, as they come: what it
+    claims to be when decompressed is not looked at."""
+    answer.stream = Bounded(answer, most)
+    answer.headers.pop("content-encoding", None)
+
+
+async def _bound_refusal(answer: httpx.Response) -> None:
+    if not answer.is_success:
+        bound(answer, REFUSAL_MAX)
 
 
 def _require_success(answer: httpx.Response, url: str) -> None:

@@ -7,11 +7,12 @@ that code translated already. Nothing of any user is in such a guest, so it may 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from dataclasses import replace
 
-from quicksand.base.errors import MachineError, StateError
+from quicksand.base.errors import AgentRefusedError, MachineError, StateError
 from quicksand.base.files import write_json
 from quicksand.base.memory import OVERHEAD
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
@@ -181,8 +182,9 @@ async def _run_first(session: Session) -> None:
         params = execution.command_params(
             words, timeout=COMMAND_S, cwd=None, shell="/bin/sh", user=None, env=None
         )
-        command = await execution.spawn(session, params, stdin=False)
-        await execution.run(command, stdin=None, on_stdout=None, on_stderr=None)
+        with contextlib.suppress(AgentRefusedError):  # an image need not have these programs
+            command = await execution.spawn(session, params, stdin=False)
+            await execution.run(command, stdin=None, on_stdout=None, on_stderr=None)
 
 
 async def _end(machine: StartedMachine) -> None:

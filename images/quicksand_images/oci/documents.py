@@ -1,0 +1,264 @@
+"""The documents of an image: indexes, manifests, configs (OCI image specification; Docker's
+"Image Manifest Version 2, Schema 2" has the same fields under other media types)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from quicksand.base.arch import Architecture
+from quicksand.base.errors import ImageError
+from quicksand.base.fields import Fields
+from quicksand.base.text import size_text
+
+DOCUMENT_MAX = 4 * 1024 * 1024
+"""Bytes of a document (OCI distribution specification, "Pushing Manifests")."""
+
+LAYERS_MAX = 512
+"""Layers of an image; overlay file systems of Docker allow 128."""
+
+IMAGES_MAX = 1000
+"""Entries of an index."""
+
+SIZE_MAX = 64 * 1024**3
+"""Bytes of a layer as it is stored."""
+
+LIST_MAX = 4096
+"""Words of a command, and variables."""
+
+DEFAULTS_MAX = 48 * 1024
+"""Bytes of what an image says of its commands; the agent reads 64 KiB (defaults.rs)."""
+
+INDEXES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+MANIFESTS = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+_CONFIGS = (
+    "application/vnd.oci.image.config.v1+json",
+    "application/vnd.docker.container.image.v1+json",
+)
+_OCI, _DOCKER = (
+    "application/vnd.oci.image.layer.v1.tar",
+    "application/vnd.docker.image.rootfs.diff.tar",
+)
+_LAYERS = {
+    base + end for base in (_OCI, _DOCKER) for end in ("", "+gzip", ".gzip", "+zstd", ".zstd")
+}
+_FOREIGN = ("nondistributable", "foreign")
+REF_NAME = "org.opencontainers.image.ref.name"
+_CONTAINERD_NAME = "io.containerd.image.name"
+
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Descriptor:
+    """What a document says of another one, or of a layer."""
+
+    kind: str
+    """Its media type."""
+    digest: str
+    """Its SHA-256, in hexadecimal."""
+    size: int
+    name: str = ""
+    """What the image is called, if that is said."""
+    platform: str = ""
+    """Such as "linux/amd64"; "" if that is not said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What an image consists of."""
+
+    config: Descriptor
+    layers: tuple[Descriptor, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The config of an image, as far as it counts here."""
+
+    digest: str
+    diff_ids: tuple[str, ...]
+    """The SHA-256 of each layer when it is unpacked, the lowest first."""
+    entrypoint: tuple[str, ...]
+    cmd: tuple[str, ...]
+    env: tuple[str, ...]
+    """``NAME=value``."""
+    user: str
+    """``USER`` or ``USER:GROUP``, by name or number; "" for root."""
+    cwd: str
+
+    def defaults(self) -> dict[str, Any]:
+        """Return what the agent gives to commands in the guest."""
+        return {
+            "entrypoint": list(self.entrypoint),
+            "cmd": list(self.cmd),
+            "env": list(self.env),
+            "user": self.user,
+            "cwd": self.cwd,
+        }
+
+
+def parse_document(data: bytes, what: str) -> dict[str, Any]:
+    """Decode a document. Raises ImageError for what is none."""
+    if len(data) > DOCUMENT_MAX:
+        refuse(what, f"it has {size_text(len(data))}")
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ImageError(f"{what} is refused: it is no JSON that can be read") from error
+    if not isinstance(found, dict):
+        refuse(what, "it is no JSON object")
+    return found
+
+
+def refuse(what: str, why: str) -> NoReturn:
+    """Raise ImageError."""
+    raise ImageError(f"{what} is refused: {why}")
+
+
+def digest_of(text: str, what: str) -> str:
+    """Return the hexadecimal digits of a digest. Raises ImageError for another kind of digest."""
+    found = _DIGEST.fullmatch(text)
+    if found is None:
+        refuse(what, f"the digest {text[:100]!r} is no SHA-256 in hexadecimal")
+    return found[1]
+
+
+def sha256(data: bytes) -> str:
+    """Return a SHA-256 in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def parse_index(document: Mapping[str, Any], what: str) -> list[Descriptor]:
+    """Return the images of an index. Raises ImageError."""
+    entries = _list(document.get("manifests"), what, "manifests", IMAGES_MAX)
+    return [_descriptor(entry, what) for entry in entries]
+
+
+def choose(images: Sequence[Descriptor], arch: Architecture, what: str) -> Descriptor:
+    """Return the image for guests of ``arch``. One that says no platform counts, too: its config
+    says one. Raises ImageError naming the platforms that there are."""
+    wanted = f"linux/{arch.debian}"
+    known = [one for one in images if one.kind in (*INDEXES, *MANIFESTS)]
+    for one in known:
+        if one.platform == wanted:
+            return one
+    silent = [one for one in known if not one.platform]
+    if len(silent) == 1:
+        return silent[0]
+    there = sorted({one.platform or "one that says none" for one in known} - {"unknown/unknown"})
+    raise ImageError(
+        f"{what} has no image for {wanted}; it has {', '.join(there) or 'none that is known here'}"
+    )
+
+
+def parse_manifest(document: Mapping[str, Any], what: str) -> Manifest:
+    """Check a manifest. Raises ImageError for one that cannot be used, naming why."""
+    kind = document.get("mediaType", MANIFESTS[0])
+    if document.get("schemaVersion") != 2 or kind not in MANIFESTS:
+        refuse(what, f"it is of an unknown kind ({str(kind)[:100]!r}, version 2 is known)")
+    config = _descriptor(document.get("config"), what)
+    if config.kind not in _CONFIGS:
+        refuse(what, f"it is no image to run, but has a config of the kind {config.kind[:100]!r}")
+    layers = []
+    for entry in _list(document.get("layers"), what, "layers", LAYERS_MAX):
+        layer = _descriptor(entry, what)
+        if any(word in layer.kind for word in _FOREIGN) or entry.get("urls"):
+            refuse(what, "a layer of it lies elsewhere (a foreign layer), and is not fetched")
+        if layer.kind not in _LAYERS:
+            refuse(what, f"a layer of it is of the unknown kind {layer.kind[:100]!r}")
+        layers.append(layer)
+    if not layers:
+        refuse(what, "it has no layers, so there is nothing to run")
+    return Manifest(config=config, layers=tuple(layers))
+
+
+def parse_config(data: bytes, arch: Architecture, what: str) -> Config:
+    """Check the config of an image for guests of ``arch``. Raises ImageError."""
+    document = parse_document(data, what)
+    try:
+        found = Fields(document, what)
+        system, machine = found.text("os"), found.text("architecture")
+        if (system, machine) != ("linux", arch.debian):
+            refuse(what, f"it is for {system[:40]}/{machine[:40]}, and not for linux/{arch.debian}")
+        ids = _list(document.get("rootfs", {}).get("diff_ids"), what, "diff_ids", LAYERS_MAX)
+        run = Fields(document.get("config") or {}, what)
+        config = Config(
+            digest=sha256(data),
+            diff_ids=tuple(digest_of(str(one), what) for one in ids),
+            entrypoint=_words(run, "Entrypoint", what),
+            cmd=_words(run, "Cmd", what),
+            env=_variables(_words(run, "Env", what), what),
+            user=_plain(run, "User", what),
+            cwd=_directory(_plain(run, "WorkingDir", what), what),
+        )
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ImageError(f"{what} is refused: {error}") from error
+    if len(json.dumps(config.defaults())) > DEFAULTS_MAX:
+        refuse(what, f"its variables and commands take more than {size_text(DEFAULTS_MAX)}")
+    return config
+
+
+def _descriptor(entry: object, what: str) -> Descriptor:
+    try:
+        found = Fields(entry, what)
+        size = found.whole("size")
+        names = found.any("annotations", default={}) or {}
+        name = names.get(_CONTAINERD_NAME) or names.get(REF_NAME) or ""
+        platform = found.any("platform", default=None)
+        told = "" if platform is None else f"{platform['os']}/{platform['architecture']}"
+        kind, digest = found.text("mediaType"), digest_of(found.text("digest"), what)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ImageError(f"{what} is refused: {error}") from error
+    if not 0 <= size <= SIZE_MAX:
+        refuse(what, f"{digest[:12]}… is said to have {size} bytes")
+    return Descriptor(
+        kind=kind, digest=digest, size=size, name=str(name)[:512], platform=told[:100]
+    )
+
+
+def _list(value: object, what: str, name: str, most: int) -> list[Any]:
+    if not isinstance(value, list):
+        refuse(what, f"{name} is no list")
+    if len(value) > most:
+        refuse(what, f"it has {len(value)} {name}, and {most} are possible")
+    return value
+
+
+def _words(run: Fields, name: str, what: str) -> tuple[str, ...]:
+    given = run.any(name, default=None)
+    words = _list([] if given is None else given, what, name, LIST_MAX)
+    if not all(isinstance(word, str) and "\0" not in word for word in words):
+        refuse(what, f"{name} has something that is no word of a command")
+    return tuple(words)
+
+
+def _plain(run: Fields, name: str, what: str) -> str:
+    given = run.any(name, default=None)
+    value = "" if given is None else given
+    if not isinstance(value, str) or "\0" in value or len(value) > 4096:
+        refuse(what, f"{name} is no proper text")
+    return value
+
+
+def _variables(items: tuple[str, ...], what: str) -> tuple[str, ...]:
+    for item in items:
+        if item.partition("=")[0] == "" or "=" not in item:
+            refuse(what, f"{item[:100]!r} is no variable")
+    return items
+
+
+def _directory(path: str, what: str) -> str:
+    if path and not path.startswith("/"):
+        refuse(what, f"its working directory {path[:100]!r} is no absolute path")
+    return path

@@ -1,0 +1,225 @@
+"""Layers as streams: decompressed within bounds, compared with the digests that were said, and
+applied to the records of an image."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.base import zstd
+from quicksand.base.errors import ImageError
+from quicksand.base.regular import create, open_regular
+from quicksand.base.space import check_space
+from quicksand.base.text import size_text
+
+from quicksand_images.oci.tar import Kind, TarReader
+from quicksand_images.oci.tree import Tree
+
+TOTAL_MAX = 64 * 1024**3
+"""Bytes of all files of all layers, those that later ones replace included."""
+
+RATIO_MAX, RATIO_FREE = 100, 256 * 1024 * 1024
+"""A layer may have so many times its compressed size, and so many bytes in any case. Real ones have
+three to ten times; a stream of zeros has a thousand (gzip) or more (Zstandard)."""
+
+ENTRIES_MAX = 500_000
+"""Members of all layers. The largest images have 200,000; each takes half a kilobyte here."""
+
+FRAME_MIN = 64
+"""Bytes of a compressed frame on average: some tools begin a new one for every file, and each costs
+as much as thousands of bytes."""
+
+_READ = 1 << 14
+"""Bytes that are decompressed at once; more would be copied for each frame in them."""
+
+_HASH = 1 << 20
+_SPACE_EVERY = 64 * 1024 * 1024
+_GZIP = b"\x1f\x8b"
+_SKIPPABLE = b"\x2a\x4d\x18"
+"""The end of the magic number of a Zstandard frame with other data (RFC 8878, 3.1.2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blob:
+    """A part of a file: a layer, or a document."""
+
+    path: Path
+    offset: int
+    size: int
+
+
+def pieces_of(blob: Blob, size: int = _READ) -> Iterator[bytes]:
+    """Yield the bytes of a blob. Raises ImageError if its file was shortened meanwhile, OSError."""
+    descriptor = open_regular(blob.path)
+    try:
+        at, end = blob.offset, blob.offset + blob.size
+        while at < end:
+            piece = os.pread(descriptor, min(size, end - at), at)
+            if not piece:
+                raise ImageError(f"{blob.path} was shortened while it was read")
+            at += len(piece)
+            yield piece
+    finally:
+        os.close(descriptor)
+
+
+def require_digest(blob: Blob, digest: str, what: str) -> None:
+    """Raise ImageError unless a blob has the SHA-256 that was said, in hexadecimal."""
+    found = hashlib.sha256()
+    for piece in pieces_of(blob, _HASH):
+        found.update(piece)
+    if found.hexdigest() != digest:
+        raise ImageError(
+            f"{what} is refused: its SHA-256 is {found.hexdigest()[:12]}…, and {digest[:12]}… was "
+            "said",
+            hint="get the image again; if it stays so, somebody has changed it",
+        )
+
+
+def unpacked(pieces: Iterator[bytes], packed: int, what: str) -> Iterator[bytes]:
+    """Decompress a stream of ``packed`` bytes, or pass on one that is not compressed. Raises
+    ImageError if it is damaged, or unpacks to more than a real one does."""
+    first = next(pieces, b"")
+    stream = _chain(first, pieces)
+    if first.startswith(_GZIP):
+        frames = _gunzipped(stream)
+    elif first.startswith(zstd.MAGIC) or (first[1:4] == _SKIPPABLE and first[0] & 0xF0 == 0x50):
+        frames = zstd.unpack_frames(stream)
+    else:
+        yield from stream
+        return
+    most, count, done = packed * RATIO_MAX + RATIO_FREE, 0, 0
+    try:
+        for piece in frames:
+            count += not piece
+            done += len(piece)
+            if count > 1000 + packed // FRAME_MIN:
+                raise ImageError(f"{what} is refused: it is compressed in too many pieces")
+            if done > most:
+                raise ImageError(
+                    f"{what} is refused: its {size_text(packed)} unpack to more than "
+                    f"{size_text(most)}"
+                )
+            if piece:
+                yield piece
+    except (ValueError, zlib.error) as error:
+        raise ImageError(f"{what} is damaged: {error}") from error
+
+
+def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from rest
+
+
+def _gunzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Decompress gzip members that follow each other; an empty piece comes at the end of each."""
+    member, is_open = zlib.decompressobj(wbits=31), False
+    for piece in pieces:
+        data = piece
+        while data:
+            is_open = True
+            if plain := member.decompress(data, zstd.PIECE):
+                yield plain
+            data = member.unconsumed_tail
+            if member.eof:
+                data, is_open = member.unused_data.lstrip(b"\0"), False
+                member = zlib.decompressobj(wbits=31)
+                yield b""
+    while is_open and (plain := member.decompress(member.unconsumed_tail, zstd.PIECE)):
+        yield plain
+    if is_open and not member.eof:
+        raise ValueError("it is cut off")
+
+
+class Plain:
+    """A decompressed stream to read from, which knows its SHA-256 in the end."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._waiting = b""
+        self._digest = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        """Return ``size`` bytes, fewer only at the end."""
+        found = [self._waiting]
+        have = len(self._waiting)
+        while have < size and (piece := next(self._pieces, b"")):
+            self._digest.update(piece)
+            found.append(piece)
+            have += len(piece)
+        data = b"".join(found)
+        self._waiting = data[size:]
+        return data[:size]
+
+    def finish(self) -> str:
+        """Read what is left; return the SHA-256 of everything."""
+        self._waiting = b""
+        for piece in self._pieces:
+            self._digest.update(piece)
+        return self._digest.hexdigest()
+
+
+class LayerWriter:
+    """Applies layers to a tree. The contents of their files wait in the directory ``place``."""
+
+    def __init__(self, place: Path, *, stop: Callable[[], None] = lambda: None) -> None:
+        """``stop`` is called now and then, and may raise."""
+        self._place = place
+        self._stop = stop
+        self.tree = Tree(self._discard)
+        self._entries = 0
+        self._bytes = 0
+        self._unchecked = 0
+
+    def _discard(self, content: Path) -> None:
+        content.unlink()
+
+    def apply(self, blob: Blob, diff_id: str, what: str) -> None:
+        """Apply the next layer, which has the SHA-256 ``diff_id`` when it is unpacked. Raises
+        ImageError, DiskSpaceError, OSError; then the tree is of no use."""
+        plain = Plain(unpacked(pieces_of(blob), blob.size, what))
+        reader = TarReader(plain, what)
+        try:
+            for member in reader:
+                self._stop()
+                self._count(member.size)
+                content = None
+                if member.kind is Kind.FILE:
+                    content = self._write(reader)
+                self.tree.apply(member, content)
+        except RecursionError as error:
+            raise ImageError(f"{what} is refused: it is too deep") from error
+        self.tree.end_layer()
+        found = plain.finish()
+        if found != diff_id:
+            raise ImageError(
+                f"{what} is refused: unpacked, its SHA-256 is {found[:12]}…, and the image's "
+                f"config says {diff_id[:12]}…"
+            )
+
+    def _count(self, size: int) -> None:
+        self._entries += 1
+        self._bytes += size
+        if self._entries > ENTRIES_MAX:
+            raise ImageError(f"the layers are refused: they have more than {ENTRIES_MAX} files")
+        if self._bytes > TOTAL_MAX:
+            raise ImageError(
+                f"the layers are refused: their files have more than {size_text(TOTAL_MAX)}"
+            )
+
+    def _write(self, reader: TarReader) -> Path:
+        path = self._place / str(self._entries)
+        with create(path) as file:
+            for piece in reader.content():
+                self._stop()
+                self._unchecked += len(piece)
+                if self._unchecked > _SPACE_EVERY:
+                    self._unchecked = 0
+                    check_space(self._place)
+                file.write(piece)
+        return path

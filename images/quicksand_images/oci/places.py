@@ -1,0 +1,124 @@
+"""Where a container image lies on this host: a directory or a tar with an OCI layout, or a tar that
+`docker save` wrote, in its old form or the present one."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from quicksand.base.errors import ImageError
+from quicksand.base.regular import create, open_file, open_regular
+from quicksand.base.space import check_space
+
+from quicksand_images.oci.layers import TOTAL_MAX, Blob, pieces_of, unpacked
+from quicksand_images.oci.tar import Kind, TarReader
+
+MEMBERS_MAX = 20_000
+"""Files in an archive; there are a few for each layer."""
+
+_PLAIN_AT = 257
+_PLAIN = b"ustar"
+"""Where an archive that is not compressed says so."""
+
+
+class Place(Protocol):
+    """Files by their names, which have slashes."""
+
+    what: str
+    """How errors name it."""
+
+    def file(self, name: str) -> Blob | None:
+        """Return a file; None if there is none. Raises OSError."""
+        ...
+
+
+def blob_name(digest: str) -> str:
+    """Return the name of a blob in an OCI layout by its SHA-256 in hexadecimal."""
+    return f"blobs/sha256/{digest}"
+
+
+class Directory:
+    """A directory. Links in it are not followed."""
+
+    def __init__(self, root: Path) -> None:
+        self.what = str(root)
+        self._root = root
+
+    def file(self, name: str) -> Blob | None:
+        path = self._root / name
+        try:
+            descriptor = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        try:
+            return Blob(path=path, offset=0, size=os.fstat(descriptor).st_size)
+        finally:
+            os.close(descriptor)
+
+
+class Archive:
+    """A tar archive that is a file, not compressed. Links in it are followed to its other files:
+    old versions of `docker save` write a layer that occurs twice as a link."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        """Read the names in it. Raises ImageError, OSError."""
+        self.what = what
+        self._files: dict[str, Blob] = {}
+        self._links: dict[str, str] = {}
+        with open_file(path) as file:
+            for number, member in enumerate(TarReader(file, what)):
+                if number >= MEMBERS_MAX:
+                    raise ImageError(f"{what} is refused: it has more than {MEMBERS_MAX} files")
+                name = posixpath.normpath(member.name)
+                if member.kind is Kind.FILE:
+                    self._files[name] = Blob(path=path, offset=file.tell(), size=member.size)
+                elif member.kind is Kind.SYMLINK:
+                    above = posixpath.dirname(name)
+                    self._links[name] = posixpath.normpath(posixpath.join(above, member.target))
+                elif member.kind is Kind.LINK:
+                    self._links[name] = posixpath.normpath(member.target)
+
+    def file(self, name: str) -> Blob | None:
+        name = posixpath.normpath(name)
+        return self._files.get(name) or self._files.get(self._links.get(name, name))
+
+
+def open_place(source: Path, work: Path) -> Place:
+    """Open a directory or an archive. A compressed one is unpacked into ``work`` first. Raises
+    ImageError, DiskSpaceError, OSError."""
+    if source.is_dir():
+        return Directory(source)
+    blob = _whole(source)
+    if _is_plain(source):
+        return Archive(source, str(source))
+    target = work / "archive.tar"
+    with create(target) as file:
+        _unpack(blob, file, work, str(source))
+    return Archive(target, str(source))
+
+
+def _whole(source: Path) -> Blob:
+    descriptor = open_regular(source)
+    try:
+        return Blob(path=source, offset=0, size=os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
+
+
+def _is_plain(source: Path) -> bool:
+    with open_file(source) as file:
+        return file.read(512)[_PLAIN_AT:].startswith(_PLAIN)
+
+
+def _unpack(blob: Blob, target: BinaryIO, work: Path, what: str) -> None:
+    done = checked = 0
+    for piece in unpacked(pieces_of(blob), blob.size, what):
+        done += len(piece)
+        if done > TOTAL_MAX:
+            raise ImageError(f"{what} is refused: it unpacks to more than an image can have")
+        if done - checked > 1 << 26:
+            check_space(work)
+            checked = done
+        target.write(piece)

@@ -1,0 +1,79 @@
+"""What `images build` does and shows while an image is built."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from quicksand_images.oci.build import Order, build_from_oci
+
+from quicksand_tui.cli.output import Exit, is_terminal, print_json, say
+from quicksand_tui.cli.progress import shown
+from quicksand_tui.cli.runner import run_async
+from quicksand_tui.cli.standing import Standing
+from quicksand_tui.model.text import clean
+
+if TYPE_CHECKING:
+    from quicksand.base.progress import Progress
+    from quicksand.disks.images.store import StoredImage
+
+    from quicksand_tui.cli.runner import Signals
+
+
+def build_of_container(
+    source: str, name: str, options: dict[str, Any], *, build: bool | None, as_json: bool
+) -> int:
+    """Builds an image of a container image; returns the exit code. ``options`` are those of
+    `Order`; what is None or empty is left to it."""
+    given = {key: value for key, value in options.items() if value}
+    order = Order(source=source, name=name, **given)
+
+    def make(stage: Progress) -> Awaitable[StoredImage]:
+        return build_from_oci(order, progress=stage, build=build)
+
+    return carry_out(name or source, make, as_json=as_json)
+
+
+def carry_out(
+    shown_name: str, make: Callable[[Progress], Awaitable[StoredImage]], *, as_json: bool
+) -> int:
+    """Has an image made, shows the progress, and tells what was made; returns the exit code."""
+    progress = BuildProgress(clean(shown_name))
+
+    async def main(signals: Signals) -> int:
+        async with shown(progress.look):
+            image = await make(progress.stage)
+        if as_json:
+            facts = {"name": image.name, "version": image.version, "digest": image.digest}
+            print_json({**facts, "arch": image.arch, "path": str(image.root), "size": image.size})
+        else:
+            print(image.root)
+        return Exit.OK
+
+    return run_async(main)
+
+
+class BuildProgress:
+    """Shows the progress of a build: on a terminal one line that changes, elsewhere a line for each
+    stage."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._stage = ""
+        self._done = self._total = 0
+        self._live = is_terminal(sys.stderr)
+
+    def stage(self, name: str, done: int, total: int) -> None:
+        if name != self._stage and not self._live:
+            say(clean(name))
+        self._stage, self._done, self._total = name, done, total
+
+    def look(self) -> Standing:
+        return Standing(
+            text=f"{self._name}: {self._stage}",
+            stage=self._stage,
+            done=self._done,
+            total=self._total,
+            in_bytes=False,
+        )

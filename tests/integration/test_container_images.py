@@ -1,0 +1,202 @@
+"""Container images in real VMs: an archive of `docker save` with two layers, to a shell in it; and
+one without a shell, an init, or any file besides its program."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from quicksand import Sandbox
+from quicksand.base.arch import Architecture
+from quicksand.base.paths import Paths
+from quicksand.disks.images.initrd import find_agent
+from quicksand.qemu import debs
+
+from tests.conftest import fresh_places, share_findings
+from tests.container_images import (
+    Entry,
+    Image,
+    directory,
+    docker_files,
+    file,
+    layout_files,
+    symlink,
+    tar,
+    write_archive,
+)
+
+pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
+
+APPLETS = ["sh", "ls", "cat", "id", "pwd", "stat", "touch", "echo"]
+PASSWD = "root:x:0:0:root:/root:/bin/sh\napp:x:1000:1000::/home/app:/sbin/nologin\n"
+HELLO = '#!/bin/sh\necho "$GREETING $* from $(id -u):$(id -g) in $(pwd)"\n'
+
+
+def command(*words: str, code: int = 0) -> str:
+    argv = [sys.executable, "-m", "quicksand_tui", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def app_image(busybox: bytes) -> Image:
+    base = tar(
+        directory("bin"),
+        file("bin/busybox", busybox, mode=0o755),
+        *(symlink(f"bin/{applet}", "busybox") for applet in APPLETS),
+        file("etc/passwd", PASSWD),
+        file("etc/group", "root:x:0:\napp:x:1000:\nweb:x:77:\n"),
+        file("etc/hidden", "x"),
+        file("opt/old", "x"),
+    )
+    top = tar(
+        file("srv/app/hello", HELLO, mode=0o755, uid=1000, gid=77),
+        file("etc/.wh.hidden"),
+        file("opt/.wh..wh..opq"),
+        file("opt/new", "x", mode=0o4751, uid=5, gid=6),
+        Entry(name="opt/null", type=b"3", device=(1, 3), mode=0o666),
+        symlink("sbin/init", "../bin/busybox"),
+        file("etc/inittab", "::sysinit:/bin/touch /run/services\n"),
+    )
+    return Image(
+        [base, top],
+        Entrypoint=["/srv/app/hello"],
+        Cmd=["world"],
+        Env=["GREETING=hello", "PATH=/srv/app:/bin", "HOME=/work"],
+        User="app:web",
+        WorkingDir="/work",
+    )
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the container images app.tar and alone.tar."""
+    root = tmp_path_factory.mktemp("archives")
+    (root / "busybox").mkdir()
+    asyncio.run(debs.unpack(["busybox-static"], root / "busybox"))
+    busybox = next((root / "busybox").glob("**/bin/busybox")).read_bytes()
+    write_archive(root / "app.tar", docker_files(("example/app:1.0", app_image(busybox))))
+    program = find_agent(Architecture.host()).read_bytes()
+    alone = Image(
+        [tar(file("program", program, mode=0o755))],
+        packing="+zstd",
+        Entrypoint=["/program"],
+        Cmd=["--version"],
+    )
+    write_archive(root / "alone.tar", layout_files((alone, alone.entry())))
+    return root
+
+
+@pytest.fixture(scope="module")
+def places(
+    prepared: Paths, archives: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Paths]:
+    """An image store of their own, with the images "app", "alone" and "served" in it."""
+    cache = tmp_path_factory.mktemp("cache")
+    share_findings(prepared, cache)
+    with fresh_places(prepared) as found, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QUICKSAND_CACHE_DIR", str(cache))
+        images = found.data / "images"
+        images.unlink()
+        images.mkdir(mode=0o700)
+        (images / "debian").symlink_to(prepared.data / "images" / "debian")
+        app = str(archives / "app.tar")
+        command("images", "build", "--from-oci", app)
+        command("images", "build", "served", "--from-oci", app, "--init")
+        command("images", "build", "alone", "--from-oci", str(archives / "alone.tar"))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def vm_name(places: Paths) -> Iterator[str]:
+    command("run", "app", "--name", "box", "--detach", "--cold")
+    yield "box"
+    command("kill", "box")
+
+
+@pytest.fixture
+async def vm(vm_name: str) -> AsyncIterator[Sandbox]:
+    sandbox = Sandbox.attach(vm_name)
+    yield sandbox
+    sandbox.close()
+
+
+async def test_commands_run_as_the_images_user_in_its_directory_with_its_variables(
+    vm: Sandbox,
+) -> None:
+    done = await vm.execute('id -u; id -g; pwd; echo "$GREETING $HOME $PATH"')
+    assert done.stdout == "1000\n77\n/work\nhello /work /srv/app:/bin\n"
+    done = await vm.execute(["hello", "x"])  # found by the image's PATH
+    assert done.stdout == "hello x from 1000:77 in /work\n"
+
+
+async def test_what_a_command_is_given_comes_before_what_the_image_gives(vm: Sandbox) -> None:
+    done = await vm.execute("id -u; pwd", user="root")
+    assert done.stdout == "0\n/work\n"
+    done = await vm.execute("pwd; echo $GREETING", cwd="/opt", env={"GREETING": "bye"})
+    assert done.stdout == "/opt\nbye\n"
+
+
+async def test_the_images_own_command_is_run_if_asked(vm: Sandbox, vm_name: str) -> None:
+    assert (await vm.execute([], entrypoint=True)).stdout == "hello world from 1000:77 in /work\n"
+    assert command("exec", vm_name, "--entrypoint", "--", "you", "all").startswith("hello you all")
+    assert command("exec", vm_name, "--entrypoint", "-e", "GREETING=hi").startswith("hi world")
+
+
+async def test_files_are_as_the_layers_say(vm: Sandbox) -> None:
+    done = await vm.execute("ls /etc /opt; stat -c '%a %u %g' /opt/new; stat -c %F /opt/null")
+    assert "hidden" not in done.stdout
+    assert "old" not in done.stdout
+    assert done.stdout.endswith("4751 5 6\ncharacter special file\n")
+
+
+async def test_a_terminal_has_a_shell_with_all_of_that(vm: Sandbox) -> None:
+    """The user's shell lets nobody in."""
+    shell = await vm.shell()
+    try:
+        await shell.write(b'echo "<$GREETING $(id -u) $(pwd)>"\n')
+        seen = b""
+        async with asyncio.timeout(30):
+            async for piece in shell.output():
+                seen += piece
+                if b"<hello 1000 /work>" in seen:
+                    break
+    finally:
+        await shell.close()
+    shell = await vm.shell(entrypoint=True)
+    seen = b"".join([piece async for piece in shell.output()])
+    assert b"hello world from 1000:77" in seen
+    await shell.close()
+
+
+async def test_directories_of_this_host_can_be_mounted(vm: Sandbox, tmp_path: Path) -> None:
+    """It takes modules of the kernel, which the image itself does not have."""
+    (tmp_path / "x").write_text("from here")
+    handle = await vm.mount(tmp_path, "/mnt/host")
+    assert (await vm.execute("cat /mnt/host/x", user="root")).stdout == "from here"
+    await vm.unmount(handle)
+
+
+async def test_checkpoints_and_reverts_work(vm: Sandbox) -> None:
+    await vm.checkpoint("before")
+    await vm.execute("touch /work/x", user="root")
+    await vm.revert("before")
+    done = await vm.execute("ls /work; id -u")
+    assert done.stdout == "1000\n"
+
+
+def test_an_image_of_one_program_runs_it_cold_and_from_a_template(places: Paths) -> None:
+    assert command("run", "alone", "--cold", "--", "/program", "--version").startswith("quicksand")
+    command("images", "warm", "alone")
+    assert command("run", "alone", "--entrypoint").startswith("quicksand-agent")
+    assert "not found" in command("run", "alone", "--", "sh", code=127)
+
+
+def test_the_images_own_init_runs_if_asked(places: Paths) -> None:
+    wait = "while ! [ -e /run/services ]; do :; done; cat /proc/1/comm"
+    said = command("run", "served", "--cold", "--timeout", "60", "--", "sh", "-c", wait)
+    assert said == "init\n"

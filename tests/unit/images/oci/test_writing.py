@@ -1,0 +1,136 @@
+"""The records of an image in a real ext4 file system, read back with debugfs."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from quicksand.base.errors import HostError
+from quicksand_images.disk import require_filesystem_tools
+from quicksand_images.oci import writing
+from quicksand_images.oci.ext4 import list_tree
+from quicksand_images.oci.layers import LayerWriter
+from quicksand_images.oci.tar import Kind
+from quicksand_images.oci.tree import Node, Tree
+from quicksand_images.oci.writing import planned_size, require_written, write_ext4
+from quicksand_images.toolbox import Tool
+
+from tests.container_images import Entry, directory, file, hardlink, sha256, symlink, tar
+
+Tools = tuple[Tool, Tool]
+UUID_7 = UUID(int=7)
+
+
+@pytest.fixture
+async def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
+    monkeypatch.setattr(writing, "SIZE_MIN", 1024**2 * 64)
+    monkeypatch.setattr(writing, "_STEP", 1024**2 * 64)
+    place = tmp_path / "tools"
+    place.mkdir()
+    return await require_filesystem_tools(place)
+
+
+async def write(tmp_path: Path, tools: Tools, data: bytes, number: int = 0) -> tuple[Tree, Path]:
+    from quicksand_images.oci.layers import Blob
+
+    place = tmp_path / f"content{number}"
+    place.mkdir()
+    layer = tmp_path / f"layer{number}"
+    layer.write_bytes(data)
+    writer = LayerWriter(place)
+    writer.apply(Blob(path=layer, offset=0, size=len(data)), sha256(data), "the layer")
+    target = tmp_path / f"disk{number}.raw"
+    await write_ext4(
+        writer.tree, tmp_path / f"tree{number}", target, tools=tools, uuid=UUID_7, epoch=1000
+    )
+    return writer.tree, target
+
+
+def ask(tools: Tools, disk: Path, command: str) -> str:
+    argv = [*tools[1].command, "-R", command, str(disk)]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+
+WEIRD = 'a "quoted" \\ name $(x) \t é'
+
+LAYER = tar(
+    directory("etc", 0o750, uid=5, gid=70_000),
+    file("etc/secret", b"x" * 10_000, mode=0o4000, uid=4_000_000_000, gid=7, mtime=77),
+    file("none", mode=0),
+    directory("locked", 0),
+    file("locked/in", b"y"),
+    hardlink("again", "etc/secret"),
+    symlink("l", "/outside/" + "x" * 200),
+    Entry(name="d/char", type=b"3", device=(1, 3), mode=0o666, uid=9),
+    Entry(name="d/block", type=b"4", device=(259, 7_000), mode=0o600),
+    Entry(name="fifo", type=b"6", mode=0o622),
+    file(WEIRD + "/" + WEIRD, b"z"),
+    Entry(name=f"d/{WEIRD}", type=b"3", device=(1, 5)),
+    file(
+        "ping",
+        b"p",
+        pax={"SCHILY.xattr.security.capability": "\1\0\0\2\0\x20", "SCHILY.xattr.user.a": "b c"},
+    ),
+)
+
+
+async def test_files_have_all_that_their_layers_say(tmp_path: Path, tools: Tools) -> None:
+    tree, disk = await write(tmp_path, tools, LAYER)
+    found = await list_tree(disk, tools[1])
+    assert found["/etc/secret"].mode == 0o104000
+    assert (found["/etc/secret"].uid, found["/etc/secret"].gid) == (4_000_000_000, 7)
+    assert (found["/etc"].mode, found["/etc"].gid) == (0o040750, 70_000)
+    assert (found["/none"].mode, found["/locked"].mode) == (0o100000, 0o040000)
+    assert (found["/d/char"].mode, found["/d/char"].uid) == (0o020666, 9)
+    assert (found["/d/block"].mode, found["/fifo"].mode) == (0o060600, 0o010622)
+    assert found[f"/{WEIRD}/{WEIRD}"].size == 1
+    assert f"/d/{WEIRD}" in found
+    assert "Links: 2" in ask(tools, disk, "stat /again")
+    assert "x" * 200 in ask(tools, disk, "cat /l")
+    assert "0x0000004d" in ask(tools, disk, "stat /etc/secret")  # mtime=77
+    assert "259:7000" in ask(tools, disk, "stat /d/block").replace("(New-style) ", "")
+    listed = ask(tools, disk, "ea_list /ping")
+    assert "security.capability (6) = 01 00 00 02 00 20" in listed
+    assert 'user.a (3) = "b c"' in listed
+    assert planned_size(tree) == disk.stat().st_size
+
+
+async def test_the_file_system_is_sound_and_the_same_each_time(
+    tmp_path: Path, tools: Tools
+) -> None:
+    _, first = await write(tmp_path, tools, LAYER, 1)
+    _, second = await write(tmp_path, tools, LAYER, 2)
+    assert first.read_bytes() == second.read_bytes()
+    checker = Path(tools[0].command[0]).with_name("e2fsck")
+    done = subprocess.run([checker, "-fn", str(first)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+async def test_what_did_not_get_into_the_file_system_is_an_error(
+    tmp_path: Path, tools: Tools
+) -> None:
+    tree, disk = await write(tmp_path, tools, LAYER)
+    await require_written(tree, disk, tools[1])
+    none = tree.find("/none")
+    assert none is not None
+    none.mode = 0o644
+    with pytest.raises(HostError, match="'/none' did not get"):
+        await require_written(tree, disk, tools[1])
+    none.mode = 0
+    tree.root.children["more"] = Node(Kind.FILE)
+    with pytest.raises(HostError, match="'/more' did not get"):
+        await require_written(tree, disk, tools[1])
+    del tree.root.children["more"], tree.root.children["none"]
+    with pytest.raises(HostError, match="1 files too many, such as '/none'"):
+        await require_written(tree, disk, tools[1])
+
+
+def test_a_file_system_has_room_for_many_small_files(tmp_path: Path) -> None:
+    tree = Tree()
+    assert planned_size(tree) == writing.SIZE_MIN
+    tree.root.children = {str(number): Node(Kind.FILE, size=1) for number in range(400_000)}
+    assert planned_size(tree) == 13 * 1024**3
+    tree.root.children = {"large": Node(Kind.FILE, size=10 * 1024**3)}
+    assert planned_size(tree) == 21 * 1024**3
