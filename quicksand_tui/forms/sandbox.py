@@ -107,6 +107,7 @@ MOUNTS = "mounts"
 MORE = "more"
 """The switch for the options that are not usual. While it is off, those do not count."""
 IMAGE, SAVE, FILE = "image:", "save:", "file:"
+FILE_NETWORK = "as the file says, but not full"
 ENDINGS = (".quicksand", ".qcow2")
 """Of the files that a path is completed with."""
 USUAL_IMAGE = "debian"
@@ -465,7 +466,8 @@ def _remarks(values: Values, world: World) -> Mapping[str, str]:
         for keyword, record in machine_records().items()
     }
     if is_save and not values["network_mode"]:
-        remarks["network_mode"] = _saved_network(save)
+        is_file = values["begin"] == FILE
+        remarks["network_mode"] = FILE_NETWORK if is_file else _saved_network(save)
     if (free := world.host.memory_free) is not None and not remarks["memory"]:
         remarks["memory"] = f"{size_text(free)} free"
     if save and save.ports and not values[PORTS]:
