@@ -32,7 +32,7 @@ def how_to_get() -> Words:
     return Words(
         Remedy("get_qemu"),
         f" gets it, or {ELSEWHERE}",
-        python=f"`quicksand.qemu.provision.ensure_qemu()` gets it, or {ELSEWHERE}",
+        python=f"install QEMU, or {ELSEWHERE}",
     )
 
 
