@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from quicksand.base.paths import Paths
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,6 +23,8 @@ class User:
     """Somebody who has only the wheel."""
 
     home: Path
+    runtime: Path
+    """The directory of sockets, whose paths must be short."""
 
     @property
     def programs(self) -> Path:
@@ -31,8 +34,7 @@ class User:
         """Run a program of the environment, without a terminal."""
         kept = ("PIP_", "UV_", "HTTP", "http", "SSL_")
         env = {name: value for name, value in os.environ.items() if name.startswith(kept)}
-        for name in ("DATA", "CACHE", "STATE", "RUNTIME"):
-            env[f"QUICKSAND_{name}_DIR"] = str(self.home / name.lower())
+        env["QUICKSAND_RUNTIME_DIR"] = str(self.runtime)
         # Nothing is to go on in the background when the test ends.
         env |= {"QUICKSAND_TEMPLATES": "off", "QUICKSAND_SPARES": "off"}
         env |= {"HOME": str(self.home), "PATH": f"{self.programs}:/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -54,12 +56,12 @@ class User:
 
 
 @pytest.fixture
-def user(tmp_path: Path) -> User:
+def user(tmp_path: Path, places: Paths) -> User:
     made = tmp_path / "made"
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(made)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = made.iterdir()
-    found = User(tmp_path / "home")
+    found = User(tmp_path / "home", places.runtime)
     found.home.mkdir()
     venv.create(found.home / "venv", with_pip=True)
     done = found.run("pip", "install", "--quiet", str(wheel))

@@ -37,7 +37,7 @@ def how_to_get(arch: str) -> Words:
     return Words(
         remedy,
         f" gets it, or {ELSEWHERE}",
-        python=f"`quicksand.qemu.provision.ensure_qemu(arch={arch!r})` gets it, or {ELSEWHERE}",
+        python=f"install QEMU, or {ELSEWHERE}",
     )
 
 
