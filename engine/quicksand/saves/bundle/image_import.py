@@ -74,7 +74,8 @@ def import_image(
         base = _describe(manifest, digests, options.name or manifest.get("name") or fallback)
         _refuse_taken(store, base, replace=options.replace)
         options.stop()
-        image = publish_image(store, made, base, current=True)
+        is_ours = base.arch == Architecture.host().value
+        image = publish_image(store, made, base, current=is_ours)
     return Imported(
         kind=BundleKind.IMAGE,
         name=image.name,
