@@ -115,7 +115,9 @@ def _check_digests(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> N
 
 
 def _refuse_taken(store: ImageStore, base: BundleBase, *, replace: bool) -> None:
-    there = store.get(base.name)
+    there = store.get(base.name, Architecture.parse(base.arch))
+    if there is not None and not there.errors and there.arch != base.arch:
+        return  # images for different processors lie beside each other
     same = there is not None and there.root.name == base.digest[:DIGEST_SHOWN]
     if there is not None and not same and not replace:
         raise BundleError(
