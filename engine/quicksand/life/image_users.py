@@ -83,22 +83,13 @@ def find_unneeded(paths: Paths, cwd: Path | None = None) -> list[StoredImage]:
         if current.errors:
             continue  # an older version may be needed to replace it
         versions = store.versions(current.name)
-        kept = {current.root, *_newest_of_other_archs(versions, current.arch)}
+        kept = {current.root, *(image.root for image in store.of_all_archs(current))}
         for image in versions:
             if image.root in kept or image.bundle or _is_fresh(image.root):
                 continue
             if not users.of(image):
                 found.append(image)
     return found
-
-
-def _newest_of_other_archs(versions: list[StoredImage], arch: str) -> set[Path]:
-    """The versions that are in use for the other architectures (`ImageResolver`)."""
-    found = sorted(
-        (image for image in versions if not image.errors and image.arch != arch),
-        key=lambda image: image.built or 0.0,
-    )
-    return set({image.arch: image.root for image in found}.values())
 
 
 def _lies_on(record: Record | None, image: StoredImage) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 from dataclasses import replace
@@ -68,6 +69,19 @@ def test_each_architecture_has_its_newest_version_beside_the_current_one(
     assert [info.arch for info in listed(every_arch=True)] == ["x86_64", "aarch64"]
     store.withdraw(ours)
     assert store.get("debian", Architecture.X86_64) == arm, "who asks sees what is there instead"
+
+
+def test_of_another_architecture_the_newest_counts_though_an_older_one_came_first(
+    store: ImageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image that was first built for the other processor, and then anew."""
+    monkeypatch.setattr(Architecture, "host", lambda: Architecture.X86_64)
+    old = publish(store, arch="aarch64", keeps_current=True)
+    os.utime(old.root / MANIFEST, (1, 1))
+    new = publish(store, content="2", arch="aarch64", keeps_current=True)
+    assert store.get("debian", Architecture.ARM64) == new
+    (current,) = store.list()
+    assert store.of_all_archs(current) == [new]
 
 
 def test_a_broken_version_for_another_architecture_is_not_taken(store: ImageStore) -> None:

@@ -156,9 +156,12 @@ class ImageStore:
     def get(self, name: str, arch: Architecture | None = None) -> StoredImage | None:
         """Return the current version of ``name`` or, if that is NAME@DIGEST, that version of the
         image NAME; None if there is none. A broken one carries its errors. If the current one is
-        not for ``arch``, return the newest usable one that is, if there is any."""
+        not for ``arch``, or ``arch`` is not this host's, for which alone there is a choice, return
+        the newest usable one for ``arch``, if there is any."""
         image = self._current(name)
-        if image is None or image.errors or arch is None or image.arch == arch.value:
+        if image is None or image.errors or arch is None:
+            return image
+        if image.arch == arch.value and arch is Architecture.host():
             return image
         others = self.versions(name)
         fitting = [one for one in others if not one.errors and one.arch == arch.value]
@@ -166,12 +169,14 @@ class ImageStore:
         return max(fitting, key=lambda one: one.built or 0.0, default=image)
 
     def of_all_archs(self, current: StoredImage) -> builtins.list[StoredImage]:
-        """Return the current version of an image, and those that `get` finds for the other
-        architectures."""
+        """Return what `get` finds for each architecture of an image whose current version is
+        ``current``."""
+        if current.errors:
+            return [current]
         name = current.root.parent.name
-        others = () if current.errors else (self.get(name, arch) for arch in Architecture)
-        found = {image.root: image for image in (current, *others) if image is not None}
-        return [*found.values()]
+        found = [(arch, self.get(name, arch)) for arch in Architecture]
+        fitting = [one for arch, one in found if one is not None and one.arch == arch.value]
+        return fitting or [current]
 
     def _current(self, name: str) -> StoredImage | None:
         if not _is_name(name):

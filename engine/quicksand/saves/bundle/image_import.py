@@ -77,7 +77,9 @@ def import_image(
         is_opened = options.opened != ""
         _refuse_taken(store, base, replace=options.replace or is_opened)
         options.stop()
-        image = publish_image(store, made, base, current=not is_opened, opened=options.opened)
+        is_ours = base.arch == Architecture.host().value
+        current = is_ours and not is_opened
+        image = publish_image(store, made, base, current=current, opened=options.opened)
     return Imported(
         kind=BundleKind.IMAGE,
         name=image.name,
@@ -155,7 +157,9 @@ def told_digest(files: object, name: str, part: str) -> object:
 
 
 def _refuse_taken(store: ImageStore, base: BundleBase, *, replace: bool) -> None:
-    there = store.get(base.name)
+    there = store.get(base.name, Architecture.parse(base.arch))
+    if there is not None and not there.errors and there.arch != base.arch:
+        return  # images for different processors lie beside each other
     same = there is not None and there.root.name == base.digest[:DIGEST_SHOWN]
     if there is not None and not same and not replace:
         raise BundleError(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError, ConfigError, QuicksandError
 from quicksand.saves.bundle.manifest import BundleKind
 
@@ -66,6 +67,20 @@ def test_the_image_in_use_stays_unless_it_is_to_be_replaced(there: Home) -> None
     assert there.images.get("theirs") == own
     there.import_(pack(image()), replace=True)
     assert there.images.get("theirs") != own
+
+
+def test_one_for_another_processor_lies_beside_the_image_in_use(
+    there: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Architecture, "host", lambda: Architecture.X86_64)
+    own = there.add_image("theirs")
+    there.import_(pack(image({**GOOD, "arch": "arm64"})))
+    assert there.images.get("theirs") == own
+    other = there.images.get("theirs", Architecture.ARM64)
+    assert other is not None
+    assert (other.arch, other.version) == ("aarch64", "24.04")
+    with pytest.raises(BundleError, match="and it is another one"):
+        there.import_(pack(image({**GOOD, "arch": "arm64", "cmdline": "debug"})))
 
 
 @pytest.mark.parametrize(
