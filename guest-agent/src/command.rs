@@ -40,7 +40,7 @@ pub struct Command {
     pub user: User,
     user_is_given: bool,
     env: Vec<(OsString, OsString)>,
-    /// What the image gives, if the client asked for it.
+    /// The defaults of the image, if the client asked for them.
     image: Option<Defaults>,
     pub timeout: Option<Duration>,
     pub exclusive: bool,

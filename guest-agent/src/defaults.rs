@@ -1,5 +1,5 @@
-//! What an image gives to the commands of its users. An image that was made of a container image
-//! has such a file, with what that one says of how it is run; others have none.
+//! Reads the defaults that an image has for the commands of its users. An image that was made of a
+//! container image has such a file, with what that one says of how it is run; others have none.
 //!
 //! It applies to a request that asks for it (`defaults`), which those of users do, and not to what
 //! the host runs by itself.

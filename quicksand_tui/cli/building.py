@@ -6,8 +6,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from quicksand_images.oci.build import Order, build_from_oci
-
 from quicksand_tui.cli.output import Exit, is_terminal, print_json, say
 from quicksand_tui.cli.progress import shown
 from quicksand_tui.cli.runner import run_async
@@ -26,6 +24,9 @@ def build_of_container(
 ) -> int:
     """Builds an image of a container image; returns the exit code. ``options`` are those of
     `Order`; what is None or empty is left to it."""
+    # httpx, with which registries are asked, loads much; help and recipes need none of it.
+    from quicksand_images.oci.build import Order, build_from_oci  # noqa: PLC0415
+
     given = {key: value for key, value in options.items() if value}
     order = Order(source=source, name=name, **given)
 

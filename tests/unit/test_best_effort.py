@@ -30,6 +30,7 @@ SILENT = {
     # A guest that lacks something.
     ("display/hands.py", "lift_all"): "a guest that takes no input holds nothing down",
     ("warm/template_maker.py", "_settle"): "an image without the kernel's SMB client",
+    ("warm/spares/making.py", "_run_first"): "an image need not have these programs",
     ("guest/execution.py", "__aexit__"): "a guest that is gone has ended its commands",
     # A cache of what can be found out again.
     ("base/tick_rate.py", "tick_rate_khz"): "it is measured again",

@@ -65,7 +65,7 @@ async def fetch(
     auth = RegistryAuth(reference, login)
     with map_os_errors(target):
         (target / "blobs" / "sha256").mkdir(parents=True, mode=0o700)
-        async with Web(auth=auth, may_ask=_may_ask(reference, plain_http), pause=pause) as web:
+        async with Web(auth=auth, may_ask=_may_ask(plain_http), pause=pause) as web:
             pull = _Pull(web, reference, target, plain_http, progress)
             try:
                 await pull.all(arch)
@@ -77,7 +77,7 @@ async def fetch(
                 raise
 
 
-def _may_ask(reference: Reference, plain_http: bool) -> Callable[[str], bool]:
+def _may_ask(plain_http: bool) -> Callable[[str], bool]:
     def may_ask(url: str) -> bool:
         try:
             parts = urlsplit(url)
