@@ -7,11 +7,14 @@ import os
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
+
+from tests.conftest import our_processes, wait_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +59,7 @@ class User:
 
 
 @pytest.fixture
-def user(tmp_path: Path, places: Paths) -> User:
+def user(tmp_path: Path, places: Paths) -> Iterator[User]:
     made = tmp_path / "made"
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(made)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
@@ -66,7 +69,9 @@ def user(tmp_path: Path, places: Paths) -> User:
     venv.create(found.home / "venv", with_pip=True)
     done = found.run("pip", "install", "--quiet", str(wheel))
     assert done.returncode == 0, done.stderr
-    return found
+    yield found
+    # `run` leaves to the keeper what that can remove alone.
+    wait_for(lambda: not our_processes(str(tmp_path)), what="its processes to end")
 
 
 def test_a_published_image_is_installed_with_qemu_and_runs(user: User) -> None:
