@@ -85,13 +85,10 @@ def unpacked(pieces: Iterator[bytes], packed: int, what: str) -> Iterator[bytes]
     ImageError if it is damaged, or unpacks to more than a real one does."""
     first = next(pieces, b"")
     stream = _chain(first, pieces)
-    if first.startswith(_GZIP):
-        frames = _gunzipped(stream)
-    elif first.startswith(zstd.MAGIC) or (first[1:4] == _SKIPPABLE and first[0] & 0xF0 == 0x50):
-        frames = zstd.unpack_frames(stream)
-    else:
+    if not is_compressed(first):
         yield from stream
         return
+    frames = _gunzipped(stream) if first.startswith(_GZIP) else zstd.unpack_frames(stream)
     most, count, done = packed * RATIO_MAX + RATIO_FREE, 0, 0
     try:
         for piece in frames:
@@ -108,6 +105,12 @@ def unpacked(pieces: Iterator[bytes], packed: int, what: str) -> Iterator[bytes]
                 yield piece
     except (ValueError, zlib.error) as error:
         raise ImageError(f"{what} is damaged: {error}") from error
+
+
+def is_compressed(first: bytes) -> bool:
+    """Whether a file that begins so is compressed, in a way that is known here."""
+    is_skippable = first[1:4] == _SKIPPABLE and first[0] & 0xF0 == 0x50
+    return first.startswith((_GZIP, zstd.MAGIC)) or is_skippable
 
 
 def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from quicksand.base.errors import ImageError
 from quicksand.base.regular import create, open_file, open_regular
 from quicksand.base.space import check_space
 
-from quicksand_images.oci.layers import TOTAL_MAX, Blob, pieces_of, unpacked
+from quicksand_images.oci.layers import TOTAL_MAX, Blob, is_compressed, pieces_of, unpacked
 from quicksand_images.oci.tar import Kind, TarReader
 
 MEMBERS_MAX = 20_000
@@ -91,8 +91,14 @@ def open_place(source: Path, work: Path) -> Place:
     if source.is_dir():
         return Directory(source)
     blob = _whole(source)
-    if _is_plain(source):
+    with open_file(source) as file:
+        first = file.read(512)
+    if first[_PLAIN_AT:].startswith(_PLAIN):
         return Archive(source, str(source))
+    if not is_compressed(first):
+        raise ImageError(
+            f"{source} is refused: it is neither a directory nor a tar archive, compressed or not"
+        )
     target = work / "archive.tar"
     with create(target) as file:
         _unpack(blob, file, work, str(source))
@@ -105,11 +111,6 @@ def _whole(source: Path) -> Blob:
         return Blob(path=source, offset=0, size=os.fstat(descriptor).st_size)
     finally:
         os.close(descriptor)
-
-
-def _is_plain(source: Path) -> bool:
-    with open_file(source) as file:
-        return file.read(512)[_PLAIN_AT:].startswith(_PLAIN)
 
 
 def _unpack(blob: Blob, target: BinaryIO, work: Path, what: str) -> None:

@@ -127,7 +127,7 @@ def test_what_is_no_image_is_refused_with_what_would_be_one(tmp_path: Path) -> N
     with pytest.raises(ImageError, match="neither index"):
         found(tmp_path / "export.tar", tmp_path)
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(ImageError, match="refused"):
+    with pytest.raises(ImageError, match="neither a directory nor a tar archive"):
         found(tmp_path / "text", tmp_path)
     empty = write_directory(tmp_path / "empty", {"index.json": b'{"manifests": []}'})
     with pytest.raises(ImageError, match="no image in it"):
