@@ -43,7 +43,7 @@ from quicksand_tui.cli.spares import end_order, order_told, require_image
 from quicksand_tui.cli.standing import StartProgress
 from quicksand_tui.model.amounts import seconds_text
 from quicksand_tui.model.text import clean
-from quicksand_tui.verbs.rows import DEFAULT_IMAGE
+from quicksand_tui.verbs.shared_rows import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
     from quicksand.disks.images.store import ImageStore, StoredImage

@@ -11,7 +11,7 @@ from quicksand_tui.model.checkpoints import NOTE_LIMIT, TAG_LIMIT, CheckpointVie
 from quicksand_tui.model.specs import CheckpointSpec, CloneSpec
 from quicksand_tui.model.text import TITLE_CELLS, clip
 from quicksand_tui.verbs import checkpoints, starting
-from quicksand_tui.verbs.rows import clones_max
+from quicksand_tui.verbs.shared_rows import clones_max
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.record import Report, SandboxVerb, attach
-from quicksand_tui.verbs.rows import GRACE_S
+from quicksand_tui.verbs.shared_rows import GRACE_S
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox

@@ -8,7 +8,8 @@ from quicksand.sandbox import Sandbox
 
 from quicksand_tui.verbs import life
 from quicksand_tui.verbs.record import SandboxVerb
-from quicksand_tui.verbs.rows import GRACE_S, find_verb
+from quicksand_tui.verbs.rows import find_verb
+from quicksand_tui.verbs.shared_rows import GRACE_S
 
 
 class FakeSandbox:

@@ -1,0 +1,85 @@
+"""The verbs of images and of the packages that they come in."""
+
+from __future__ import annotations
+
+from quicksand_tui.verbs.row import Kind, argument, flag, option
+from quicksand_tui.verbs.shared_rows import (
+    ARCHITECTURES,
+    BUILD,
+    DRY_RUN,
+    IMAGE,
+    JSON,
+    MACHINE,
+    part,
+    spares_max,
+    verb,
+)
+
+# fmt: off
+_ARCH = option(
+    "--arch", Kind.CHOICE, "", "Show the one for this architecture.  "
+    "[default: the one that new sandboxes get]", choices=ARCHITECTURES,
+)
+
+IMAGE_VERBS = (
+    verb("images", "images", "List, build, warm up, inspect, remove images.",
+        JSON,
+        reads=True,
+        parts=(
+            part("images list", JSON, reads=True),
+            part("images build", argument("name", required=False),
+                  option("--arch", Kind.CHOICE, "", "Build it for this architecture.  "
+                         "[default: that of this host]", choices=ARCHITECTURES),
+                  option("--from-oci", Kind.TEXT, "DIR|TAR|REF",
+                         "Build it of a container image: an OCI layout, a `docker save` archive, "
+                         "or a reference in a registry."),
+                  option("--name", Kind.TEXT, "NAME", "Give the image this name.",
+                         name="new_name"),
+                  option("--kernel-from", Kind.IMAGE, "IMAGE",
+                         "Boot a container image with the kernel of this image.  "
+                         "[default: debian]"),
+                  option("--pick", Kind.TEXT, "IMAGE",
+                         "Take this one of several images in DIR or TAR."),
+                  flag("--init", "Have the container image's own init run."),
+                  flag("--plain-http", "Ask a registry on this host without TLS."),
+                  BUILD, JSON),
+            part("images warm", IMAGE, MACHINE,
+                  option("--spares", Kind.COUNT, "N",
+                         "Keep N machines ready for the next starts from now on; 0 ends that.",
+                         least=0, most=spares_max),
+                  BUILD, JSON),
+            part("images inspect", argument("name", Kind.IMAGE), _ARCH, JSON, reads=True),
+            part("images info", argument("name", Kind.IMAGE), _ARCH, JSON, reads=True),
+            part("images ls", JSON, reads=True),
+            part("images sbom", argument("name", Kind.IMAGE), reads=True),
+            part("images tag", argument("name", Kind.IMAGE), argument("new", Kind.TEXT, "NEW")),
+            part("images verify",
+                  argument("names", Kind.IMAGE, "[NAME]...", repeatable=True, required=False),
+                  JSON, reads=True),
+            part("images rm", argument("name", Kind.IMAGE)),
+            part("images prune", DRY_RUN, JSON),
+            part("images new",
+                  argument("kind", Kind.CHOICE, choices=("base", "layer")),
+                  argument("name"),
+                  option("--into", Kind.DIRECTORY, "DIR",
+                         "Make it in this directory.  [default: ./quicksand-NAME]"),
+                  option("--on", Kind.IMAGE, "IMAGE", "Lay the layer on this image.",
+                         default="alpine", shows_default=True),
+                  JSON),
+        )),
+    verb("install", "packages", "Install images from packages.",
+        argument("names", Kind.TEXT, "[NAME|FILE.whl]...", repeatable=True, required=False),
+        option("--from", Kind.TEXT, "SOURCE",
+               "Get it from this directory, wheel, address or project; may be repeated.  "
+               "[default: the package index, then the releases of the project]",
+               name="sources", repeatable=True),
+        option("--arch", Kind.CHOICE, "", "Install the image for this architecture.  "
+               "[default: that of this host]", choices=ARCHITECTURES),
+        flag("--no-qemu", "Do not get QEMU where there is none."),
+        flag("--list", "List what is installed from packages instead.", name="listing"),
+        JSON),
+    verb("uninstall", "packages", "Remove images that were installed from packages.",
+        argument("names", Kind.INSTALLED, "NAME...", repeatable=True),
+        JSON),
+)
+# fmt: on
