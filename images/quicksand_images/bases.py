@@ -14,7 +14,8 @@ from quicksand.base.files import map_os_errors, read_json
 from quicksand.base.sharing import share_file
 from quicksand.disks.diff.ext4.files import read_from_disk
 from quicksand.disks.images.recipes import has_recipe
-from quicksand.disks.images.store import MANIFEST, ImageStore, StoredImage
+from quicksand.disks.images.store import MANIFEST, ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 
 from quicksand_images.apk import DATABASE, REPOSITORIES, Package, parse_packages, parse_repositories
 from quicksand_images.recipe import Layer, System, read_packages, read_recipe

@@ -36,7 +36,8 @@ from quicksand.disks.images.cpio import build_cpio
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.recipes import has_recipe, recipe_names
 from quicksand.disks.images.start_kernel import check_kernel, start_kernel
-from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import PUBLISHED
 from quicksand.qemu import debs
 from quicksand.qemu.binaries import QemuBinaries

@@ -21,7 +21,7 @@ from quicksand.base.paths import paths
 from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.base.tools import Progress
 from quicksand.disks.images.cpio import build_cpio
-from quicksand.disks.images.store import StoredImage
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream

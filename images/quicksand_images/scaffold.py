@@ -14,7 +14,8 @@ from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.images.recipes import has_recipe
-from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import PUBLISHED, SHOWN_MAX, image_of, is_image_name, package_of
 
 KINDS = ("base", "layer")

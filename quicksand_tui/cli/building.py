@@ -14,7 +14,7 @@ from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
     from quicksand.base.progress import Progress
-    from quicksand.disks.images.store import StoredImage
+    from quicksand.disks.images.stored_image import StoredImage
 
     from quicksand_tui.cli.runner import Signals
 

@@ -16,7 +16,8 @@ from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import paths
 from quicksand.disks.images.initrd import find_agent
 from quicksand.disks.images.recipes import recipe_names
-from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import PUBLISHED
 from quicksand.qemu.accelerator import find_accelerator
 from quicksand.qemu.binaries import find_binaries

@@ -11,7 +11,8 @@ from quicksand.base.errors import ImageNotFound, QuicksandError
 from quicksand.base.paths import paths
 from quicksand.disks.images.bill import bill_of, packages_of
 from quicksand.disks.images.resolve import ImageResolver
-from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.images.tagging import read_manifest, tag_image
 
 from quicksand_tui.cli.commands import command_of

@@ -46,7 +46,8 @@ from quicksand_tui.model.text import clean
 from quicksand_tui.verbs.shared_rows import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
-    from quicksand.disks.images.store import ImageStore, StoredImage
+    from quicksand.disks.images.store import ImageStore
+    from quicksand.disks.images.stored_image import StoredImage
     from quicksand.life.image_users import Users
 
     from quicksand_tui.cli.runner import Signals

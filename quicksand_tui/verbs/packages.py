@@ -13,7 +13,7 @@ from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.record import HostVerb, Progress, Report
 
 if TYPE_CHECKING:
-    from quicksand.disks.images.store import StoredImage
+    from quicksand.disks.images.stored_image import StoredImage
     from quicksand.disks.packages.installing import Installed
     from quicksand.life.uninstalling import Uninstalled
     from quicksand.qemu.binaries import QemuBinaries

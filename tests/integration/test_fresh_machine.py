@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.qemu.binaries import find_binaries
 
 from tests.integration.minimal_machine import HOME, Machine, make_machine

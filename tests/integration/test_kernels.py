@@ -14,7 +14,8 @@ from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.boot_files import list_boot_files
 from quicksand.disks.images.cpio import CpioEntry, build_cpio
 from quicksand.disks.images.start_kernel import start_file_of, start_kernel
-from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 
 from tests.conftest import share_findings
 from tests.integration.guests import say

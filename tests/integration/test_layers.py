@@ -19,7 +19,8 @@ from quicksand.base.errors import DiskSpaceError, HostError
 from quicksand.base.paths import Paths
 from quicksand.base.sharing import share_file
 from quicksand.disks.images.bill import bill_of
-from quicksand.disks.images.store import MANIFEST, ImageStore, StoredImage
+from quicksand.disks.images.store import MANIFEST, ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand_images import build_image, ensure_image
 from quicksand_images.bases import system_facts
 from quicksand_images.log import log_path

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import DIGEST_SHOWN, ImageStore, StoredImage
+from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import DIGEST_SHOWN, StoredImage
 from quicksand.disks.packages.names import plain
 from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.records.registry import Registry

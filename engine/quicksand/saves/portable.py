@@ -17,7 +17,8 @@ from quicksand.base.progress import Progress
 from quicksand.disks.images.merge import write_merged
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.resolve import ResolvedImage
-from quicksand.disks.images.store import ImageStore, StoredImage, sha256_file
+from quicksand.disks.images.store import ImageStore, sha256_file
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.nodes import new_id
 from quicksand.saves.manifest import SavedLayer, SaveManifest
 from quicksand.saves.store import Save

@@ -23,7 +23,8 @@ from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.recipes import has_recipe
 from quicksand.disks.images.resolve import ImageResolver
-from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import PUBLISHED, plain
 from quicksand.life.image_building import build_if_missing
 from quicksand.qemu.provision import ensure_qemu

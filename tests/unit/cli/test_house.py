@@ -15,7 +15,8 @@ from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.base.removal import make_marked
 from quicksand.disks.images.start_kernel import start_kernel
-from quicksand.disks.images.store import CURRENT, ImageStore, StoredImage
+from quicksand.disks.images.store import CURRENT, ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.life import cleaning, image_users
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry, publish_state

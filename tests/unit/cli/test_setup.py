@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.paths import Paths
-from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.qemu.accelerator import AcceleratorStatus
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.records.config import Accelerator

@@ -16,7 +16,8 @@ from quicksand.base.errors import ImageError, ImageNotFound
 from quicksand.base.paths import paths
 from quicksand.base.removal import MARK
 from quicksand.disks.images.resolve import ImageResolver
-from quicksand.disks.images.store import CURRENT, MANIFEST, ImageStore, StoredImage
+from quicksand.disks.images.store import CURRENT, MANIFEST, ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 
 PARTS = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
 

@@ -10,7 +10,8 @@ import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import ConfigError, ImageError
 from quicksand.base.paths import Paths, paths
-from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.images.suggested import check_suggested
 from quicksand.life.image_building import suggested_options
 

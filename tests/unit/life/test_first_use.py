@@ -18,7 +18,8 @@ from quicksand.base.errors import HostError, ImageError, ImageNotFound
 from quicksand.base.paths import Paths, paths
 from quicksand.base.progress import Progress
 from quicksand.disks.images.resolve import ImageResolver
-from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages import installing
 from quicksand.life import image_building
 from quicksand.life.image_building import build_if_missing, buildable_images

@@ -12,7 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError
-from quicksand.disks.images.store import StoredImage
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.images.tagging import read_manifest
 
 SPEC_VERSION = "1.5"

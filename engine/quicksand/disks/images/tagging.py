@@ -9,7 +9,8 @@ from quicksand.base.errors import ConfigError, ImageError, StateError
 from quicksand.base.files import map_os_errors, read_json, try_lock
 from quicksand.base.sharing import share_file
 from quicksand.base.staging import staging
-from quicksand.disks.images.store import MANIFEST, ImageStore, StoredImage
+from quicksand.disks.images.store import MANIFEST, ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import is_image_name
 
 WRITTEN = ("digest", "schema_version")

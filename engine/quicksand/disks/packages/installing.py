@@ -27,7 +27,8 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.base.staging import staging
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.disks.images.origin import Origin
-from quicksand.disks.images.store import ImageStore, StoredImage, sha256_file
+from quicksand.disks.images.store import ImageStore, sha256_file
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.contents import (
     BaseImage,
     OverlayImage,

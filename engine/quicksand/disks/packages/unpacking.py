@@ -24,7 +24,7 @@ from quicksand.disks.images.parts import (
     layer_part,
 )
 from quicksand.disks.images.qcow2 import check_qcow2
-from quicksand.disks.images.store import StoredImage
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.contents import BaseImage, OverlayImage
 from quicksand.disks.packages.wheel import FILE_MAX, Wheel
 

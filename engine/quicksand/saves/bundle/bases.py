@@ -15,8 +15,9 @@ from quicksand.base.text import mib_text
 from quicksand.disks.images.origin import KEY as PACKAGE
 from quicksand.disks.images.parts import INITRD_MAX, KERNEL_MAX, NAMES, image_digest
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
-from quicksand.disks.images.store import BUNDLE, ImageStore, StoredImage, sha256_file
+from quicksand.disks.images.store import BUNDLE, ImageStore, sha256_file
 from quicksand.disks.images.store import MANIFEST as IMAGE_MANIFEST
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import PUBLISHED, plain
 from quicksand.saves.bundle.checks import DiskWatch, check_disk
 from quicksand.saves.bundle.manifest import IMAGE_FILES, Bundle, BundleBase, Member

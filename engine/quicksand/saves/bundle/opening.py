@@ -28,7 +28,8 @@ from quicksand.base.listing import own_files
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.progress import Progress
 from quicksand.base.remedies import Remedy, Words
-from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.saves.bundle.heads import BundleHead, identity, open_to_read
 from quicksand.saves.bundle.importing import changed, import_bundle
 from quicksand.saves.bundle.manifest import BundleKind

@@ -19,7 +19,8 @@ from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.regular import create, read_file
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.staging import staging
-from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.config import NetworkMode, check_name
 from quicksand.records.layout import SandboxDir, memory_directory, remove_memory, sandbox_dir
 from quicksand.records.nodes import BLANK, File, Head, Node, check_schema

@@ -14,7 +14,8 @@ import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError, ImageNotFound, QuicksandError
 from quicksand.base.paths import Paths, make_private_dir
-from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand_images.disk import require_filesystem_tools
 from quicksand_images.oci import writing
 from quicksand_images.oci.build import DEFAULTS_FILE, Order, build_from_oci

@@ -17,7 +17,8 @@ from typing import Any
 
 from quicksand.base.paths import Paths
 from quicksand.disks.images.overlay import create_overlay
-from quicksand.disks.images.store import ImageStore, StoredImage
+from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.records.registry import Registry
 from quicksand.saves.bundle.exporting import export_save
 from quicksand.saves.bundle.importing import import_bundle

@@ -9,7 +9,7 @@ import pytest
 from quicksand.base.errors import BundleError, SaveError
 from quicksand.disks.images.overlay import create_overlay
 from quicksand.disks.images.parts import NAMES
-from quicksand.disks.images.store import StoredImage
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.saves.store import check_save
 
 from quicksand_tui.model.remedies import hint_of

@@ -1,0 +1,79 @@
+"""One version of an image, as it lies in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from quicksand.disks.images.origin import Origin
+from quicksand.disks.images.parts import layers_of
+
+DIGEST_SHOWN = 12
+"""Hexadecimal digits of a digest that make the directory's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredImage:
+    """One version of an image in the store."""
+
+    root: Path
+    name: str
+    version: str = ""
+    digest: str = ""
+    arch: str = ""
+    created: float | None = None
+    """Unix time of the newest file it was built from, so equal sources give equal times."""
+    built: float | None = None
+    """Unix time at which it was put into the store."""
+    recipe: str = ""
+    """The digest of its recipe, "" if unknown."""
+    cmdline: str = ""
+    """Additional words for the kernel's command line."""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    """Values that it suggests for options that the user does not give (`suggested`)."""
+    container: Mapping[str, Any] = field(default_factory=dict)
+    """What it says of the container image that it was made of; empty if it was made of none."""
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By part ("disk", "kernel", "initrd", "layer1" …): name, size in bytes and sha256."""
+    package: Origin | None = None
+    """The package that it was installed from; None if it was built or imported."""
+    bundle: str = ""
+    """The file name of the bundle that a start has unpacked it from; "" if it was imported, built
+    or installed."""
+    errors: tuple[str, ...] = ()
+    """Why it cannot be used."""
+
+    @property
+    def versioned(self) -> str:
+        """The name of this very version, NAME@DIGEST."""
+        return f"{self.name}@{self.digest[:DIGEST_SHOWN]}"
+
+    @property
+    def disk(self) -> Path:
+        """Its disk, or the lowest layer of that (`chain`)."""
+        return self._path("disk")
+
+    @property
+    def chain(self) -> tuple[Path, ...]:
+        """All layers of its disk, the lowest first."""
+        return tuple(self._path(part) for part in layers_of(self.files))
+
+    @property
+    def kernel(self) -> Path:
+        return self._path("kernel")
+
+    @property
+    def initrd(self) -> Path:
+        return self._path("initrd")
+
+    @property
+    def size(self) -> int:
+        """Bytes that all files take on the disk."""
+        if not self.root.is_dir():
+            return 0
+        return sum(path.stat().st_blocks * 512 for path in self.root.iterdir())
+
+    def _path(self, part: str) -> Path:
+        return self.root / str(self.files[part]["name"])
