@@ -318,7 +318,7 @@ async def test_two_at_once_build_one_image(tmp_path: Path, monkeypatch: pytest.M
     )
     assert first == second
     assert len(builds) == 1
-    assert sorted(path.name for path in store.root.iterdir()) == [".debian.lock", "debian"]
+    assert sorted(path.name for path in store.root.iterdir()) == ["debian"]
 
 
 async def test_an_image_of_an_earlier_form_is_built_anew_by_setup_and_stays_for_its_sandboxes(
@@ -394,7 +394,7 @@ async def test_a_build_that_ends_early_leaves_nothing(
     store = ImageStore(tmp_path / "images")
     with pytest.raises(type(failure)):
         await build.build_image("debian", store=store)
-    assert [path.name for path in store.root.iterdir()] == [".debian.lock"]
+    assert [path.name for path in store.root.iterdir()] == []
     lock = try_lock(store.root / ".debian.lock")
     assert lock is not None
     os.close(lock)
@@ -413,7 +413,7 @@ async def test_a_full_disk_is_called_that(tmp_path: Path, monkeypatch: pytest.Mo
     recipe.write_text(text.replace("[disk]", '[disk]\nbuild_space = "1000000G"'))
     with pytest.raises(DiskSpaceError, match=r"1024000000 MiB .* MiB are free"):
         await build.build_image(recipe, store=store)
-    assert [path.name for path in store.root.iterdir()] == [".debian.lock"]
+    assert [path.name for path in store.root.iterdir()] == []
 
 
 async def test_what_a_killed_build_left_is_removed_by_the_next(
