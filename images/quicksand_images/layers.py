@@ -177,6 +177,7 @@ def _manifest(
         "below": {"name": image.name, "version": image.version, "digest": image.digest},
         "system": None if base.system is None else system_facts(base.system),
         "packages": dict(packages),
+        "packages_of": "alpine" if base.apks is not None else "",
         "python": dict(python),
         "files": {part: {"name": file_name(part)} for part in parts},
     }

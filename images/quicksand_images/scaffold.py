@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError, ImageNotFound, StateError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
 from quicksand.base.remedies import Remedy, Words
-from quicksand.disks.images.recipes import has_recipe
+from quicksand.disks.images.recipes import require_own_name
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
-from quicksand.disks.packages.names import PUBLISHED, SHOWN_MAX, image_of, is_image_name, package_of
+from quicksand.disks.packages.names import SHOWN_MAX, image_of, is_image_name, package_of
 
 KINDS = ("base", "layer")
 
@@ -67,7 +66,6 @@ def make_scaffold(
         "IMAGE": image,
         "PACKAGE": package_of(image),
         "MODULE": package_of(image).replace("-", "_"),
-        "ARCH": Architecture.host().debian,
     }
     if kind == "layer":
         below = _find_base(on, store or ImageStore(paths().images))
@@ -101,11 +99,7 @@ def _checked_name(name: str) -> str:
             f"{package_of(image)} is another package, which is no image",
             hint=f"choose another name, such as my-{image}",
         )
-    if image in PUBLISHED or has_recipe(image):
-        raise ConfigError(
-            f"there is an image {image!r} already, whose name people trust",
-            hint=f"choose another one, such as my-{image}",
-        )
+    require_own_name(image)
     return image
 
 

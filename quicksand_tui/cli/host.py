@@ -185,9 +185,13 @@ async def _ready_image(name: str, arch: Architecture, lines: Lines) -> StoredIma
     """Builds an image, or installs a published one. Raises as these do."""
     store = ImageStore(paths().images)
     there = await asyncio.to_thread(store.get, name, arch)
+    if there is not None and (there.errors or there.arch != arch.value):
+        there = None
+    if there is not None and there.package is not None:
+        return there
     if name in recipe_names() or (there is None and name not in PUBLISHED):
         return await ensure_image(name, lines.stage, arch=arch, store=store)
-    if there is not None and not there.errors and there.arch == arch.value:
+    if there is not None:
         return there
     found = await packages.install(name, arch=arch.debian).carry_out(
         "", lambda progress: lines.stage(progress.stage, progress.done, progress.total)

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageNotFound, QuicksandError
 from quicksand.base.paths import paths
 from quicksand.disks.images.bill import bill_of, packages_of
@@ -25,11 +26,14 @@ def _store() -> ImageStore:
     return ImageStore(paths().images)
 
 
-def _stored(name: str) -> StoredImage:
+def _stored(name: str, arch: str | None = None) -> StoredImage:
     """Returns an image of the store by its name. Raises ImageNotFound with similar names."""
-    found = _store().get(name)
-    if found is not None:
+    wanted = None if arch is None else Architecture.parse(arch)
+    found = _store().get(name, wanted)
+    if found is not None and (wanted is None or found.arch == wanted.value):
         return found
+    if found is not None:
+        raise ImageNotFound(f"the image {name!r} is for {found.arch}, not for {arch}")
     if ImageResolver(paths()).knows(name):
         raise ImageNotFound(
             f"the image {name!r} is not in the store, but in a package or a file",
@@ -63,22 +67,22 @@ def package_count(image: StoredImage) -> int | None:
 
 
 @command_of("images sbom")
-def sbom(name: str) -> None:
+def sbom(name: str, arch: str | None) -> None:
     """Print what is in an image, with versions: a bill of materials as CycloneDX JSON.
 
     It names the packages of the distribution, and those of Python outside of them.
     """
-    print_json(bill_of(_stored(name)))
+    print_json(bill_of(_stored(name, arch)))
 
 
 @command_of("images tag")
-def tag(name: str, new: str) -> None:
+def tag(name: str, new: str, arch: str | None) -> None:
     """Give an image another name, too.
 
     Both share their files. New sandboxes of NEW boot from what NAME is now, whatever is built under
     that name later. If there is an image NEW already, its old versions stay for their sandboxes.
     """
-    print(clean(tag_image(_store(), _stored(name), new).name))
+    print(clean(tag_image(_store(), _stored(name, arch), new).name))
 
 
 @command_of("images verify")
@@ -103,16 +107,18 @@ def verify(names: tuple[str, ...], as_json: bool) -> int:
 
 def _verdicts(names: Sequence[str]) -> list[dict[str, Any]]:
     store = _store()
-    wanted = list(dict.fromkeys(names)) or [image.name for image in store.list()]
+    everything = [*store.list(), *store.unpacked()]
+    wanted = dict.fromkeys(names or (image.root.parent.name for image in everything))
     return [
         {
-            "name": name,
+            "name": image.versioned if image.bundle else image.name,
             "version": image.version,
+            "arch": image.arch,
             "digest": image.digest or image.root.name,
             "problems": store.verify(image),
         }
         for name in wanted
-        for image in store.versions(name)
+        for image in store.versions(name) or [_stored(name)]
     ]
 
 
@@ -120,9 +126,8 @@ def _print(found: Sequence[dict[str, Any]]) -> None:
     rows: list[tuple[object, ...]] = []
     for facts in found:
         digest = str(facts["digest"])[:12]
+        about = (facts["name"], facts["version"], facts["arch"], digest)
         if not facts["problems"]:
-            rows.append((facts["name"], facts["version"], digest, "whole", ""))
-        rows += [
-            (facts["name"], facts["version"], digest, "BAD", text) for text in facts["problems"]
-        ]
-    print_table(("NAME", "VERSION", "DIGEST", "STATE", "PROBLEM"), rows)
+            rows.append((*about, "whole", ""))
+        rows += [(*about, "BAD", text) for text in facts["problems"]]
+    print_table(("NAME", "VERSION", "ARCH", "DIGEST", "STATE", "PROBLEM"), rows)

@@ -118,7 +118,7 @@ DIGEST_SHOWN = 12
 @command_of("images")
 @click.pass_context
 def images_command(ctx: click.Context, as_json: bool) -> None:
-    """List, build, warm up, inspect, remove and prune images.
+    """List, build, check, tag and remove images.
 
     Without a further word the images are listed.
     """
@@ -364,19 +364,22 @@ def build(
 
     A recipe with a base makes a layer on that image, which is built or installed first if it is
     missing. Packages that were downloaded are kept for the next build, and for one that was
-    interrupted; the log of the last build is kept, too (docs/user-guide/images.md).
+    interrupted; the log of the last build is kept, too, in builds/NAME.log in the
+    cache directory.
 
     Sandboxes that are made from now on use the new version; existing ones keep the old one. With
     --arch it is for guests of another architecture, which are emulated: `run --arch` starts them.
 
     A container image is an OCI layout (a directory or a tar), an archive of `docker save`, or a
     reference such as ghcr.io/example/app:1.0, for which a password in ~/.docker/config.json is
-    used. It gets the kernel of an image of ours. Its user, directory, variables and command are
-    kept: they apply to what is run in its sandboxes and says nothing else.
+    used. It gets the kernel of an image of ours. Its user, directory and variables apply to
+    commands that do not say otherwise; `run --entrypoint` runs its own command.
     """
     if from_oci is not None:
         if arch is not None:
-            raise click.UsageError("--arch does not go with --from-oci: the kernel decides it")
+            raise click.UsageError("--arch does not go with --from-oci: that builds for this host")
+        if name and new_name:
+            raise click.UsageError("NAME and --name say the same: give one of them")
         return build_of_container(
             from_oci,
             new_name or name or "",

@@ -56,7 +56,7 @@ def install_command(
     facts: list[dict[str, Any]] = []
 
     async def main(signals: Signals) -> int:
-        code = Exit.OK
+        code, guest_arch = Exit.OK, ""
         for name in names:
             rate = Rate(f"{name}: installing")
             try:
@@ -70,6 +70,7 @@ def install_command(
                         verb = packages.install(name, sources=sources, arch=arch)
                         found = await verb.carry_out("", rate.take)
                         facts.extend(verb.facts("", found))
+                        guest_arch = found[-1].image.arch
                         told = partial(_tell, found)
             except QuicksandError as error:
                 complain_of(name, error)
@@ -79,8 +80,8 @@ def install_command(
                 told()
         if as_json:
             print_json(facts)
-        if facts and not no_qemu:
-            await _get_qemu(facts[-1]["arch"])
+        if guest_arch and not no_qemu:
+            await _get_qemu(guest_arch)
         return code
 
     return run_async(main)

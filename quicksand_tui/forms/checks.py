@@ -14,6 +14,7 @@ from quicksand.disks.images.resolve import is_bundle
 from quicksand.disks.packages.names import PUBLISHED
 from quicksand.disks.packages.wanted import parse_wanted
 from quicksand.disks.packages.wheel import is_wheel
+from quicksand.qemu.bundled import QEMU_PACKAGE
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.nodes import check_tag
 from quicksand.records.sizes import parse_memory
@@ -122,9 +123,11 @@ def find_package_problem(name: str) -> str:
     if is_wheel(name):
         return ""  # told by `look_at_wheel`
     try:
-        parse_wanted(name)
+        wanted = parse_wanted(name)
     except ConfigError as error:
         return sanitise(text_of(error))
+    if wanted.package == QEMU_PACKAGE:
+        return "no image: `quicksand-tui install qemu` gets QEMU"
     return ""
 
 

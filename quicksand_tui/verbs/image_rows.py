@@ -17,12 +17,12 @@ from quicksand_tui.verbs.shared_rows import (
 
 # fmt: off
 _ARCH = option(
-    "--arch", Kind.CHOICE, "", "Show the one for this architecture.  "
+    "--arch", Kind.CHOICE, "", "Take the one for this architecture.  "
     "[default: the one that new sandboxes get]", choices=ARCHITECTURES,
 )
 
 IMAGE_VERBS = (
-    verb("images", "images", "List, build, warm up, inspect, remove images.",
+    verb("images", "images", "List, build, check, tag and remove images.",
         JSON,
         reads=True,
         parts=(
@@ -33,16 +33,19 @@ IMAGE_VERBS = (
                   option("--from-oci", Kind.TEXT, "DIR|TAR|REF",
                          "Build it of a container image: an OCI layout, a `docker save` archive, "
                          "or a reference in a registry."),
-                  option("--name", Kind.TEXT, "NAME", "Give the image this name.",
+                  option("--name", Kind.TEXT, "NAME", "With --from-oci: give the image this name.",
                          name="new_name"),
                   option("--kernel-from", Kind.IMAGE, "IMAGE",
-                         "Boot a container image with the kernel of this image.  "
+                         "With --from-oci: boot it with the kernel of this image.  "
                          "[default: debian]"),
                   option("--pick", Kind.TEXT, "IMAGE",
-                         "Take this one of several images in DIR or TAR."),
-                  flag("--init", "Have the container image's own init run."),
-                  flag("--plain-http", "Ask a registry on this host without TLS."),
-                  BUILD, JSON),
+                         "With --from-oci: take this one of several images in DIR or TAR."),
+                  flag("--init", "With --from-oci: have its own init run."),
+                  flag("--plain-http", "With --from-oci: ask a registry on this host without TLS."),
+                  flag("--build/--no-build",
+                      "With --from-oci: build or install the image with the kernel if it is "
+                      "missing.  [default: on a terminal, without --json]"),
+                  JSON),
             part("images warm", IMAGE, MACHINE,
                   option("--spares", Kind.COUNT, "N",
                          "Keep N machines ready for the next starts from now on; 0 ends that.",
@@ -51,8 +54,9 @@ IMAGE_VERBS = (
             part("images inspect", argument("name", Kind.IMAGE), _ARCH, JSON, reads=True),
             part("images info", argument("name", Kind.IMAGE), _ARCH, JSON, reads=True),
             part("images ls", JSON, reads=True),
-            part("images sbom", argument("name", Kind.IMAGE), reads=True),
-            part("images tag", argument("name", Kind.IMAGE), argument("new", Kind.TEXT, "NEW")),
+            part("images sbom", argument("name", Kind.IMAGE), _ARCH, reads=True),
+            part("images tag", argument("name", Kind.IMAGE), argument("new", Kind.TEXT, "NEW"),
+                 _ARCH),
             part("images verify",
                   argument("names", Kind.IMAGE, "[NAME]...", repeatable=True, required=False),
                   JSON, reads=True),

@@ -73,7 +73,8 @@ _USE = _section(
         SANDBOX, *IN_GUEST),
     verb("shell", "shells", "Open a terminal in a sandbox, or return to one.",
         SANDBOX,
-        option("--user", Kind.TEXT, "USER", "Open the terminal as this user instead of root."),
+        option("--user", Kind.TEXT, "USER", "Open the terminal as this user.  "
+               "[default: root, or what the image says]"),
         option("--session", Kind.TEXT, "S", "Return to this terminal; --list names them."),
         flag("--list", "List the sandbox's terminals instead.", name="listing"),
         DETACH_KEYS, JSON),

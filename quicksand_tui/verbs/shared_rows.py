@@ -75,7 +75,8 @@ IN_GUEST = (
     option("--timeout", Kind.NUMBER, "SECONDS",
            "End the command after this time and exit with 124.", least=0, above_least=True),
     option("--cwd", Kind.TEXT, "DIR", "Run the command in this directory of the guest."),
-    option("--user", Kind.TEXT, "USER", "Run the command as this user instead of root."),
+    option("--user", Kind.TEXT, "USER", "Run the command as this user.  "
+           "[default: root, or what the image says]"),
     option("-e --env", Kind.ENV, "K=V",
            "Set an environment variable; K alone passes on yours. May be repeated.",
            repeatable=True),

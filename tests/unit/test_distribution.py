@@ -172,14 +172,15 @@ def test_the_version_is_the_same_everywhere() -> None:
 
 ASKED = """
 import json, quicksand, quicksand_images.recipe as recipe, quicksand_smb
+from quicksand.disks.images import recipes
 from quicksand.base.arch import Architecture
 from quicksand.disks.images.initrd import find_agent
-names = recipe.recipe_names()
+names = recipes.recipe_names()
 print(json.dumps({
     "engine": quicksand.__file__,
     "agent": str(find_agent(Architecture.host())),
     "recipes": {name: str(recipe.find_recipe(name)) for name in names},
-    "loaded": [recipe.load_recipe(name).name for name in names],
+    "loaded": [recipe.read_recipe(name).name for name in names],
 }))
 """
 

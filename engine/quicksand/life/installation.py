@@ -32,7 +32,7 @@ def install(
     arch: str | None = None,
     progress: Progress | None = None,
 ) -> list[Installed]:
-    """Install the images of packages into the image store, as ``quicksand-tui install`` does: by
+    """Install the images of packages into the image store, as the command ``install`` does: by
     name (``"alpine"``, ``"quicksand-ubuntu==0.10.1"``) or as the path of a wheel; return all that
     is there now, the lowest first. No code of a package runs, and pip is not used.
 

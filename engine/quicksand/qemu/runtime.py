@@ -120,7 +120,7 @@ def get_runtime(arch: str | PlatformConfig | None = None) -> RuntimeInfo:
 
 
 def ensure_runtime(arch: str | None = None) -> RuntimeInfo:
-    """`get_runtime`, after getting a QEMU if there is none that works, as ``quicksand-tui setup``
+    """`get_runtime`, after getting a QEMU if there is none that works, as the command ``setup``
     does: by the system's package manager as root, else from the distribution's packages, unpacked
     in the user's data directory. It blocks, for minutes if much is to be fetched.
 

@@ -21,11 +21,10 @@ from quicksand.base.progress import Progress
 from quicksand.base.regular import create
 from quicksand.base.threads import in_stoppable_thread, in_thread_to_the_end
 from quicksand.disks.images.qcow2 import check_qcow2
-from quicksand.disks.images.recipes import has_recipe
+from quicksand.disks.images.recipes import require_own_name
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
-from quicksand.disks.packages.names import PUBLISHED, plain
 from quicksand.life.image_building import build_if_missing
 from quicksand.qemu.provision import ensure_qemu
 
@@ -113,8 +112,7 @@ def require_name(name: str, store: ImageStore) -> None:
     hint = "--name NAME gives it another one"
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} cannot be the name of an image", hint=hint)
-    if has_recipe(name) or plain(name) in PUBLISHED:
-        raise ConfigError(f"{name!r} is the name of an image with a recipe or a package", hint=hint)
+    require_own_name(name)
     there = store.get(name)
     if there is not None and not there.errors and not there.container:
         raise ConfigError(f"there is an image {name!r} that was made of something else", hint=hint)
@@ -141,8 +139,6 @@ async def _build(
 ) -> StoredImage:
     resolver = ImageResolver(paths())
     found_base = await asyncio.to_thread(resolver.resolve, order.kernel_from, Architecture.host())
-    binaries = await ensure_qemu(say, arch=found_base.guest_arch.value)
-    tools = await disk.require_filesystem_tools(place, say)
     staging = place / "staging"
     staging.mkdir(mode=0o755)
     if isinstance(source, Reference):
@@ -155,6 +151,8 @@ async def _build(
         found, tree = await in_stoppable_thread(
             lambda stop: _read(path, place, found_base.guest_arch, order.pick, stop, say)
         )
+    binaries = await ensure_qemu(say, arch=found_base.guest_arch.value)
+    tools = await disk.require_filesystem_tools(place, say)
     say("taking the kernel", 2, _STEPS)
     base = await take_base(found_base, place / "base", staging, binaries, tools[1])
     with map_os_errors(place):

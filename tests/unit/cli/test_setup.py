@@ -32,10 +32,10 @@ def built(places: Paths, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def get_qemu(progress: object, *, arch: str) -> QemuBinaries:
         return QemuBinaries(system=Path("qemu"), img=None, version=(9, 0, 1), origin="of the test")
 
-    async def find_accelerator(binaries: object) -> AcceleratorStatus:
+    async def find_accelerator(binaries: object, arch: object) -> AcceleratorStatus:
         return AcceleratorStatus(available=Accelerator.TCG)
 
-    async def build(name: str, progress: object, *, store: ImageStore) -> StoredImage:
+    async def build(name: str, progress: object, *, arch: object, store: ImageStore) -> StoredImage:
         names.append(name)
         return publish_image(places)
 
@@ -85,7 +85,7 @@ def test_a_name_that_nobody_knows_is_said_with_the_recipes_that_there_are(
     async def get_qemu(progress: object, *, arch: str) -> QemuBinaries:
         return QemuBinaries(system=Path("qemu"), img=None, version=(9, 0, 1))
 
-    async def find_accelerator(binaries: object) -> AcceleratorStatus:
+    async def find_accelerator(binaries: object, arch: object) -> AcceleratorStatus:
         return AcceleratorStatus(available=Accelerator.TCG)
 
     monkeypatch.setattr(host, "ensure_qemu", get_qemu)

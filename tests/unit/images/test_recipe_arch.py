@@ -10,6 +10,7 @@ from quicksand.base.errors import ConfigError, ImageError
 from quicksand.disks.images.store import ImageStore
 from quicksand.qemu import debs
 from quicksand_images import build, in_vm, mmdebstrap
+from quicksand_images.log import BuildLog
 from quicksand_images.mmdebstrap import Builder
 from quicksand_images.recipe import find_recipe, load_recipe
 from quicksand_images.rootfs import RootTree
@@ -58,8 +59,8 @@ def test_what_a_recipe_is_not_for_is_refused_with_what_it_is_for(tmp_path: Path)
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ((('["amd64", "arm64"]', "[]"),), "architecture is neither a name nor a list"),
-        ((('["amd64", "arm64"]', "7"),), "architecture is neither a name nor a list"),
+        ((('["amd64", "arm64"]', "[]"),), "architecture names none"),
+        ((('["amd64", "arm64"]', "7"),), "architecture is not a line of text"),
         ((("[arm64.kernel]", "[arm64.kernels]"),), r"arm64\.kernels replaces nothing"),
         ((("[arm64.kernel]", "[arm64]"),), r"arm64\.package replaces nothing"),
         ((("[arm64.kernel]", "[arm64.kernel]\nsurprise = 1"),), r"kernel\.surprise is unknown"),
@@ -97,9 +98,10 @@ async def test_only_a_system_that_this_processor_runs_is_made_without_a_vm(
     monkeypatch.setattr(mmdebstrap, "find_builder", find_builder)
     monkeypatch.setattr(mmdebstrap, "make_tree", way("mmdebstrap"))
     monkeypatch.setattr(in_vm, "make_tree", way("vm"))
+    log = BuildLog(tmp_path / "log", None, None)
     for arch in (HOST, OTHER):
         recipe = load_recipe("debian", arch)
-        await build._make_tree(recipe, tmp_path, None, None, None)  # type: ignore[arg-type]
+        await build._make_tree(recipe, tmp_path, None, None, log)  # type: ignore[arg-type]
     assert ways == ["mmdebstrap", "vm"]
 
 

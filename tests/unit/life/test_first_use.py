@@ -125,7 +125,7 @@ async def test_on_a_terminal_it_is_built_and_the_line_is_gone_afterwards(
 
 
 async def test_an_image_that_is_here_for_another_processor_is_built_for_the_wanted_one(
-    empty: Paths, builder: Builder, monkeypatch: pytest.MonkeyPatch
+    empty: Paths, builder: Builder, qemu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Architecture.host()
     other = next(arch for arch in Architecture if arch is not host)

@@ -34,14 +34,9 @@ def bill_of(image: StoredImage) -> dict[str, Any]:
     system, python = packages_of(manifest, "packages"), packages_of(manifest, "python")
     if not system and not python:
         raise ImageError(f"it is not known what is in the image {image.name!r}: no recipe made it")
-    told = manifest.get("system")
-    distribution = str(told.get("distribution")) if isinstance(told, Mapping) else "debian"
-    arch = Architecture.parse(image.arch)
+    kind, more = _kind_of(manifest, Architecture.parse(image.arch))
     components = [
-        *(
-            _component(f"deb/{distribution}", n, v, f"?arch={arch.debian}")
-            for n, v in system.items()
-        ),
+        *(_component(kind, n, v, more) for n, v in system.items()),
         *(_component("pypi", n, v, "") for n, v in python.items()),
     ]
     return {
@@ -60,6 +55,16 @@ def bill_of(image: StoredImage) -> dict[str, Any]:
         },
         "components": sorted(components, key=lambda found: str(found["purl"])),
     }
+
+
+def _kind_of(manifest: Mapping[str, Any], arch: Architecture) -> tuple[str, str]:
+    """The type and the namespace of the packages' URLs, and what follows a version (package-url
+    specification: "apk", "deb")."""
+    if manifest.get("packages_of") == "alpine":
+        return "apk/alpine", f"?arch={arch.value}"
+    told = manifest.get("system")
+    distribution = str(told.get("distribution")) if isinstance(told, Mapping) else "debian"
+    return f"deb/{distribution}", f"?arch={arch.debian}"
 
 
 def _component(kind: str, name: str, version: str, more: str) -> dict[str, Any]:

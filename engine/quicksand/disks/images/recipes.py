@@ -10,6 +10,9 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from quicksand.base.errors import ConfigError
+from quicksand.disks.packages.names import PUBLISHED, plain
+
 PACKAGE = "quicksand_images"
 """The builder, which need not be installed."""
 
@@ -38,3 +41,13 @@ def has_recipe(name: str) -> bool:
     if not name or "/" in name or "\0" in name:
         return False
     return any((place / f"{name}{SUFFIX}").is_file() for place in recipe_places())
+
+
+def require_own_name(name: str) -> None:
+    """Raise ConfigError for the name of an image with a recipe, or of a published one: its next
+    start would not be what its user expects. Blocks for I/O."""
+    if has_recipe(name) or plain(name) in PUBLISHED:
+        raise ConfigError(
+            f"{name!r} is the name of an image with a recipe or a package",
+            hint=f"choose another name, such as my-{plain(name)}",
+        )

@@ -298,11 +298,23 @@ def _stored_info(image: StoredImage) -> ImageInfo:
     )
 
 
+def _how_to_mend(image: StoredImage) -> Words | str:
+    if has_recipe(image.name):
+        return Words(Remedy("build_image", name=image.name), " makes it anew")
+    if image.package is not None:
+        removed, installed = (
+            Remedy("remove_image", name=image.name),
+            Remedy("install", name=image.name),
+        )
+        return Words(removed, " removes it, and ", installed, " gets it anew")
+    return "make or import it again"
+
+
 def _from_store(image: StoredImage) -> ResolvedImage:
     if image.errors:
         raise ImageError(
             f"the image {image.name!r} is damaged: {'; '.join(image.errors)}",
-            hint=Words(Remedy("build_image", name=image.name), " makes it anew"),
+            hint=_how_to_mend(image),
         )
     return ResolvedImage(
         name=image.name,

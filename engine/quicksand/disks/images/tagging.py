@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from quicksand.base.errors import ConfigError, ImageError, StateError
-from quicksand.base.files import map_os_errors, read_json, try_lock
+from quicksand.base.files import give_back, map_os_errors, read_json, try_named_lock
 from quicksand.base.sharing import share_file
 from quicksand.base.staging import staging
-from quicksand.disks.images.store import MANIFEST, ImageStore
+from quicksand.disks.images.origin import KEY
+from quicksand.disks.images.recipes import require_own_name
+from quicksand.disks.images.store import BUNDLE, MANIFEST, ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import is_image_name
 
-WRITTEN = ("digest", "schema_version")
-"""What publishing writes into a manifest."""
+LEFT_OUT = ("digest", "schema_version", KEY, BUNDLE)
+"""What of a manifest is no fact about the files: publishing writes it, or it says where the image
+of the first name came from."""
 
 
 def tag_image(store: ImageStore, image: StoredImage, name: str) -> StoredImage:
     """Make ``image`` the current version of the image ``name``, too; return that. Both share their
     files, and either can be removed without the other. Blocks for I/O.
 
-    Raises ConfigError for a name that no image can have, ImageError for a damaged image, StateError
-    if an image of that name is just being built or installed, DiskSpaceError, PathError.
+    Raises ConfigError for a name that no image can have or that means another one, ImageError for a
+    damaged image, StateError if an image of that name is just being built or installed,
+    DiskSpaceError, PathError.
     """
     if not is_image_name(name):
         raise ConfigError(
@@ -31,8 +34,10 @@ def tag_image(store: ImageStore, image: StoredImage, name: str) -> StoredImage:
         )
     if image.errors:
         raise ImageError(f"the image {image.name!r} is damaged: {'; '.join(image.errors)}")
+    require_own_name(name)
+    path = store.root / f".{name}.lock"
     with map_os_errors(store.root):
-        lock = try_lock(store.root / f".{name}.lock")
+        lock = try_named_lock(path)
     if lock is None:
         raise StateError(f"the image {name!r} is just being built or installed")
     try:
@@ -44,13 +49,13 @@ def tag_image(store: ImageStore, image: StoredImage, name: str) -> StoredImage:
                 place.mkdir(mode=0o700)
             for file in files.values():
                 share_file(image.root / file, place / file)
-            told = {key: value for key, value in manifest.items() if key not in WRITTEN}
+            told = {key: value for key, value in manifest.items() if key not in LEFT_OUT}
             parts = {part: {"name": file} for part, file in files.items()}
             tagged = store.publish(place, {**told, "name": name, "files": parts})
             store.make_current(tagged)
             return tagged
     finally:
-        os.close(lock)
+        give_back(path, lock)
 
 
 def read_manifest(image: StoredImage) -> dict[str, object]:

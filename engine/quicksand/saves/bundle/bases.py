@@ -14,6 +14,7 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.base.text import mib_text
 from quicksand.disks.images.origin import KEY as PACKAGE
 from quicksand.disks.images.parts import INITRD_MAX, KERNEL_MAX, NAMES, image_digest
+from quicksand.disks.images.recipes import has_recipe
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
 from quicksand.disks.images.store import BUNDLE, ImageStore, sha256_file
 from quicksand.disks.images.store import MANIFEST as IMAGE_MANIFEST
@@ -93,8 +94,10 @@ def describe_outside(image: ResolvedImage) -> FoundBase:
 def too_many_layers(name: str, layers: int) -> SaveError:
     """The error of a bundle that would have to hold an image of several layers."""
     return SaveError(
-        f"the image {name!r} is a package of {layers} layers, which no bundle can hold",
-        hint="export it without the image, and install the package where it is imported",
+        f"the image {name!r} has {layers} layers, and a bundle holds one",
+        hint="export it without the image, and import it where the same image is: installed from "
+        "the same package, or copied with the image store; another build of a recipe is another "
+        "image. A save can be put on an image of one layer first (saves rebase NAME --onto IMAGE)",
     )
 
 
@@ -107,12 +110,12 @@ def require_base(store: ImageStore, base: BundleBase) -> StoredImage:
     has = f"; the {base.name!r} here has the digest {there.digest[:12]}" if there else ""
     full = Words("have it exported with --full", python="have it exported in full")
     hint = Words(full, ", which brings the image")
-    if plain(base.name) in PUBLISHED:
+    if has_recipe(base.name):
+        hint = Words(hint, "; ", Remedy("build_image", name=base.name), " may make the same one")
+    elif plain(base.name) in PUBLISHED:
         install = Remedy("install", name=plain(base.name))
         python = f"; the package quicksand-{plain(base.name)} may have the same one"
         hint = Words(hint, Words("; ", install, " may get the same one", python=python))
-    else:
-        hint = Words(hint, "; ", Remedy("build_image", name=base.name), " may make the same one")
     raise BundleError(f"the bundle needs the image {base}, which is not here{has}", hint=hint)
 
 
