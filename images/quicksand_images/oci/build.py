@@ -112,7 +112,7 @@ def require_name(name: str, store: ImageStore) -> None:
     hint = "--name NAME gives it another one"
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} cannot be the name of an image", hint=hint)
-    require_own_name(name)
+    require_own_name(name, hint=hint)
     there = store.get(name)
     if there is not None and not there.errors and not there.container:
         raise ConfigError(f"there is an image {name!r} that was made of something else", hint=hint)

@@ -24,8 +24,8 @@ from quicksand_tui.verbs.rows import find_verb
 ROOT = Path(__file__).parents[3]
 
 SPEAKERS = {
-    # The name of the program that made it, in a save's manifest.
-    "engine/quicksand/saves/saving.py": 3,
+    # The name of our distribution.
+    "engine/quicksand/base/version.py": 1,
     # The words of the command line, which only the command line asks for.
     "engine/quicksand/life/spare_names.py": 1,
 }

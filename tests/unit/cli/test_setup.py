@@ -72,7 +72,9 @@ def test_a_published_image_is_installed(
     monkeypatch.setattr(host, "recipe_names", tuple)
     install = packages.install
     source = str(tmp_path / "wheels")
-    monkeypatch.setattr(packages, "install", lambda name: install(name, sources=[source]))
+    monkeypatch.setattr(
+        packages, "install", lambda name, arch: install(name, sources=[source], arch=arch)
+    )
     assert run(["setup", "--image", "alpine"]) == Exit.OK
     assert built == []
     assert "ok image alpine 0.10.1" in capsys.readouterr().err
@@ -92,4 +94,4 @@ def test_a_name_that_nobody_knows_is_said_with_the_recipes_that_there_are(
     monkeypatch.setattr(host, "find_accelerator", find_accelerator)
     assert run(["setup", "--image", "debina"]) == Exit.FAILURE
     err = capsys.readouterr().err
-    assert "there is no recipe 'debina'" in err and "hint: there are recipes for debian" in err
+    assert "there is no recipe 'debina'" in err and "hint: there are recipes for agent, " in err

@@ -257,7 +257,7 @@ def test_no_module_of_ours_could_be_the_module_of_an_image() -> None:
 
 @pytest.mark.parametrize("name", ["alpine", "quicksand-ubuntu", "debian", "Debian"])
 def test_a_name_that_people_know_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="whose name people trust"):
+    with pytest.raises(ConfigError, match="is the name of an image with a recipe or a package"):
         make_scaffold("base", name, place=tmp_path / "new")
 
 

@@ -43,11 +43,11 @@ def has_recipe(name: str) -> bool:
     return any((place / f"{name}{SUFFIX}").is_file() for place in recipe_places())
 
 
-def require_own_name(name: str) -> None:
+def require_own_name(name: str, *, hint: str = "") -> None:
     """Raise ConfigError for the name of an image with a recipe, or of a published one: its next
     start would not be what its user expects. Blocks for I/O."""
     if has_recipe(name) or plain(name) in PUBLISHED:
         raise ConfigError(
             f"{name!r} is the name of an image with a recipe or a package",
-            hint=f"choose another name, such as my-{plain(name)}",
+            hint=hint or f"choose another name, such as my-{plain(name)}",
         )

@@ -97,7 +97,7 @@ def too_many_layers(name: str, layers: int) -> SaveError:
         f"the image {name!r} has {layers} layers, and a bundle holds one",
         hint="export it without the image, and import it where the same image is: installed from "
         "the same package, or copied with the image store; another build of a recipe is another "
-        "image. A save can be put on an image of one layer first (saves rebase NAME --onto IMAGE)",
+        "image. A save can be put on an image of one layer first",
     )
 
 

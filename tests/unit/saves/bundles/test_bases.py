@@ -154,7 +154,7 @@ def test_a_bundle_names_an_image_of_several_layers_and_holds_none(
 ) -> None:
     image = add_layered(here)
     here.add_save("layered")
-    with pytest.raises(SaveError, match="'debian' is a package of 2 layers, which no bundle can"):
+    with pytest.raises(SaveError, match="'debian' has 2 layers, and a bundle holds one"):
         here.export(tmp_path / "full", "layered", full=True)
     bundle = here.export(tmp_path / "thin", "layered")
     with pytest.raises(BundleError, match="which is not here"):
