@@ -23,7 +23,7 @@ from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.base.removal import make_marked
 from quicksand.base.tools import ToolError
 from quicksand.disks.images.start_kernel import start_file_of
-from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.store import BUNDLE, ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.images.vmlinux import shrink_elf
 from quicksand_images import build, disk, kernel
@@ -428,3 +428,29 @@ async def test_what_a_killed_build_left_is_removed_by_the_next(
     await build.build_image("debian", store=store)
     assert not stale.exists()
     assert other.exists(), "that image is just being built"
+
+
+def test_an_image_unpacked_from_a_bundle_is_not_taken_for_the_one_of_that_name(
+    tmp_path: Path,
+) -> None:
+    """A start from a foreign file must not decide on what a layer is made."""
+    store = ImageStore(tmp_path / "images")
+    host = Architecture.host()
+    other = next(arch for arch in Architecture if arch is not host)
+    for arch, bundle in ((host, ""), (other, "theirs.quicksand")):
+        staging = make_private_dir(tmp_path / f"staging-{arch.value}")
+        for name in ("disk.qcow2", "kernel", "initrd"):
+            (staging / name).write_text(f"{name} {arch.value}")
+        files = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
+        manifest = {
+            "name": "debian",
+            "version": "13",
+            "arch": arch.value,
+            "created": 1,
+            "files": {part: {"name": name} for part, name in files.items()},
+            **({BUNDLE: bundle} if bundle else {}),
+        }
+        store.publish(staging, manifest, current=not bundle)
+    found = build._stored(store, "debian", host)
+    assert found is not None and found.arch == host.value
+    assert build._stored(store, "debian", other) is None

@@ -29,9 +29,14 @@ done
 IMG = "#!/bin/sh\necho 'qemu-img version 9.0.0'\n"
 
 
-def text_of(version: str = "9.0.1", state: str = "prelaunch", lacks: tuple[str, ...] = ()) -> str:
-    """A fake qemu-system-x86_64 that knows all types that our machines need but ``lacks``."""
-    known = needed_types(Architecture.X86_64, display=True) - {*lacks}
+def text_of(
+    version: str = "9.0.1",
+    state: str = "prelaunch",
+    lacks: tuple[str, ...] = (),
+    arch: str = "x86_64",
+) -> str:
+    """A fake emulator that knows all types that our machines need but ``lacks``."""
+    known = needed_types(Architecture.parse(arch), display=True) - {*lacks}
     types = json.dumps({"return": [{"name": name} for name in sorted(known)]})
     return QEMU.format(version=version, state=state, types=types)
 
@@ -41,13 +46,14 @@ def fake_qemu(
     version: str = "9.0.1",
     state: str = "prelaunch",
     lacks: tuple[str, ...] = (),
+    arch: str = "x86_64",
 ) -> Path:
     """Put a fake QEMU into a directory; return the emulator's path."""
     directory.mkdir(parents=True, exist_ok=True)
-    found = directory / "qemu-system-x86_64"
+    found = directory / f"qemu-system-{arch}"
     for path, text in (
         (directory / "qemu-img", IMG),
-        (found, text_of(version, state, lacks)),
+        (found, text_of(version, state, lacks, arch)),
     ):
         path.write_text(text)
         path.chmod(path.stat().st_mode | stat.S_IXUSR)

@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import QemuLacksDevice, QemuNotFound, QemuTooOld
+from quicksand.base.paths import paths
 from quicksand.qemu.binaries import QemuBinaries, copies, find_all, find_binaries, require_display
 from quicksand.qemu.offers import needed_types, types_in
 
@@ -57,12 +58,17 @@ def test_the_package_has_its_modules_and_firmware_beside_its_programs(
     assert calls(found.system)[0].startswith(f"{place}/lib/qemu -L {place}/share/qemu ")
 
 
-def test_the_package_can_have_a_directory_for_each_architecture(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("copied", [False, True], ids=["package", "copy"])
+def test_a_wheel_can_have_a_directory_for_each_architecture_or_one(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, arch: str, copied: bool
 ) -> None:
-    program = fake_qemu(bare / "site" / "bin" / "x86_64")
-    install_package(monkeypatch, program.parent.parent)
-    assert find_binaries().system == program
+    place = paths().data / "qemu" / "9.0" if copied else bare / "site" / "bin"
+    install_package(monkeypatch, None if copied else place)
+    for below in (place / arch, place):
+        program = fake_qemu(below, arch=arch)
+        assert find_binaries(arch).system == program
+        program.unlink()
 
 
 def test_a_package_without_programs_is_passed_over(
