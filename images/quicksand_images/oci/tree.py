@@ -162,6 +162,7 @@ class Tree:
         return found
 
     def _put(self, directory: Node, name: str, node: Node) -> None:
+        _require_part(name)  # also what a symbolic link leads to, which nobody has split
         old = directory.children.get(name)
         if old is not None and old.is_directory and node.is_directory:
             for part in ("mode", "uid", "gid", "mtime", "xattrs"):
@@ -295,6 +296,12 @@ def split(path: str) -> list[str]:
     if any(len(part.encode("utf-8", "surrogateescape")) > NAME_MAX for part in parts):
         raise ImageError(f"the name {_shown(path)} is longer than a name can be")
     return parts
+
+
+def _require_part(name: str) -> None:
+    is_path = name in ("", ".", "..") or any(character in name for character in "/\0\n")
+    if is_path or len(name.encode("utf-8", "surrogateescape")) > NAME_MAX:
+        raise ImageError(f"{_shown(name)} cannot be the name of a file, and a link leads to it")
 
 
 def _describe(node: Node, member: Member) -> None:

@@ -19,7 +19,7 @@ from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import run_tool
 
 from quicksand_images.disk import plan_mke2fs
-from quicksand_images.oci.ext4 import Found, list_tree, quoted
+from quicksand_images.oci.ext4 import Found, command_line, list_tree, quoted
 from quicksand_images.oci.tar import Kind
 from quicksand_images.oci.tree import Node, Tree
 from quicksand_images.recipe import Disk
@@ -134,7 +134,7 @@ def mode_of(node: Node) -> int:
 def _write_commands(path: Path, tree: Tree, values: Path, epoch: int) -> None:
     with create(path) as file:
         for line in plan_commands(tree, values, epoch):
-            file.write(line.encode("utf-8", "surrogateescape") + b"\n")
+            file.write(command_line(line))
 
 
 async def require_written(tree: Tree, target: Path, debugfs: Tool) -> None:

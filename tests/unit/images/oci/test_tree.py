@@ -128,6 +128,14 @@ def test_a_link_to_nothing_leads_to_a_new_directory_within_the_image() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "target", ["a\ndump /p /somewhere\nb", "/ok/" + "x" * 256, "/é/" + "é" * 128]
+)
+def test_a_link_makes_no_directory_with_a_name_that_cannot_be(target: str) -> None:
+    with pytest.raises(ImageError, match="cannot be the name of a file"):
+        made([member("p"), link("l", target), d("l/x")])
+
+
 def test_links_that_lead_in_a_circle_are_refused() -> None:
     with pytest.raises(ImageError, match="too many links"):
         made([link("a", "b"), link("b", "a"), member("a/x")])

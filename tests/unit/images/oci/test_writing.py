@@ -7,10 +7,10 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from quicksand.base.errors import HostError
+from quicksand.base.errors import HostError, ImageError
 from quicksand_images.disk import require_filesystem_tools
 from quicksand_images.oci import writing
-from quicksand_images.oci.ext4 import list_tree
+from quicksand_images.oci.ext4 import command_line, list_tree, quoted
 from quicksand_images.oci.layers import LayerWriter
 from quicksand_images.oci.tar import Kind
 from quicksand_images.oci.tree import Node, Tree
@@ -125,6 +125,31 @@ async def test_what_did_not_get_into_the_file_system_is_an_error(
     del tree.root.children["more"], tree.root.children["none"]
     with pytest.raises(HostError, match="1 files too many, such as '/none'"):
         await require_written(tree, disk, tools[1])
+
+
+async def test_a_link_cannot_give_a_command_to_the_program_that_writes_the_file_system(
+    tmp_path: Path, tools: Tools
+) -> None:
+    secret = tmp_path / "written"
+    layer = tar(file("p", b"x"), symlink("l", f"a\ndump /p {secret}\nb"), directory("l/x"))
+    with pytest.raises(ImageError, match="cannot be the name of a file"):
+        await write(tmp_path, tools, layer)
+    assert not secret.exists()
+
+
+@pytest.mark.parametrize("name", ["a\ndump /p /x\nb", "a\0b"])
+def test_a_record_whose_name_would_be_a_command_is_an_error(tmp_path: Path, name: str) -> None:
+    tree = Tree()
+    tree.root.children[name] = Node(Kind.DIRECTORY)
+    with pytest.raises(HostError, match="debugfs"):
+        list(writing.plan_commands(tree, tmp_path, 0))
+
+
+def test_a_command_that_would_be_read_as_two_is_an_error() -> None:
+    assert command_line(f"ls {quoted('a' * 7000)}").endswith(b"\n")
+    for bad in ("ls " + quoted('"' * 4000), "ls a\nquit"):
+        with pytest.raises(HostError, match="debugfs"):
+            command_line(bad)
 
 
 def test_a_file_system_has_room_for_many_small_files(tmp_path: Path) -> None:
