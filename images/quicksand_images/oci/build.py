@@ -197,7 +197,7 @@ def _read(
 ) -> tuple[FoundImage, Tree]:
     """Read an image and put its layers on each other. Raises ImageError, DiskSpaceError,
     OSError."""
-    found = find_image(open_place(path, place), arch, pick=pick)
+    found = find_image(open_place(path, place, stop=stop), arch, pick=pick)
     content = place / "content"
     content.mkdir(mode=0o700)
     writer = LayerWriter(content, stop=stop)
@@ -205,7 +205,7 @@ def _read(
         say("unpacking layers", number, len(found.layers))
         what = f"layer {number + 1} of {len(found.layers)}"
         if layer.digest:
-            require_digest(layer.blob, layer.digest, what)
+            require_digest(layer.blob, layer.digest, what, stop=stop)
         writer.apply(layer.blob, layer.diff_id, what)
     return found, writer.tree
 

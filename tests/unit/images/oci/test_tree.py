@@ -259,6 +259,18 @@ def test_work_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         made([*files, *(member("a/" + OPAQUE) for _ in range(20))])
 
 
+def test_directories_that_only_names_and_links_make_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tree_module, "ENTRIES_MAX", 1000)
+    deep = "/d" * 190
+    with pytest.raises(ImageError, match="more than 1000 files"):
+        made([member(f"{number}{deep}/x") for number in range(6)])
+    hidden = "/".join(f"{number}/.." for number in range(300))
+    with pytest.raises(ImageError, match="more than 1000 files"):
+        made([one for n in "abcd" for one in (d(n), link(f"{n}/l", f"{hidden}/z"), d(f"{n}/l/x"))])
+
+
 # --- xattrs
 
 
