@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,7 @@ _READ = 1 << 14
 """Bytes that are decompressed at once; more would be copied for each frame in them."""
 
 _HASH = 1 << 20
+_ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _SPACE_EVERY = 64 * 1024 * 1024
 _GZIP = b"\x1f\x8b"
 _SKIPPABLE = b"\x2a\x4d\x18"
@@ -54,6 +55,8 @@ class Blob:
     path: Path
     offset: int
     size: int
+    below: Path | None = None
+    """The directory that it lies in; no link from there to it is followed."""
 
 
 def stoppable(pieces: Iterator[bytes], stop: Callable[[], None]) -> Iterator[bytes]:
@@ -65,7 +68,10 @@ def stoppable(pieces: Iterator[bytes], stop: Callable[[], None]) -> Iterator[byt
 
 def pieces_of(blob: Blob, size: int = _READ) -> Iterator[bytes]:
     """Yield the bytes of a blob. Raises ImageError if its file was shortened meanwhile, OSError."""
-    descriptor = open_regular(blob.path)
+    if blob.below is None:
+        descriptor = open_regular(blob.path)
+    else:
+        descriptor = open_below(blob.below, blob.path.relative_to(blob.below).parts)
     try:
         at, end = blob.offset, blob.offset + blob.size
         while at < end:
@@ -76,6 +82,25 @@ def pieces_of(blob: Blob, size: int = _READ) -> Iterator[bytes]:
             yield piece
     finally:
         os.close(descriptor)
+
+
+def open_below(root: Path, parts: Sequence[str]) -> int:
+    """Open a regular file in a directory for reading, without following a link on the way; return
+    its descriptor. Raises ImageError for a link on the way, OSError."""
+    at = os.open(root, _ENTER)
+    try:
+        for part in parts[:-1]:
+            below = os.open(part, _ENTER | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = below
+        return open_regular(parts[-1], os.O_RDONLY | os.O_NOFOLLOW, at=at)
+    except NotADirectoryError as error:
+        raise ImageError(
+            f"{root.joinpath(*parts)} is refused: there is a symbolic link, or no directory, on "
+            "the way to it"
+        ) from error
+    finally:
+        os.close(at)
 
 
 def require_digest(

@@ -6,17 +6,19 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol
 
 from quicksand.base.errors import ImageError
 from quicksand.base.regular import create, open_file, open_regular
 from quicksand.base.space import check_space
 
+from quicksand_images.oci.documents import is_text
 from quicksand_images.oci.layers import (
     TOTAL_MAX,
     Blob,
     is_compressed,
+    open_below,
     pieces_of,
     stoppable,
     unpacked,
@@ -38,7 +40,8 @@ class Place(Protocol):
     """How errors name it."""
 
     def file(self, name: str) -> Blob | None:
-        """Return a file; None if there is none. Raises OSError."""
+        """Return a file; None if there is none. Raises ImageError for a name that leads out,
+        OSError."""
         ...
 
 
@@ -55,15 +58,18 @@ class Directory:
         self._root = root
 
     def file(self, name: str) -> Blob | None:
-        path = self._root / name
+        parts = PurePosixPath(name).parts
+        if not is_text(name) or not parts or name.startswith("/") or ".." in parts:
+            raise ImageError(f"{self.what} is refused: it names {name[:100]!r}, which is not in it")
         try:
-            descriptor = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
+            descriptor = open_below(self._root, parts)
         except FileNotFoundError:
             return None
         try:
-            return Blob(path=path, offset=0, size=os.fstat(descriptor).st_size)
+            size = os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
+        return Blob(path=self._root.joinpath(*parts), offset=0, size=size, below=self._root)
 
 
 class _Stoppable:
