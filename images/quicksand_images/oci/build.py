@@ -101,6 +101,8 @@ async def build_from_oci(
     await asyncio.to_thread(require_name, name, store)
     await build_if_missing(order.kernel_from, paths(), build=build, progress=progress)
     async with building(name, BUILD_BYTES, store, progress) as (place, log):
+        # Once more: the name may have been taken while this waited for the lock of its builds.
+        await asyncio.to_thread(require_name, name, store)
         image = await _build(order, source, name, place, store, log.stage)
     await asyncio.to_thread(make_ahead, image)
     return image
