@@ -312,7 +312,8 @@ def split(path: str) -> list[str]:
 
 def _require_part(name: str) -> None:
     is_path = name in ("", ".", "..") or any(character in name for character in "/\0\n")
-    if is_path or len(name.encode("utf-8", "surrogateescape")) > NAME_MAX:
+    is_long = len(name.encode("utf-8", "surrogateescape")) > NAME_MAX
+    if is_path or is_long or name.startswith(WHITEOUT):
         raise ImageError(f"{_shown(name)} cannot be the name of a file, and a link leads to it")
 
 

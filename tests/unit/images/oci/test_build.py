@@ -17,8 +17,8 @@ from quicksand.base.errors import ConfigError, ImageError, ImageNotFound, Quicks
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
+from quicksand_images.build import building
 from quicksand_images.disk import require_filesystem_tools
-from quicksand_images.oci import build as build_module
 from quicksand_images.oci import writing
 from quicksand_images.oci.build import DEFAULTS_FILE, Order, build_from_oci
 from quicksand_images.oci.ext4 import copy_out, list_tree
@@ -221,15 +221,13 @@ async def test_a_name_that_means_another_image_is_refused(
 async def test_a_name_that_is_taken_while_a_build_waits_is_refused(
     store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = build_module.building
-
     @contextlib.asynccontextmanager
     async def taken(name: str, *more: Any) -> AsyncIterator[Any]:
-        async with real(name, *more) as found:
+        async with building(name, *more) as found:
             publish(store, name, tmp_path / "base", tmp_path)  # by the build that had the lock
             yield found
 
-    monkeypatch.setattr(build_module, "building", taken)
+    monkeypatch.setattr("quicksand_images.oci.build.building", taken)
     with pytest.raises(ConfigError, match="made of something else"):
         await build(archive(tmp_path))
     now = store.get("app")

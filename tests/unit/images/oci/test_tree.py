@@ -129,7 +129,7 @@ def test_a_link_to_nothing_leads_to_a_new_directory_within_the_image() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["a\ndump /p /somewhere\nb", "/ok/" + "x" * 256, "/é/" + "é" * 128]
+    "target", ["a\ndump /p /somewhere\nb", "/ok/" + "x" * 256, "/é/" + "é" * 128, ".wh.a"]
 )
 def test_a_link_makes_no_directory_with_a_name_that_cannot_be(target: str) -> None:
     with pytest.raises(ImageError, match="cannot be the name of a file"):
