@@ -32,19 +32,26 @@ class NotAFileError(OSError):
     for a link, otherwise EINVAL."""
 
 
-def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+def open_regular(
+    path: str | os.PathLike[str],
+    flags: int = os.O_RDONLY,
+    mode: int = 0o600,
+    *,
+    at: int | None = None,
+) -> int:
     """Open a regular file and return its descriptor, which is not inherited. With O_CREAT in
-    ``flags`` a new one gets ``mode``. A link is followed unless ``flags`` have O_NOFOLLOW. Raises
-    NotAFileError, other OSErrors."""
+    ``flags`` a new one gets ``mode``. A link is followed unless ``flags`` have O_NOFOLLOW. ``at``
+    is the descriptor of the directory that ``path`` begins in. Raises NotAFileError, other
+    OSErrors."""
     try:
         # O_NONBLOCK: opening a FIFO does not wait. It means nothing for regular files.
-        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode, dir_fd=at)
     except OSError as error:
         # A FIFO without a reader, and a socket; a directory that was to be written.
         if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
             raise NotAFileError(errno.ELOOP, NO_LINK, os.fspath(path)) from error
         if error.errno in (errno.ENXIO, errno.EISDIR):
-            raise _not_a_file(path, os.stat(path).st_mode) from error  # noqa: PTH116
+            raise _not_a_file(path, os.stat(path, dir_fd=at).st_mode) from error
         raise
     try:
         kind = os.fstat(descriptor).st_mode

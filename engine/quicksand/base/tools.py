@@ -20,7 +20,7 @@ TAIL_LINES = 25
 """Lines of a failed program's output that its error shows."""
 
 OUTPUT_LINES_MAX = 200_000
-"""Lines of output that are kept; older ones are dropped."""
+"""Lines of output that are kept unless fewer are asked for; older ones are dropped."""
 
 TERM_GRACE_S = 5.0
 """Seconds that a program may take to clean up after SIGTERM."""
@@ -48,8 +48,10 @@ async def run_tool(
     cwd: Path | None = None,
     on_line: Callable[[str], None] | None = None,
     timeout_s: float | None = None,
+    lines_max: int = OUTPUT_LINES_MAX,
 ) -> str:
-    """Run a program to its end; return its stdout and stderr as one text.
+    """Run a program to its end; return its stdout and stderr as one text, the last ``lines_max``
+    lines of it.
 
     ``env`` is added to this process's environment, with LC_ALL=C.UTF-8. After a cancellation or
     ``timeout_s`` seconds the program's whole process group is ended first. Raises ToolError.
@@ -70,7 +72,7 @@ async def run_tool(
         raise ToolError(
             f"{words[0]} cannot be started: {error.strerror}", exit_code=_NOT_FOUND
         ) from error
-    lines: deque[str] = deque(maxlen=OUTPUT_LINES_MAX)
+    lines: deque[str] = deque(maxlen=lines_max)
     try:
         async with asyncio.timeout(timeout_s):
             await _collect(process, lines, on_line)

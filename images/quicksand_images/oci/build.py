@@ -101,6 +101,8 @@ async def build_from_oci(
     await asyncio.to_thread(require_name, name, store)
     await build_if_missing(order.kernel_from, paths(), build=build, progress=progress)
     async with building(name, BUILD_BYTES, store, progress) as (place, log):
+        # Once more: the name may have been taken while this waited for the lock of its builds.
+        await asyncio.to_thread(require_name, name, store)
         image = await _build(order, source, name, place, store, log.stage)
     await asyncio.to_thread(make_ahead, image)
     return image
@@ -197,7 +199,7 @@ def _read(
 ) -> tuple[FoundImage, Tree]:
     """Read an image and put its layers on each other. Raises ImageError, DiskSpaceError,
     OSError."""
-    found = find_image(open_place(path, place), arch, pick=pick)
+    found = find_image(open_place(path, place, stop=stop), arch, pick=pick)
     content = place / "content"
     content.mkdir(mode=0o700)
     writer = LayerWriter(content, stop=stop)
@@ -205,7 +207,7 @@ def _read(
         say("unpacking layers", number, len(found.layers))
         what = f"layer {number + 1} of {len(found.layers)}"
         if layer.digest:
-            require_digest(layer.blob, layer.digest, what)
+            require_digest(layer.blob, layer.digest, what, stop=stop)
         writer.apply(layer.blob, layer.diff_id, what)
     return found, writer.tree
 

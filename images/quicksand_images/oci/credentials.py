@@ -63,22 +63,30 @@ class RegistryAuth(httpx.Auth):
         yield request
 
     def _is_registry(self, url: httpx.URL) -> bool:
-        return url.netloc.decode("ascii", "replace") == self._reference.host
+        # Ports that a scheme implies are left out there.
+        return url.netloc == httpx.URL(f"{url.scheme}://{self._reference.host}").netloc
 
     def _token_request(self, request: httpx.Request, asked: dict[str, str]) -> httpx.Request:
-        realm = asked["realm"]
+        try:
+            urlsplit(asked["realm"]).port  # noqa: B018 - raises
+            realm = httpx.URL(asked["realm"])
+        except (httpx.InvalidURL, ValueError) as error:
+            raise ImageError(
+                f"{self._reference.registry} names {asked['realm'][:200]!r} for its tokens, "
+                "which is no address"
+            ) from error
         params = {"scope": f"repository:{self._reference.name}:pull"}
         if "service" in asked:
             params["service"] = asked["service"]
         headers = {"User-Agent": request.headers.get("User-Agent", "")}
         if self._login is not None:
-            if not belongs_to(urlsplit(realm).hostname or "", self._reference.host):
+            if not belongs_to(realm.raw_host.decode("ascii"), self._reference.host):
                 raise ImageError(
                     f"{self._reference.registry} asks for its password to be sent to "
-                    f"{shown(realm)}, which is another's"
+                    f"{shown(str(realm))}, which is another's"
                 )
             headers["Authorization"] = _basic(self._login)
-        return httpx.Request("GET", httpx.URL(realm).copy_merge_params(params), headers=headers)
+        return httpx.Request("GET", realm.copy_merge_params(params), headers=headers)
 
 
 def belongs_to(host: str, registry: str) -> bool:

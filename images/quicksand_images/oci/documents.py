@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError
@@ -126,6 +126,19 @@ def refuse(what: str, why: str) -> NoReturn:
     raise ImageError(f"{what} is refused: {why}")
 
 
+def is_text(value: object) -> TypeGuard[str]:
+    """Whether a value is text that can be written as UTF-8, without a null character. JSON may have
+    half a surrogate pair, for which the agent would refuse all that an image says of its commands;
+    then they would run as root."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def digest_of(text: str, what: str) -> str:
     """Return the hexadecimal digits of a digest. Raises ImageError for another kind of digest."""
     found = _DIGEST.fullmatch(text)
@@ -215,6 +228,8 @@ def _descriptor(entry: object, what: str) -> Descriptor:
         size = found.whole("size")
         names = found.any("annotations", default={}) or {}
         name = names.get(_CONTAINERD_NAME) or names.get(REF_NAME) or ""
+        if not is_text(name):
+            refuse(what, "a name in it is no proper text")
         platform = found.any("platform", default=None)
         told = "" if platform is None else f"{platform['os']}/{platform['architecture']}"
         kind, digest = found.text("mediaType"), digest_of(found.text("digest"), what)
@@ -222,9 +237,7 @@ def _descriptor(entry: object, what: str) -> Descriptor:
         raise ImageError(f"{what} is refused: {error}") from error
     if not 0 <= size <= SIZE_MAX:
         refuse(what, f"{digest[:12]}… is said to have {size} bytes")
-    return Descriptor(
-        kind=kind, digest=digest, size=size, name=str(name)[:512], platform=told[:100]
-    )
+    return Descriptor(kind=kind, digest=digest, size=size, name=name[:512], platform=told[:100])
 
 
 def _list(value: object, what: str, name: str, most: int) -> list[Any]:
@@ -238,7 +251,7 @@ def _list(value: object, what: str, name: str, most: int) -> list[Any]:
 def _words(run: Fields, name: str, what: str) -> tuple[str, ...]:
     given = run.any(name, default=None)
     words = _list([] if given is None else given, what, name, LIST_MAX)
-    if not all(isinstance(word, str) and "\0" not in word for word in words):
+    if not all(is_text(word) for word in words):
         refuse(what, f"{name} has something that is no word of a command")
     return tuple(words)
 
@@ -246,7 +259,7 @@ def _words(run: Fields, name: str, what: str) -> tuple[str, ...]:
 def _plain(run: Fields, name: str, what: str) -> str:
     given = run.any(name, default=None)
     value = "" if given is None else given
-    if not isinstance(value, str) or "\0" in value or len(value) > 4096:
+    if not is_text(value) or len(value) > 4096:
         refuse(what, f"{name} is no proper text")
     return value
 

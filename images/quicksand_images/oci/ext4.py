@@ -15,6 +15,10 @@ from quicksand_images.toolbox import Tool
 OUTPUT_MAX = 512 * 1024 * 1024
 """Bytes that debugfs may write of a file system."""
 
+LINE_MAX = 8000
+"""Bytes of a command. debugfs reads its lines into BUFSIZ bytes (8192 with glibc; 8191 are left,
+debugfs/debugfs.c, source_file), and takes what is left of a longer one for another command."""
+
 DEPTH_MAX = 256
 FILES_MAX = 1_000_000
 _TO_FILE = 'out=$1; shift; exec "$@" >"$out"'
@@ -111,16 +115,28 @@ async def read_link(image: Path, debugfs: Tool, path: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Quote an argument of debugfs (libss: a quotation mark is doubled)."""
+    """Quote an argument of debugfs (libss: a quotation mark is doubled). Raises HostError for one
+    that would begin a command of its own: debugfs has commands that read and write host files."""
+    if "\n" in text or "\0" in text:
+        raise HostError(f"{text[:200]!r} cannot be given to debugfs")
     return '"' + text.replace('"', '""') + '"'
+
+
+def command_line(command: str) -> bytes:
+    """Return a command of debugfs as a line of a file. Raises HostError for one that debugfs would
+    read as several."""
+    line = command.encode("utf-8", "surrogateescape")
+    if len(line) >= LINE_MAX or b"\n" in line:
+        raise HostError(f"debugfs cannot be given {command[:200]!r}… ({len(line)} bytes)")
+    return line + b"\n"
 
 
 async def _run(image: Path, debugfs: Tool, commands: Sequence[str]) -> list[str]:
     """Run commands of debugfs that only read; return the lines that it writes. Its names are any
     bytes, which are surrogates in them."""
     script, output = image.with_suffix(".ask"), image.with_suffix(".told")
-    text = "".join(f"{line}\n" for line in commands)
-    await asyncio.to_thread(script.write_bytes, text.encode("utf-8", "surrogateescape"))
+    text = b"".join(map(command_line, commands))
+    await asyncio.to_thread(script.write_bytes, text)
     argv = [
         "sh",
         "-c",

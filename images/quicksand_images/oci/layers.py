@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from quicksand.base.regular import create, open_regular
 from quicksand.base.space import check_space
 from quicksand.base.text import size_text
 
-from quicksand_images.oci.tar import Kind, TarReader
+from quicksand_images.oci.tar import Kind, Member, TarReader
 from quicksand_images.oci.tree import Tree
 
 TOTAL_MAX = 64 * 1024**3
@@ -26,8 +26,12 @@ RATIO_MAX, RATIO_FREE = 100, 256 * 1024 * 1024
 """A layer may have so many times its compressed size, and so many bytes in any case. Real ones have
 three to ten times; a stream of zeros has a thousand (gzip) or more (Zstandard)."""
 
-ENTRIES_MAX = 500_000
-"""Members of all layers. The largest images have 200,000; each takes half a kilobyte here."""
+TEXT_MAX = 256 * 1024 * 1024
+"""Bytes of the names, links and xattrs of all layers, which are kept in memory. The largest images
+have a tenth."""
+
+BEHIND_MAX = 64 * 1024 * 1024
+"""Bytes behind the end of a layer's archive; tar fills its last record, of some KiB, with zeros."""
 
 FRAME_MIN = 64
 """Bytes of a compressed frame on average: some tools begin a new one for every file, and each costs
@@ -37,6 +41,7 @@ _READ = 1 << 14
 """Bytes that are decompressed at once; more would be copied for each frame in them."""
 
 _HASH = 1 << 20
+_ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _SPACE_EVERY = 64 * 1024 * 1024
 _GZIP = b"\x1f\x8b"
 _SKIPPABLE = b"\x2a\x4d\x18"
@@ -50,11 +55,23 @@ class Blob:
     path: Path
     offset: int
     size: int
+    below: Path | None = None
+    """The directory that it lies in; no link from there to it is followed."""
+
+
+def stoppable(pieces: Iterator[bytes], stop: Callable[[], None]) -> Iterator[bytes]:
+    """Yield ``pieces``. ``stop`` is called before each, and may raise."""
+    for piece in pieces:
+        stop()
+        yield piece
 
 
 def pieces_of(blob: Blob, size: int = _READ) -> Iterator[bytes]:
     """Yield the bytes of a blob. Raises ImageError if its file was shortened meanwhile, OSError."""
-    descriptor = open_regular(blob.path)
+    if blob.below is None:
+        descriptor = open_regular(blob.path)
+    else:
+        descriptor = open_below(blob.below, blob.path.relative_to(blob.below).parts)
     try:
         at, end = blob.offset, blob.offset + blob.size
         while at < end:
@@ -67,10 +84,32 @@ def pieces_of(blob: Blob, size: int = _READ) -> Iterator[bytes]:
         os.close(descriptor)
 
 
-def require_digest(blob: Blob, digest: str, what: str) -> None:
-    """Raise ImageError unless a blob has the SHA-256 that was said, in hexadecimal."""
+def open_below(root: Path, parts: Sequence[str]) -> int:
+    """Open a regular file in a directory for reading, without following a link on the way; return
+    its descriptor. Raises ImageError for a link on the way, OSError."""
+    at = os.open(root, _ENTER)
+    try:
+        for part in parts[:-1]:
+            below = os.open(part, _ENTER | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = below
+        return open_regular(parts[-1], os.O_RDONLY | os.O_NOFOLLOW, at=at)
+    except NotADirectoryError as error:
+        raise ImageError(
+            f"{root.joinpath(*parts)} is refused: there is a symbolic link, or no directory, on "
+            "the way to it"
+        ) from error
+    finally:
+        os.close(at)
+
+
+def require_digest(
+    blob: Blob, digest: str, what: str, *, stop: Callable[[], None] = lambda: None
+) -> None:
+    """Raise ImageError unless a blob has the SHA-256 that was said, in hexadecimal. ``stop`` is
+    called for each piece, and may raise."""
     found = hashlib.sha256()
-    for piece in pieces_of(blob, _HASH):
+    for piece in stoppable(pieces_of(blob, _HASH), stop):
         found.update(piece)
     if found.hexdigest() != digest:
         raise ImageError(
@@ -142,8 +181,10 @@ def _gunzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
 class Plain:
     """A decompressed stream to read from, which knows its SHA-256 in the end."""
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
+    def __init__(self, pieces: Iterator[bytes], what: str) -> None:
+        """``what`` names it in errors."""
         self._pieces = pieces
+        self._what = what
         self._waiting = b""
         self._digest = hashlib.sha256()
 
@@ -160,9 +201,16 @@ class Plain:
         return data[:size]
 
     def finish(self) -> str:
-        """Read what is left; return the SHA-256 of everything."""
-        self._waiting = b""
+        """Read what is left; return the SHA-256 of everything. Raises ImageError if too much is
+        left."""
+        left, self._waiting = len(self._waiting), b""
         for piece in self._pieces:
+            left += len(piece)
+            if left > BEHIND_MAX:
+                raise ImageError(
+                    f"{self._what} is refused: more than {size_text(BEHIND_MAX)} lie behind the "
+                    "end of its archive"
+                )
             self._digest.update(piece)
         return self._digest.hexdigest()
 
@@ -177,6 +225,7 @@ class LayerWriter:
         self.tree = Tree(self._discard)
         self._entries = 0
         self._bytes = 0
+        self._text = 0
         self._unchecked = 0
 
     def _discard(self, content: Path) -> None:
@@ -185,12 +234,12 @@ class LayerWriter:
     def apply(self, blob: Blob, diff_id: str, what: str) -> None:
         """Apply the next layer, which has the SHA-256 ``diff_id`` when it is unpacked. Raises
         ImageError, DiskSpaceError, OSError; then the tree is of no use."""
-        plain = Plain(unpacked(pieces_of(blob), blob.size, what))
+        plain = Plain(stoppable(unpacked(pieces_of(blob), blob.size, what), self._stop), what)
         reader = TarReader(plain, what)
         try:
             for member in reader:
                 self._stop()
-                self._count(member.size)
+                self._count(member)
                 content = None
                 if member.kind is Kind.FILE:
                     content = self._write(reader)
@@ -205,11 +254,17 @@ class LayerWriter:
                 f"config says {diff_id[:12]}…"
             )
 
-    def _count(self, size: int) -> None:
+    def _count(self, member: Member) -> None:
+        self.tree.count()
         self._entries += 1
-        self._bytes += size
-        if self._entries > ENTRIES_MAX:
-            raise ImageError(f"the layers are refused: they have more than {ENTRIES_MAX} files")
+        self._bytes += member.size
+        self._text += len(member.name) + len(member.target)
+        self._text += sum(len(name) + len(value) for name, value in member.xattrs.items())
+        if self._text > TEXT_MAX:
+            raise ImageError(
+                "the layers are refused: their names, links and xattrs have more than "
+                f"{size_text(TEXT_MAX)}"
+            )
         if self._bytes > TOTAL_MAX:
             raise ImageError(
                 f"the layers are refused: their files have more than {size_text(TOTAL_MAX)}"

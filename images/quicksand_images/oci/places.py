@@ -5,14 +5,24 @@ from __future__ import annotations
 
 import os
 import posixpath
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol
 
 from quicksand.base.errors import ImageError
 from quicksand.base.regular import create, open_file, open_regular
 from quicksand.base.space import check_space
 
-from quicksand_images.oci.layers import TOTAL_MAX, Blob, is_compressed, pieces_of, unpacked
+from quicksand_images.oci.documents import is_text
+from quicksand_images.oci.layers import (
+    TOTAL_MAX,
+    Blob,
+    is_compressed,
+    open_below,
+    pieces_of,
+    stoppable,
+    unpacked,
+)
 from quicksand_images.oci.tar import Kind, TarReader
 
 MEMBERS_MAX = 20_000
@@ -30,7 +40,8 @@ class Place(Protocol):
     """How errors name it."""
 
     def file(self, name: str) -> Blob | None:
-        """Return a file; None if there is none. Raises OSError."""
+        """Return a file; None if there is none. Raises ImageError for a name that leads out,
+        OSError."""
         ...
 
 
@@ -47,28 +58,44 @@ class Directory:
         self._root = root
 
     def file(self, name: str) -> Blob | None:
-        path = self._root / name
+        parts = PurePosixPath(name).parts
+        if not is_text(name) or not parts or name.startswith("/") or ".." in parts:
+            raise ImageError(f"{self.what} is refused: it names {name[:100]!r}, which is not in it")
         try:
-            descriptor = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
+            descriptor = open_below(self._root, parts)
         except FileNotFoundError:
             return None
         try:
-            return Blob(path=path, offset=0, size=os.fstat(descriptor).st_size)
+            size = os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
+        return Blob(path=self._root.joinpath(*parts), offset=0, size=size, below=self._root)
+
+
+class _Stoppable:
+    """A file to read from that calls ``stop`` before."""
+
+    def __init__(self, file: BinaryIO, stop: Callable[[], None]) -> None:
+        self._file = file
+        self._stop = stop
+
+    def read(self, size: int) -> bytes:
+        self._stop()
+        return self._file.read(size)
 
 
 class Archive:
     """A tar archive that is a file, not compressed. Links in it are followed to its other files:
     old versions of `docker save` write a layer that occurs twice as a link."""
 
-    def __init__(self, path: Path, what: str) -> None:
-        """Read the names in it. Raises ImageError, OSError."""
+    def __init__(self, path: Path, what: str, *, stop: Callable[[], None] = lambda: None) -> None:
+        """Read the names in it. ``stop`` is called for each piece, and may raise. Raises
+        ImageError, OSError."""
         self.what = what
         self._files: dict[str, Blob] = {}
         self._links: dict[str, str] = {}
         with open_file(path) as file:
-            for number, member in enumerate(TarReader(file, what)):
+            for number, member in enumerate(TarReader(_Stoppable(file, stop), what)):
                 if number >= MEMBERS_MAX:
                     raise ImageError(f"{what} is refused: it has more than {MEMBERS_MAX} files")
                 name = posixpath.normpath(member.name)
@@ -85,24 +112,26 @@ class Archive:
         return self._files.get(name) or self._files.get(self._links.get(name, name))
 
 
-def open_place(source: Path, work: Path) -> Place:
-    """Open a directory or an archive. A compressed one is unpacked into ``work`` first. Raises
-    ImageError, DiskSpaceError, OSError."""
+def open_place(source: Path, work: Path, *, stop: Callable[[], None] = lambda: None) -> Place:
+    """Open a directory or an archive. A compressed one is unpacked into ``work`` first. ``stop`` is
+    called for each piece that is read, and may raise. Raises ImageError, DiskSpaceError,
+    OSError."""
     if source.is_dir():
         return Directory(source)
     blob = _whole(source)
     with open_file(source) as file:
         first = file.read(512)
     if first[_PLAIN_AT:].startswith(_PLAIN):
-        return Archive(source, str(source))
+        return Archive(source, str(source), stop=stop)
     if not is_compressed(first):
         raise ImageError(
             f"{source} is refused: it is neither a directory nor a tar archive, compressed or not"
         )
     target = work / "archive.tar"
     with create(target) as file:
-        _unpack(blob, file, work, str(source))
-    return Archive(target, str(source))
+        pieces = stoppable(unpacked(pieces_of(blob), blob.size, str(source)), stop)
+        _unpack(pieces, file, work, str(source))
+    return Archive(target, str(source), stop=stop)
 
 
 def _whole(source: Path) -> Blob:
@@ -113,9 +142,9 @@ def _whole(source: Path) -> Blob:
         os.close(descriptor)
 
 
-def _unpack(blob: Blob, target: BinaryIO, work: Path, what: str) -> None:
+def _unpack(pieces: Iterator[bytes], target: BinaryIO, work: Path, what: str) -> None:
     done = checked = 0
-    for piece in unpacked(pieces_of(blob), blob.size, what):
+    for piece in pieces:
         done += len(piece)
         if done > TOTAL_MAX:
             raise ImageError(f"{what} is refused: it unpacks to more than an image can have")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from quicksand.base.errors import ConfigError, ImageNotFound
 from quicksand.base.home import expand
+from quicksand.disks.packages.pages import is_loopback
 
 DOCKER_HUB, DOCKER_API = "docker.io", "registry-1.docker.io"
 """The registry that a name without one means, and where that one answers."""
@@ -21,6 +22,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 """OCI distribution specification, "Pulling manifests"."""
 
 NAME_MAX = 255
+PORT_MAX = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +82,12 @@ def parse_reference(text: str) -> Reference:
     else:
         registry = DOCKER_HUB
     name, colon, tag = rest.partition(":")
-    if registry in (DOCKER_HUB, f"index.{DOCKER_HUB}", DOCKER_API):
+    if _normal(registry) in (DOCKER_HUB, f"index.{DOCKER_HUB}", DOCKER_API):
         registry, name = DOCKER_HUB, name if "/" in name else f"library/{name}"
     tag = tag if colon else ("" if digest else "latest")
-    fits = _HOST.fullmatch(registry) and _NAME.fullmatch(name) and len(name) <= NAME_MAX
+    host = _HOST.fullmatch(registry)
+    fits = host and int((host[2] or ":0")[1:]) <= PORT_MAX
+    fits = fits and _NAME.fullmatch(name) and len(name) <= NAME_MAX
     if (
         not fits
         or ((colon or tag) and not _TAG.fullmatch(tag))
@@ -94,4 +98,11 @@ def parse_reference(text: str) -> Reference:
             hint="references look like docker.io/library/alpine:3.20 or "
             "ghcr.io/example/app@sha256:…",
         )
-    return Reference(registry=registry, name=name, tag=tag, digest=digest)
+    return Reference(registry=_normal(registry), name=name, tag=tag, digest=digest)
+
+
+def _normal(registry: str) -> str:
+    """A registry as HTTP clients and Docker's config name it: in small letters, without the port of
+    HTTPS. One on this host keeps it, since it may be asked without TLS."""
+    host, _, port = registry.lower().rpartition(":")
+    return host if port == "443" and not is_loopback(host.strip("[]")) else registry.lower()

@@ -82,6 +82,7 @@ def _may_ask(plain_http: bool) -> Callable[[str], bool]:
         try:
             parts = urlsplit(url)
             host = parts.hostname or ""
+            parts.port  # noqa: B018 - raises for a number that is none
         except ValueError:
             return False
         return parts.scheme == "https" or (

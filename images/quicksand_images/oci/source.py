@@ -18,6 +18,7 @@ from quicksand_images.oci.documents import (
     Config,
     Descriptor,
     choose,
+    is_text,
     parse_config,
     parse_document,
     parse_index,
@@ -153,12 +154,16 @@ def _parse_listing(data: bytes, what: str) -> list[dict[str, Any]]:
     if not isinstance(found, list) or not found or len(found) > IMAGES_MAX:
         refuse(what, "it is no list of images")
     for entry in found:
-        fits = isinstance(entry, dict) and isinstance(entry.get("Layers") or [], list)
-        if not fits or not all(isinstance(tag, str) for tag in entry.get("RepoTags") or []):
+        lists = ("Layers", "RepoTags") if isinstance(entry, dict) else ()
+        if not lists or not all(_is_text_list(entry.get(name) or []) for name in lists):
             refuse(what, "an entry of it is no image")
         if len(entry.get("Layers") or []) > LAYERS_MAX:
             refuse(what, f"an image of it has more than {LAYERS_MAX} layers")
     return found
+
+
+def _is_text_list(value: object) -> bool:
+    return isinstance(value, list) and all(map(is_text, value))
 
 
 def _tag_of(entry: dict[str, Any]) -> str:

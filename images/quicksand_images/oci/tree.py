@@ -36,6 +36,10 @@ HARD_LINKS_MAX = 60_000
 XATTRS_MAX = 3 * 1024
 """Bytes of a file's xattrs with their names: ext4 has one block for them."""
 
+ENTRIES_MAX = 500_000
+"""Members of all layers, and directories that only their names make. The largest images have
+200,000; each takes half a kilobyte here."""
+
 STEPS_MAX = 50_000_000
 """Names that are looked at while an image is put together. The largest images need a tenth; links
 that lead through thousands of names, and whiteouts that are repeated, would take hours."""
@@ -80,6 +84,7 @@ class Tree:
         self._discard = discard
         self._touched: list[Node] = []
         self._steps = 0
+        self._entries = 0
 
     # --- layers
 
@@ -99,6 +104,12 @@ class Tree:
             self._set_root(member)
         else:
             self._put(self._directory(above, member.name), name, self._node(member, content))
+
+    def count(self) -> None:
+        """Count a member, or a directory that a name makes. Raises ImageError for too many."""
+        self._entries += 1
+        if self._entries > ENTRIES_MAX:
+            raise ImageError(f"the layers are refused: they have more than {ENTRIES_MAX} files")
 
     def end_layer(self) -> None:
         """End the present layer: from now on its files belong to the layers below."""
@@ -162,6 +173,7 @@ class Tree:
         return found
 
     def _put(self, directory: Node, name: str, node: Node) -> None:
+        _require_part(name)  # also what a symbolic link leads to, which nobody has split
         old = directory.children.get(name)
         if old is not None and old.is_directory and node.is_directory:
             for part in ("mode", "uid", "gid", "mtime", "xattrs"):
@@ -227,6 +239,7 @@ class Tree:
                 return None
             found = stack[-1].children.get(part)
             if found is None and create:
+                self.count()
                 found = Node(Kind.DIRECTORY)
                 self._put(stack[-1], part, found)
             if found is None:
@@ -295,6 +308,13 @@ def split(path: str) -> list[str]:
     if any(len(part.encode("utf-8", "surrogateescape")) > NAME_MAX for part in parts):
         raise ImageError(f"the name {_shown(path)} is longer than a name can be")
     return parts
+
+
+def _require_part(name: str) -> None:
+    is_path = name in ("", ".", "..") or any(character in name for character in "/\0\n")
+    is_long = len(name.encode("utf-8", "surrogateescape")) > NAME_MAX
+    if is_path or is_long or name.startswith(WHITEOUT):
+        raise ImageError(f"{_shown(name)} cannot be the name of a file, and a link leads to it")
 
 
 def _describe(node: Node, member: Member) -> None:

@@ -15,11 +15,12 @@ from uuid import UUID
 
 from quicksand.base.errors import HostError
 from quicksand.base.regular import create
+from quicksand.base.space import check_space
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import run_tool
 
 from quicksand_images.disk import plan_mke2fs
-from quicksand_images.oci.ext4 import Found, list_tree, quoted
+from quicksand_images.oci.ext4 import Found, command_line, list_tree, quoted
 from quicksand_images.oci.tar import Kind
 from quicksand_images.oci.tree import Node, Tree
 from quicksand_images.recipe import Disk
@@ -34,6 +35,10 @@ _FILE_COST = 16 * 1024
 """Bytes of the file system for each inode, as `plan_mke2fs` says."""
 
 _BLOCK = 4096
+_ERRORS_ONLY, _ERRORS_MAX = 'exec "$@" >/dev/null', 25
+"""debugfs repeats every command, a hundred bytes and more for each of some million; errors, of
+which so many lines are kept, go to its stderr."""
+
 _TYPES = {
     Kind.FILE: 0o100000,
     Kind.DIRECTORY: 0o040000,
@@ -47,12 +52,15 @@ _DEVICES = {Kind.CHARACTER: "c", Kind.BLOCK: "b"}
 
 def planned_size(tree: Tree) -> int:
     """Return the bytes of a file system in which at least half is free."""
-    taken = count = 0
-    for _, node in tree.walk():
-        count += 1
-        taken += (-(-node.size // _BLOCK) + 1) * _BLOCK
+    taken, count = _taken(tree)
     needed = max(SIZE_MIN, 2 * taken, 2 * count * _FILE_COST)
     return -(-needed // _STEP) * _STEP
+
+
+def _taken(tree: Tree) -> tuple[int, int]:
+    """Return the bytes that files take, and how many there are. Hard links are one file."""
+    sizes = {id(node): node.size for _, node in tree.walk()}
+    return sum((-(-size // _BLOCK) + 1) * _BLOCK for size in sizes.values()), len(sizes)
 
 
 async def write_ext4(
@@ -62,9 +70,12 @@ async def write_ext4(
     ``place``, into which their contents are moved. Equal trees, ``uuid`` and ``epoch`` (Unix time)
     give equal bytes.
 
-    Raises ToolError, OSError, and HostError if the file system is not what was asked for.
+    Raises ToolError, OSError, DiskSpaceError if the host has no room for it and for a compressed
+    one, and HostError if the file system is not what was asked for.
     """
     mke2fs, debugfs = tools
+    taken, _ = await asyncio.to_thread(_taken, tree)
+    check_space(place.parent, 2 * taken)
     disk = Disk(size_bytes=planned_size(tree), journal_mib=JOURNAL_MIB, build_bytes=0)
     await in_thread_to_the_end(lambda: lay_out(tree, place))
     clock = {"E2FSPROGS_FAKE_TIME": str(epoch), "SOURCE_DATE_EPOCH": str(epoch)}
@@ -74,8 +85,22 @@ async def write_ext4(
     values.mkdir(mode=0o700)
     commands = target.with_suffix(".debugfs")
     await in_thread_to_the_end(lambda: _write_commands(commands, tree, values, epoch))
-    await run_tool([*debugfs.command, "-w", "-f", commands, target], env={**debugfs.env, **clock})
-    await require_written(tree, target, debugfs)
+    argv = [
+        "sh",
+        "-c",
+        _ERRORS_ONLY,
+        "sh",
+        *debugfs.command,
+        "-w",
+        "-f",
+        str(commands),
+        str(target),
+    ]
+    said = await run_tool(argv, env={**debugfs.env, **clock}, lines_max=_ERRORS_MAX)
+    try:
+        await require_written(tree, target, debugfs)
+    except HostError as error:
+        raise HostError(f"{error}; debugfs says:\n{said}") from error
 
 
 def lay_out(tree: Tree, place: Path) -> None:
@@ -134,7 +159,7 @@ def mode_of(node: Node) -> int:
 def _write_commands(path: Path, tree: Tree, values: Path, epoch: int) -> None:
     with create(path) as file:
         for line in plan_commands(tree, values, epoch):
-            file.write(line.encode("utf-8", "surrogateescape") + b"\n")
+            file.write(command_line(line))
 
 
 async def require_written(tree: Tree, target: Path, debugfs: Tool) -> None:

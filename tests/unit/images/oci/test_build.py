@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from quicksand.base.errors import ConfigError, ImageError, ImageNotFound, Quicks
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
+from quicksand_images.build import building
 from quicksand_images.disk import require_filesystem_tools
 from quicksand_images.oci import writing
 from quicksand_images.oci.build import DEFAULTS_FILE, Order, build_from_oci
@@ -214,6 +216,23 @@ async def test_a_name_that_means_another_image_is_refused(
     with pytest.raises(ConfigError, match=why) as caught:
         await build(archive(tmp_path), name)
     assert "--name" in str(caught.value.hint)
+
+
+async def test_a_name_that_is_taken_while_a_build_waits_is_refused(
+    store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.asynccontextmanager
+    async def taken(name: str, *more: Any) -> AsyncIterator[Any]:
+        async with building(name, *more) as found:
+            publish(store, name, tmp_path / "base", tmp_path)  # by the build that had the lock
+            yield found
+
+    monkeypatch.setattr("quicksand_images.oci.build.building", taken)
+    with pytest.raises(ConfigError, match="made of something else"):
+        await build(archive(tmp_path))
+    now = store.get("app")
+    assert now is not None
+    assert not now.container
 
 
 async def test_a_container_image_that_is_called_like_ours_does_not_take_its_place(

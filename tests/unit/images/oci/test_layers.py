@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import random
 import tarfile
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import DiskSpaceError, ImageError
 from quicksand_images.oci import layers
+from quicksand_images.oci import tree as tree_module
 from quicksand_images.oci.layers import (
     Blob,
     LayerWriter,
@@ -22,6 +24,7 @@ from quicksand_images.oci.layers import (
     require_digest,
     unpacked,
 )
+from quicksand_images.oci.places import open_place
 from quicksand_images.oci.tar import Kind, Member, TarReader
 from quicksand_images.oci.tree import Tree
 
@@ -223,7 +226,8 @@ def test_a_compressed_layer_that_is_damaged_or_cut_off_is_refused(
     packed = PACKINGS[packing](tar(file("a", bytes(range(256)) * 500)))
     for bad in (packed[:-3], packed[: len(packed) // 2], packed[:20] + b"\xaa" * 40 + packed[60:]):
         with pytest.raises(ImageError):
-            plain = Plain(unpacked(pieces_of(blob(tmp_path, bad)), len(bad), "the layer"))
+            pieces = unpacked(pieces_of(blob(tmp_path, bad)), len(bad), "the layer")
+            plain = Plain(pieces, "the layer")
             plain.finish()
 
 
@@ -249,7 +253,7 @@ def test_a_blob_with_another_digest_than_was_said_is_refused(tmp_path: Path) -> 
 def test_files_are_bounded_in_number_and_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layers, "ENTRIES_MAX", 10)
+    monkeypatch.setattr(tree_module, "ENTRIES_MAX", 10)
     with pytest.raises(ImageError, match="more than 10 files"):
         apply(tmp_path, tar(*(directory("d") for _ in range(11))))
     declared = patched(tar(file("a")), 124, b"\x80" + bytes(5) + b"\x7f" + bytes(5))
@@ -287,14 +291,65 @@ def test_nothing_of_a_layer_is_looked_up_on_this_host(tmp_path: Path) -> None:
     assert tree.find(f"{outside}/x") is not None
 
 
-def test_a_cancelled_build_ends_within_a_layer(tmp_path: Path) -> None:
-    class Ended(Exception):
-        pass
+def test_names_links_and_xattrs_are_bounded_in_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layers, "TEXT_MAX", 10_000)
+    xattr = {"SCHILY.xattr.user.a": "x" * 2000}
+    for entry in (file("a", pax=xattr), symlink("a", "x" * 2000), file("a/" + "x/" * 180 + "y")):
+        apply(tmp_path, tar(*[entry] * 4))
+        with pytest.raises(ImageError, match="names, links and xattrs"):
+            apply(tmp_path, tar(*[entry] * 28))
+
+
+def test_what_lies_behind_the_end_of_an_archive_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layers, "BEHIND_MAX", 1024 * 1024)
+    apply(tmp_path, tar(file("a")) + bytes(512 * 1024))
+    with pytest.raises(ImageError, match="behind the end of its archive"):
+        apply(tmp_path, tar(file("a")) + bytes(2 * 1024 * 1024), packing="+gzip")
+
+
+class Ended(Exception):
+    pass
+
+
+def stop_after(calls: int) -> Callable[[], None]:
+    left = iter(range(calls))
 
     def stop() -> None:
-        raise Ended
+        if next(left, None) is None:
+            raise Ended
 
-    writer = LayerWriter(tmp_path, stop=stop)
+    return stop
+
+
+def test_a_cancelled_build_ends_within_a_layer(tmp_path: Path) -> None:
+    writer = LayerWriter(tmp_path, stop=stop_after(0))
     data = tar(file("a"))
     with pytest.raises(Ended):
         writer.apply(blob(tmp_path, data), sha256(data), "the layer")
+
+
+def test_a_cancelled_build_ends_behind_the_last_member_of_a_layer(tmp_path: Path) -> None:
+    writer = LayerWriter(tmp_path, stop=stop_after(10))
+    data = tar(file("a")) + bytes(1024 * 1024)
+    with pytest.raises(Ended):
+        writer.apply(blob(tmp_path, data), sha256(data), "the layer")
+
+
+def test_a_cancelled_build_ends_while_a_digest_is_computed(tmp_path: Path) -> None:
+    data = bytes(4 * 1024 * 1024)
+    with pytest.raises(Ended):
+        require_digest(blob(tmp_path, data), sha256(data), "the layer", stop=stop_after(2))
+
+
+@pytest.mark.parametrize("packing", ["", "+gzip"])
+def test_a_cancelled_build_ends_while_an_archive_is_opened(tmp_path: Path, packing: str) -> None:
+    path = tmp_path / "archive.tar"
+    noise = random.Random(1).randbytes(2 * 1024 * 1024)
+    path.write_bytes(PACKINGS[packing](tar(file("a", noise))))
+    (tmp_path / "work").mkdir()
+    with pytest.raises(Ended):
+        open_place(path, tmp_path / "work", stop=stop_after(5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -12,11 +13,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, HostError, ImageError, ImageNotFound, QuicksandError
 from quicksand.disks.packages.web import UnreachableError
-from quicksand_images.oci.credentials import belongs_to, find_login
+from quicksand_images.oci.credentials import RegistryAuth, belongs_to, find_login
 from quicksand_images.oci.places import open_place
 from quicksand_images.oci.reference import parse_reference
 from quicksand_images.oci.registry import fetch
@@ -219,6 +221,39 @@ async def test_a_registry_that_wants_the_password_itself_gets_it(
     await get(server, tmp_path / "m")
 
 
+@pytest.mark.parametrize("text", ["ghcr.io:443/me/app", "GHCR.io/me/app", "localhost:443/me/app"])
+def test_a_registry_gets_its_login_however_it_is_written(text: str) -> None:
+    reference = parse_reference(text)
+    request = httpx.Request("GET", f"https://{reference.host}/v2/")
+    flow = RegistryAuth(reference, ("me", "pw")).async_auth_flow(request)
+    asked = {"WWW-Authenticate": 'Basic realm="x"'}
+
+    async def answered() -> httpx.Request:
+        await anext(flow)
+        return await flow.asend(httpx.Response(401, headers=asked, request=request))
+
+    assert asyncio.run(answered()).headers["authorization"] == basic(("me", "pw"))
+
+
+@pytest.mark.parametrize(
+    "realm", ["https://[x", "https://x:port/", "https://\x7f/", "https://x:99999"]
+)
+@pytest.mark.parametrize("login", [None, ("me", "pw")])
+async def test_a_registry_that_names_no_address_for_tokens_is_refused(
+    server: Registry,
+    tmp_path: Path,
+    config: Path,
+    realm: str,
+    login: tuple[str, str] | None,
+) -> None:
+    server.add(image())
+    server.realm = realm
+    if login:
+        keep(config, server.host, login)
+    with pytest.raises(ImageError, match="which is no address"):
+        await get(server, tmp_path / "l")
+
+
 async def test_a_password_is_not_sent_to_another_host(
     server: Registry, tmp_path: Path, config: Path
 ) -> None:
@@ -323,6 +358,7 @@ async def test_a_missing_image_is_said_to_be_missing(server: Registry, tmp_path:
         ("manifests", (200, {}, b" " * (5 * 1024 * 1024)), "MiB|MB"),
         ("manifests", (307, {"Location": "http://example.com/x"}, b""), "anybody on the way"),
         ("manifests", (307, {"Location": "file:///etc/passwd"}, b""), "anybody|cannot be reached"),
+        ("manifests", (307, {"Location": "https://127.0.0.1:99999/x"}, b""), "nothing is fetched"),
         ("manifests", (403, {}, b"x" * 10_000_000), "more than was asked for|status 403"),
         ("blobs", (404, {}, b""), "not in the registry"),
         ("blobs", (200, {}, b"other"), "were said"),

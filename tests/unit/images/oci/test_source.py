@@ -12,6 +12,7 @@ import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError, ImageNotFound
 from quicksand_images.oci.documents import LAYERS_MAX
+from quicksand_images.oci.layers import pieces_of
 from quicksand_images.oci.places import open_place
 from quicksand_images.oci.reference import Reference, find_source, parse_reference
 from quicksand_images.oci.source import FoundImage, find_image
@@ -204,6 +205,10 @@ def spoil_config(path: str, value: Any) -> Callable[[Image], None]:
         (spoil_config("config.Cmd", ["a\0b"]), "no word"),
         (spoil_config("config.Env", ["novalue"]), "no variable"),
         (spoil_config("config.Env", ["A=" + "x" * 50_000]), "take more"),
+        (spoil_config("config.Cmd", ["\ud800"]), "no word"),
+        (spoil_config("config.Env", ["A=\udfff"]), "no word"),
+        (spoil_config("config.User", "\ud83d"), "User is no proper text"),
+        (spoil_config("config.WorkingDir", "/\ud83d"), "WorkingDir is no proper text"),
         (spoil_config("config.User", {}), "User is no proper text"),
         (spoil_config("config.WorkingDir", "relative"), "no absolute path"),
     ],
@@ -215,6 +220,39 @@ def test_documents_that_cannot_be_used_are_refused(
     spoil(one)
     with pytest.raises(ImageError, match=why):
         found(layout(tmp_path, one), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"RepoTags": 5},
+        {"RepoTags": {"a": 1}},
+        {"RepoTags": "app:1"},
+        {"RepoTags": ["\ud800"]},
+        {"Layers": 5},
+        {"Layers": [5]},
+        {"Layers": ["a\0b"]},
+        {"Config": "a\0b"},
+        {"Config": "\ud800"},
+        {"Config": ["x"]},
+        {"Config": "."},
+    ],
+)
+@pytest.mark.parametrize("write", [write_directory, write_archive])
+def test_a_listing_whose_fields_are_of_other_types_is_refused(
+    tmp_path: Path, entry: dict[str, Any], write: Callable[[Path, dict[str, bytes]], Path]
+) -> None:
+    files = docker_files(("app:1", image()))
+    listing = json.loads(files["manifest.json"])
+    listing[0] |= entry
+    files["manifest.json"] = json.dumps(listing).encode()
+    with pytest.raises(ImageError, match=r"manifest.json|which is not in it"):
+        found(write(tmp_path / "place", files), tmp_path)
+
+
+def test_a_name_in_an_index_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="no proper text"):
+        found(layout(tmp_path, image(), name="\ud800"), tmp_path)
 
 
 def test_documents_with_other_digests_than_were_said_are_refused(tmp_path: Path) -> None:
@@ -278,6 +316,29 @@ def test_links_in_a_layout_are_not_followed(tmp_path: Path) -> None:
         found(place, tmp_path)
 
 
+def test_links_on_the_way_to_a_file_of_a_layout_are_not_followed(tmp_path: Path) -> None:
+    place = layout(tmp_path, image())
+    there = found(place, tmp_path)
+    (place / "blobs").rename(tmp_path / "elsewhere")
+    (place / "blobs").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ImageError, match="symbolic link, or no directory, on the way"):
+        found(place, tmp_path)
+    # Nor one that comes after the documents were read.
+    with pytest.raises(ImageError, match="symbolic link, or no directory, on the way"):
+        list(pieces_of(there.layers[0].blob))
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../secret", "blobs/../../secret", "", "."])
+def test_a_name_that_leads_out_of_a_directory_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret").write_text("secret")
+    files = docker_files(("app:1", image()))
+    listing = json.loads(files["manifest.json"])
+    listing[0]["Layers"][0] = name
+    files["manifest.json"] = json.dumps(listing).encode()
+    with pytest.raises(ImageError, match="which is not in it"):
+        found(write_directory(tmp_path / "place", files), tmp_path)
+
+
 # --- references
 
 
@@ -294,6 +355,9 @@ def test_links_in_a_layout_are_not_followed(tmp_path: Path) -> None:
         ),
         ("ghcr.io/a/b/c", "ghcr.io/a/b/c:latest", "ghcr.io", "c"),
         ("localhost:5000/x:y", "localhost:5000/x:y", "localhost:5000", "x-y"),
+        ("GHCR.io:443/a", "ghcr.io/a:latest", "ghcr.io", "a"),
+        ("Docker.io/me/app", "docker.io/me/app:latest", "registry-1.docker.io", "app"),
+        ("localhost:443/x:y", "localhost:443/x:y", "localhost:443", "x-y"),
         ("[::1]:80/x", "[::1]:80/x:latest", "[::1]:80", "x"),
         ("r.io/x:t@sha256:" + "a" * 64, "r.io/x@sha256:" + "a" * 64, "r.io", "x-" + "a" * 12),
     ],
@@ -309,7 +373,7 @@ def test_references_are_read_as_docker_reads_them(
 @pytest.mark.parametrize(
     "text",
     ["", "UPPER", "a//b", "r.io/../x", "x:", "x:ta g", "x@sha256:short", "x@md5:aa", "r.io/x?y=z",
-     "r.io/" + "a" * 300, "user:pw@r.io/x", "-r.io/x"],
+     "r.io/" + "a" * 300, "user:pw@r.io/x", "-r.io/x", "1.2.3.4:65536/x"],
 )  # fmt: skip
 def test_what_is_no_reference_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="neither a file"):

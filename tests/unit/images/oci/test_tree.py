@@ -128,6 +128,14 @@ def test_a_link_to_nothing_leads_to_a_new_directory_within_the_image() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "target", ["a\ndump /p /somewhere\nb", "/ok/" + "x" * 256, "/é/" + "é" * 128, ".wh.a"]
+)
+def test_a_link_makes_no_directory_with_a_name_that_cannot_be(target: str) -> None:
+    with pytest.raises(ImageError, match="cannot be the name of a file"):
+        made([member("p"), link("l", target), d("l/x")])
+
+
 def test_links_that_lead_in_a_circle_are_refused() -> None:
     with pytest.raises(ImageError, match="too many links"):
         made([link("a", "b"), link("b", "a"), member("a/x")])
@@ -249,6 +257,18 @@ def test_work_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     files = [member(f"a/{number}") for number in range(1000)]
     with pytest.raises(ImageError, match="too long"):
         made([*files, *(member("a/" + OPAQUE) for _ in range(20))])
+
+
+def test_directories_that_only_names_and_links_make_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tree_module, "ENTRIES_MAX", 1000)
+    deep = "/d" * 190
+    with pytest.raises(ImageError, match="more than 1000 files"):
+        made([member(f"{number}{deep}/x") for number in range(6)])
+    hidden = "/".join(f"{number}/.." for number in range(300))
+    with pytest.raises(ImageError, match="more than 1000 files"):
+        made([one for n in "abcd" for one in (d(n), link(f"{n}/l", f"{hidden}/z"), d(f"{n}/l/x"))])
 
 
 # --- xattrs

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
-from quicksand.base.errors import HostError
+from quicksand.base.errors import DiskSpaceError, HostError, ImageError
+from quicksand.base.tools import run_tool
 from quicksand_images.disk import require_filesystem_tools
 from quicksand_images.oci import writing
-from quicksand_images.oci.ext4 import list_tree
+from quicksand_images.oci.ext4 import command_line, list_tree, quoted
 from quicksand_images.oci.layers import LayerWriter
 from quicksand_images.oci.tar import Kind
 from quicksand_images.oci.tree import Node, Tree
@@ -127,6 +129,31 @@ async def test_what_did_not_get_into_the_file_system_is_an_error(
         await require_written(tree, disk, tools[1])
 
 
+async def test_a_link_cannot_give_a_command_to_the_program_that_writes_the_file_system(
+    tmp_path: Path, tools: Tools
+) -> None:
+    secret = tmp_path / "written"
+    layer = tar(file("p", b"x"), symlink("l", f"a\ndump /p {secret}\nb"), directory("l/x"))
+    with pytest.raises(ImageError, match="cannot be the name of a file"):
+        await write(tmp_path, tools, layer)
+    assert not secret.exists()
+
+
+@pytest.mark.parametrize("name", ["a\ndump /p /x\nb", "a\0b"])
+def test_a_record_whose_name_would_be_a_command_is_an_error(tmp_path: Path, name: str) -> None:
+    tree = Tree()
+    tree.root.children[name] = Node(Kind.DIRECTORY)
+    with pytest.raises(HostError, match="debugfs"):
+        list(writing.plan_commands(tree, tmp_path, 0))
+
+
+def test_a_command_that_would_be_read_as_two_is_an_error() -> None:
+    assert command_line(f"ls {quoted('a' * 7000)}").endswith(b"\n")
+    for bad in ("ls " + quoted('"' * 4000), "ls a\nquit"):
+        with pytest.raises(HostError, match="debugfs"):
+            command_line(bad)
+
+
 def test_a_file_system_has_room_for_many_small_files(tmp_path: Path) -> None:
     tree = Tree()
     assert planned_size(tree) == writing.SIZE_MIN
@@ -134,3 +161,46 @@ def test_a_file_system_has_room_for_many_small_files(tmp_path: Path) -> None:
     assert planned_size(tree) == 13 * 1024**3
     tree.root.children = {"large": Node(Kind.FILE, size=10 * 1024**3)}
     assert planned_size(tree) == 21 * 1024**3
+
+
+def test_a_file_with_many_names_takes_its_room_once() -> None:
+    tree, node = Tree(), Node(Kind.FILE, size=10 * 1024**3)
+    tree.root.children = {str(number): node for number in range(50_000)}
+    assert planned_size(tree) == 21 * 1024**3
+
+
+async def test_a_host_without_room_for_the_file_system_is_said_so_before_it_is_made(
+    tmp_path: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(root: Path, need: int = 0) -> None:
+        if need > 50_000:
+            raise DiskSpaceError(f"no room for {need}")
+
+    monkeypatch.setattr(writing, "check_space", full)
+    await write(tmp_path, tools, tar(file("a", b"x" * 8192)), 1)
+    with pytest.raises(DiskSpaceError, match="no room for"):
+        await write(tmp_path, tools, tar(file("a", b"x" * 30_000)), 2)
+    assert not (tmp_path / "disk2.raw").exists()
+
+
+async def test_the_program_that_writes_the_file_system_is_heard_only_with_its_errors(
+    tmp_path: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    async def heard(argv: list[str], **more: Any) -> str:
+        said.append(await run_tool(argv, **more))
+        return said[-1]
+
+    monkeypatch.setattr(writing, "run_tool", heard)
+    layer = tar(*(file(f"a{number}") for number in range(100)))
+    await write(tmp_path, tools, layer, 1)
+    assert "set_inode_field" not in said[-1]
+
+    def bad(*_: object) -> list[str]:
+        return [f"set_inode_field /no{number} mode 0" for number in range(1000)]
+
+    monkeypatch.setattr(writing, "plan_commands", bad)
+    with pytest.raises(HostError, match=r"did not get into(.|\n)*debugfs says:(.|\n)*not found"):
+        await write(tmp_path, tools, layer, 2)
+    assert len(said[-1].split("\n")) < 100
