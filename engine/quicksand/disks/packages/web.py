@@ -48,6 +48,9 @@ CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 
 NOT_HERE = (404, 410)
 
+AS_IT_IS = {"Accept-Encoding": "identity"}
+"""Asks for an answer that is not compressed: one piece of such could expand to any size."""
+
 _BROKEN = (httpx.TransportError, httpx.StreamError)
 """What a connection that breaks, or does not come about, raises."""
 
@@ -108,15 +111,14 @@ class Web:
     async def page(self, url: str, accept: str) -> Page | None:
         """Fetch a page; None if there is none at that address. Raises UnreachableError,
         ImageError for one that is too large or elsewhere than allowed."""
-        async with (
-            self._asking(url),
-            self._client.stream("GET", url, headers={"Accept": accept}) as answer,
-        ):
+        headers = {"Accept": accept, **AS_IT_IS}
+        async with self._asking(url), self._client.stream("GET", url, headers=headers) as answer:
             if answer.status_code in NOT_HERE:
                 return None
             _require_success(answer, url)
+            _require_plain(answer, url)
             body = bytearray()
-            async for piece in answer.aiter_bytes():
+            async for piece in answer.aiter_raw():
                 body += piece
                 if len(body) > PAGE_MAX:
                     raise ImageError(f"{shown(url)} has more than {size_text(PAGE_MAX)}")
@@ -137,7 +139,8 @@ class Web:
         with map_os_errors(target):
             wheel = _Incoming(link, target, progress)
             try:
-                await self._get_all(link, wheel)
+                async with self._asking(link.url):
+                    await self._get_all(link, wheel)
             finally:
                 await in_thread_to_the_end(wheel.close)
         return wheel.finished()
@@ -156,7 +159,7 @@ class Web:
                 await asyncio.sleep(self._pause * 2**failures)
 
     async def _get_rest(self, link: Link, wheel: _Incoming) -> None:
-        headers = {"Accept-Encoding": "identity"}  # digests are those of the file as it is
+        headers = dict(AS_IT_IS)  # digests are those of the file as it is
         if wheel.done and wheel.tag:
             headers |= {"Range": f"bytes={wheel.done}-", "If-Range": wheel.tag}
         async with self._client.stream("GET", link.url, headers=headers) as answer:
@@ -300,6 +303,14 @@ def _require_success(answer: httpx.Response, url: str) -> None:
     if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
         raise httpx.ReadError(f"status {answer.status_code}")
     raise UnreachableError(f"{shown(url)} answers with status {answer.status_code}")
+
+
+def _require_plain(answer: httpx.Response, url: str) -> None:
+    coding = answer.headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity"):
+        raise ImageError(
+            f"{shown(url)} answers with the encoding {coding[:40]!r}, which was not asked for"
+        )
 
 
 def _unreachable(url: str, error: Exception) -> UnreachableError:
