@@ -149,14 +149,15 @@ def test_ls_and_info_are_list_and_inspect(store: ImageStore) -> None:
     assert json.loads(quicksand("images", "info", "one", "--json").stdout)["packages"] == 3
 
 
+@pytest.mark.parametrize("ending", ["_amd64.deb", "-r0.apk", "-py3-none-any.whl"])
 def test_downloads_of_builds_are_cleaned_but_not_while_one_is_under_way(
-    store: ImageStore, places: Paths
+    store: ImageStore, places: Paths, ending: str
 ) -> None:
     kept = paths().cache / "packages" / "debian-amd64"
     kept.mkdir(parents=True, mode=0o700)
     for parent in (kept, *kept.parents[:2]):
         parent.chmod(0o700)
-    mine, others = kept / "a_1%3a2.0_amd64.deb", kept / "notes.txt"
+    mine, others = kept / f"a_1%3a2.0{ending}", kept / "notes.txt"
     for path in (mine, others):
         path.write_bytes(b"x" * 8192)
     cleaner = Cleaner(paths())
