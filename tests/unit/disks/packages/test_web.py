@@ -135,11 +135,39 @@ async def test_an_answer_of_unknown_length_ends_at_the_most_that_a_wheel_has(
     web: Web, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webs, "WHEEL_MAX", 1 << 20)
-    with pytest.raises(ImageError, match="too much for a wheel"):
+    with pytest.raises(ImageError, match="has 3 MiB, more than 1 MiB"):
         await web.download(link(server.put("/x.whl", DATA)), tmp_path / "x")
     url = server.put("/y.whl", DATA, has_length=False)
     with pytest.raises(ImageError, match="more than the 1048576 bytes"):
         await web.download(link(url), tmp_path / "y")
+
+
+async def test_what_is_no_wheel_has_a_bound_of_its_own(
+    web: Web, server: Server, tmp_path: Path
+) -> None:
+    url = server.put("/x.whl", DATA)
+    assert await web.download(link(url), tmp_path / "x", most=len(DATA)) == SHA256
+    with pytest.raises(ImageError, match="has 3 MiB, more than 1 MiB"):
+        await web.download(link(url), tmp_path / "y", most=1 << 20)
+    server.put("/x.whl", DATA, has_length=False)
+    for name, size in (("z", None), ("w", len(DATA))):
+        with pytest.raises(ImageError, match="more than"):
+            await web.download(link(url, size=size), tmp_path / name, most=1 << 20)
+        assert (tmp_path / name).stat().st_size <= 1 << 20
+
+
+async def test_a_disk_that_fills_up_is_noticed_without_a_length(
+    web: Web, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(root: Path, need: int = 0) -> None:
+        if (root / "x").stat().st_size > 1_000_000:
+            raise DiskSpaceError(f"{root} is full")
+
+    monkeypatch.setattr(webs, "check_space", full)
+    monkeypatch.setattr(webs, "SPACE_EVERY", 1 << 19)
+    with pytest.raises(DiskSpaceError):
+        await web.download(link(server.put("/x.whl", DATA, has_length=False)), tmp_path / "x")
+    assert (tmp_path / "x").stat().st_size < len(DATA)
 
 
 async def test_a_redirection_is_followed_on_this_host_and_to_nowhere_worse(
