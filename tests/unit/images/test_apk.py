@@ -227,6 +227,16 @@ def test_files_that_are_not_those_of_the_metadata_are_found(tmp_path: Path) -> N
     assert not is_right(path, package)
 
 
+def test_a_package_with_a_signature_before_its_metadata_is_right(tmp_path: Path) -> None:
+    apk = make_apk("probe")
+    (package,) = parse_packages(apk.entry)
+    path = tmp_path / apk.file
+    path.write_bytes(AlpineSigner(tmp_path).sign(b"its metadata") + apk.data)
+    assert is_right(path, package)
+    path.write_bytes(path.read_bytes() + b"more")
+    assert not is_right(path, package)
+
+
 async def test_an_index_or_a_package_that_is_too_large_is_refused(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
