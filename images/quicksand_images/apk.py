@@ -11,17 +11,37 @@ import tarfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound
+from quicksand.base.regular import open_file
 from quicksand.disks.packages.pages import shown
 
 DATABASE = "/lib/apk/db/installed"
 REPOSITORIES = "/etc/apk/repositories"
 INDEX = "APKINDEX.tar.gz"
 INDEX_MAX = 64 * 1024 * 1024
-"""Bytes of an unpacked index; that of Alpine's community has 10 MB."""
+"""Bytes of an index, packed or unpacked; that of Alpine's community has 10 MB unpacked."""
+
+APK_MAX = 2 * 1024**3
+"""Bytes of a package; the largest of Alpine have some hundred MB."""
+
+HEAD_MAX = 4 * 1024 * 1024
+"""Bytes of a package in which its signature and its metadata have to be."""
+
+OFFERS_MAX = 200_000
+"""Packages in all indexes together; Alpine has 40,000."""
+
+REPOSITORIES_MAX = 16
+"""Repositories that are asked for one layer."""
+
+SIZE_DIGITS = 15
+"""Of a package's size; Python refuses to read numbers of thousands."""
+
+MEMBERS_MAX = 1000
+"""Files in an index, or in the metadata of a package."""
 
 PACKAGES_MAX = 5000
 """Packages that are fetched for one layer."""
@@ -53,28 +73,44 @@ class Package:
         return f"{self.name}-{self.version}.apk"
 
 
-def parse_packages(text: str, repository: str = "") -> list[Package]:
-    """Return the packages in an index or a database. What makes no sense is left out."""
-    found = []
-    for paragraph in text.split("\n\n"):
+def parse_packages(text: str, repository: str = "", *, most: int = OFFERS_MAX) -> list[Package]:
+    """Return the packages in an index or a database. What makes no sense is left out. Raises
+    ImageError for more than ``most``."""
+    found = list(islice(_parse(text, repository), most + 1))
+    if len(found) > most:
+        of = f"the lists up to {shown(repository)}" if repository else DATABASE
+        raise ImageError(f"{of} have more than {OFFERS_MAX} packages")
+    return found
+
+
+def _parse(text: str, repository: str) -> Iterator[Package]:
+    for paragraph in _paragraphs(text):
         lines = (line.partition(":") for line in paragraph.splitlines())
         fields = {key: value for key, colon, value in reversed(list(lines)) if colon}
         name, version, size = fields.get("P", ""), fields.get("V", ""), fields.get("S", "0")
-        if not _NAME.fullmatch(name) or not _NAME.fullmatch(version) or not size.isdecimal():
+        if not _NAME.fullmatch(name) or not _NAME.fullmatch(version):
             continue
-        found.append(
-            Package(
-                name=name,
-                version=version,
-                size=int(size),
-                checksum=fields.get("C", ""),
-                depends=tuple(fields.get("D", "").split()),
-                provides=tuple(_plain(word) for word in fields.get("p", "").split()),
-                install_if=tuple(fields.get("i", "").split()),
-                repository=repository,
-            )
+        if not size.isdecimal() or len(size) > SIZE_DIGITS:
+            continue
+        yield Package(
+            name=name,
+            version=version,
+            size=int(size),
+            checksum=fields.get("C", ""),
+            depends=tuple(fields.get("D", "").split()),
+            provides=tuple(_plain(word) for word in fields.get("p", "").split()),
+            install_if=tuple(fields.get("i", "").split()),
+            repository=repository,
         )
-    return found
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Yield them one by one: a list of millions would need gigabytes."""
+    start = 0
+    while (end := text.find("\n\n", start)) >= 0:
+        yield text[start:end]
+        start = end + 2
+    yield text[start:]
 
 
 def may_want(
@@ -89,17 +125,19 @@ def may_want(
     there = {package.name: package.version for package in installed}
     known = {word for package in installed for word in (package.name, *package.provides)}
     chosen: dict[str, Package] = {}
-    left = list(names)
+    left, handled = list(names), set[str]()
     for name in left:
         if name not in providers and name not in known:
             raise ImageNotFound(f"the mirrors of the base have no package {name!r}")
     while left:
-        for offer in providers.get(_plain(left.pop()), ()):
+        word = _plain(left.pop())
+        for offer in () if word in handled else providers.get(word, ()):
             # The same is there; another version could be wanted by a condition.
             if offer.name in chosen or there.get(offer.name) == offer.version:
                 continue
             chosen[offer.name] = offer
             left += [word for word in offer.depends if not word.startswith("!")]
+        handled.add(word)
         if not left:
             left += _completed(offers, {*chosen, *known}, there | dict.fromkeys(chosen, ""))
         if len(chosen) > PACKAGES_MAX:
@@ -130,42 +168,61 @@ def parse_repositories(text: str) -> list[str]:
 
 
 def read_index(path: Path, repository: str) -> str:
+    """Return the text of an index, which may have `INDEX_MAX` bytes. Raises ImageError."""
     try:
-        *_, last = split_members(path.read_bytes())
-        with tarfile.open(fileobj=io.BytesIO(last[1]), mode="r:") as archive:
-            file = archive.extractfile("APKINDEX")
-            if file is None:
-                raise ValueError("it is no file")
-            return file.read(INDEX_MAX).decode("utf-8", "replace")
-    except (ValueError, KeyError, tarfile.TarError) as error:
+        with open_file(path) as file:
+            data = file.read(INDEX_MAX + 1)
+        if len(data) > INDEX_MAX:
+            raise ValueError("it is too large")
+        *_, last = split_members(data)
+        return _content(last[1], "APKINDEX")
+    except (ValueError, tarfile.TarError, RecursionError) as error:
         raise ImageError(f"the index of {shown(repository)} cannot be read: {error}") from error
 
 
 def is_right(path: Path, package: Package) -> bool:
     """Whether a package has the metadata of the index, and the files of its metadata. (Signatures
     are for the guest's apk.)"""
-    try:
-        members = list(split_members(path.read_bytes(), most=3))
-        control, content = members[-2][0], members[-1][0]
-        with tarfile.open(fileobj=io.BytesIO(members[-2][1]), mode="r:") as archive:
-            file = archive.extractfile(".PKGINFO")
-            text = "" if file is None else file.read(INDEX_MAX).decode("utf-8", "replace")
-    except (ValueError, KeyError, IndexError, tarfile.TarError):
-        return False
-    found = re.search(r"^datahash = ([0-9a-f]{64})$", text, re.MULTILINE)
-    digest = hashlib.sha1(control, usedforsecurity=False).digest()
-    is_named = package.checksum == f"Q1{base64.b64encode(digest).decode()}"
-    return is_named and found is not None and found[1] == hashlib.sha256(content).hexdigest()
+    with open_file(path) as file:
+        start = 0
+        try:
+            for packed, unpacked in split_members(file.read(HEAD_MAX)):
+                start += len(packed)
+                digest = hashlib.sha1(packed, usedforsecurity=False).digest()
+                if package.checksum == f"Q1{base64.b64encode(digest).decode()}":
+                    text = _content(unpacked, ".PKGINFO")
+                    break
+            else:
+                return False
+        except (ValueError, tarfile.TarError, RecursionError):
+            return False
+        found = re.search(r"^datahash = ([0-9a-f]{64})$", text, re.MULTILINE)
+        file.seek(start)
+        # The files may have gigabytes.
+        content = hashlib.file_digest(file, "sha256").hexdigest()
+    return found is not None and found[1] == content
 
 
-def split_members(data: bytes, most: int = 2) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the gzip members of an index or a package, each as it is and, but for the files of a
-    package, unpacked. Raises ValueError."""
-    for number in range(most):
+def _content(data: bytes, name: str) -> str:
+    """Return a text in a tar. Raises ValueError, tarfile.TarError, and RecursionError for headers
+    that follow each other without end."""
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+        for _ in range(MEMBERS_MAX):
+            member = archive.next()
+            # With a negative size the next member could be the same again.
+            if member is None or member.size < 0:
+                break
+            file = archive.extractfile(member) if member.name == name and member.isreg() else None
+            if file is not None:
+                return file.read(min(member.size, INDEX_MAX)).decode("utf-8", "replace")
+    raise ValueError(f"it has no {name}")
+
+
+def split_members(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the first two gzip members of an index or a package, each as it is and unpacked. Raises
+    ValueError."""
+    for _ in range(2):
         if not data:
-            return
-        if number == most - 1 and most == 3:
-            yield data, b""
             return
         unpacker = zlib.decompressobj(wbits=31)
         try:

@@ -23,8 +23,13 @@ from quicksand.disks.packages.pip_settings import certificates
 from quicksand.disks.packages.web import Web
 
 from quicksand_images.apk import (
+    APK_MAX,
     ARCHES,
     INDEX,
+    INDEX_MAX,
+    OFFERS_MAX,
+    REPOSITORIES,
+    REPOSITORIES_MAX,
     Package,
     is_right,
     may_want,
@@ -47,8 +52,14 @@ async def fetch_apks(
     """Fill the new directory ``target`` with repositories from which ``names`` can be installed,
     and a file `repositories` with the names of their directories; return the packages.
 
-    Raises ImageNotFound, ImageError for a package that is not what the index says, HostError.
+    Raises ImageNotFound, ImageError for a package that is not what the index says or for more than
+    anybody needs, HostError.
     """
+    if len(repositories) > REPOSITORIES_MAX:
+        raise ImageError(
+            f"{REPOSITORIES} of the base names {len(repositories)} repositories, more than "
+            f"{REPOSITORIES_MAX}"
+        )
     cache = await asyncio.to_thread(package_cache, f"alpine-{arch.debian}")
     places = {repository: target / str(at) for at, repository in enumerate(repositories)}
     offers: list[Package] = []
@@ -59,9 +70,10 @@ async def fetch_apks(
                 (place / ARCHES[arch]).mkdir(parents=True)
                 index = place / ARCHES[arch] / INDEX
                 link = Link(file=INDEX, url=f"{repository}/{ARCHES[arch]}/{INDEX}")
-                await web.download(link, index)
+                await web.download(link, index, most=INDEX_MAX)
                 text = await asyncio.to_thread(read_index, index, repository)
-                offers += await asyncio.to_thread(parse_packages, text, repository)
+                left = OFFERS_MAX - len(offers)
+                offers += await asyncio.to_thread(parse_packages, text, repository, most=left)
             chosen = await asyncio.to_thread(may_want, names, offers, installed)
             lock = await hold(cache)
             try:
@@ -86,7 +98,8 @@ async def _fetch(package: Package, arch: Architecture, cache: Path, web: Web) ->
     try:
         unfinished.unlink(missing_ok=True)
         path.unlink(missing_ok=True)
-        await web.download(Link(file=package.file, url=url, size=package.size), unfinished)
+        link = Link(file=package.file, url=url, size=package.size)
+        await web.download(link, unfinished, most=APK_MAX)
         if not await asyncio.to_thread(is_right, unfinished, package):
             raise ImageError(f"{shown(url)} is not the package that the index says")
         unfinished.replace(path)

@@ -66,7 +66,7 @@ def look_at(image: StoredImage) -> Base:
         raise ImageError(f"{path} is damaged: {error!r}") from error
     if system is None and image.package is None and has_recipe(image.name):
         # Images that were built before manifests told it.
-        recipe = read_recipe(image.name)
+        recipe = read_recipe(image.name, image.arch)
         system = None if isinstance(recipe, Layer) else recipe.system
     status, database, repositories = (
         _read(image, path) for path in (STATUS, DATABASE, REPOSITORIES)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -109,11 +110,20 @@ async def build_layer(
 
 
 def proxies(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the host that say by which proxies it reaches the network."""
+    """Return the variables of the host that say by which proxies it reaches the network, without
+    names and passwords: the base and what the steps download may be anybody's."""
     names = ("http_proxy", "https_proxy", "no_proxy")
     return {
-        name: environ[name] for one in names for name in (one, one.upper()) if environ.get(name)
+        name: _without_password(environ[name])
+        for one in names
+        for name in (one, one.upper())
+        if environ.get(name)
     }
+
+
+def _without_password(address: str) -> str:
+    # An @ that is not escaped belongs to the password, as any :// that is no scheme's.
+    return re.sub(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@", r"\1", address, flags=re.DOTALL)
 
 
 async def _install(

@@ -144,13 +144,13 @@ class Lines:
         if name != self._stage:
             self.end()
             self._stage = name
-            say(f"   {name} …")
+            say(f"   {clean(name)} …")
 
     def end(self) -> None:
         """Writes how long the last stage took."""
         seconds = time.monotonic() - self._since
         if self._stage and seconds >= QUIET_S:
-            say(f"   {self._stage}: {seconds_text(seconds, 0)}")
+            say(f"   {clean(self._stage)}: {seconds_text(seconds, 0)}")
         self._stage = ""
         self._since = time.monotonic()
 

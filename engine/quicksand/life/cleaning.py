@@ -68,7 +68,10 @@ VERDICTS = re.compile(r"(?:accelerators|qemu-versions)\.json")
 CHECKED = "verified"
 """Files with verdicts in the cache, and the directory with one of those for each boot."""
 
-DOOMED = re.compile(rf"{re.escape(REMOVED)}[0-9a-f]{{8,64}}")
+DOOMED = re.compile(rf"{re.escape(REMOVED)}(?:[0-9a-f]{{8}}-)?[0-9a-f]{{8,64}}")
+"""Versions of images that were being removed; earlier programs have put nothing before the
+version."""
+
 LOCKS = re.compile(r"[0-9a-f]{32}\.lock")
 
 

@@ -138,7 +138,8 @@ def _in_docker_archive(place: Place, listing: Blob, arch: Architecture, pick: st
     if blob is None:
         refuse(what, f"it names the config {file[:100]!r}, which is not there")
     data = _read(blob, f"{file[:100]} of {place.what}")
-    said = file.rpartition("/")[2].removesuffix(".json")
+    # docker save calls it by its digest, others (crane, ko) write "sha256:" in front.
+    said = file.rpartition("/")[2].removesuffix(".json").removeprefix("sha256:")
     if said != sha256(data):
         refuse(f"{file[:100]} of {place.what}", f"its SHA-256 is {sha256(data)[:12]}…")
     config = parse_config(data, arch, "the image's config")

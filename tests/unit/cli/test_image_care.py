@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError, StateError
 from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths, paths
@@ -28,7 +29,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ImageStore:
     return ImageStore(paths().images)
 
 
-def publish(store: ImageStore, name: str = "one", content: str = "disk") -> StoredImage:
+def publish(
+    store: ImageStore, name: str = "one", content: str = "disk", arch: str = "x86_64"
+) -> StoredImage:
     staging = store.root / "staging"
     staging.mkdir(parents=True)
     for part in ("disk", "kernel", "initrd"):
@@ -36,7 +39,7 @@ def publish(store: ImageStore, name: str = "one", content: str = "disk") -> Stor
     manifest = {
         "name": name,
         "version": "1",
-        "arch": "x86_64",
+        "arch": arch,
         "created": 1,
         "machine": {"memory": "1G"},
         "packages": PACKAGES,
@@ -94,6 +97,21 @@ def test_a_tag_moves_to_another_image(store: ImageStore) -> None:
     assert len(store.versions("tag")) == 2
 
 
+def test_a_tag_of_an_image_for_another_processor_takes_nothing_from_this_hosts(
+    store: ImageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Architecture, "host", lambda: Architecture.X86_64)
+    own, other = publish(store), publish(store, "other", "more", arch="aarch64")
+    tag_image(store, other, "tag")
+    found = store.get("tag")
+    assert found is not None and found.digest == other.digest, "there is no other"
+    tag_image(store, own, "tag")
+    tag_image(store, other, "tag")
+    found, beside = store.get("tag"), store.get("tag", Architecture.ARM64)
+    assert found is not None and found.digest == own.digest
+    assert beside is not None and beside.digest == other.digest
+
+
 @pytest.mark.parametrize("name", ["../x", "", "A", "a/b", "x" * 65, "-x", ".x"])
 def test_a_tag_that_can_be_no_name_is_refused(store: ImageStore, name: str) -> None:
     image = publish(store)
@@ -149,14 +167,15 @@ def test_ls_and_info_are_list_and_inspect(store: ImageStore) -> None:
     assert json.loads(quicksand("images", "info", "one", "--json").stdout)["packages"] == 3
 
 
+@pytest.mark.parametrize("ending", ["_amd64.deb", "-r0.apk", "-py3-none-any.whl"])
 def test_downloads_of_builds_are_cleaned_but_not_while_one_is_under_way(
-    store: ImageStore, places: Paths
+    store: ImageStore, places: Paths, ending: str
 ) -> None:
     kept = paths().cache / "packages" / "debian-amd64"
     kept.mkdir(parents=True, mode=0o700)
     for parent in (kept, *kept.parents[:2]):
         parent.chmod(0o700)
-    mine, others = kept / "a_1%3a2.0_amd64.deb", kept / "notes.txt"
+    mine, others = kept / f"a_1%3a2.0{ending}", kept / "notes.txt"
     for path in (mine, others):
         path.write_bytes(b"x" * 8192)
     cleaner = Cleaner(paths())

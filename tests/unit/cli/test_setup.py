@@ -95,3 +95,14 @@ def test_a_name_that_nobody_knows_is_said_with_the_recipes_that_there_are(
     assert run(["setup", "--image", "debina"]) == Exit.FAILURE
     err = capsys.readouterr().err
     assert "there is no recipe 'debina'" in err and "hint: there are recipes for agent, " in err
+
+
+def test_what_a_guest_writes_as_a_stage_reaches_no_terminal_unescaped(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "QUIET_S", 0)
+    lines = host.Lines()
+    lines.stage("a\x1b[2J\nb", 0, 0)
+    lines.end()
+    shown = capsys.readouterr().err
+    assert shown.count("a\\x1b[2J\\x0ab") == len(shown.splitlines()) == 2

@@ -12,12 +12,16 @@ from typing import Any
 
 import pytest
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import ImageError, ImageNotFound
+from quicksand.base.errors import ImageError, ImageNotFound, StateError
+from quicksand.base.files import try_lock
+from quicksand.base.listing import own_directories
 from quicksand.base.paths import paths
-from quicksand.base.removal import MARK
+from quicksand.base.removal import MARK, remove
+from quicksand.disks.images import store as stores
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.disks.images.store import CURRENT, MANIFEST, ImageStore
 from quicksand.disks.images.stored_image import StoredImage
+from quicksand.life.cleaning import DOOMED
 
 PARTS = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
 
@@ -239,6 +243,33 @@ def test_removing_twice_says_that_it_is_gone(store: ImageStore) -> None:
     assert store.list() == []
     with pytest.raises(ImageNotFound, match=r"^Image not found"):
         store.remove("debian")
+
+
+def test_an_image_that_is_being_built_is_not_removed(store: ImageStore) -> None:
+    image = publish(store)
+    lock = try_lock(store.root / ".debian.lock")
+    assert lock is not None
+    with pytest.raises(StateError, match="'debian' is just being built"):
+        store.remove("debian")
+    assert store.get("debian") == image
+    os.close(lock)
+    store.remove("debian")
+    assert list(store.root.iterdir()) == []
+
+
+def test_copies_of_one_image_are_removed_at_the_same_time(
+    store: ImageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("debian", "tagged")
+    (version,) = {publish(store, name).root.name for name in names}
+    monkeypatch.setattr(stores, "remove", lambda _: None)  # neither has come to its end
+    for name in names:
+        store.remove(name)
+    left = own_directories(store.root, DOOMED)
+    assert len(left) == 2 and all(path.name.endswith(f"-{version}") for path in left)
+    for path in left:
+        remove(path)
+    assert list(store.root.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["../images", ".debian.lock", "a/b", "", "nul\0"])

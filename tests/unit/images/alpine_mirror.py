@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import io
+import random
 import subprocess
 import tarfile
 from dataclasses import dataclass
@@ -67,14 +68,23 @@ def packed(files: dict[str, bytes], *, ends: bool = True) -> bytes:
 
 
 def make_apk(
-    name: str, version: str = "1.0-r0", *, depends: str = "", script: str = "", arch: str = "x86_64"
+    name: str,
+    version: str = "1.0-r0",
+    *,
+    depends: str = "",
+    script: str = "",
+    arch: str = "x86_64",
+    size: int = 0,
 ) -> Apk:
+    """``size``: bytes that do not compress."""
     # apk wants each directory before what is in it.
     files = {
         "usr/": b"",
         "usr/share/": b"",
         f"usr/share/{name}.txt": f"{name} {version}\n".encode(),
     }
+    if size:
+        files["usr/share/large"] = random.Random(0).randbytes(size)
     content = packed(files)
     info = f"pkgname = {name}\npkgver = {version}\narch = {arch}\nsize = 20\npkgdesc = probe\n"
     info += "".join(f"depend = {word}\n" for word in depends.split())

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import tarfile
+import time
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
+from quicksand_images import apk_mirror
 from quicksand_images.apk import (
     Package,
     is_right,
     may_want,
     parse_packages,
     parse_repositories,
+    read_index,
     split_members,
 )
 from quicksand_images.apk_mirror import fetch_apks
@@ -95,6 +101,57 @@ def test_repositories_with_a_tag_or_on_the_guest_itself_are_left_out() -> None:
     assert parse_repositories(text) == ["https://a/main", "http://c/main"]
 
 
+def test_a_size_of_thousands_of_digits_is_none() -> None:
+    found = parse_packages(f"P:big\nV:1\nS:{'9' * 5000}\n\nP:tool\nV:1\nS:{'9' * 15}\n")
+    assert names(found) == ["tool"]
+
+
+def test_more_packages_than_anybody_has_are_refused() -> None:
+    text = "P:a\nV:1\n\n" * 11
+    assert len(parse_packages(text, most=11)) == 11
+    with pytest.raises(ImageError, match="more than"):
+        parse_packages(text, most=10)
+
+
+def test_a_word_that_many_provide_and_want_is_looked_up_once() -> None:
+    offers = [
+        Package(name=f"p{number}", version="1", provides=("x",), depends=("x",) * 1000)
+        for number in range(400)
+    ]
+    began = time.process_time()
+    assert len(may_want(["x"], offers, [])) == 400
+    assert time.process_time() - began < 4, "400,000 words, with 400 offers each"
+
+
+@pytest.mark.parametrize("kind", ["chained", "negative", "none"])
+def test_an_index_that_is_made_to_keep_its_reader_busy_is_refused(
+    tmp_path: Path, kind: str
+) -> None:
+    info = tarfile.TarInfo("APKINDEX" if kind == "negative" else "other")
+    if kind == "negative":
+        info.type, info.size = tarfile.REGTYPE, 0
+        info.name = "other"
+        data = bytearray(info.tobuf(tarfile.USTAR_FORMAT))
+        data[124:136] = (-512 & (256**12 - 1)).to_bytes(12, "big")
+        data[148:156] = b" " * 8
+        data[148:156] = b"%06o\0 " % sum(data)
+    elif kind == "chained":
+        info.type = tarfile.XHDTYPE
+        data = bytearray(info.tobuf(tarfile.USTAR_FORMAT) * 5000)
+    else:
+        data = bytearray(info.tobuf(tarfile.USTAR_FORMAT)) + bytes(1024)
+    path = tmp_path / "APKINDEX.tar.gz"
+    path.write_bytes(gzip.compress(bytes(data) + bytes(1024)))
+    with pytest.raises(ImageError, match="the index of https://a/main cannot be read"):
+        read_index(path, "https://a/main")
+
+
+async def test_repositories_without_end_are_refused(tmp_path: Path) -> None:
+    many = [f"https://127.0.0.1:1/{number}" for number in range(17)]
+    with pytest.raises(ImageError, match="17 repositories, more than 16"):
+        await fetch_apks(["x"], [], many, Architecture.X86_64, tmp_path, lambda *_: None)
+
+
 @given(st.text(max_size=300) | st.text(alphabet="PVDSpiC: \n:a1-", max_size=300))
 def test_any_text_is_an_index_or_nothing(text: str) -> None:
     for package in parse_packages(text):
@@ -168,6 +225,41 @@ def test_files_that_are_not_those_of_the_metadata_are_found(tmp_path: Path) -> N
         assert not is_right(path, package), at
     path.write_bytes(apk.data[:-1])
     assert not is_right(path, package)
+
+
+def test_a_package_with_a_signature_before_its_metadata_is_right(tmp_path: Path) -> None:
+    apk = make_apk("probe")
+    (package,) = parse_packages(apk.entry)
+    path = tmp_path / apk.file
+    path.write_bytes(AlpineSigner(tmp_path).sign(b"its metadata") + apk.data)
+    assert is_right(path, package)
+    path.write_bytes(path.read_bytes() + b"more")
+    assert not is_right(path, package)
+
+
+async def test_an_index_or_a_package_that_is_too_large_is_refused(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(apk_mirror, "APK_MAX", 100)
+    with pytest.raises(ImageError, match=r"\.apk has .* more than"):
+        await mirror.fetch("probe")
+    monkeypatch.setattr(apk_mirror, "INDEX_MAX", 100)
+    mirror.target = tmp_path / "again"
+    with pytest.raises(ImageError, match=r"APKINDEX\.tar\.gz has .* more than"):
+        await mirror.fetch("probe")
+
+
+def test_a_package_is_compared_without_being_read_as_a_whole(tmp_path: Path) -> None:
+    apk = make_apk("probe", size=40 * 1024 * 1024)
+    (package,) = parse_packages(apk.entry)
+    path = tmp_path / apk.file
+    path.write_bytes(apk.data)
+    tracemalloc.start()
+    try:
+        assert is_right(path, package)
+        assert tracemalloc.get_traced_memory()[1] < 20 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 async def test_a_mirror_without_an_index_is_named(mirror: Mirror) -> None:

@@ -9,10 +9,10 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError
 from quicksand.disks.images.store import ImageStore
 from quicksand.qemu import debs
-from quicksand_images import build, in_vm, mmdebstrap
+from quicksand_images import bases, build, in_vm, mmdebstrap
 from quicksand_images.log import BuildLog
 from quicksand_images.mmdebstrap import Builder
-from quicksand_images.recipe import find_recipe, load_recipe
+from quicksand_images.recipe import find_recipe, load_recipe, read_recipe
 from quicksand_images.rootfs import RootTree
 from quicksand_images.sources import Mirrors
 
@@ -103,6 +103,18 @@ async def test_only_a_system_that_this_processor_runs_is_made_without_a_vm(
         recipe = load_recipe("debian", arch)
         await build._make_tree(recipe, tmp_path, None, None, log)  # type: ignore[arg-type]
     assert ways == ["mmdebstrap", "vm"]
+
+
+async def test_the_recipe_of_an_older_base_is_read_for_the_processor_of_that_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "_build", fake_build)
+    own = f'[{OTHER.debian}.system]\nsuite = "other"\n[arm64.kernel]'
+    path = edited(tmp_path, ("[arm64.kernel]", own))
+    monkeypatch.setattr(bases, "read_recipe", lambda _, *arch: read_recipe(path, *arch))
+    image = await build.ensure_image("debian", arch=OTHER, store=ImageStore(tmp_path / "images"))
+    system = bases.look_at(image).system
+    assert system is not None and system.suite == "other"
 
 
 async def test_an_image_for_another_processor_does_not_take_the_hosts_place(

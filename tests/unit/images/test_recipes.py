@@ -237,3 +237,17 @@ def test_a_layer_is_for_the_architecture_that_is_asked_for(write: Write) -> None
 def test_steps_with_the_network_get_the_proxies_of_the_host() -> None:
     environ = {"http_proxy": "http://p:1", "NO_PROXY": "x", "HTTPS_PROXY": "", "HOME": "/root"}
     assert proxies(environ) == {"http_proxy": "http://p:1", "NO_PROXY": "x"}
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("http://user:secret@p:1", "http://p:1"),
+        ("http://user:s@cr/et@p:1/", "http://p:1/"),
+        ("user:sec://ret@p:1", "p:1"),
+        ("socks5h://user@[::1]:1", "socks5h://[::1]:1"),
+        ("p:1", "p:1"),
+    ],
+)
+def test_no_guest_gets_the_password_of_a_proxy(address: str, told: str) -> None:
+    assert proxies({"HTTPS_PROXY": address}) == {"HTTPS_PROXY": told}

@@ -63,7 +63,7 @@ def names_given(world: Paths, record: Record) -> dict[Path, list[str]]:
         world.sandboxes: [ID, f".removed-{ID}", f".importing-{ID}"],
         trash_dir(world): [ID],
         world.runtime: [ID],
-        world.images: [f".removed-{ID}", f".importing-{ID}", "debian"],
+        world.images: [f".removed-{ID}", f".removed-01234567-{ID}", f".importing-{ID}", "debian"],
         world.saves: [f".making-{ID}", f".gone-{ID}", f".ready-{ID}"],
         world.saves / ".trash": [ID],
         templates_dir(world): [KEY, f".making-{KEY}", f"{KEY}.lock"],

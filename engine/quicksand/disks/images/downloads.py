@@ -19,7 +19,7 @@ LOCK = ".lock"
 """In each, flock'ed by the build that downloads or takes something."""
 
 _KINDS = re.compile(r"wheels|[a-z]+-[a-z0-9]+")
-_NAMES = re.compile(r"\.?[A-Za-z0-9][A-Za-z0-9._+~%-]*\.(deb|whl)")
+_NAMES = re.compile(r"\.?[A-Za-z0-9][A-Za-z0-9._+~%-]*\.(deb|whl|apk)")
 
 
 def downloads_dir(cache: Path, kind: str) -> Path:

@@ -253,19 +253,32 @@ class ImageStore:
     def remove(self, name: str) -> None:
         """Remove an image with all versions. The caller makes sure that nothing uses it.
 
-        Raises ImageNotFound, DiskSpaceError, PathError.
+        Raises StateError if that image is just being built or installed, ImageNotFound,
+        DiskSpaceError, PathError.
         """
         place = self.root / name
         if not _is_name(name) or not place.is_dir():
             raise ImageNotFound(f"Image not found: {name!r} is not in the store")
         with map_os_errors(place):
-            # The pointer goes first, so that nothing starts from a half-removed image.
-            for pointer in own_files(place, _POINTERS):
-                pointer.unlink()
-            for version in own_directories(place, ANY_ID):
-                self._remove_tree(version)
-            with contextlib.suppress(OSError):  # other files in there are not ours
-                place.rmdir()
+            path, lock = self._hold(name)
+            try:
+                # The pointer goes first, so that nothing starts from a half-removed image.
+                for pointer in own_files(place, _POINTERS):
+                    pointer.unlink()
+                for version in own_directories(place, ANY_ID):
+                    self._remove_tree(version)
+                with contextlib.suppress(OSError):  # other files in there are not ours
+                    place.rmdir()
+            finally:
+                give_back(path, lock)
+
+    def _hold(self, name: str) -> tuple[Path, int]:
+        """Lock an image against builds; return the path and the descriptor of the lock. Raises
+        StateError, OSError."""
+        lock = try_named_lock(path := self.root / f".{name}.lock")
+        if lock is None:
+            raise StateError(f"the image {name!r} is just being built or installed")
+        return path, lock
 
     def remove_old(self, image: StoredImage) -> bool:
         """Remove one version, unless it is the current one or that image is being built; return
@@ -304,9 +317,7 @@ class ImageStore:
         with map_os_errors(image.root):
             if not image.root.is_dir():
                 raise ImageNotFound(f"Image not found: there is no {image.root}")
-            lock = try_named_lock(path := self.root / f".{place.name}.lock")
-            if lock is None:
-                raise StateError(f"the image {place.name!r} is just being built or installed")
+            path, lock = self._hold(place.name)
             try:
                 current = self.get(place.name)
                 if current is None or current.root == image.root:
@@ -329,9 +340,9 @@ class ImageStore:
 
     def _remove_tree(self, place: Path) -> None:
         require_ours(place)
-        # Renamed first, so that nothing starts from a half-removed image.
-        doomed = self.root / f"{REMOVED}{place.name}"
-        remove(doomed)
+        # Renamed first, so that nothing starts from a half-removed image. Images of other names
+        # can have the same version.
+        doomed = self.root / f"{REMOVED}{secrets.token_hex(4)}-{place.name}"
         place.rename(doomed)
         remove(doomed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError, StateError
 from quicksand.base.files import give_back, map_os_errors, read_json, try_named_lock
 from quicksand.base.sharing import share_file
@@ -20,7 +21,8 @@ of the first name came from."""
 
 
 def tag_image(store: ImageStore, image: StoredImage, name: str) -> StoredImage:
-    """Make ``image`` the current version of the image ``name``, too; return that. Both share their
+    """Make ``image`` the current version of the image ``name``, too; return that. One for another
+    processor lies beside a version for this host's, which stays the current one. Both share their
     files, and either can be removed without the other. Blocks for I/O.
 
     Raises ConfigError for a name that no image can have or that means another one, ImageError for a
@@ -51,8 +53,13 @@ def tag_image(store: ImageStore, image: StoredImage, name: str) -> StoredImage:
                 share_file(image.root / file, place / file)
             told = {key: value for key, value in manifest.items() if key not in LEFT_OUT}
             parts = {part: {"name": file} for part, file in files.items()}
-            tagged = store.publish(place, {**told, "name": name, "files": parts})
-            store.make_current(tagged)
+            host = Architecture.host()
+            there = store.get(name, host)
+            current = image.arch == host.value or there is None or there.arch != host.value
+            facts = {**told, "name": name, "files": parts}
+            tagged = store.publish(place, facts, current=current)
+            if current:
+                store.make_current(tagged)
             return tagged
     finally:
         give_back(path, lock)

@@ -164,6 +164,7 @@ def is_allowed(url: str) -> bool:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
+        parts.port  # noqa: B018 - it raises for one that cannot be
     except ValueError:
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))

@@ -31,6 +31,9 @@ REFUSAL_MAX = 256 * 1024
 """Bytes of the text that comes with a redirection or an error."""
 
 WHEEL_MAX = 64 * 1024**3
+SPACE_EVERY = 64 * 1024 * 1024
+"""Bytes after which the free space is looked at again: a length need not have been said."""
+
 TIMEOUT_S = 30.0
 """Seconds to wait for a connection, and for each next piece."""
 
@@ -47,6 +50,9 @@ CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 """Variables that name certificates of a network's own authority."""
 
 NOT_HERE = (404, 410)
+
+AS_IT_IS = {"Accept-Encoding": "identity"}
+"""Asks for an answer that is not compressed: one piece of such could expand to any size."""
 
 _BROKEN = (httpx.TransportError, httpx.StreamError)
 """What a connection that breaks, or does not come about, raises."""
@@ -108,15 +114,14 @@ class Web:
     async def page(self, url: str, accept: str) -> Page | None:
         """Fetch a page; None if there is none at that address. Raises UnreachableError,
         ImageError for one that is too large or elsewhere than allowed."""
-        async with (
-            self._asking(url),
-            self._client.stream("GET", url, headers={"Accept": accept}) as answer,
-        ):
+        headers = {"Accept": accept, **AS_IT_IS}
+        async with self._asking(url), self._client.stream("GET", url, headers=headers) as answer:
             if answer.status_code in NOT_HERE:
                 return None
             _require_success(answer, url)
+            _require_plain(answer, url)
             body = bytearray()
-            async for piece in answer.aiter_bytes():
+            async for piece in answer.aiter_raw():
                 body += piece
                 if len(body) > PAGE_MAX:
                     raise ImageError(f"{shown(url)} has more than {size_text(PAGE_MAX)}")
@@ -127,17 +132,26 @@ class Web:
                 following=next_of(list(answer.links.values()), url),
             )
 
-    async def download(self, link: Link, target: Path, progress: Progress | None = None) -> str:
-        """Fetch a wheel to ``target``, which must not exist, and return its SHA-256. A connection
-        that breaks is taken up where it broke, if the server can do that.
+    async def download(
+        self,
+        link: Link,
+        target: Path,
+        progress: Progress | None = None,
+        *,
+        most: int | None = None,
+    ) -> str:
+        """Fetch a wheel, or another file, of at most ``most`` bytes (by default, of a wheel) to
+        ``target``, which must not exist, and return its SHA-256. A connection that breaks is taken
+        up where it broke, if the server can do that.
 
-        Raises ImageError if the wheel has another size or digest than the source said,
+        Raises ImageError if it is too large, or has another size or digest than the source said,
         UnreachableError, DiskSpaceError, PathError.
         """
         with map_os_errors(target):
-            wheel = _Incoming(link, target, progress)
+            wheel = _Incoming(link, target, progress, WHEEL_MAX if most is None else most)
             try:
-                await self._get_all(link, wheel)
+                async with self._asking(link.url):
+                    await self._get_all(link, wheel)
             finally:
                 await in_thread_to_the_end(wheel.close)
         return wheel.finished()
@@ -156,7 +170,7 @@ class Web:
                 await asyncio.sleep(self._pause * 2**failures)
 
     async def _get_rest(self, link: Link, wheel: _Incoming) -> None:
-        headers = {"Accept-Encoding": "identity"}  # digests are those of the file as it is
+        headers = dict(AS_IT_IS)  # digests are those of the file as it is
         if wheel.done and wheel.tag:
             headers |= {"Range": f"bytes={wheel.done}-", "If-Range": wheel.tag}
         async with self._client.stream("GET", link.url, headers=headers) as answer:
@@ -179,12 +193,13 @@ class Web:
 class _Incoming:
     """A wheel that is being written."""
 
-    def __init__(self, link: Link, target: Path, progress: Progress | None) -> None:
+    def __init__(self, link: Link, target: Path, progress: Progress | None, most: int) -> None:
         self._link = link
         self._target = target
         self._report = progress or (lambda stage, done, total: None)
         self._file = create(target)
         self._digest = hashlib.sha256()
+        self._most = most
         self._total: int | None = link.size
         self.done = 0
         self.tag = ""
@@ -204,9 +219,9 @@ class _Incoming:
         self.tag = "" if tag.startswith("W/") else tag
         length = answer.headers.get("content-length", "")
         if length.isascii() and length.isdigit():
-            total = self.done + int(length[:20])
-            self._require(total)
-            self._total = total
+            self._total = self.done + int(length[:20])
+        if self._total is not None:
+            self._require(self._total)
         check_space(self._target.parent, (self._total or 0) - self.done)
 
     def _start_over(self) -> None:
@@ -220,14 +235,18 @@ class _Incoming:
             raise ImageError(
                 f"{self._link.file} has {total} bytes, and {self._link.source} says {said}"
             )
-        if total > WHEEL_MAX:
-            raise ImageError(f"{self._link.file} has {size_text(total)}, too much for a wheel")
+        if total > self._most:
+            raise ImageError(
+                f"{self._link.file} has {size_text(total)}, more than {size_text(self._most)}"
+            )
 
     def add(self, piece: bytes) -> None:
         """Write the next bytes. Raises ImageError, OSError."""
-        most = WHEEL_MAX if self._total is None else self._total
+        most = self._most if self._total is None else self._total
         if self.done + len(piece) > most:
             raise ImageError(f"{self._link.file} has more than the {most} bytes that were said")
+        if (self.done + len(piece)) // SPACE_EVERY > self.done // SPACE_EVERY:
+            check_space(self._target.parent)
         self._file.write(piece)
         self._digest.update(piece)
         self.done += len(piece)
@@ -300,6 +319,14 @@ def _require_success(answer: httpx.Response, url: str) -> None:
     if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
         raise httpx.ReadError(f"status {answer.status_code}")
     raise UnreachableError(f"{shown(url)} answers with status {answer.status_code}")
+
+
+def _require_plain(answer: httpx.Response, url: str) -> None:
+    coding = answer.headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity"):
+        raise ImageError(
+            f"{shown(url)} answers with the encoding {coding[:40]!r}, which was not asked for"
+        )
 
 
 def _unreachable(url: str, error: Exception) -> UnreachableError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,8 @@ from typing import Any, BinaryIO
 from quicksand.base.errors import BundleError, ImageNotFound, PathError, QuicksandError
 from quicksand.base.regular import NotAFileError, open_file
 from quicksand.disks.images.suggested import check_suggested
+from quicksand.saves.bundle.bases import check_part_size
+from quicksand.saves.bundle.checks import DiskWatch
 from quicksand.saves.bundle.image_import import describe_image, told_digest
 from quicksand.saves.bundle.importing import check_length, name_of_file, read_manifest
 from quicksand.saves.bundle.manifest import (
@@ -147,6 +149,7 @@ def _foreign_head(path: Path, manifest: Mapping[str, Any] | None, key: str) -> B
 
 
 _PARTS = tuple(IMAGE_FILES.items())
+DISK = next(name for name, part in _PARTS if part == "disk")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,9 +166,10 @@ class Contents:
     """Bytes of the bundle itself."""
 
 
-def read_contents(path: Path) -> Contents:
+def read_contents(path: Path, stop: Callable[[], None] = lambda: None) -> Contents:
     """Read what a bundle says of itself. A manifest of ours says it at once; another bundle is read
-    to its end. Blocks for I/O. Raises as `read_head`."""
+    to its end, unless its files are ones that an import refuses. ``stop`` is called now and then
+    meanwhile, and may raise. Blocks for I/O. Raises as `read_head`."""
     head = read_head(path)
     with opened(path) as (source, size, _):
         if head.bundle is not None:
@@ -173,7 +177,12 @@ def read_contents(path: Path) -> Contents:
             return Contents(head=head, files=files, packed=source.is_packed, size=size)
         reader = TarReader(source)
         first, data = read_manifest(reader)
-        found, value = _walk(reader, first, data)
+
+        def check() -> None:
+            stop()
+            source.check_ratio()
+
+        found, value = _walk(reader, first, data, check)
         told = value.get("files")
         files = {
             name: (found[name], str(told_digest(told, name, part) or ""))
@@ -188,9 +197,10 @@ def read_contents(path: Path) -> Contents:
 
 
 def _walk(
-    reader: TarReader, first: Header, data: bytes | None
+    reader: TarReader, first: Header, data: bytes | None, check: Callable[[], None]
 ) -> tuple[dict[str, int], dict[str, Any]]:
-    """Go through the members of an image bundle; return their sizes, and the manifest."""
+    """Go through the members of an image bundle; return their sizes, and the manifest. ``check`` is
+    called after each piece."""
     sizes: dict[str, int] = {}
     header: Header | None = first if data is None else reader.next()
     while header is not None:
@@ -199,9 +209,13 @@ def _walk(
         elif header.name not in IMAGE_FILES or header.name in sizes:
             raise ValueError(f"it has {header.name!r}, which is not part of an image")
         else:
+            check_part_size(header.name, header.size)
             sizes[header.name] = header.size
-            for _ in reader.content():
-                pass
+            watch = DiskWatch(header.name, header.size) if header.name == DISK else None
+            for piece in reader.content():
+                check()
+                if watch is not None:
+                    watch.look(piece)
         header = reader.next()
     if data is None:
         raise ValueError("it has no manifest.json of an image")

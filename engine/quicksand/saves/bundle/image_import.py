@@ -107,8 +107,9 @@ def import_bundled_image(
         base.receive(receiver, made)
         receiver.end()
         options.stop()
-        image = base.publish(opened=options.opened, current=not is_opened)
-    if not is_opened:
+        is_ours = bundle.base.arch == Architecture.host().value
+        image = base.publish(opened=options.opened, current=is_ours and not is_opened)
+    if not is_opened and (is_ours or store.get(image.root.parent.name) is None):
         store.make_current(image)  # it may have been there already, unused
     return Imported(
         kind=BundleKind.IMAGE,

@@ -19,6 +19,7 @@ from typing import BinaryIO, Protocol
 from quicksand.base import zstd
 from quicksand.base.errors import PathError
 from quicksand.base.files import map_os_errors, sync_dir
+from quicksand.base.text import size_text
 
 PIECE = 1 << 20
 """Bytes that are read in one step."""
@@ -33,6 +34,10 @@ SILENCE_BYTES = 64 * 1024
 
 EMPTY_MAX = 4 * 1024 * 1024
 """Bytes by which compressed data may exceed what they decompress to."""
+
+RATIO_MAX, RATIO_FREE = 100, 256 * 1024 * 1024
+"""How many times its own bytes a bundle may unpack to where nothing else bounds it, and how many
+bytes beyond that."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -99,6 +104,11 @@ class BundleSource:
             self._unpacked = raw
         self.is_packed = self._unpacked is not raw
         self._rest = memoryview(b"")
+
+    def check_ratio(self) -> None:
+        """Raise ValueError if what was read so far unpacks to more than a real bundle does."""
+        if self._given > self.taken * RATIO_MAX + RATIO_FREE:
+            raise ValueError(f"{size_text(self.taken)} of it unpack to {size_text(self._given)}")
 
     def close(self) -> None:
         close = getattr(self._unpacked, "close", None)

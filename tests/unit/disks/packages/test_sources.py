@@ -335,3 +335,10 @@ def test_certificates_are_those_of_pip(tmp_path: Path) -> None:
     assert certificates({"PIP_CONFIG_FILE": str(file)}) == [str(own)]
     own.unlink()
     assert certificates({"PIP_CONFIG_FILE": str(file)}) == []
+
+
+@pytest.mark.parametrize(
+    "url", ["https://127.0.0.1:99999/", "https://[x/", "ftp://a/", "http://a/"]
+)
+def test_an_address_that_cannot_be_or_may_not_is_not_allowed(url: str) -> None:
+    assert not is_allowed(url)

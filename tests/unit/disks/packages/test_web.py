@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import threading
+import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -134,11 +135,39 @@ async def test_an_answer_of_unknown_length_ends_at_the_most_that_a_wheel_has(
     web: Web, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webs, "WHEEL_MAX", 1 << 20)
-    with pytest.raises(ImageError, match="too much for a wheel"):
+    with pytest.raises(ImageError, match="has 3 MiB, more than 1 MiB"):
         await web.download(link(server.put("/x.whl", DATA)), tmp_path / "x")
     url = server.put("/y.whl", DATA, has_length=False)
     with pytest.raises(ImageError, match="more than the 1048576 bytes"):
         await web.download(link(url), tmp_path / "y")
+
+
+async def test_what_is_no_wheel_has_a_bound_of_its_own(
+    web: Web, server: Server, tmp_path: Path
+) -> None:
+    url = server.put("/x.whl", DATA)
+    assert await web.download(link(url), tmp_path / "x", most=len(DATA)) == SHA256
+    with pytest.raises(ImageError, match="has 3 MiB, more than 1 MiB"):
+        await web.download(link(url), tmp_path / "y", most=1 << 20)
+    server.put("/x.whl", DATA, has_length=False)
+    for name, size in (("z", None), ("w", len(DATA))):
+        with pytest.raises(ImageError, match="more than"):
+            await web.download(link(url, size=size), tmp_path / name, most=1 << 20)
+        assert (tmp_path / name).stat().st_size <= 1 << 20
+
+
+async def test_a_disk_that_fills_up_is_noticed_without_a_length(
+    web: Web, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(root: Path, need: int = 0) -> None:
+        if (root / "x").stat().st_size > 1_000_000:
+            raise DiskSpaceError(f"{root} is full")
+
+    monkeypatch.setattr(webs, "check_space", full)
+    monkeypatch.setattr(webs, "SPACE_EVERY", 1 << 19)
+    with pytest.raises(DiskSpaceError):
+        await web.download(link(server.put("/x.whl", DATA, has_length=False)), tmp_path / "x")
+    assert (tmp_path / "x").stat().st_size < len(DATA)
 
 
 async def test_a_redirection_is_followed_on_this_host_and_to_nowhere_worse(
@@ -160,6 +189,18 @@ async def test_redirections_without_end_end(web: Web, server: Server) -> None:
     assert len(server.requests) < 50
 
 
+async def test_a_download_that_leads_nowhere_is_an_error_of_ours(
+    web: Web, server: Server, tmp_path: Path
+) -> None:
+    url = server.put("/loop", b"", status=302, headers={"Location": "/loop"})
+    with pytest.raises(UnreachableError, match="loop cannot be reached"):
+        await web.download(link(url), tmp_path / "x")
+    wrongs = ("http://127.0.0.1:port/x", "https://x\x01y/", "https://[::1/")
+    for number, wrong in enumerate(wrongs):
+        with pytest.raises(UnreachableError, match="cannot be reached"):
+            await web.download(link(wrong), tmp_path / f"y{number}")
+
+
 async def test_without_tls_only_this_host_is_asked(web: Web, tmp_path: Path) -> None:
     with pytest.raises(ImageError, match=r"nothing is fetched from http://files\.example/x\.whl"):
         await web.page("http://files.example/x.whl", ACCEPT)
@@ -175,6 +216,20 @@ async def test_a_page_without_end_is_refused(
     monkeypatch.setattr(webs, "PAGE_MAX", 1 << 20)
     with pytest.raises(ImageError, match="more than 1 MiB"):
         await web.page(server.put("/page", DATA), ACCEPT)
+
+
+async def test_a_page_that_is_compressed_is_refused_before_it_is_expanded(
+    web: Web, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zlib, "decompressobj", None)  # nothing is to be decompressed
+    for number, coding in enumerate(("gzip, gzip", "GZIP", "deflate", "br")):
+        url = server.put(f"/{number}", b"\x1f\x8b", headers={"Content-Encoding": coding})
+        with pytest.raises(ImageError, match="which was not asked for"):
+            await web.page(url, ACCEPT)
+    assert {request.headers["Accept-Encoding"] for request in server.requests} == {"identity"}
+    url = server.put("/plain", b"plain", headers={"Content-Encoding": "identity"})
+    page = await web.page(url, ACCEPT)
+    assert page is not None and page.body == b"plain"
 
 
 async def test_a_password_in_an_address_is_used_and_never_told(web: Web, server: Server) -> None:

@@ -250,6 +250,17 @@ def test_a_listing_whose_fields_are_of_other_types_is_refused(
         found(write(tmp_path / "place", files), tmp_path)
 
 
+def test_a_config_that_is_called_by_its_whole_digest_is_read(tmp_path: Path) -> None:
+    """As crane and ko write archives."""
+    files = docker_files(("app:1", image()))
+    listing = json.loads(files["manifest.json"])
+    config = listing[0]["Config"]
+    listing[0]["Config"] = f"sha256:{config.rpartition('/')[2].removesuffix('.json')}"
+    files[listing[0]["Config"]] = files.pop(config)
+    files["manifest.json"] = json.dumps(listing).encode()
+    assert found(write_archive(tmp_path / "app.tar", files), tmp_path).name == "app:1"
+
+
 def test_a_name_in_an_index_that_is_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="no proper text"):
         found(layout(tmp_path, image(), name="\ud800"), tmp_path)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError, ConfigError, QuicksandError
+from quicksand.saves.bundle.exporting import export_image
 from quicksand.saves.bundle.manifest import BundleKind
 
 from quicksand_tui.model.remedies import hint_of
@@ -81,6 +82,25 @@ def test_one_for_another_processor_lies_beside_the_image_in_use(
     assert (other.arch, other.version) == ("aarch64", "24.04")
     with pytest.raises(BundleError, match="and it is another one"):
         there.import_(pack(image({**GOOD, "arch": "arm64", "cmdline": "debug"})))
+
+
+def test_a_bundle_of_ours_for_another_processor_lies_beside_the_image_in_use(
+    here: Home, there: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Architecture, "host", lambda: Architecture.ARM64)
+    path = tmp_path / "d.quicksand"
+    export_image("debian", path, here.paths)
+    there.import_(pack(image({**GOOD, "name": "debian", "arch": "arm64"})))
+    own = there.images.get("debian")
+    assert own is not None and own.arch == "aarch64"
+    for _ in range(2):
+        there.import_(path)
+        assert there.images.get("debian") == own
+    other, first = there.images.get("debian", Architecture.X86_64), here.images.get("debian")
+    assert other is not None and first is not None and other.digest == first.digest
+    there.import_(path, name="alone")
+    alone = there.images.get("alone")
+    assert alone is not None and alone.arch == "x86_64"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from quicksand.base.errors import BundleError, ImageError, ImageNotFound, PathError, QuicksandError
 from quicksand.base.paths import Paths
+from quicksand.base.threads import Stopped
 from quicksand.disks.images.resolve import ImageResolver, is_bundle
 from quicksand.disks.images.store import ImageStore
 from quicksand.life.basis import find_basis
@@ -24,12 +25,17 @@ from quicksand.saves.bundle.heads import read_contents, read_head
 from quicksand.saves.bundle.importing import import_bundle
 from quicksand.saves.bundle.manifest import BundleKind
 from quicksand.saves.bundle.opening import Unpacked, find_unpacked, unpack
+from quicksand.saves.bundle.tar import encode_header, padding
 from quicksand.saves.bundle.trees import export_tree
 
 from quicksand_tui.model.remedies import hint_of
 from tests.unit.saves.bundles.boxes import make_box
-from tests.unit.saves.bundles.making import Home, contents, digests, forge, pack
+from tests.unit.saves.bundles.making import Home, contents, digests, forge, gzipped, pack
 from tests.unit.saves.bundles.test_images import image
+
+_MANIFEST = image()["manifest.json"]
+HEAD = encode_header("manifest.json", len(_MANIFEST), 1.0) + _MANIFEST + padding(len(_MANIFEST))
+"""A manifest of the specification."""
 
 IMPORT = "quicksand.saves.bundle.opening.import_bundle"
 
@@ -531,6 +537,32 @@ def test_info_refuses_what_an_import_would_refuse(tmp_path: Path, name: str) -> 
     path = written(tmp_path / "x.quicksand", pack(files))
     with pytest.raises(QuicksandError, match="not part of an image"):
         read_contents(path)
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ((HEAD, encode_header("image.kernel", 1 << 40, 1.0), 600 << 20), "image.kernel has"),
+        ((HEAD, encode_header("image.qcow2", 1 << 40, 1.0), 600 << 20), "image.qcow2"),
+        ((HEAD, encode_header("image.initrd", 1 << 29, 1.0), 1 << 29), "unpack to"),
+    ],
+)
+def test_info_expands_no_bundle_that_is_made_to_keep_it_busy(
+    tmp_path: Path, parts: tuple[Any, ...], said: str
+) -> None:
+    path = written(tmp_path / "x.quicksand", gzipped(*parts))
+    with pytest.raises(BundleError, match=said):
+        read_contents(path)
+
+
+def test_reading_what_a_bundle_holds_can_be_stopped(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.quicksand", pack(image()))
+
+    def stop() -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        read_contents(path, stop)
 
 
 def test_the_store_knows_an_unpacked_image_from_an_imported_one(
