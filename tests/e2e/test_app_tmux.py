@@ -273,7 +273,7 @@ def test_without_qemu_it_says_what_to_do(places: Paths) -> None:
         terminal.press("n")
         terminal.sees("New sandbox")
         terminal.press("Enter")
-        terminal.sees("debian-1 did not start", "quicksand-tui setup")
+        terminal.sees("debian-1 did not start", "install QEMU 7.2 or newer")
         terminal.press("Enter")
         terminal.sees("✗ failed", "No sandboxes yet")
 
