@@ -1,4 +1,5 @@
-"""Names of the published core that have no counterpart here: who asks for one is told why."""
+"""Names of the published core that have no counterpart here. Asking for one raises an error that
+says why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What published image packages call when they are installed without their image."""
+"""The function that published image packages call when they are installed without their image."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 NAME = "quicksand-core"
 LABEL = "+quicksand.tui."
-"""What the version of this distribution has, and none of the published ones."""
+"""A part of this distribution's version. No version of the published one has it."""
 
 ENGINE = "quicksand-tui"
 PACKAGES = {"quick-sandbox": "quicksand", "quicksand-smb": "quicksand_smb"}

@@ -65,7 +65,7 @@ Endpoint = Host | Guest
 
 @dataclass
 class BaseImageInfo:
-    """What a package says of its base image to those who build that."""
+    """A package's description of its base image, for the tools that build it."""
 
     name: str
     docker_dir: Path
@@ -99,7 +99,7 @@ class FilePatterns:
 
 
 class KernelParams:
-    """What the kernel's command line tells the agents of the published images."""
+    """The settings that the agents of the published images read from the kernel's command line."""
 
     TOKEN = "quicksand_token"  # noqa: S105 - the name of a parameter
     PORT = "quicksand_port"

@@ -296,7 +296,7 @@ async def find_past(machine: MachineDir, ask: Ask) -> GuestStreams:
 
 
 async def _ask_for_streams(ask: Ask) -> GuestStreams:
-    """Raises AgentError."""
+    """Ask a guest what it does with the streams. Raises AgentError."""
     try:
         reply = await ask("shares", {}, DETACH_S)
     except AgentRefusedError:

@@ -1,4 +1,4 @@
-"""What the host is, as scripts ask for it."""
+"""The host, as scripts ask for it."""
 
 from __future__ import annotations
 

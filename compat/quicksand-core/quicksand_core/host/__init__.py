@@ -1,4 +1,4 @@
-"""What the host is."""
+"""The host: its operating system and its processor."""
 
 from quicksand_core.host import arch
 from quicksand_core.host import os_ as os

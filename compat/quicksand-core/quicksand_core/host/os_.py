@@ -22,7 +22,7 @@ __all__ = [
 
 
 class BaseOSConfig(ABC):
-    """What depends on the operating system of a host."""
+    """The facts about QEMU that depend on the host's operating system."""
 
     @property
     @abstractmethod
