@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import statistics
 import sys
@@ -68,7 +69,9 @@ BEGIN {
 }
 """
 
-ROOM = "mount -o remount,size=90% /dev/shm"
+ROOM = """
+mount -o remount,size=$(awk '/^MemAvailable/ { print int($2 * SHARE) }' /proc/meminfo)k /dev/shm
+"""
 """The guest's kernel lets a file system in memory have half of the memory."""
 SEED = "head -c {size}M /dev/urandom > /dev/shm/seed"
 SEED_S = 600
@@ -84,8 +87,13 @@ STRIDE = 4104
 """Bytes from one cut to the next: no page is the same again."""
 
 MIB = 2**20
-SYSTEM_MIB = 128
-"""What a guest's kernel and its programs take."""
+SYSTEM_MIB = 96
+"""What a guest's kernel and its programs take in any guest, and..."""
+FREE = 0.9
+"""...the share of the rest that they leave free. Measured with guests of 128M to 4096M."""
+SHARE = 0.9
+"""The share of the free memory that the files in memory may take. That cannot be got back by
+killing programs, so the kernel would panic without the rest."""
 KILLED = 128 + 9
 """The shell's exit code for a program that was killed, as the kernel does when memory runs out."""
 
@@ -262,7 +270,7 @@ def check_memory(nodes: int, mib: int, memory: str) -> None:
     """Raises GuestError if a guest of that size has no room for what the attempts write, and
     ConfigError if it is no size."""
     need = seed_mib(nodes, mib) + mib
-    least = max(need + SYSTEM_MIB, need * 6 // 5)
+    least = math.ceil(need / FREE / SHARE) + SYSTEM_MIB
     if parse_memory(memory) < least * MIB:
         raise GuestError(
             f"a guest of {memory} has too little memory: {nodes} attempts that write {mib} MiB "
@@ -275,7 +283,7 @@ async def prepare(sandbox: Sandbox, nodes: int, mib: int) -> None:
     """Put the puzzle into the machine. Raises QuicksandError."""
     await sandbox.files.write("/root/move.awk", PROGRAM)
     await sandbox.files.write("/root/board", START + "\n")
-    require(await sandbox.execute(ROOM), "enlarging /dev/shm")
+    require(await sandbox.execute(ROOM.replace("SHARE", f"{SHARE}")), "enlarging /dev/shm")
     seed = SEED.format(size=seed_mib(nodes, mib))
     require(await sandbox.execute(seed, timeout=SEED_S), "the random bytes for all attempts")
     require(await sandbox.execute(WORK.format(mib=mib, skip=0)), "what an attempt writes")

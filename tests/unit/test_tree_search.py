@@ -97,8 +97,8 @@ def search_tree(*words: str) -> subprocess.CompletedProcess[str]:
     [
         ("--image nope", "tree_search: Image not found: 'nope'"),
         ("--memory abc", "tree_search: memory 'abc' is not a size\nhint: write it like"),
-        ("--nodes 12 --mib 200", "need 401 MiB in it\nhint: use --memory 576M"),
-        ("--nodes 200000", "need 791 MiB in it\nhint: use --memory 960M"),
+        ("--nodes 12 --mib 200", "need 401 MiB in it\nhint: use --memory 640M"),
+        ("--nodes 200000", "need 791 MiB in it\nhint: use --memory 1088M"),
     ],
 )
 def test_an_error_is_a_line_and_its_hint(places: Paths, words: str, said: str) -> None:

@@ -87,7 +87,10 @@ class Session(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = f": {exc}" if exc else ""
-        plain = AgentUnreachableError(f"the connection to the guest's agent broke{reason}")
+        plain = AgentUnreachableError(
+            f"the connection to the guest's agent broke{reason}",
+            hint=Words("if the guest has crashed, ", Remedy("logs"), " shows why"),
+        )
         self._break(self._why_broken() or plain)
 
     def pause_writing(self) -> None:
