@@ -353,7 +353,10 @@ async def _end_for_the_guest(machine: MachineDir, numbers: Collection[int], ask:
         if not left or asyncio.get_running_loop().time() >= deadline:
             break
         await asyncio.sleep(LEFT_POLL_S)
-    await _have_forgotten(machine, set(numbers) - left)
+    done = set(numbers) - left
+    if connected is not None:
+        done |= await asyncio.to_thread(shares.end_idle_refusers, machine, connected)
+    await _have_forgotten(machine, done)
     for number in sorted(left):
         with best_effort("refuse what is wanted of a share that is gone", log_of(machine)):
             await start_refuser(machine, number)

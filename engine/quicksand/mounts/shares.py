@@ -135,6 +135,14 @@ def end_refusers(machine: MachineDir, numbers: Collection[int]) -> None:
         machine.share_refuser(number).unlink(missing_ok=True)
 
 
+def end_idle_refusers(machine: MachineDir, connected: Collection[int]) -> set[int]:
+    """End those that the guest no longer needs: it is ``connected`` to others. Returns their
+    streams. Blocks for I/O. Raises OSError."""
+    idle = list_refusers(machine) - set(connected)
+    end_refusers(machine, idle)
+    return idle
+
+
 def _end_holders(lock: Path) -> None:
     """End all that have a lock. One that is just starting forks, so that a look at the processes
     may miss its child; so go on until the lock is free."""

@@ -73,6 +73,18 @@ async def test_a_guest_that_is_done_with_it_costs_no_process(
     assert not our_processes(str(machine.root))
 
 
+async def test_a_refuser_ends_when_the_guest_is_seen_to_be_done_with_it(
+    machine: MachineDir, qemu: Qemu
+) -> None:
+    """A busy guest may take longer to be done than it is waited for."""
+    await detach(machine, qemu, Guest(10**6))
+    with await asyncio.to_thread(qemu.accept, 3):
+        assert shares.end_idle_refusers(machine, {3}) == set()
+        await mounting.detach_stale(machine, [], Guest(0).ask)
+    assert shares.list_refusers(machine) == set()
+    wait_for(lambda: not our_processes(str(machine.root)), what="its end")
+
+
 async def test_streams_on_which_a_client_is_still_busy_are_taken_last(
     machine: MachineDir, qemu: Qemu, data: Mount
 ) -> None:
