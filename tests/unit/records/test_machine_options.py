@@ -23,7 +23,8 @@ from quicksand.saves.resolving import confine, left_out_of
 from quicksand_tui.cli import machine, run, runner
 from quicksand_tui.forms import checks
 from quicksand_tui.forms.checks import find_problems
-from quicksand_tui.forms.sandbox import NAME, last_of, new_form, recall_last
+from quicksand_tui.forms.last_used import NAME, last_of, recall_last
+from quicksand_tui.forms.sandbox import new_form
 from quicksand_tui.home.state import Remembered
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.verbs.starting import machine_keywords, run_command
