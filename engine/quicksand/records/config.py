@@ -26,13 +26,15 @@ from quicksand.records.mount import (
     parse_mount,
     reached_directories,
 )
-from quicksand.records.sizes import (
-    parse_disk_size,
-    parse_memory,
+from quicksand.records.port_forwards import (
+    PortForward,
+    check_forwards,
+    check_port,
+    decode_forward,
+    parse_forward,
+    reached_ports,
 )
-
-FORWARDS_MAX = 1000
-"""The most port forwards; each is a socket of the host."""
+from quicksand.records.sizes import parse_disk_size, parse_memory
 
 CPUS_MAX = 255
 """The most CPUs: without an IOMMU, x2APIC ids above 254 cannot get interrupts (QEMU,
@@ -56,7 +58,6 @@ AUTO = "auto"
 """Selects the fastest accelerator that works."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-_FORWARD = re.compile(r"(?:([0-9]{1,5}):)?([0-9]{1,5})")
 
 
 class NetworkMode(StrEnum):
@@ -78,19 +79,6 @@ class Accelerator(StrEnum):
     WHPX = "whpx"
     TCG = "tcg"
     """Software emulation: works everywhere, slow, and no security boundary (QEMU's own words)."""
-
-
-@dataclass(frozen=True, slots=True)
-class PortForward:
-    """A TCP port of the host's loopback interface that is forwarded to a port of the guest."""
-
-    host: int
-    """The host's port; 0 picks a free one."""
-    guest: int
-
-    def __post_init__(self) -> None:
-        _check_port("host", self.host, lowest=0)
-        _check_port("guest", self.guest, lowest=1)
 
 
 def parse_choice(kind: type[Any], value: object, what: str, *, extra: Iterable[str] = ()) -> Any:
@@ -116,15 +104,6 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
                 f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
                 hint=f"the options are {', '.join(known)}",
             )
-
-
-def _read_forward(word: str) -> PortForward:
-    """Reads a port forward as `run --publish` takes it: a port alone is the guest's. Raises
-    ConfigError."""
-    match = _FORWARD.fullmatch(word)
-    if match is None:
-        raise ConfigError(f"{word!r} is not HOST:GUEST, as in 8080:80")
-    return PortForward(host=int(match[1] or 0), guest=int(match[2]))
 
 
 def _reader(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
@@ -163,14 +142,6 @@ def _decode_items(name: str, decode: Callable[[Any], Any]) -> Callable[[Any], tu
     return decode_items
 
 
-def _decode_forward(value: object) -> PortForward:
-    if isinstance(value, PortForward):
-        return value
-    if isinstance(value, Mapping) and set(value) == {"host", "guest"}:
-        return PortForward(host=value["host"], guest=value["guest"])
-    raise ConfigError(f"{value!r} is not a PortForward", hint="PortForward(host=8080, guest=80)")
-
-
 def _check_cpus(cpus: object) -> None:
     if isinstance(cpus, bool) or not isinstance(cpus, int):
         raise ConfigError(f"cpus must be a whole number, not {cpus!r}")
@@ -195,7 +166,7 @@ def _check_vnc_port(port: object) -> None:
     if port is not None and (not isinstance(port, int) or isinstance(port, bool)):
         raise ConfigError(f"vnc_port {port!r} is not a port", hint="0 to 65535")
     if isinstance(port, int):
-        _check_port("VNC", port, lowest=0)
+        check_port("VNC", port, lowest=0)
 
 
 def decode_directory(value: object) -> str | None:
@@ -207,24 +178,9 @@ def decode_directory(value: object) -> str | None:
     return str(expand(str(value)).absolute())
 
 
-def _check_forwards(forwards: Sequence[PortForward]) -> None:
-    if len(forwards) > FORWARDS_MAX:
-        raise ConfigError(f"{len(forwards)} port forwards are too many; {FORWARDS_MAX} is the most")
-    seen: set[int] = set()
-    for forward in forwards:
-        if forward.host and forward.host in seen:
-            raise ConfigError(f"host port {forward.host} is forwarded twice")
-        seen.add(forward.host)
-
-
 def _check_arguments(arguments: Sequence[str]) -> None:
     if any("\0" in argument for argument in arguments):
         raise ConfigError("extra_qemu_args must not have NUL characters")
-
-
-def _reached_ports(forwards: Sequence[PortForward]) -> str:
-    ports = ", ".join(f"{f.host or 'any'}->{f.guest}" for f in forwards)
-    return f"ports {ports}" if ports else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,11 +289,11 @@ class SandboxConfig:
         hint="host:guest, such as 8080:80, 0:22; host 0 takes a free one",
         is_usual=True,
         split=lambda text: re.findall(r"[^,\s]+", text),
-        read=_read_forward,
-        decode=_decode_items("port_forwards", _decode_forward),
+        read=parse_forward,
+        decode=_decode_items("port_forwards", decode_forward),
         encode=lambda forwards: [{"host": f.host, "guest": f.guest} for f in forwards],
-        limits=_check_forwards,
-        reaches=_reached_ports,
+        limits=check_forwards,
+        reaches=reached_ports,
     )
     mounts: tuple[Mount, ...] = option(
         (),
@@ -483,8 +439,3 @@ def check_name(name: str) -> str:
             hint="1 to 63 of A-Z a-z 0-9 _ . -, the first a letter or digit",
         )
     return name
-
-
-def _check_port(which: str, port: int, *, lowest: int) -> None:
-    if isinstance(port, bool) or not isinstance(port, int) or not lowest <= port <= 65535:
-        raise ConfigError(f"{which} port {port!r} is not a port", hint=f"{lowest} to 65535")

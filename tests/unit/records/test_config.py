@@ -14,12 +14,12 @@ from quicksand.records.config import (
     CPUS_MAX,
     Accelerator,
     NetworkMode,
-    PortForward,
     SandboxConfig,
     check_name,
     parse_choice,
     refuse_unknown,
 )
+from quicksand.records.port_forwards import PortForward
 from quicksand.records.sizes import MEMORY_MIN, MIB, parse_memory, parse_size
 
 GIB = 1024 * MIB

@@ -15,8 +15,9 @@ import pytest
 import quicksand.records.config
 from click.testing import CliRunner
 from quicksand.base.arch import Architecture
-from quicksand.records.config import NetworkMode, PortForward, SandboxConfig
+from quicksand.records.config import NetworkMode, SandboxConfig
 from quicksand.records.machine_options import NO, YES, MachineOption, dashed, option, options_of
+from quicksand.records.port_forwards import PortForward
 from quicksand.saves.manifest import SaveManifest
 from quicksand.saves.resolving import confine, left_out_of
 
