@@ -23,9 +23,10 @@ from quicksand.life.checkpoints import Checkpoints
 from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
 from quicksand.life.saves import Saves
-from quicksand.records.config import SandboxConfig, check_name, refuse_unknown
+from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.mount import CIFS, Mount
+from quicksand.records.option_values import refuse_unknown
 from quicksand.records.registry import Registry
 
 if TYPE_CHECKING:

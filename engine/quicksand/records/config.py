@@ -3,18 +3,14 @@ anything is started."""
 
 from __future__ import annotations
 
-import difflib
 import re
-import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Self
 
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import ConfigError, UnknownOptionError
-from quicksand.base.home import expand
+from quicksand.base.errors import ConfigError
 from quicksand.base.remedies import Words
 from quicksand.records.machine_options import option, options_of
 from quicksand.records.mount import (
@@ -25,6 +21,14 @@ from quicksand.records.mount import (
     encode_mounts,
     parse_mount,
     reached_directories,
+)
+from quicksand.records.option_values import (
+    decode_directory,
+    decode_items,
+    parse_choice,
+    reader,
+    refuse_unknown,
+    split_arguments,
 )
 from quicksand.records.port_forwards import (
     PortForward,
@@ -81,65 +85,10 @@ class Accelerator(StrEnum):
     """Software emulation: works everywhere, slow, and no security boundary (QEMU's own words)."""
 
 
-def parse_choice(kind: type[Any], value: object, what: str, *, extra: Iterable[str] = ()) -> Any:
-    """Returns the member of the StrEnum ``kind`` that ``value`` names. Raises ConfigError, whose
-    hint lists the members and ``extra``."""
-    try:
-        return kind(str(value).lower().replace("-", "_"))
-    except ValueError:
-        choices = [*extra, *(str(member.value) for member in kind)]
-        raise ConfigError(
-            f"{what} {str(value)!r} is unknown", hint=f"one of {', '.join(choices)}"
-        ) from None
-
-
-def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
-    """Raises UnknownOptionError for the first of ``given`` that is not in ``known``, and suggests a
-    name."""
-    known = sorted(known)
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-            raise UnknownOptionError(
-                f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
-                hint=f"the options are {', '.join(known)}",
-            )
-
-
-def _reader(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
-    def read(word: str) -> Any:
-        try:
-            return kind(word)
-        except ValueError:
-            raise ConfigError(f"{word!r} is not {what}") from None
-
-    return read
-
-
-def _split_arguments(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise ConfigError(f"the quotes do not match: {error}") from None
-
-
 def _decode_accel(value: Any) -> Any:
     if value is None or value == AUTO:
         return value
     return parse_choice(Accelerator, value, "accel", extra=(AUTO,))
-
-
-def _decode_items(name: str, decode: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """Makes a decoder for the list that is given as ``name``; None is an empty list."""
-
-    def decode_items(value: Any) -> tuple[Any, ...]:
-        if value is None:
-            return ()
-        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-            raise ConfigError(f"{name} must be a list, not {value!r}")
-        return tuple(decode(item) for item in value)
-
-    return decode_items
 
 
 def _check_cpus(cpus: object) -> None:
@@ -167,15 +116,6 @@ def _check_vnc_port(port: object) -> None:
         raise ConfigError(f"vnc_port {port!r} is not a port", hint="0 to 65535")
     if isinstance(port, int):
         check_port("VNC", port, lowest=0)
-
-
-def decode_directory(value: object) -> str | None:
-    """Returns the whole path of a directory. Raises ConfigError, PathError."""
-    if value is None:
-        return None
-    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
-        raise ConfigError(f"{value!r} is no path of a directory")
-    return str(expand(str(value)).absolute())
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:
@@ -209,7 +149,7 @@ class SandboxConfig:
         help="Number of virtual CPUs.  [default: {default}]",
         limit=4,
         is_usual=True,
-        read=_reader(int, "a whole number"),
+        read=reader(int, "a whole number"),
         limits=_check_cpus,
     )
     network_mode: NetworkMode = option(
@@ -274,7 +214,7 @@ class SandboxConfig:
         help="Give up if it has not booted after this time.",
         hint="{default} seconds",
         limit=20,
-        read=_reader(float, "a number of seconds"),
+        read=reader(float, "a number of seconds"),
         limits=_check_boot_timeout,
     )
     """Seconds that `start` waits for the agent."""
@@ -290,7 +230,7 @@ class SandboxConfig:
         is_usual=True,
         split=lambda text: re.findall(r"[^,\s]+", text),
         read=parse_forward,
-        decode=_decode_items("port_forwards", decode_forward),
+        decode=decode_items("port_forwards", decode_forward),
         encode=lambda forwards: [{"host": f.host, "guest": f.guest} for f in forwards],
         limits=check_forwards,
         reaches=reached_ports,
@@ -305,9 +245,9 @@ class SandboxConfig:
         "by themselves (git's hooks, …) is to be, :9p for 9p. May be repeated.",
         hint="host:guest, such as ./data:/mnt/data, ~/src:/src:ro",
         limit=4000,
-        split=_split_arguments,
+        split=split_arguments,
         read=parse_mount,
-        decode=_decode_items("mounts", decode_mount),
+        decode=decode_items("mounts", decode_mount),
         encode=encode_mounts,
         limits=check_mounts,
         reaches=reached_directories,
@@ -331,7 +271,7 @@ class SandboxConfig:
         hint="none; 0 takes a free one",
         needs="enable_display",
         limit=5,
-        read=_reader(int, "a port"),
+        read=reader(int, "a port"),
         limits=_check_vnc_port,
         reaches=lambda port: "" if port is None else f"VNC at {port or 'any'} port",
     )
@@ -368,8 +308,8 @@ class SandboxConfig:
         help="Add this argument to QEMU's; paths in it must be absolute. May be repeated.",
         hint="as a shell has them; paths must be absolute",
         limit=1000,
-        split=_split_arguments,
-        decode=_decode_items("extra_qemu_args", str),
+        split=split_arguments,
+        decode=decode_items("extra_qemu_args", str),
         encode=list,
         limits=_check_arguments,
         reaches=lambda words: f"QEMU arguments {' '.join(words)}" if words else "",
