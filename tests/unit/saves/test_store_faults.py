@@ -17,8 +17,9 @@ from quicksand.base.removal import make_marked
 from quicksand.saves import store as store_module
 from quicksand.saves.ownership import is_own
 from quicksand.saves.places import HOUSE, READY
+from quicksand.saves.save_trash import TRASH
 from quicksand.saves.saving import _publish
-from quicksand.saves.store import TRASH, Save, SaveStore
+from quicksand.saves.store import Save, SaveStore
 
 from tests.faults import Fault, fault
 from tests.unit.saves.making import fill_save, make_save
