@@ -14,6 +14,7 @@ import pytest
 from quicksand.base.errors import DiskSpaceError, QuicksandError, SaveError, SaveNotFoundError
 from quicksand.base.paths import Paths
 from quicksand.base.removal import make_marked
+from quicksand.saves import save_trash
 from quicksand.saves import store as store_module
 from quicksand.saves.ownership import is_own
 from quicksand.saves.places import HOUSE, READY
@@ -154,8 +155,9 @@ def test_removing_for_good_needs_no_space(
         raise DiskSpaceError(f"no space left for {path}")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store_module, "write_json", is_full)
-        patch.setattr(store_module, "make_marked", is_full)
+        for module in (store_module, save_trash):
+            patch.setattr(module, "write_json", is_full)
+            patch.setattr(module, "make_marked", is_full)
         with pytest.raises(DiskSpaceError):
             store.remove("env")
         assert store.find("env").error == ""
