@@ -46,10 +46,11 @@ if TYPE_CHECKING:
         install_qemu,
         is_runtime_available,
     )
-    from quicksand.records.config import Accelerator, NetworkMode, PortForward, SandboxConfig
+    from quicksand.records.config import Accelerator, NetworkMode, SandboxConfig
     from quicksand.records.forwards import Forward, Guest, Host
     from quicksand.records.mount import Mount, MountType
     from quicksand.records.params import SandboxConfigParams
+    from quicksand.records.port_forwards import PortForward
     from quicksand.records.sandboxes import Entry, Status
     from quicksand.sandbox import Sandbox, Snapshot
     from quicksand.saves.manifest import SaveManifest
@@ -121,7 +122,8 @@ __all__ = [
 
 _HOMES = {
     "base.boot_timing": ("BootTiming",),
-    "records.config": ("Accelerator", "NetworkMode", "PortForward", "SandboxConfig"),
+    "records.config": ("Accelerator", "NetworkMode", "SandboxConfig"),
+    "records.port_forwards": ("PortForward",),
     "disks.diff.changes": ("ChangeKind", "FileChange", "FileType"),
     "display.keys": ("Key",),
     "base.errors": ("QuicksandError",),

@@ -4,36 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-import warnings
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from quicksand.base.delegation import Delegation
+from quicksand.base.delegation import Attribute, Delegation
 from quicksand.base.errors import StateError
-from quicksand.base.files import map_os_errors, tail
+from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.threads import to_the_end
 from quicksand.desktop import Desktop
 from quicksand.life import machinery
-from quicksand.life.basis import Basis, find_basis
+from quicksand.life.basis import find_basis
 from quicksand.life.checkpoints import Checkpoints
+from quicksand.life.ending import Ending
+from quicksand.life.facts import Facts
 from quicksand.life.guest import InGuest
+from quicksand.life.host_directories import HostDirectories
+from quicksand.life.pausing import Pausing
 from quicksand.life.sandbox_life import Life
 from quicksand.life.saves import Saves
-from quicksand.records.config import SandboxConfig, check_name, refuse_unknown
-from quicksand.records.layout import sandbox_dir
-from quicksand.records.mount import CIFS, Mount
+from quicksand.records.config import SandboxConfig, check_name
+from quicksand.records.option_values import refuse_unknown
 from quicksand.records.registry import Registry
 
 if TYPE_CHECKING:
-    from quicksand.base.boot_timing import BootTiming
     from quicksand.base.progress import Progress
     from quicksand.guest.files import GuestFiles
-    from quicksand.life.events import Event
-    from quicksand.life.mounts import MountHandle, Mounts
     from quicksand.records.sandboxes import Entry
     from quicksand.saves.manifest import SaveManifest
 
@@ -47,6 +46,15 @@ OWN = (
 _in_guest: Delegation[Sandbox, InGuest] = Delegation(lambda sandbox: sandbox._guest)
 _to_checkpoints: Delegation[Sandbox, Checkpoints] = Delegation(lambda sandbox: sandbox._checkpoints)
 _to_saves: Delegation[Sandbox, Saves] = Delegation(lambda sandbox: sandbox._saves)
+_to_life: Delegation[Sandbox, Life] = Delegation(lambda sandbox: sandbox._life)
+_to_pausing: Delegation[Sandbox, Pausing] = Delegation(lambda sandbox: Pausing(sandbox._life))
+_to_its_end: Delegation[Sandbox, Ending] = Delegation(
+    lambda sandbox: Ending(sandbox._life, sandbox._directories, sandbox._saves)
+)
+_to_facts: Delegation[Sandbox, Facts] = Delegation(lambda sandbox: Facts(sandbox._life))
+_to_directories: Delegation[Sandbox, HostDirectories] = Delegation(
+    lambda sandbox: sandbox._directories
+)
 _to_desktop: Delegation[Sandbox, Desktop] = Delegation(lambda sandbox: sandbox.desktop)
 
 
@@ -71,7 +79,9 @@ class Sandbox:
 
     desktop: Desktop
     """The screen, the keyboard and the pointer; its methods are the sandbox's, too."""
+    _life: Life
     _guest: InGuest
+    _directories: HostDirectories
 
     def __init__(
         self,
@@ -119,15 +129,12 @@ class Sandbox:
         registry = Registry(paths())
         place = Path(workspace).absolute() if workspace is not None else None
         basis = find_basis(image, options, registry.paths, workspace=place, trust=trust)
-        self._take_notice(basis)
+        basis.warn_caller()
         life = Life(
             registry,
-            basis.config,
+            basis,
             name=check_name(name) if name is not None else None,
             discard=name is None if ephemeral is None else ephemeral,
-            source=basis.source,
-            bundle=basis.bundle,
-            trusts_source=basis.trusted,
             base_dir=Path(base_dir).absolute() if base_dir is not None else None,
             warm=warm,
             build=build,
@@ -137,28 +144,18 @@ class Sandbox:
         if save is not None:
             self.save_on_stop(save, self._saves.store())
 
-    def _take_notice(self, basis: Basis) -> None:
-        self._notices = basis.notices
-        if basis.is_surprising:
-            warnings.warn(basis.notices[0], machinery.SaveWarning, stacklevel=3)
-
     def _set_parts(self, life: Life, workspace: Path | None = None) -> None:
         self._life = life
         self._workspace = workspace
         self._guest = InGuest(life)
+        self._directories = HostDirectories(life, self._guest)
         self.desktop = Desktop(life)
 
-    # Most commands only run something in a guest, and are over before these are needed.
-
-    @cached_property
-    def _mounts(self) -> Mounts:
-        from quicksand.life.mounts import Mounts  # noqa: PLC0415
-
-        return Mounts(self._life, self._guest)
+    # Most commands are over before these are needed.
 
     @cached_property
     def _checkpoints(self) -> Checkpoints:
-        return Checkpoints(self._life, self._guest, self._mounts)
+        return Checkpoints(self._life, self._guest, self._directories.mounts)
 
     @cached_property
     def _saves(self) -> Saves:
@@ -168,7 +165,6 @@ class Sandbox:
     def _of(cls, life: Life) -> Sandbox:
         """A `Sandbox` for one that exists already."""
         sandbox = cls.__new__(cls)
-        sandbox._notices = ()
         sandbox._set_parts(life)
         return sandbox
 
@@ -203,50 +199,13 @@ class Sandbox:
         """
         await self._life.start(at)
 
-    async def stop(self, *, grace: float = 10.0) -> None:
-        """Stop the VM: the guest syncs and powers down within ``grace`` seconds, or it is killed.
-
-        An ephemeral sandbox is killed at once and removed. `stop` may be called in any state and
-        any number of times. A sandbox made with ``save`` is saved first, unless ``grace`` is 0. If
-        that save fails or is cancelled, the sandbox is stopped but kept, and the error says so.
-
-        Raises MachineError if the VM's processes cannot be ended, and what `save` raises.
-        """
-        if self._life.record is not None:
-            if grace > 0:
-                await self._mounts.write_back()
-            await self._saves.stop(grace)
+    stop = _to_its_end(Ending.stop)
+    abandon = _to_its_end(Ending.abandon)
+    trash = _to_its_end(Ending.trash)
 
     async def kill(self) -> None:
         """Stop the VM at once, like pulling the plug. Raises MachineError."""
         await self.stop(grace=0)
-
-    def abandon(self) -> bool:
-        """End an ephemeral VM of this process and do not wait for it, if nothing is at stake: its
-        keeper kills QEMU and removes all files, in some hundredths of a second, as it does when
-        this process dies.
-
-        Returns False, and has done nothing, if `stop` is needed: the sandbox has a name or ports of
-        the host, which whoever comes next must find free; directories are mounted, to which its
-        guest may have to write; it is to be saved; it has lost its keeper, or is not ours.
-        """
-        if not self._life.is_nothing_at_stake or self._saves.at_stop is not None:
-            return False
-        if self._mounts.list():
-            return False
-        self.close()
-        return True
-
-    async def trash(self) -> None:
-        """Move the sandbox to the trash, where it stays for a week; `Sandbox.restore` brings it
-        back. A running sandbox is stopped; if possible its last moment is kept as an automatic
-        checkpoint. An ephemeral sandbox is removed for good.
-
-        Raises StateError if it was never started, HistoryError while another client works on its
-        checkpoints, SandboxNotFoundError, HostError, MachineError.
-        """
-        await self._mounts.write_back()
-        await self._life.trash()
 
     @classmethod
     def restore(cls, id_or_name: str, *, name: str | None = None) -> Sandbox:
@@ -261,70 +220,17 @@ class Sandbox:
             Life.of_entry(registry, machinery.SandboxTrash(registry).restore(id_or_name, name))
         )
 
-    async def pause(self) -> None:
-        """Pause the VM (QMP ``stop``). Until `resume` the guest runs no instruction, so its agent
-        does not answer either. A checkpoint that another client takes comes first. Raises
-        StateError, HistoryError, MachineError."""
-        await self._life.set_paused(True)
-
-    async def resume(self) -> None:
-        """Resume a paused VM (QMP ``cont``). It is no error if it is not paused. Raises as
-        `pause`."""
-        await self._life.set_paused(False)
-
-    def detach(self) -> None:
-        """Let the VM outlive this process. This object stays usable. Raises StateError if the
-        sandbox is not running."""
-        self._life.detach()
-
-    def disconnect(self) -> None:
-        """Close this object's connection to the guest's agent, which serves few clients (see
-        `AGENT_PORTS`). Commands in flight end; the next call that needs the agent reconnects."""
-        self._life.disconnect()
-
-    def close(self) -> None:
-        """Close the connection to an attached or detached sandbox; its VM keeps running. A VM that
-        this object started and did not `detach` is ended."""
-        self._life.close()
+    pause = _to_pausing(Pausing.pause)
+    resume = _to_pausing(Pausing.resume)
+    detach = _to_life(Life.detach)
+    disconnect = _to_life(Life.disconnect)
+    close = _to_life(Life.close)
 
     # The host's directories
 
-    async def mount(
-        self,
-        host: str | Path,
-        guest: str,
-        readonly: bool = False,
-        *,
-        type: str = CIFS,  # noqa: A002 - as the field of Mount
-        fsync: bool = True,
-        protect: bool = False,
-    ) -> MountHandle:
-        """Mount a directory of the host in the running guest, until it is unmounted or the VM
-        stops. What was mounted stays so when the sandbox is reverted; what the guest still has open
-        there is lost then. A clone has no mounts unless `clone` is told.
-
-        ``guest`` is an absolute path; the directory is made if it is missing. A ``readonly`` mount
-        cannot be changed, not even by root in the guest. Without ``fsync`` (`Mount.fsync`) many
-        small files are made faster, and less is safe from a power failure of the host. With
-        ``protect`` (`Mount.protect`) the guest cannot change git's hooks and the like. Raises
-        ConfigError, MountError if the directory cannot be served or mounted, StateError if the
-        sandbox is not running or has no network card.
-        """
-        mount = Mount(str(host), guest, readonly, type, fsync=fsync, protect=protect)
-        return await self._mounts.add(mount)
-
-    async def unmount(self, handle: MountHandle | str, *, force: bool = False) -> None:
-        """Take a mount away, given its handle or the guest's path. With ``force`` it is gone even
-        if programs use it; they get errors. Raises ConfigError if nothing is mounted there,
-        MountError if it is in use, StateError."""
-        guest = handle if isinstance(handle, str) else handle.guest
-        await self._mounts.remove(guest, force=force)
-
-    @property
-    def active_mounts(self) -> builtins.list[MountHandle]:
-        """The directories that are mounted at this moment, not those that the guest is still being
-        asked to mount. Blocks for a few small files."""
-        return [*self._mounts.list()]
+    mount = _to_directories(HostDirectories.mount)
+    unmount = _to_directories(HostDirectories.unmount)
+    active_mounts = _to_directories.attribute(HostDirectories.active_mounts)
 
     # Finding others
 
@@ -511,110 +417,26 @@ class Sandbox:
     mouse_drag = _to_desktop(Desktop.mouse_drag)
     mouse_scroll = _to_desktop(Desktop.mouse_scroll)
     query_mouse_position = _to_desktop(Desktop.query_mouse_position)
-
-    @property
-    def vnc_socket(self) -> Path:
-        """The Unix socket of QEMU's VNC server, which needs no password and which only this user
-        can open. After a revert it is another one."""
-        return self.desktop.vnc_socket
-
-    @property
-    def vnc_port(self) -> int | None:
-        """The port of 127.0.0.1 at which VNC viewers find the screen; None without the option
-        ``vnc_port`` or while the sandbox is stopped."""
-        return self.desktop.vnc_port
-
-    @property
-    def vnc_password(self) -> str | None:
-        """The password of viewers at `vnc_port`, a secret that changes with every start; None
-        without that port."""
-        return self.desktop.vnc_password
+    vnc_socket: Attribute[Path] = _to_desktop.attribute(Desktop.vnc_socket)
+    vnc_port: Attribute[int | None] = _to_desktop.attribute(Desktop.vnc_port)
+    vnc_password: Attribute[str | None] = _to_desktop.attribute(Desktop.vnc_password)
 
     # Looking
 
-    def events(self) -> AsyncIterator[Event]:
-        """Yield what happens to the VM as it happens: pauses, a full host disk, a panic, its end.
-        The iterator ends with the VM. Raises StateError if too many clients watch (`QMP_MONITORS`),
-        MachineError."""
-        return machinery.watch_events(self._life.registry, self.id)
-
-    def logs(self, *, limit: int = 64 * 1024) -> str:
-        """The last ``limit`` bytes of the guest's console, "" if there are none. Raises
-        OSError."""
-        return tail(sandbox_dir(self._life.registry.paths, self.id).console_log, limit=limit)
-
-    @property
-    def id(self) -> str:
-        """12 hexadecimal digits, unique on this host. The first start may give it another one: that
-        of the spare that it takes over."""
-        return self._life.id
-
-    @property
-    def name(self) -> str:
-        """The name, or the id of a sandbox without one."""
-        return self._life.name
-
-    @property
-    def config(self) -> SandboxConfig:
-        """The options, with those that came from a save."""
-        return self._life.config
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Warnings: about the save that ``image`` names, that this user did not make it on this
-        host, and which of its options were left out; after a start, which directories could not be
-        mounted because they are gone, and that a guest with the full network finds no names."""
-        return (*self._notices, *self._life.notices)
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the VM runs at this moment."""
-        return self._life.is_running
-
-    @property
-    def accelerator(self) -> str | None:
-        """The QEMU accelerator ("kvm", "hvf", "tcg" …), or None while the sandbox is stopped."""
-        run = self._life.run
-        return run.accel if run is not None else None
-
-    @property
-    def boot_timeout(self) -> float:
-        """Seconds that `start` waits for the agent (`SandboxConfig.boot_timeout`)."""
-        return self.config.boot_timeout
-
-    @property
-    def boot_timing(self) -> BootTiming | None:
-        """How long each phase of the start took, in seconds; None unless this object started the
-        VM."""
-        return self._life.timing
-
-    @property
-    def qemu_command(self) -> builtins.list[str]:
-        """The command line of the running QEMU; empty while the sandbox is stopped."""
-        run = self._life.run
-        return [*run.qemu_command] if run is not None else []
-
-    @property
-    def port_forwards(self) -> dict[int, int]:
-        """Guest port -> host port of each forward; where the config asked for host port 0, the port
-        that was chosen. Empty while the sandbox is stopped."""
-        run = self._life.run
-        return {guest: host for host, guest in run.forwards} if run is not None else {}
-
-    @property
-    def agent_url(self) -> str | None:
-        """The URL of the agent's HTTP interface (guest-agent/openapi.yaml), or None without the
-        option ``agent_http`` or while the sandbox is stopped."""
-        run = self._life.run
-        port = run.http_port if run is not None else None
-        return None if port is None else f"http://127.0.0.1:{port}"
-
-    @property
-    def agent_token(self) -> str | None:
-        """The bearer token for the agent's HTTP interface, a secret that changes with every start;
-        None while the sandbox is stopped."""
-        run = self._life.run
-        return run.token if run is not None else None
+    events = _to_facts(Facts.events)
+    logs = _to_facts(Facts.logs)
+    id = _to_facts.attribute(Facts.id)
+    name = _to_facts.attribute(Facts.name)
+    config = _to_facts.attribute(Facts.config)
+    is_running = _to_facts.attribute(Facts.is_running)
+    accelerator = _to_facts.attribute(Facts.accelerator)
+    boot_timeout = _to_facts.attribute(Facts.boot_timeout)
+    boot_timing = _to_facts.attribute(Facts.boot_timing)
+    qemu_command = _to_facts.attribute(Facts.qemu_command)
+    port_forwards = _to_facts.attribute(Facts.port_forwards)
+    agent_url = _to_facts.attribute(Facts.agent_url)
+    agent_token = _to_facts.attribute(Facts.agent_token)
+    notices = _to_facts.attribute(Facts.notices)
 
 
 async def _remove_all(lives: Sequence[Life]) -> None:

@@ -10,7 +10,8 @@ import click
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit, complain
-from quicksand_tui.home.config import check_theme, example_config, read_config
+from quicksand_tui.home.config import check_theme, read_config
+from quicksand_tui.home.example_config import example_config
 from quicksand_tui.home.state import config_file, is_config_named
 from quicksand_tui.model.text import clean
 

@@ -8,20 +8,16 @@ import os
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
-from enum import StrEnum
-from pathlib import Path
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import QemuLacksDevice, QuicksandError, StateError
+from quicksand.base.errors import QemuLacksDevice, QuicksandError
 from quicksand.base.memory import available_memory
 from quicksand.base.paths import is_exposed, make_private_dir, paths
 from quicksand.base.sharing import can_share_blocks
 from quicksand.disks.images.initrd import find_agent
 from quicksand.disks.images.resolve import ImageResolver
-from quicksand.life.all_processes import spare_memory
-from quicksand.life.spare_names import machine_name, order_command
 from quicksand.mounts.known import MountState, known_mounts
 from quicksand.qemu.accelerator import find_accelerator
 from quicksand.qemu.binaries import find_binaries, require_display
@@ -35,40 +31,19 @@ from quicksand.records.sandboxes import Status, new_id
 from quicksand.saves.workspaces import known_stores
 from quicksand.snapshots.tier_choice import choose_tier
 from quicksand.warm.spares.ending import end_useless
-from quicksand.warm.spares.next_start import makes_none
-from quicksand.warm.spares.spare import is_off
-from quicksand.warm.spares.stock import look
-from quicksand.warm.templates import list_templates, templates_dir
 
 from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.doctor_check import Check, Level
 from quicksand_tui.cli.doctor_network import network_findings
+from quicksand_tui.cli.doctor_warm import check_spares, check_templates
 from quicksand_tui.cli.host import Lines
 from quicksand_tui.cli.output import Exit, print_json, show_size
-from quicksand_tui.kit.probe import known_terminal
-from quicksand_tui.model.remedies import hint_of, text_of, worded
+from quicksand_tui.kit.abilities import known_terminal
+from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import clean_lines
 
 if TYPE_CHECKING:
     from quicksand.records.sandboxes import Entry
-    from quicksand.warm.spares.stock import Stocked
-
-
-class Level(StrEnum):
-    OK = "ok"
-    NOTE = "note"
-    """It works, but the user should know something about it."""
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """The result of one check."""
-
-    name: str
-    level: Level
-    found: str
-    hint: str = ""
-    """What the user can do about it."""
 
 
 SHARING = "btrfs, or xfs made with reflink=1"
@@ -105,66 +80,6 @@ def _check_sharing() -> list[Check]:
             )
         )
     return found
-
-
-async def check_templates() -> list[Check]:
-    """Checks where templates are, how many and how large they are, and whether they can be
-    hard-linked."""
-    place = templates_dir(paths())
-    found = await asyncio.to_thread(list_templates, paths())
-    size = show_size(sum(template.size for template in found))
-    text = f"{len(found)}, {size}, {place}" if found else f"none yet, {place}"
-    sandboxes = paths().sandboxes
-    if _device(place) != _device(sandboxes):
-        return [
-            Check(
-                "templates",
-                Level.NOTE,
-                f"{text}: another file system than that of {sandboxes}, so each start copies",
-                "set QUICKSAND_CACHE_DIR to a place beside it",
-            )
-        ]
-    return [Check("templates", Level.OK, f"{text}, on the file system of the sandboxes")]
-
-
-async def check_spares() -> list[Check]:
-    """Tells how many machines wait for a start, what memory they take, and whether the orders are
-    fulfilled."""
-    registry = Registry(paths())
-    number, memory = await asyncio.to_thread(spare_memory, registry)
-    text = f"{number}, {show_size(memory)} of memory" if number else "none waits"
-    if off := is_off():
-        return [Check("spares", Level.OK, f"{text}; {off}")]
-    try:
-        orders = await look(registry)
-    except StateError as error:
-        return [Check("spares", Level.NOTE, f"{text}; no order holds: {error}", hint_of(error))]
-    short = [one for one in orders if one.ready < one.order.count]
-    ordered = [_standing(one) for one in orders if one not in short]
-    text += f"; ordered: {', '.join(ordered)}" if ordered else ""
-    return [Check("spares", Level.OK, text), *(_missing(registry, one) for one in short)]
-
-
-def _standing(stocked: Stocked) -> str:
-    return f"{stocked.ready} of {stocked.order.count} for {machine_name(stocked.order.config)}"
-
-
-def _missing(registry: Registry, stocked: Stocked) -> Check:
-    """Tells why spares of an order are missing, and what can be done about that."""
-    config, count = stocked.order.config, stocked.order.count
-    text = f"ordered: {_standing(stocked)}"
-    if stocked.why:
-        hint = f"`{order_command(registry.paths, config, 0)}` ends the order"
-        return Check("spares", Level.NOTE, f"{text}: {worded(stocked.why)}", hint)
-    hint = f"`{order_command(registry.paths, config, count)}` makes the missing ones"
-    hint += "" if makes_none() else ", and so does the next start, in the background"
-    return Check("spares", Level.NOTE, text, hint)
-
-
-def _device(path: Path) -> int:
-    """Returns the device number of the file system of ``path``, or of the nearest parent that
-    exists."""
-    return next(p for p in (path, *path.parents) if p.exists()).stat().st_dev
 
 
 DISK_WANTED = 2 * 1024**3

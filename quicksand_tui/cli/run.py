@@ -70,19 +70,7 @@ def run_command(
     commands, which --user, --cwd and --env replace. With --entrypoint its own command is run, with
     COMMAND in place of its own words.
     """
-    if save is not None and detach:
-        raise click.UsageError("--save and --detach do not go together: `quicksand-tui save` later")
-    is_command = bool(argv) or entrypoint
-    in_terminal = _decide_terminal(is_command, tty=tty, detach=detach, as_json=as_json)
-    wish = Wish(
-        argv=argv,
-        env=env,
-        user=user,
-        cwd=cwd,
-        timeout=timeout,
-        stdin=interactive and not in_terminal,
-        entrypoint=entrypoint,
-    )
+    wish = Wish(argv, env, user, cwd, timeout, interactive, entrypoint)
     plan = _Plan(
         image=image,
         name=name,
@@ -93,7 +81,7 @@ def run_command(
         warm=not cold,
         save=save,
         detach=detach,
-        in_terminal=in_terminal,
+        in_terminal=_decide_terminal(wish, tty=tty, detach=detach, save=save, as_json=as_json),
         keys=parse_keys(detach_keys),
         as_json=as_json,
         wish=wish,
@@ -101,20 +89,24 @@ def run_command(
     return run_in_sandbox(lambda signals: _run(plan, signals))
 
 
-def _decide_terminal(is_command: bool, *, tty: bool, detach: bool, as_json: bool) -> bool:
+def _decide_terminal(
+    wish: Wish, *, tty: bool, detach: bool, save: str | None, as_json: bool
+) -> bool:
     """Returns whether the command runs in a terminal. Raises UsageError for options that exclude
     each other."""
+    if save is not None and detach:
+        raise click.UsageError("--save and --detach do not go together: `quicksand-tui save` later")
     if detach:
         if tty:
             raise click.UsageError("--detach and --tty do not go together")
         return False
-    if as_json and (tty or not is_command):
+    if as_json and (tty or not wish.is_command):
         raise click.UsageError("--json needs a COMMAND without --tty, or --detach")
-    if not is_command and not tty and not has_terminal():
+    if not wish.is_command and not tty and not has_terminal():
         raise click.UsageError(
             "there is no terminal for a shell: give a command after --, or --detach"
         )
-    if tty or not is_command:
+    if tty or not wish.is_command:
         from quicksand_tui.cli.terminal import require_terminal  # noqa: PLC0415
 
         require_terminal()

@@ -15,7 +15,7 @@ from quicksand.saves.census import Census, freed_by, list_trash
 from quicksand.saves.finding import all_stores, find_save
 from quicksand.saves.rebasing import rebase as rebase_save
 from quicksand.saves.save_removal import choose_old, freed_together, remove_all
-from quicksand.saves.store import TRASH_KEPT_S
+from quicksand.saves.save_trash import TRASH_KEPT_S
 from quicksand.saves.verifying import find_any
 from quicksand.saves.workspaces import known_stores
 
@@ -41,7 +41,8 @@ from quicksand_tui.verbs.saves import Swept, sweep_trash
 if TYPE_CHECKING:
     from quicksand.saves.census import SaveInfo
     from quicksand.saves.save_removal import Removed
-    from quicksand.saves.store import Save, Trashed
+    from quicksand.saves.save_trash import Trashed
+    from quicksand.saves.store import Save
     from quicksand.saves.verifying import Verdict
 
 

@@ -23,7 +23,9 @@ from quicksand_tui.cli.terminal import STDOUT, require_terminal
 from quicksand_tui.cli.view_terminal import ViewTerminal
 from quicksand_tui.door.guest_input import GuestInput
 from quicksand_tui.door.screen import Screen
-from quicksand_tui.kit.probe import Probe, in_multiplexer, terminals_file
+from quicksand_tui.kit.abilities import terminals_file
+from quicksand_tui.kit.answers import in_multiplexer
+from quicksand_tui.kit.probe import Probe
 from quicksand_tui.model.text import ascii_only, clean
 from quicksand_tui.pixels.choice import Way, choose_colours, choose_way
 from quicksand_tui.pixels.keysyms import Chord

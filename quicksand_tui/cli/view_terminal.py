@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Self
 
 from quicksand_tui.cli.streams import FdWriter
 from quicksand_tui.cli.terminal import STDIN, STDOUT, terminal_size
-from quicksand_tui.kit.probe import DRAWN_QUESTION, RESET, cell_pixels
+from quicksand_tui.kit.answers import DRAWN_QUESTION
+from quicksand_tui.kit.probe import RESET, cell_pixels
 from quicksand_tui.pixels.choice import Way
 from quicksand_tui.pixels.user_input import ESCAPE_WAIT_S, Pointer, ScreenInput
 from quicksand_tui.pixels.viewport import USUAL_CELL, Grid

@@ -27,7 +27,7 @@ from quicksand.saves.finding import all_stores, rank
 from quicksand.saves.links import workspaces_dir
 from quicksand.saves.manifest import MANIFEST, SaveManifest
 from quicksand.saves.resolving import confine
-from quicksand.saves.store import TRASH, TRASH_KEPT_S, Trashed
+from quicksand.saves.save_trash import TRASH, TRASH_KEPT_S, Trashed
 from quicksand.saves.workspaces import known_stores
 
 from quicksand_tui.model.amounts import size_text

@@ -30,7 +30,7 @@ from quicksand_tui.verbs.starting import machine_records
 from quicksand_tui.views.saves import trouble_of
 
 if TYPE_CHECKING:
-    from quicksand.records.config import PortForward
+    from quicksand.records.port_forwards import PortForward
 
     from quicksand_tui.model.checkpoints import CheckpointTree
     from quicksand_tui.model.saves import SaveView

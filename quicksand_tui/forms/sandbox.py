@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from quicksand.base.errors import ConfigError
 from quicksand.records.machine_options import NO, YES
 
 from quicksand_tui.forms.checks import (
@@ -18,109 +16,42 @@ from quicksand_tui.forms.checks import (
     suggest_name,
 )
 from quicksand_tui.forms.form import Field, Form, Option, Values
+from quicksand_tui.forms.last_used import Last
 from quicksand_tui.forms.mounts import PATH_MAX, complete_file, complete_mounts
+from quicksand_tui.forms.origins import FILE, IMAGE, SAVE, as_path, begins_with_save, parse_begin
+from quicksand_tui.forms.presets import (
+    AS_SAVED,
+    LAST,
+    MORE,
+    OWN,
+    as_suggested,
+    machine_at_first,
+    machine_of,
+    preset_options,
+    shows_more,
+    shows_option,
+    values_that_follow,
+)
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.saves import SaveView
 from quicksand_tui.model.specs import NewSpec
-from quicksand_tui.model.text import clip, sanitise
+from quicksand_tui.model.text import clip
 from quicksand_tui.verbs.starting import machine_records, run_command
 from quicksand_tui.views.saves import trouble_of
 
 if TYPE_CHECKING:
     from quicksand.records.machine_options import MachineOption
 
-    from quicksand_tui.home.state import Remembered
     from quicksand_tui.model.sandboxes import ImageView
     from quicksand_tui.model.saves import SavesView
     from quicksand_tui.model.world import World
 
-
-NAME = "new_sandbox"
-"""The key in `Remembered` under which the last values are kept."""
-BEGIN_MAX = 4096
-"""The most characters of `Last.begin`, which may contain a path."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Last:
-    """The values with which a sandbox was last started, as typed."""
-
-    begin: str = ""
-    """The kind of its origin, `IMAGE` or `SAVE`, followed by a key."""
-    image: str = ""
-    """The name of the origin for a command."""
-    machine: Mapping[str, str] = field(default_factory=dict)
-    """Options of the machine by keyword, as in `NewSpec`, without those that let the guest reach
-    anything beyond itself: each sandbox gets these by a word of the user."""
-
-
-OLD_NAMES = {"memory": "memory", "cpus": "cpus", "network": "network_mode"}
-"""The names under which older versions remembered options beside ``begin``, with the keywords."""
-
-
-def recall_last(remembered: Remembered) -> Last | None:
-    """Reads the last values; None if there are none. A value that is not text counts as not
-    given, as does one that lets the guest reach anything, which older versions have written."""
-    kept = remembered.get(NAME)
-    if not isinstance(kept, dict):
-        return None
-    machine = kept.get("machine")
-    if not isinstance(machine, dict):
-        machine = {keyword: kept.get(name) for name, keyword in OLD_NAMES.items()}
-    texts = {
-        keyword: sanitise(_text(machine.get(keyword)), limit=record.limit)
-        for keyword, record in machine_records().items()
-    }
-    return Last(
-        # A key is an exact path and never shown; the other values are shown.
-        begin=_text(kept.get("begin"))[:BEGIN_MAX],
-        image=sanitise(_text(kept.get("image")), limit=200),
-        machine=_without_reach(texts),
-    )
-
-
-def _without_reach(machine: Mapping[str, str]) -> dict[str, str]:
-    """Returns the typed options that let the guest reach nothing beyond itself."""
-    records = machine_records()
-    return {k: text for k, text in machine.items() if text and not _reaches(records[k], text)}
-
-
-def _reaches(record: MachineOption, text: str) -> bool:
-    """Whether a typed value lets the guest reach anything, as far as one can know."""
-    try:
-        return bool(record.reaches(record.decode(record.parse_text(text))))
-    except ConfigError:
-        return True
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-PRESETS = {
-    "small": {"memory": "512M", "cpus": "1"},
-    "medium": {"memory": "1G", "cpus": "2"},
-    "large": {"memory": "2G", "cpus": "4"},
-}
-LAST, OWN, AS_SAVED = "last", "own", "as saved"
 MOUNTS = "mounts"
-MORE = "more"
-"""The switch for the options that are not usual. While it is off, those do not count."""
-IMAGE, SAVE, FILE = "image:", "save:", "file:"
 FILE_NETWORK = "as the file says, but not full"
 ENDINGS = (".quicksand", ".qcow2")
 """Of the files that a path is completed with."""
 USUAL_IMAGE = "debian"
 NOTE_CELLS = 60
-
-
-def last_of(spec: NewSpec) -> Last:
-    """Returns the values to remember of a sandbox that was started: how it is made, and nothing of
-    what it may reach."""
-    begin = f"{SAVE}{spec.save}" if spec.save else f"{IMAGE}{spec.image}"
-    if spec.is_file:
-        begin = ""  # a path is typed anew
-    return Last(begin=begin, image=spec.image, machine=_without_reach(spec.machine))
 
 
 class _Origins:
@@ -139,7 +70,7 @@ class _Origins:
             saves = [save for save in world.saves.saves if not trouble_of(save)[0]]
             if not world.saves.loaded and self._last.begin.startswith(SAVE):
                 # Until the saves have been read, the save used last is assumed to exist.
-                _, key = _parse_begin(self._last.begin)
+                _, key = parse_begin(self._last.begin)
                 saves = [SaveView(key=key, name=self._last.image, address=self._last.image)]
             self._options = (
                 *(_image_option(image) for image in world.usable_images),
@@ -154,7 +85,7 @@ class _Origins:
 
     def suggested(self, begin: str) -> Mapping[str, str]:
         """Returns the options of the machine that an image suggests; a save suggests nothing."""
-        kind, key = _parse_begin(begin)
+        kind, key = parse_begin(begin)
         images = self._of[0] if self._of is not None and kind == IMAGE else ()
         return next((image.machine for image in images if image.name == key), {})
 
@@ -185,12 +116,12 @@ def new_form(
     known = [option.value for option in origins.options(world)]
     wishes = (begin, before.begin, f"{IMAGE}{USUAL_IMAGE}", *known[:1])
     chosen = next((wish for wish in wishes if wish in known), "")
-    at_first = _machine_at_first(chosen, last, chosen == before.begin)
+    at_first = machine_at_first(chosen, last, chosen == before.begin)
     if last is None or chosen != before.begin:
-        at_first |= _as_suggested({}, origins.suggested(chosen), {"begin": chosen, **at_first})
+        at_first |= as_suggested({}, origins.suggested(chosen), {"begin": chosen, **at_first})
 
     def spec_of(values: Values) -> NewSpec:
-        kind, key = _parse_begin(values["begin"])
+        kind, key = parse_begin(values["begin"])
         suggested = origins.suggested(values["begin"])
         if kind == FILE:
             key = as_path(values["file"])
@@ -199,31 +130,18 @@ def new_form(
             save=key if kind == SAVE else "",
             is_file=kind == FILE,
             name=values["name"],
-            machine={**_declined(values, suggested), **_machine_of(values)},
+            machine={**_declined(values, suggested), **machine_of(values)},
             suggested=suggested,
         )
 
     def react(was: Values, now: Values) -> Mapping[str, str]:
         ours, theirs = origins.suggested(now["begin"]), origins.suggested(was["begin"])
         if was["begin"] != now["begin"] and (ours or theirs):
-            kind = _react(was, now, last) if _is_save(was) != _is_save(now) else {}
-            return {**kind, **_as_suggested(theirs, ours, {**now, **kind})}
-        return _react(was, now, last)
+            is_other_kind = begins_with_save(was) != begins_with_save(now)
+            kind = values_that_follow(was, now, last) if is_other_kind else {}
+            return {**kind, **as_suggested(theirs, ours, {**now, **kind})}
+        return values_that_follow(was, now, last)
 
-    begin_with = Field(
-        id="begin",
-        label="Begin with",
-        value=chosen,
-        options=lambda now, _: origins.options(now),
-    )
-    file = Field(
-        id="file",
-        label="File",
-        hint="its path; it may come from anywhere",
-        limit=PATH_MAX,
-        complete=lambda typed: complete_file(typed, ENDINGS),
-        is_shown=lambda values: values["begin"] == FILE,
-    )
     named = Field(
         id="name",
         label="Name",
@@ -234,7 +152,7 @@ def new_form(
         title="New sandbox",
         does="starts it",
         button="Start",
-        fields=(begin_with, file, named, *_fields_of_machine(at_first, last)),
+        fields=(*_fields_of_origin(origins, chosen), named, *_fields_of_machine(at_first, last)),
         first="name",
         command=lambda values: run_command(spec_of(values)),
         problems=lambda values, now: find_problems(spec_of(values), now),
@@ -246,6 +164,25 @@ def new_form(
     return form, spec_of
 
 
+def _fields_of_origin(origins: _Origins, chosen: str) -> tuple[Field, ...]:
+    return (
+        Field(
+            id="begin",
+            label="Begin with",
+            value=chosen,
+            options=lambda now, _: origins.options(now),
+        ),
+        Field(
+            id="file",
+            label="File",
+            hint="its path; it may come from anywhere",
+            limit=PATH_MAX,
+            complete=lambda typed: complete_file(typed, ENDINGS),
+            is_shown=lambda values: values["begin"] == FILE,
+        ),
+    )
+
+
 def _fields_of_machine(at_first: Values, last: Last | None) -> tuple[Field, ...]:
     usual = [record for record in machine_records().values() if record.is_usual]
     others = [record for record in machine_records().values() if not record.is_usual]
@@ -254,30 +191,13 @@ def _fields_of_machine(at_first: Values, last: Last | None) -> tuple[Field, ...]
             id="preset",
             label="Preset",
             value=at_first["preset"],
-            options=lambda _, values: _preset_options(values, last),
+            options=lambda _, values: preset_options(values, last),
             is_short=True,
         ),
         *(_machine_field(record, at_first) for record in usual),
         Field(id=MORE, label="More", value=at_first[MORE], choices=(NO, YES), is_short=True),
         *(_machine_field(record, at_first) for record in others),
     )
-
-
-def _parse_begin(value: str) -> tuple[str, str]:
-    for kind in (IMAGE, SAVE, FILE):
-        if value.startswith(kind):
-            return kind, value.removeprefix(kind)
-    return "", ""
-
-
-def _is_save(values: Values) -> bool:
-    """Whether options that are not given have the values of what the sandbox starts from."""
-    return values["begin"].startswith((SAVE, FILE))
-
-
-def as_path(typed: str) -> str:
-    """Returns a typed path as the engine tells it from a name."""
-    return typed if "/" in typed or not typed else f"./{typed}"
 
 
 def _stem(spec: NewSpec) -> str:
@@ -308,41 +228,21 @@ def _machine_field(record: MachineOption, at_first: Mapping[str, str]) -> Field:
         is_short=record.split is None,
         options=(lambda _, values: _choices(record, values)) if record.choices else None,
         complete=complete_mounts if record.keyword == MOUNTS else None,
-        is_shown=None if record.is_usual else partial(_shows, record),
+        is_shown=None if record.is_usual else partial(shows_option, record),
     )
-
-
-def _shows_more(values: Values) -> bool:
-    return values[MORE] == YES
-
-
-def _shows(record: MachineOption, values: Values) -> bool:
-    """Returns whether an option's field is shown."""
-    if record.needs and values[record.needs] != YES:
-        return False
-    return record.is_usual or _shows_more(values)
 
 
 def _choices(record: MachineOption, values: Values) -> tuple[Option, ...]:
     """Returns the choices of an option, the default first. The value "" means not given."""
     names, default = [str(choice) for choice in record.choices], record.default_text
     options = [Option(value=name, label=name) for name in names]
-    if _is_save(values):
+    if begins_with_save(values):
         return (Option(value="", label=AS_SAVED), *options)
     if record.is_usual:
         at = names.index(default)
         return (*options[at:], *options[:at])
     usual = Option(value="", label=default or record.hint)
     return (usual, *(option for option in options if option.value != default))
-
-
-def _machine_of(values: Values) -> dict[str, str]:
-    """Returns the options of the machine: what is typed in the fields that are shown."""
-    return {
-        keyword: values[keyword]
-        for keyword, record in machine_records().items()
-        if values[keyword] and _shows(record, values)
-    }
 
 
 def _declined(values: Values, suggested: Mapping[str, str]) -> dict[str, str]:
@@ -352,115 +252,12 @@ def _declined(values: Values, suggested: Mapping[str, str]) -> dict[str, str]:
     return {
         keyword: records[keyword].default_text
         for keyword in suggested
-        if records[keyword].choices and _shows_more(values)
-    }
-
-
-def _text_at_first(record: MachineOption, *, is_save: bool) -> str:
-    """Returns the text of an option's field when nothing else was chosen."""
-    return record.default_text if record.is_usual and not is_save else ""
-
-
-# Presets
-
-
-def _preset_values(name: str, recent: Last | None, *, is_save: bool) -> Mapping[str, str]:
-    """Returns the values that a preset sets, by field."""
-    if name == AS_SAVED:
-        return dict.fromkeys(machine_records(), "")
-    if name != LAST or recent is None:
-        return PRESETS.get(name, {})
-    values = {}
-    for keyword, record in machine_records().items():
-        text = recent.machine.get(keyword, "")
-        if record.choices and text not in record.choices:
-            text = ""
-        values[keyword] = text or _text_at_first(record, is_save=is_save)
-        if text and not record.is_usual:
-            values[MORE] = YES
-    return values
-
-
-def _machine_at_first(begin: str, recent: Last | None, is_same: bool) -> dict[str, str]:
-    is_save = begin.startswith(SAVE)
-    preset = LAST if recent is not None and (is_same or not is_save) else "small"
-    if is_save and preset != LAST:
-        preset = AS_SAVED
-    values = {k: _text_at_first(r, is_save=is_save) for k, r in machine_records().items()}
-    given = _preset_values(preset, recent, is_save=is_save)
-    return {**values, MORE: NO, "preset": preset, **given}
-
-
-def _as_suggested(
-    before: Mapping[str, str], now: Mapping[str, str], values: Values
-) -> dict[str, str]:
-    """Returns the values to change when an image that suggests ``now`` takes the place of an origin
-    that suggested ``before``, whose suggestions go unless the user has changed them."""
-    records = machine_records()
-    given = {
-        keyword: _text_at_first(records[keyword], is_save=_is_save(values))
-        for keyword, text in before.items()
-        if values[keyword] == text
-    }
-    given.update(now)
-    if not given:
-        return {}
-    if any(not records[keyword].is_usual for keyword in now):
-        given[MORE] = YES
-    preset = next((p for p in PRESETS if _fits(p, {**values, **given}, None)), OWN)
-    return {**given, "preset": AS_SAVED if _is_save(values) else preset}
-
-
-def _preset_options(values: Values, recent: Last | None) -> tuple[Option, ...]:
-    names = [AS_SAVED] if _is_save(values) else []
-    names += [*PRESETS, *([LAST] if recent is not None else []), OWN]
-    return tuple(Option(value=name, label=name) for name in names)
-
-
-def _react(before: Values, now: Values, recent: Last | None) -> Mapping[str, str]:
-    """Returns the values to change when another origin or preset is chosen. When a field of the
-    machine changes, selects the preset that fits, or else `OWN`."""
-    is_save = _is_save(now)
-    if now["begin"] and _is_save(before) != is_save:
-        return _as_its_kind(now, recent)
-    if before["preset"] != now["preset"]:
-        return _preset_values(now["preset"], recent, is_save=is_save)
-    if _machine_of(before) == _machine_of(now):
-        return {}
-    names = (now["preset"], *([AS_SAVED] if is_save else []), *PRESETS)
-    fitting = (name for name in names if _fits(name, now, recent))
-    return {"preset": next(fitting, OWN)}
-
-
-def _fits(preset: str, values: Values, recent: Last | None) -> bool:
-    wanted = _preset_values(preset, recent, is_save=_is_save(values))
-    there = {MORE: YES, **_machine_of(values)}
-    return bool(wanted) and all(there.get(field, "") == text for field, text in wanted.items())
-
-
-def _as_its_kind(values: Values, recent: Last | None) -> Mapping[str, str]:
-    """Returns the usual values of the new kind of origin: those of the save, or those for an image.
-    Values that the user chose are kept."""
-    is_save = _is_save(values)
-    if values["preset"] not in (OWN, LAST):
-        preset = AS_SAVED if is_save else "small"
-        chosen = {
-            keyword: _text_at_first(record, is_save=is_save)
-            for keyword, record in machine_records().items()
-            if record.choices
-        }
-        return {**chosen, "preset": preset, **_preset_values(preset, recent, is_save=is_save)}
-    if is_save:
-        return {}
-    # An image has no values to inherit.
-    return {
-        keyword: values[keyword] or _text_at_first(record, is_save=False)
-        for keyword, record in machine_records().items()
+        if records[keyword].choices and shows_more(values)
     }
 
 
 def _remarks(values: Values, world: World) -> Mapping[str, str]:
-    is_save, save = _is_save(values), _save_of(values, world)
+    is_save, save = begins_with_save(values), _save_of(values, world)
     remarks = {
         keyword: _machine_remark(record, values[keyword], is_save=is_save)
         for keyword, record in machine_records().items()
@@ -476,7 +273,7 @@ def _remarks(values: Values, world: World) -> Mapping[str, str]:
         **remarks,
         "begin": _origin_remark(save),
         "preset": _preset_remark(values),
-        MORE: "" if _shows_more(values) else "disk size, processor, QEMU arguments …",
+        MORE: "" if shows_more(values) else "disk size, processor, QEMU arguments …",
     }
 
 
@@ -489,7 +286,7 @@ def _machine_remark(record: MachineOption, text: str, *, is_save: bool) -> str:
 
 
 def _save_of(values: Values, world: World) -> SaveView | None:
-    kind, key = _parse_begin(values["begin"])
+    kind, key = parse_begin(values["begin"])
     saves = world.saves.saves if kind == SAVE else ()
     return next((save for save in saves if save.key == key), None)
 

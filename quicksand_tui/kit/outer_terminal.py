@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from textual.signal import Signal
 
-from quicksand_tui.kit.probe import UNKNOWN, Probe, TerminalAbilities, in_multiplexer
+from quicksand_tui.kit.abilities import UNKNOWN, TerminalAbilities
+from quicksand_tui.kit.answers import in_multiplexer
 from quicksand_tui.kit.textual_private import driver_of
 
 if TYPE_CHECKING:
     from textual.app import App
+
+    from quicksand_tui.kit.probe import Probe
 
 
 class OuterTerminal:

@@ -25,23 +25,16 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
+from quicksand_tui.kit.answers import DRAWN_QUESTION, ReplyReader, over_ssh
 from quicksand_tui.kit.columns import keep_columns
-from quicksand_tui.kit.probe import (
-    ANSWER_LOCAL_S,
-    ANSWER_SSH_S,
-    DRAWN_QUESTION,
-    POINTER_RESET,
-    ReplyReader,
-    TerminalAbilities,
-    cell_pixels,
-    over_ssh,
-)
+from quicksand_tui.kit.probe import ANSWER_LOCAL_S, ANSWER_SSH_S, POINTER_RESET, cell_pixels
 from quicksand_tui.kit.slim import slim
 from quicksand_tui.panes.input import ESCAPE_WAIT_S, InputSplitter, Piece
 
 if TYPE_CHECKING:
     from textual._compositor import CompositorMap, ReflowResult
 
+    from quicksand_tui.kit.abilities import TerminalAbilities
     from quicksand_tui.kit.probe import Probe
 
 READ_SIZE = 64 * 1024

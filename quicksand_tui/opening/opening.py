@@ -24,8 +24,10 @@ from quicksand_tui.home.state import (
     state_dir,
     theme_wish,
 )
+from quicksand_tui.kit.abilities import terminals_file
+from quicksand_tui.kit.answers import over_ssh
 from quicksand_tui.kit.outline import NAME, Looks, outline
-from quicksand_tui.kit.probe import Probe, over_ssh, terminals_file
+from quicksand_tui.kit.probe import Probe
 from quicksand_tui.model.text import ascii_only
 
 INTERRUPTED = 130

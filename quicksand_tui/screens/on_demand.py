@@ -13,9 +13,11 @@ if TYPE_CHECKING:
         note_form,
         note_of,
     )
+    from quicksand_tui.forms.last_used import NAME, last_of, recall_last
     from quicksand_tui.forms.mounts import mount_form, mount_of
+    from quicksand_tui.forms.origins import IMAGE, SAVE
     from quicksand_tui.forms.packages import install_form, install_of
-    from quicksand_tui.forms.sandbox import IMAGE, NAME, SAVE, last_of, new_form, recall_last
+    from quicksand_tui.forms.sandbox import new_form
     from quicksand_tui.forms.saves import save_form, save_of
     from quicksand_tui.jobs.run_many import RunMany
     from quicksand_tui.jobs.saves import SavesOperations
@@ -70,22 +72,24 @@ _HOMES = {
         "note_form",
         "note_of",
     ),
+    "forms.last_used": (
+        "NAME",
+        "last_of",
+        "recall_last",
+    ),
     "forms.mounts": (
         "mount_form",
         "mount_of",
+    ),
+    "forms.origins": (
+        "IMAGE",
+        "SAVE",
     ),
     "forms.packages": (
         "install_form",
         "install_of",
     ),
-    "forms.sandbox": (
-        "IMAGE",
-        "NAME",
-        "SAVE",
-        "last_of",
-        "new_form",
-        "recall_last",
-    ),
+    "forms.sandbox": ("new_form",),
     "forms.saves": (
         "save_form",
         "save_of",

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from quicksand.base.errors import QuicksandError
     from quicksand.sandbox import Sandbox
     from quicksand.saves.save_removal import Removed
-    from quicksand.saves.store import Save, SaveStore, Trashed
+    from quicksand.saves.save_trash import Trashed
+    from quicksand.saves.store import Save, SaveStore
     from quicksand.saves.verifying import Verdict
 
     from quicksand_tui.model.keymap import Keymap

@@ -1,17 +1,30 @@
-"""Methods of an object that one of its parts carries out, with the signature and the documentation
-that they have there."""
+"""Methods and properties of an object that one of its parts has, with the signature and the
+documentation that they have there."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Generic, Never, ParamSpec, Protocol, TypeVar, cast, overload
 
 Whole = TypeVar("Whole")
 Part = TypeVar("Part")
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Attribute(Protocol[R_co]):
+    """A property as type checkers see it: with the type of its value, and read-only."""
+
+    @overload
+    def __get__(self, whole: None, owner: type[Any]) -> Attribute[R_co]: ...
+
+    @overload
+    def __get__(self, whole: object, owner: type[Any]) -> R_co: ...
+
+    def __set__(self, whole: Any, value: Never) -> None: ...
 
 
 class Delegation(Generic[Whole, Part]):
@@ -47,3 +60,21 @@ class Delegation(Generic[Whole, Part]):
                 return method(part(whole), *args, **kwargs)
 
         return cast("Callable[Concatenate[Whole, P], R]", call)
+
+    @overload
+    def attribute(self, found: property) -> Attribute[Any]: ...
+
+    @overload
+    def attribute(self, found: Callable[[Part], R]) -> Attribute[R]: ...
+
+    def attribute(self, found: property | Callable[[Part], R]) -> Attribute[Any]:
+        """Makes a property of ``Whole`` of a property of its part, or of a method without
+        parameters."""
+        part = self._part
+        get = cast("Callable[[Part], R]", found.fget if isinstance(found, property) else found)
+
+        @functools.wraps(get)
+        def find(whole: Whole) -> R:
+            return get(part(whole))
+
+        return cast("Attribute[Any]", property(find))

@@ -3,6 +3,7 @@ that it takes from there."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,11 @@ class Basis(NamedTuple):
     """Warnings about the save, in words."""
     is_surprising: bool = False
     """Whether options were left out, or the name could have meant a save as well."""
+
+    def warn_caller(self) -> None:
+        """Give whoever called the caller of this a SaveWarning, if there is a reason."""
+        if self.is_surprising:
+            warnings.warn(self.notices[0], machinery.SaveWarning, stacklevel=3)
 
 
 def find_basis(

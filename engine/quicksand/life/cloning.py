@@ -29,11 +29,11 @@ from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.mounts import devices as machine_devices
 from quicksand.mounts.shares import list_shares
 from quicksand.qemu.started_machine import StartedMachine, remove_quietly
-from quicksand.records.config import PortForward
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.mount import READ_ONLY, READ_WRITE, Mount
 from quicksand.records.nodes import BLANK, Head
 from quicksand.records.nodes import new_id as new_layer
+from quicksand.records.port_forwards import PortForward
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
 from quicksand.snapshots.history import History, history_of

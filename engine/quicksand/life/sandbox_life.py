@@ -27,12 +27,10 @@ from quicksand.base.settings import check_settings
 from quicksand.base.threads import to_the_end
 from quicksand.guest.agent.link import AgentLink
 from quicksand.life import machinery
-from quicksand.life.basis import unpack_basis
+from quicksand.life.basis import Basis, unpack_basis
 from quicksand.qemu.keeper_check import KeeperCheck
-from quicksand.records.config import SandboxConfig
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
-from quicksand.records.oversized import forget_mark, mark_of
-from quicksand.records.registry import Registry, publish_state
+from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry, Record, RunState, Status, new_id
 
 if TYPE_CHECKING:
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
     from quicksand.base.progress import Progress
     from quicksand.guest.agent.session import Session
     from quicksand.qemu.started_machine import StartedMachine
-    from quicksand.saves.bundle.heads import BundleHead
-    from quicksand.saves.store import Save
     from quicksand.snapshots.history import History
 
 T = TypeVar("T")
@@ -53,22 +49,19 @@ class Life:
     def __init__(
         self,
         registry: Registry,
-        config: SandboxConfig,
+        basis: Basis,
         *,
         name: str | None,
         discard: bool,
-        source: Save | None = None,
-        bundle: BundleHead | None = None,
-        trusts_source: bool = False,
         base_dir: Path | None = None,
         warm: bool = True,
         build: bool | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """``discard``: remove the sandbox when it stops. ``source``: the save whose disk it starts
-        with; ``bundle``: what holds its image or save. The others are those of `Sandbox`."""
+        """``basis``: what it is made from. ``discard``: remove the sandbox when it stops. The
+        others are those of `Sandbox`."""
         self.registry = registry
-        self.config = config
+        self.config = basis.config
         self.base_dir = base_dir
         self.progress = progress
         self.id = new_id()
@@ -78,11 +71,12 @@ class Life:
         self.timing: BootTiming | None = None
         self.notices: tuple[str, ...] = ()
         """Notices of steps that failed in the last start by this process."""
+        self.basis_notices = basis.notices
         self._name = name
         self._discard = discard
-        self._source = source
-        self._bundle = bundle
-        self._trusts_source = trusts_source
+        self._source = basis.source
+        self._bundle = basis.bundle
+        self._trusts_source = basis.trusted
         self._warm = warm
         self._build = build
         self._link: AgentLink | None = None
@@ -92,7 +86,7 @@ class Life:
     @classmethod
     def of_record(cls, registry: Registry, record: Record) -> Life:
         """The life of a stopped sandbox."""
-        life = cls(registry, record.config, name=record.name, discard=record.discard)
+        life = cls(registry, Basis(record.config), name=record.name, discard=record.discard)
         life.id, life.record = record.id, record
         return life
 
@@ -164,10 +158,11 @@ class Life:
     def require_record(self) -> Record:
         """The sandbox's record. Raises StateError before the first start and after removal."""
         if self.record is None:
-            raise self._not_running()
+            raise self.not_running()
         return self.record
 
-    def _not_running(self) -> StateError:
+    def not_running(self) -> StateError:
+        """The error of what needs a running VM."""
         return StateError(f"the sandbox {self.name!r} is not running")
 
     @property
@@ -188,7 +183,7 @@ class Life:
         """A connected session with the guest's agent. Raises StateError, MachineError,
         AgentError."""
         if self._link is None:
-            raise self._not_running()
+            raise self.not_running()
         if self.record is not None:
             await self._keeper.ensure(self.registry, self.record)
         return await self._link.session()
@@ -327,35 +322,6 @@ class Life:
 
     # While it runs
 
-    async def set_paused(self, paused: bool) -> None:
-        """Pause or resume the VM. Raises StateError if it is not running or QEMU did not obey,
-        HistoryError if another client takes too long with a checkpoint, MachineError."""
-        if self.entry().run is None:
-            raise self._not_running()
-        # A checkpoint or a revert pauses and resumes it, too.
-        async with machinery.finished_history(self.registry, self.require_record()):
-            await self._set_paused(paused)
-
-    async def _set_paused(self, paused: bool) -> None:
-        run = self.entry().run
-        if run is None:
-            raise self._not_running()
-        machine = runtime_dir(self.registry.paths, self.id).current()
-        hypervisor = await machinery.Qemu.connect(machine)
-        held = mark_of(machine)
-        try:
-            await (hypervisor.pause() if paused else hypervisor.resume())
-            if await hypervisor.is_running() is paused:
-                raise StateError(f"QEMU did not {'pause' if paused else 'resume'} the sandbox")
-        finally:
-            await hypervisor.close()
-        if not paused:
-            forget_mark(machine, held)
-        self.run = replace(run, paused=paused)
-        publish_state(machine, self.run)
-        if not paused and self._link is not None:
-            await machinery.set_clock_soon(self._link, self.log)
-
     def look_again(self) -> None:
         """Read the state again after another QEMU has taken over; requests go to the new one's
         agent."""
@@ -364,12 +330,14 @@ class Life:
         self.run = self.entry().run
 
     def disconnect(self) -> None:
-        """Close the connection to the agent; commands in flight end."""
+        """Close this object's connection to the guest's agent, which serves few clients (see
+        `AGENT_PORTS`). Commands in flight end; the next call that needs the agent reconnects."""
         if self._link is not None:
             self._link.close()
 
     def detach(self) -> None:
-        """Let the VM outlive this process. Raises StateError if the sandbox is not running."""
+        """Let the VM outlive this process. This object stays usable. Raises StateError if the
+        sandbox is not running."""
         if self._link is None:
             raise StateError("the sandbox is not running")
         if self._machine is not None:
@@ -430,7 +398,8 @@ class Life:
         self._link = None
 
     def close(self) -> None:
-        """See `Sandbox.close`."""
+        """Close the connection to an attached or detached sandbox; its VM keeps running. A VM that
+        this object started and did not `detach` is ended."""
         self.disconnect()
         self._link = None
         if self._machine is not None:

@@ -19,8 +19,8 @@ from quicksand.records.config import (
     SHARE_PORT,
     Accelerator,
     NetworkMode,
-    PortForward,
 )
+from quicksand.records.port_forwards import PortForward
 
 SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 """All of QEMU's seccomp filters (qemu(1), -sandbox): a guest that breaks out cannot start programs.

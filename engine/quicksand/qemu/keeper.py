@@ -23,7 +23,7 @@ SIGTERM ends QEMU and then the keeper.
 
 A revert gives a sandbox a new QEMU process, which takes over from the old one. So the runtime
 directory has a directory for each of them (the first is ``1``) and a symbolic link ``current``.
-Clients send their requests to the socket ``keeper.sock`` (see `Keeper.serve`).
+Clients send their requests to the socket ``keeper.sock`` (see `keeper_parts.serving`).
 
 At the end the keeper removes the runtime directory. It removes the sandbox's directory too if that
 is to be discarded and no owner is left who could look at it first.

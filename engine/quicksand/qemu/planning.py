@@ -24,9 +24,10 @@ from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
 from quicksand.qemu.binaries import QemuBinaries, find_binaries, require_display
 from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, MachinePlan, SharedDirectory, plan
 from quicksand.qemu.process import Listeners
-from quicksand.records.config import VNC_PORT_HINT, Accelerator, NetworkMode, PortForward
+from quicksand.records.config import VNC_PORT_HINT, Accelerator, NetworkMode
 from quicksand.records.layout import SandboxDir, layer_name
 from quicksand.records.nodes import BLANK, Head, Node
+from quicksand.records.port_forwards import PortForward
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, RunState
 

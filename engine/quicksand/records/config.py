@@ -3,18 +3,14 @@ anything is started."""
 
 from __future__ import annotations
 
-import difflib
 import re
-import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Self
 
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import ConfigError, UnknownOptionError
-from quicksand.base.home import expand
+from quicksand.base.errors import ConfigError
 from quicksand.base.remedies import Words
 from quicksand.records.machine_options import option, options_of
 from quicksand.records.mount import (
@@ -26,13 +22,23 @@ from quicksand.records.mount import (
     parse_mount,
     reached_directories,
 )
-from quicksand.records.sizes import (
-    parse_disk_size,
-    parse_memory,
+from quicksand.records.option_values import (
+    decode_directory,
+    decode_items,
+    parse_choice,
+    reader,
+    refuse_unknown,
+    split_arguments,
 )
-
-FORWARDS_MAX = 1000
-"""The most port forwards; each is a socket of the host."""
+from quicksand.records.port_forwards import (
+    PortForward,
+    check_forwards,
+    check_port,
+    decode_forward,
+    parse_forward,
+    reached_ports,
+)
+from quicksand.records.sizes import parse_disk_size, parse_memory
 
 CPUS_MAX = 255
 """The most CPUs: without an IOMMU, x2APIC ids above 254 cannot get interrupts (QEMU,
@@ -56,7 +62,6 @@ AUTO = "auto"
 """Selects the fastest accelerator that works."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-_FORWARD = re.compile(r"(?:([0-9]{1,5}):)?([0-9]{1,5})")
 
 
 class NetworkMode(StrEnum):
@@ -80,95 +85,10 @@ class Accelerator(StrEnum):
     """Software emulation: works everywhere, slow, and no security boundary (QEMU's own words)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PortForward:
-    """A TCP port of the host's loopback interface that is forwarded to a port of the guest."""
-
-    host: int
-    """The host's port; 0 picks a free one."""
-    guest: int
-
-    def __post_init__(self) -> None:
-        _check_port("host", self.host, lowest=0)
-        _check_port("guest", self.guest, lowest=1)
-
-
-def parse_choice(kind: type[Any], value: object, what: str, *, extra: Iterable[str] = ()) -> Any:
-    """Returns the member of the StrEnum ``kind`` that ``value`` names. Raises ConfigError, whose
-    hint lists the members and ``extra``."""
-    try:
-        return kind(str(value).lower().replace("-", "_"))
-    except ValueError:
-        choices = [*extra, *(str(member.value) for member in kind)]
-        raise ConfigError(
-            f"{what} {str(value)!r} is unknown", hint=f"one of {', '.join(choices)}"
-        ) from None
-
-
-def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
-    """Raises UnknownOptionError for the first of ``given`` that is not in ``known``, and suggests a
-    name."""
-    known = sorted(known)
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-            raise UnknownOptionError(
-                f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
-                hint=f"the options are {', '.join(known)}",
-            )
-
-
-def _read_forward(word: str) -> PortForward:
-    """Reads a port forward as `run --publish` takes it: a port alone is the guest's. Raises
-    ConfigError."""
-    match = _FORWARD.fullmatch(word)
-    if match is None:
-        raise ConfigError(f"{word!r} is not HOST:GUEST, as in 8080:80")
-    return PortForward(host=int(match[1] or 0), guest=int(match[2]))
-
-
-def _reader(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
-    def read(word: str) -> Any:
-        try:
-            return kind(word)
-        except ValueError:
-            raise ConfigError(f"{word!r} is not {what}") from None
-
-    return read
-
-
-def _split_arguments(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise ConfigError(f"the quotes do not match: {error}") from None
-
-
 def _decode_accel(value: Any) -> Any:
     if value is None or value == AUTO:
         return value
     return parse_choice(Accelerator, value, "accel", extra=(AUTO,))
-
-
-def _decode_items(name: str, decode: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """Makes a decoder for the list that is given as ``name``; None is an empty list."""
-
-    def decode_items(value: Any) -> tuple[Any, ...]:
-        if value is None:
-            return ()
-        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-            raise ConfigError(f"{name} must be a list, not {value!r}")
-        return tuple(decode(item) for item in value)
-
-    return decode_items
-
-
-def _decode_forward(value: object) -> PortForward:
-    if isinstance(value, PortForward):
-        return value
-    if isinstance(value, Mapping) and set(value) == {"host", "guest"}:
-        return PortForward(host=value["host"], guest=value["guest"])
-    raise ConfigError(f"{value!r} is not a PortForward", hint="PortForward(host=8080, guest=80)")
 
 
 def _check_cpus(cpus: object) -> None:
@@ -195,36 +115,12 @@ def _check_vnc_port(port: object) -> None:
     if port is not None and (not isinstance(port, int) or isinstance(port, bool)):
         raise ConfigError(f"vnc_port {port!r} is not a port", hint="0 to 65535")
     if isinstance(port, int):
-        _check_port("VNC", port, lowest=0)
-
-
-def decode_directory(value: object) -> str | None:
-    """Returns the whole path of a directory. Raises ConfigError, PathError."""
-    if value is None:
-        return None
-    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
-        raise ConfigError(f"{value!r} is no path of a directory")
-    return str(expand(str(value)).absolute())
-
-
-def _check_forwards(forwards: Sequence[PortForward]) -> None:
-    if len(forwards) > FORWARDS_MAX:
-        raise ConfigError(f"{len(forwards)} port forwards are too many; {FORWARDS_MAX} is the most")
-    seen: set[int] = set()
-    for forward in forwards:
-        if forward.host and forward.host in seen:
-            raise ConfigError(f"host port {forward.host} is forwarded twice")
-        seen.add(forward.host)
+        check_port("VNC", port, lowest=0)
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:
     if any("\0" in argument for argument in arguments):
         raise ConfigError("extra_qemu_args must not have NUL characters")
-
-
-def _reached_ports(forwards: Sequence[PortForward]) -> str:
-    ports = ", ".join(f"{f.host or 'any'}->{f.guest}" for f in forwards)
-    return f"ports {ports}" if ports else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +149,7 @@ class SandboxConfig:
         help="Number of virtual CPUs.  [default: {default}]",
         limit=4,
         is_usual=True,
-        read=_reader(int, "a whole number"),
+        read=reader(int, "a whole number"),
         limits=_check_cpus,
     )
     network_mode: NetworkMode = option(
@@ -318,7 +214,7 @@ class SandboxConfig:
         help="Give up if it has not booted after this time.",
         hint="{default} seconds",
         limit=20,
-        read=_reader(float, "a number of seconds"),
+        read=reader(float, "a number of seconds"),
         limits=_check_boot_timeout,
     )
     """Seconds that `start` waits for the agent."""
@@ -333,11 +229,11 @@ class SandboxConfig:
         hint="host:guest, such as 8080:80, 0:22; host 0 takes a free one",
         is_usual=True,
         split=lambda text: re.findall(r"[^,\s]+", text),
-        read=_read_forward,
-        decode=_decode_items("port_forwards", _decode_forward),
+        read=parse_forward,
+        decode=decode_items("port_forwards", decode_forward),
         encode=lambda forwards: [{"host": f.host, "guest": f.guest} for f in forwards],
-        limits=_check_forwards,
-        reaches=_reached_ports,
+        limits=check_forwards,
+        reaches=reached_ports,
     )
     mounts: tuple[Mount, ...] = option(
         (),
@@ -349,9 +245,9 @@ class SandboxConfig:
         "by themselves (git's hooks, …) is to be, :9p for 9p. May be repeated.",
         hint="host:guest, such as ./data:/mnt/data, ~/src:/src:ro",
         limit=4000,
-        split=_split_arguments,
+        split=split_arguments,
         read=parse_mount,
-        decode=_decode_items("mounts", decode_mount),
+        decode=decode_items("mounts", decode_mount),
         encode=encode_mounts,
         limits=check_mounts,
         reaches=reached_directories,
@@ -375,7 +271,7 @@ class SandboxConfig:
         hint="none; 0 takes a free one",
         needs="enable_display",
         limit=5,
-        read=_reader(int, "a port"),
+        read=reader(int, "a port"),
         limits=_check_vnc_port,
         reaches=lambda port: "" if port is None else f"VNC at {port or 'any'} port",
     )
@@ -412,8 +308,8 @@ class SandboxConfig:
         help="Add this argument to QEMU's; paths in it must be absolute. May be repeated.",
         hint="as a shell has them; paths must be absolute",
         limit=1000,
-        split=_split_arguments,
-        decode=_decode_items("extra_qemu_args", str),
+        split=split_arguments,
+        decode=decode_items("extra_qemu_args", str),
         encode=list,
         limits=_check_arguments,
         reaches=lambda words: f"QEMU arguments {' '.join(words)}" if words else "",
@@ -483,8 +379,3 @@ def check_name(name: str) -> str:
             hint="1 to 63 of A-Z a-z 0-9 _ . -, the first a letter or digit",
         )
     return name
-
-
-def _check_port(which: str, port: int, *, lowest: int) -> None:
-    if isinstance(port, bool) or not isinstance(port, int) or not lowest <= port <= 65535:
-        raise ConfigError(f"{which} port {port!r} is not a port", hint=f"{lowest} to 65535")

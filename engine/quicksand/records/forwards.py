@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from quicksand.base.errors import ConfigError
-from quicksand.records.config import PortForward
+from quicksand.records.port_forwards import PortForward
 
 GUEST_ADDRESS = "10.0.2.15"
 

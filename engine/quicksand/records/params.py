@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 from quicksand.base.arch import Architecture
-from quicksand.records.config import Accelerator, NetworkMode, PortForward
+from quicksand.records.config import Accelerator, NetworkMode
 from quicksand.records.mount import Mount
+from quicksand.records.port_forwards import PortForward
 
 
 class SandboxConfigParams(TypedDict, total=False):

@@ -20,7 +20,8 @@ from quicksand.saves.manifest import MANIFEST, Base, Parent
 from quicksand.saves.ownership import is_own
 from quicksand.saves.portable import find_image
 from quicksand.saves.resolving import left_out_of
-from quicksand.saves.store import TRASH_KEPT_S, Save, SaveStore, Trashed
+from quicksand.saves.save_trash import TRASH_KEPT_S, Trashed
+from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import known_stores
 
 

@@ -14,7 +14,8 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.saves.census import Census, SaveInfo, expire_trash, freed_by
 from quicksand.saves.finding import all_stores, find_save
 from quicksand.saves.ownership import fits, mark_made
-from quicksand.saves.store import Save, SaveStore, Trashed
+from quicksand.saves.save_trash import Trashed
+from quicksand.saves.store import Save, SaveStore
 from quicksand.saves.workspaces import known_stores, remember
 
 

@@ -22,14 +22,9 @@ from __future__ import annotations
 import builtins
 import contextlib
 import difflib
-import math
 import os
-import re
 import secrets
-import stat
-import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from quicksand.base.ageing import confirm
@@ -44,43 +39,23 @@ from quicksand.base.files import (
 )
 from quicksand.base.paths import make_private_dir
 from quicksand.base.remedies import Remedy, Words
-from quicksand.base.removal import make_marked, mark, marked_id, remove
+from quicksand.base.removal import make_marked, mark, marked_id
 from quicksand.base.staging import remove_abandoned, staging
 from quicksand.saves.looking import Save, check_save, load_save, overlay_paths
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, check_save_name, require_file
+from quicksand.saves.own_directories import GONE, OURS, is_own_dir, own_directories, remove_tree
 from quicksand.saves.places import HOUSE, READY
 from quicksand.saves.precious import refuse_precious
+from quicksand.saves.save_trash import TRASH, SaveTrash, Trashed
 
-__all__ = ["Save", "SaveStore", "Trashed", "check_save", "load_save", "overlay_paths", "taken"]
+__all__ = ["Save", "SaveStore", "check_save", "load_save", "overlay_paths", "taken"]
 
 LOCK_WAIT_S = 10.0
 """Seconds to wait for the store's lock, which is held only for renames."""
 
 LOCK = ".lock"
 
-TRASH = ".trash"
 MAKING = ".making-"
-GONE = ".gone-"
-
-_OURS = re.compile(rf"(?:{re.escape(READY)}|{re.escape(GONE)})?[0-9a-f]{{12}}")
-"""Names that this module gives; nothing else is moved or removed."""
-
-TRASH_KEPT_S = 7 * 86400
-"""Seconds for which removed saves are kept in the trash."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trashed:
-    """A save in the trash."""
-
-    id: str
-    """The id of the entry in the trash."""
-    save: Save
-    removed: float
-    """Unix time."""
-    root: Path = field(repr=False)
-    was_save: bool = True
-    """If not, it is something else that a save has replaced: it does not expire."""
 
 
 class SaveStore:
@@ -93,6 +68,7 @@ class SaveStore:
         self.is_shared = is_shared
         self.is_kept = is_kept
         self.house = self.root / HOUSE if is_shared else self.root
+        self._trash = SaveTrash(self.house, is_kept=is_kept)
 
     def list(self) -> builtins.list[Save]:
         """All saves, sorted by name; the ``error`` of one that cannot be used says why."""
@@ -107,7 +83,7 @@ class SaveStore:
 
     def left_behind(self) -> builtins.list[Path]:
         """Paths in the house that are neither saves nor trash: unfinished work."""
-        if not _is_own_dir(self.house):
+        if not is_own_dir(self.house):
             return []
         hidden = sorted(path for path in self.house.iterdir() if path.name.startswith("."))
         return [path for path in hidden if path.name not in (TRASH, LOCK, HOUSE)]
@@ -199,7 +175,7 @@ class SaveStore:
                 now = _inode(target)
                 # If the name leads to neither the old save nor the new one, `recover` must finish.
                 if now != inode and (is_first or now is not None):
-                    _remove_tree(ready)
+                    remove_tree(ready)
                 raise
         return load_save(target)
 
@@ -219,19 +195,19 @@ class SaveStore:
             exchanged = os.path.lexists(target) and exchange(new, target)
             if not exchanged:
                 if os.path.lexists(target):
-                    self._to_trash(target, name)
+                    self._trash.add(target, name)
                 new.rename(target)
             sync_dir(self.root)
         with contextlib.suppress(HostError):
             if exchanged:
-                self._to_trash(new, name)
-            _remove_tree(ready)
+                self._trash.add(new, name)
+            remove_tree(ready)
 
     def remove(self, name: str) -> Trashed:
         """Move a save to the trash. Raises SaveNotFoundError, SaveError if another program holds
         the store's lock for too long, HostError."""
         with self._locked_and_whole():
-            return self._to_trash(self._require(name), name)
+            return self._trash.add(self._require(name), name)
 
     def delete(self, name: str) -> None:
         """Remove a save for good; works on a full disk. Raises as `remove`."""
@@ -249,68 +225,23 @@ class SaveStore:
         # disk. A save that was copied from elsewhere has no mark.
         doomed = self.house / f"{GONE}{marked_id(root)}"
         with map_os_errors(root):
-            if _OURS.fullmatch(doomed.name) and not os.path.lexists(doomed):
+            if OURS.fullmatch(doomed.name) and not os.path.lexists(doomed):
                 root.rename(doomed)
             else:
                 doomed = make_marked(self.house / f"{GONE}{secrets.token_hex(6)}")
                 root.rename(doomed / "save")
             sync_dir(self.house)
-        _remove_tree(doomed)
-
-    def _to_trash(self, root: Path, name: str) -> Trashed:
-        entry = make_private_dir(self.house / TRASH) / secrets.token_hex(6)
-        about = {"id": entry.name, "name": name, "removed": time.time(), "save": _is_save(root)}
-        try:
-            with map_os_errors(entry):
-                make_marked(entry)
-                write_json(entry / "trash.json", about)
-                root.rename(entry / "save")
-        except HostError:
-            _remove_tree(entry)
-            raise
-        sync_dir(entry)
-        return self._trashed(entry)
+        remove_tree(doomed)
 
     def trash(self) -> builtins.list[Trashed]:
         """The contents of the trash, the most recently removed last."""
-        found = []
-        for entry in self._entries():
-            # Another process may just be removing it.
-            with contextlib.suppress(OSError):
-                if os.path.lexists(entry / "save"):
-                    found.append(self._trashed(entry))
-        return sorted(found, key=lambda trashed: trashed.removed)
-
-    def _entries(self) -> builtins.list[Path]:
-        trash = self.house / TRASH
-        is_ours = self.is_kept and _is_own_dir(self.house) and _is_own_dir(trash)
-        return _ours(trash) if is_ours else []
+        return self._trash.list()
 
     def _in_house(self, prefix: str) -> builtins.list[Path]:
         """Directories of this module in the house whose names start with ``prefix``."""
-        if not _is_own_dir(self.house):
+        if not is_own_dir(self.house):
             return []
-        return [path for path in _ours(self.house) if path.name.startswith(prefix)]
-
-    @staticmethod
-    def _trashed(entry: Path) -> Trashed:
-        was_save = True
-        try:
-            about = read_json(require_file(entry / "trash.json"))
-            was_save = about.get("save") is not False
-            name, removed = check_save_name(about["name"]), float(about["removed"])
-            if not math.isfinite(removed):
-                raise ValueError(removed)
-        except (OSError, ValueError, KeyError, TypeError, OverflowError):
-            # The process that removed it was killed between two writes; the save is complete.
-            name, removed = entry.name, entry.stat().st_mtime
-        return Trashed(
-            id=entry.name,
-            save=load_save(entry / "save", name),
-            removed=removed,
-            root=entry,
-            was_save=was_save,
-        )
+        return [path for path in own_directories(self.house) if path.name.startswith(prefix)]
 
     def restore(self, id_: str, name: str | None = None) -> Save:
         """Bring a save back from the trash, under its old name or ``name``. Raises
@@ -326,13 +257,13 @@ class SaveStore:
             with map_os_errors(target):
                 (found.root / "save").rename(target)
                 sync_dir(self.root)
-            _remove_tree(found.root)
+            remove_tree(found.root)
         return load_save(target)
 
     def confirm(self, overdue: Collection[str], now: float) -> builtins.list[str]:
         """Those of the ``overdue`` entries of the trash that were found so a day before ``now``
         already (base/ageing.py)."""
-        return confirm(self.house / TRASH, overdue, now)
+        return confirm(self._trash.path, overdue, now)
 
     def empty_trash(self, ids: builtins.list[str]) -> None:
         """Remove the entries with these ids for good. Raises HostError, SaveError."""
@@ -345,7 +276,7 @@ class SaveStore:
         """Finish what processes that died have begun: a finished save gets its name, an unfinished
         one is removed. Does nothing in a store where this user has not saved. Raises HostError if
         one cannot be finished, SaveError."""
-        if self.is_kept and _is_own_dir(self.house):
+        if self.is_kept and is_own_dir(self.house):
             with self._locked():
                 self._recover_all()
 
@@ -357,11 +288,11 @@ class SaveStore:
             except HostError as error:  # the others are still recovered
                 failure = error
         remove_abandoned(self.house, MAKING)
-        for path in self._entries():
+        for path in self._trash.entries():
             if not os.path.lexists(path / "save"):
-                _remove_tree(path)
+                remove_tree(path)
         for path in self._in_house(GONE):
-            _remove_tree(path)
+            remove_tree(path)
         if failure is not None:
             raise failure
 
@@ -383,8 +314,8 @@ class SaveStore:
             return
         if os.path.lexists(ready / "save"):
             # It is the old save, or unknown; in the trash it can still be brought back.
-            self._to_trash(ready / "save", name)
-        _remove_tree(ready)
+            self._trash.add(ready / "save", name)
+        remove_tree(ready)
 
     @contextlib.contextmanager
     def _locked_and_whole(self) -> Iterator[None]:
@@ -417,35 +348,6 @@ def _inode(path: Path) -> int | None:
         return path.lstat().st_ino
     except OSError:
         return None
-
-
-def _is_own_dir(path: Path) -> bool:
-    """Whether it is a directory that belongs to this user, not a link to one."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-
-
-def _ours(directory: Path) -> builtins.list[Path]:
-    """The subdirectories that have names of this module."""
-    try:
-        found = sorted(directory.iterdir())
-    except OSError:
-        return []
-    return [path for path in found if _OURS.fullmatch(path.name) and _is_own_dir(path)]
-
-
-def _is_save(path: Path) -> bool:
-    """Whether what goes to the trash is a save, possibly a damaged one."""
-    return not path.is_symlink() and (path / OVERLAYS).is_dir()
-
-
-def _remove_tree(path: Path) -> None:
-    """Remove a tree; the next `recover` tries again with files that cannot be removed now."""
-    with contextlib.suppress(OSError):
-        remove(path)
 
 
 def taken(

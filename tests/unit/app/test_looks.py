@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
 from quicksand_tui.home.state import StateFile, ThemeChoice, theme_wish
-from quicksand_tui.kit.probe import TerminalAbilities
+from quicksand_tui.kit.abilities import TerminalAbilities
 from quicksand_tui.kit.textual_private import TerminalAnswered
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import plain

@@ -12,8 +12,9 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from quicksand_tui.forms import sandbox
+from quicksand_tui.forms.last_used import NAME, Last, recall_last
 from quicksand_tui.forms.mounts import complete_file
-from quicksand_tui.forms.sandbox import NAME, Last, recall_last
+from quicksand_tui.forms.presets import MORE
 from quicksand_tui.model.sandboxes import ImageView
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import World
@@ -557,7 +558,7 @@ async def test_a_form_that_opens_at_an_image_has_its_suggestions_unless_it_was_u
         form, spec_of = sandbox.new_form(world, begin="image:desktop", last=last)
         spec = spec_of({field.id: field.value for field in form.fields})
         found.append((spec.machine["memory"], spec.machine.get("enable_display", "")))
-        without = {**{field.id: field.value for field in form.fields}, sandbox.MORE: "yes"}
+        without = {**{field.id: field.value for field in form.fields}, MORE: "yes"}
         declined = spec_of({**without, "enable_display": ""})
         assert declined.machine["enable_display"] == "no"
         assert "--no-display" in run_command(declined)

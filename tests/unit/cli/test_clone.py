@@ -12,7 +12,8 @@ import pytest
 from quicksand.base.boot_timing import BootTiming
 from quicksand.base.errors import MachineError
 from quicksand.base.paths import Paths
-from quicksand.records.config import PortForward, SandboxConfig
+from quicksand.records.config import SandboxConfig
+from quicksand.records.port_forwards import PortForward
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.main import run

@@ -20,7 +20,8 @@ from quicksand.records.save_source import SaveSource
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.ownership import mark_imported, mark_made
-from quicksand.saves.store import TRASH_KEPT_S, SaveStore
+from quicksand.saves.save_trash import TRASH_KEPT_S
+from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import remember
 
 from quicksand_tui.cli.main import run

@@ -22,7 +22,8 @@ from quicksand.warm.spares import stock
 from quicksand.warm.spares.orders import Orders
 from quicksand.warm.spares.spare import Spare
 
-from quicksand_tui.cli.doctor import Level, check_spares
+from quicksand_tui.cli.doctor_check import Level
+from quicksand_tui.cli.doctor_warm import check_spares
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import BY_SIGNAL, Exit
 from tests.unit.records.test_registry import RUN

@@ -20,7 +20,9 @@ from quicksand.snapshots.guest_ram import GuestRam
 from quicksand.warm.templates import list_templates, templates_dir
 
 from quicksand_tui.cli import doctor
-from quicksand_tui.cli.doctor import Level, check_checkpoints, check_templates
+from quicksand_tui.cli.doctor import check_checkpoints
+from quicksand_tui.cli.doctor_check import Level
+from quicksand_tui.cli.doctor_warm import check_templates
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 
@@ -128,7 +130,7 @@ async def test_doctor_tells_of_templates(monkeypatch: pytest.MonkeyPatch) -> Non
     (check,) = await check_templates()
     assert check.found.startswith("1, 1")
     assert check.found.endswith("on the file system of the sandboxes")
-    monkeypatch.setattr("quicksand_tui.cli.doctor._device", lambda path: len(str(path)))
+    monkeypatch.setattr("quicksand_tui.cli.doctor_warm._device", lambda path: len(str(path)))
     (check,) = await check_templates()
     assert check.level is Level.NOTE
     assert "each start copies" in check.found

@@ -18,7 +18,8 @@ from quicksand.disks.images.overlay import create_overlay
 from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import AGENT_HTTP_PORT, SANDBOX, Boot, Inherited, MachinePlan, plan
 from quicksand.qemu.keeper_parts.bounds import FULL_NETWORK, bound_of
-from quicksand.records.config import Accelerator, NetworkMode, PortForward
+from quicksand.records.config import Accelerator, NetworkMode
+from quicksand.records.port_forwards import PortForward
 
 GIB = 1024**3
 GUESTFWD = [

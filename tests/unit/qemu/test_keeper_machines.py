@@ -23,6 +23,7 @@ from quicksand.base.paths import Paths
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.keeper_parts.loop import Keeper
 from quicksand.qemu.keeper_parts.machines import REQUEST_MAX, Client
+from quicksand.qemu.keeper_parts.serving import serve
 from quicksand.qemu.process import OwnedProcess
 
 from quicksand_tui.model.remedies import hint_of
@@ -524,7 +525,7 @@ async def test_descriptors_without_end_are_hung_up_on(scene: Scene) -> None:
 def test_any_object_is_answered(request: dict[str, object]) -> None:
     """In this process: whatever a client says, `hear` answers and does not fail."""
     ours, theirs = socket.socketpair()
-    found = Keeper("/nowhere", "/nowhere", -1, -1, False, {})
+    found = Keeper("/nowhere", "/nowhere", -1, -1, False, {}, serve)
     client = Client(theirs)
     found.clients.append(client)
     ours.sendall(json.dumps(request).encode() + b"\n")

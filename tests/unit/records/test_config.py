@@ -10,16 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, UnknownOptionError
-from quicksand.records.config import (
-    CPUS_MAX,
-    Accelerator,
-    NetworkMode,
-    PortForward,
-    SandboxConfig,
-    check_name,
-    parse_choice,
-    refuse_unknown,
-)
+from quicksand.records.config import CPUS_MAX, Accelerator, NetworkMode, SandboxConfig, check_name
+from quicksand.records.option_values import parse_choice, refuse_unknown
+from quicksand.records.port_forwards import PortForward
 from quicksand.records.sizes import MEMORY_MIN, MIB, parse_memory, parse_size
 
 GIB = 1024 * MIB

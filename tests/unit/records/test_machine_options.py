@@ -15,15 +15,17 @@ import pytest
 import quicksand.records.config
 from click.testing import CliRunner
 from quicksand.base.arch import Architecture
-from quicksand.records.config import NetworkMode, PortForward, SandboxConfig
+from quicksand.records.config import NetworkMode, SandboxConfig
 from quicksand.records.machine_options import NO, YES, MachineOption, dashed, option, options_of
+from quicksand.records.port_forwards import PortForward
 from quicksand.saves.manifest import SaveManifest
 from quicksand.saves.resolving import confine, left_out_of
 
 from quicksand_tui.cli import machine, run, runner
 from quicksand_tui.forms import checks
 from quicksand_tui.forms.checks import find_problems
-from quicksand_tui.forms.sandbox import NAME, last_of, new_form, recall_last
+from quicksand_tui.forms.last_used import NAME, last_of, recall_last
+from quicksand_tui.forms.sandbox import new_form
 from quicksand_tui.home.state import Remembered
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.verbs.starting import machine_keywords, run_command

@@ -30,9 +30,10 @@ from quicksand.base.files import is_locked, write_json
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.processes import processes_of
 from quicksand.base.removal import make_marked
-from quicksand.records.config import PortForward, SandboxConfig
+from quicksand.records.config import SandboxConfig
 from quicksand.records.last_run import find_panic
 from quicksand.records.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.port_forwards import PortForward
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import LOCK_WAIT_S, Entry, Record, RunState, Status, new_id
 from quicksand.records.trash import remove_tree

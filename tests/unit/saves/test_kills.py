@@ -13,10 +13,11 @@ from quicksand.base.paths import Paths
 from quicksand.base.removal import make_marked
 from quicksand.saves import store as store_module
 from quicksand.saves.manifest import OVERLAYS
+from quicksand.saves.own_directories import GONE
 from quicksand.saves.ownership import fits, is_own
 from quicksand.saves.places import HOUSE, READY
 from quicksand.saves.saving import _publish
-from quicksand.saves.store import GONE, MAKING, Save, SaveStore
+from quicksand.saves.store import MAKING, Save, SaveStore
 
 from tests.kills import kill_at_each
 from tests.unit.saves.making import fill_save, make_save

@@ -11,8 +11,9 @@ import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import ConfigError, SaveError
 from quicksand.base.paths import Paths
-from quicksand.records.config import NetworkMode, PortForward
+from quicksand.records.config import NetworkMode
 from quicksand.records.mount import Mount
+from quicksand.records.port_forwards import PortForward
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, SaveManifest
 from quicksand.saves.ownership import mark_made

@@ -14,11 +14,13 @@ import pytest
 from quicksand.base.errors import DiskSpaceError, QuicksandError, SaveError, SaveNotFoundError
 from quicksand.base.paths import Paths
 from quicksand.base.removal import make_marked
+from quicksand.saves import save_trash
 from quicksand.saves import store as store_module
 from quicksand.saves.ownership import is_own
 from quicksand.saves.places import HOUSE, READY
+from quicksand.saves.save_trash import TRASH
 from quicksand.saves.saving import _publish
-from quicksand.saves.store import TRASH, Save, SaveStore
+from quicksand.saves.store import Save, SaveStore
 
 from tests.faults import Fault, fault
 from tests.unit.saves.making import fill_save, make_save
@@ -153,8 +155,9 @@ def test_removing_for_good_needs_no_space(
         raise DiskSpaceError(f"no space left for {path}")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store_module, "write_json", is_full)
-        patch.setattr(store_module, "make_marked", is_full)
+        for module in (store_module, save_trash):
+            patch.setattr(module, "write_json", is_full)
+            patch.setattr(module, "make_marked", is_full)
         with pytest.raises(DiskSpaceError):
             store.remove("env")
         assert store.find("env").error == ""

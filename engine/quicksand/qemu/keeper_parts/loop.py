@@ -27,6 +27,9 @@ LOCK_WAIT_S = 1.0
 TERM_GRACE_S = 2.0
 """Seconds from SIGTERM, on which QEMU closes its images, to SIGKILL."""
 
+Serve = Callable[["Keeper", Client, dict[str, object]], None]
+"""Serves a request of a client, and replies (serving.py). What it raises becomes the reply."""
+
 
 class Keeper:
     """Serves QEMU's output and end, clients, the lifeline and SIGTERM in one poll(2) loop."""
@@ -39,6 +42,7 @@ class Keeper:
         leash: int | None,
         discard: bool,
         env: dict[str, str],
+        serve: Serve,
     ) -> None:
         self.sandbox_dir = sandbox_dir
         self.runtime_dir = runtime_dir
@@ -49,6 +53,7 @@ class Keeper:
         """The pipe through which QEMU ends with its owner (leash.py)."""
         self.discard = discard
         self.env = env
+        self.serve = serve
         self.owned = True
         """Whether there is an owner, who would read the logs and remove the directory itself."""
         self.waiting: OwnerWait | None = None
@@ -349,7 +354,7 @@ class Keeper:
             return
         for request in requests:
             try:
-                self.serve(client, request)
+                self.serve(self, client, request)
             except (OSError, LookupError, TypeError, ValueError, OverflowError) as error:
                 client.drop_descriptors()
                 number = error.errno if isinstance(error, OSError) else None
@@ -379,121 +384,6 @@ class Keeper:
             self.finishers.start_once(self.current.unfinished, self.messages)
         else:
             self.current.go_on()
-
-    def serve(self, client: Client, request: dict[str, object]) -> None:
-        """Serve one request. Requests and replies are JSON objects, one per line, in order. A
-        machine that a connection owns is killed when the connection ends.
-
-        launch   {name, argv, descriptors: [number, …]}, with as many descriptors in the message:
-                 fork another QEMU, which this connection owns -> {pid}
-        turn     {name}: the guest of the current machine goes on as the machine of that name, whose
-                 directory the client has made (finishing.py)
-        finish   {again}: have a revert finished that no client works on, unless that was tried
-                 and {again} is false -> {running}: whether somebody is at it
-        promote  {name}: it becomes the current machine; this connection owns the old one
-        kill     {name} -> {ended: exit code}, once it has ended; with {behind: true} at once, and
-                 no connection owns it any longer
-        wait     {seconds, memory}, with the owner's end of the leash: the sandbox, which this
-                 connection's client owned, belongs to nobody and waits for `own` (waiting.py)
-        own      {discard}, with the read end of a lifeline and the write end of a status pipe: a
-                 sandbox that waits belongs to this connection's client -> {keeper_pid}, with both
-                 ends of the leash and the sandbox's lock
-        guard    {on, forwards}: while on, the end of this connection resumes the current machine
-                 and restores the forwards that this connection's machines have taken from it; with
-                 a promotion, the resuming ends
-        """
-        what = request["op"]
-        if what in ("wait", "own"):
-            (self.serve_wait if what == "wait" else self.serve_own)(client, request)
-            return
-        if what == "guard":
-            client.guards = bool(request["on"])
-            forwards = request.get("forwards")
-            client.forwards = [str(rule) for rule in forwards] if isinstance(forwards, list) else []
-            client.reply(ok=True)
-            return
-        if what == "finish":
-            if request.get("again") and self.is_left():
-                self.finishers.start(self.current.unfinished, self.messages)
-            client.reply(running=bool(self.finishers.pids) or self.is_guarded())
-            return
-        name = str(request["name"])
-        if what == "launch":
-            self.serve_launch(client, name, request)
-            return
-        if what == "turn":
-            self.serve_turn(client, name)
-            return
-        machine = self.machines[name]
-        match what:
-            case "promote" if machine.owner is client and not self.asked_to_stop:
-                self.point_to(name)
-                machine.owner, self.current.owner = None, client
-                self.current = machine
-                client.guards = False  # it runs; whoever pauses it from now on means it
-            case "kill" if machine.owner is client:
-                machine.kill()
-                if not request.get("behind"):
-                    client.awaits = machine
-                    return
-                machine.owner = None
-            case _:
-                raise ValueError(f"{what} is not possible for machine {name}")
-        client.reply(ok=True)
-
-    def serve_wait(self, client: Client, request: dict[str, object]) -> None:
-        has_leash = self.leash is not None and self.lock is not None
-        if not (self.owned and has_leash) or len(client.descriptors) != 1:
-            raise ValueError("a sandbox without an owner cannot be given away")
-        seconds = request["seconds"]
-        limit = None if seconds is None else float(str(seconds))
-        memory = int(str(request["memory"]))
-        self.waiting = OwnerWait(client.descriptors[0], self.sandbox_dir, limit, memory)
-        client.descriptors = []
-        self.unwatch(0)
-        self.owned, self.discard = False, True
-        client.reply(ok=True)
-
-    def serve_own(self, client: Client, request: dict[str, object]) -> None:
-        if self.waiting is None or self.asked_to_stop or len(client.descriptors) != 2:
-            raise ValueError("the sandbox does not wait for an owner")
-        assert self.leash is not None
-        assert self.lock is not None
-        for number, descriptor in enumerate(client.descriptors):
-            os.dup2(descriptor, number, inheritable=False)
-        client.drop_descriptors()
-        waiting, self.waiting = self.waiting, None
-        self.owned, self.discard = True, bool(request["discard"])
-        # If the client is gone by now, its lifeline is closed.
-        self.watch(0, self.lifeline)
-        passed = [self.leash, waiting.leash_end, self.lock]
-        client.reply(passed, keeper_pid=os.getpid())
-        waiting.end()
-
-    def serve_launch(self, client: Client, name: str, request: dict[str, object]) -> None:
-        argv, numbers = request["argv"], request["descriptors"]
-        if not isinstance(argv, list) or not isinstance(numbers, list):
-            raise TypeError("argv and descriptors are lists")
-        if len(numbers) != len(client.descriptors) or not self.is_free(name):
-            raise ValueError(f"machine {name} cannot be launched like that")
-        wanted = {int(n): d for n, d in zip(numbers, client.descriptors, strict=True)}
-        machine = self.start(name, [str(word) for word in argv], wanted)
-        machine.owner = client
-        client.drop_descriptors()
-        client.reply(pid=machine.pid)
-
-    def serve_turn(self, client: Client, name: str) -> None:
-        directory = os.path.join(self.runtime_dir, name)
-        if not (self.is_free(name) and os.path.isdir(directory)):
-            raise ValueError(f"the guest cannot go on as machine {name}")
-        if self.asked_to_stop:
-            raise ValueError("the sandbox is being stopped")
-        self.point_to(name)
-        del self.machines[self.current.name]
-        self.current.turn(name, directory)
-        self.machines[name] = self.current
-        client.guards = True  # if it is gone before it is done, the revert has to be finished
-        client.reply(ok=True)
 
     def is_free(self, name: str) -> bool:
         """Whether a new machine can be given that name."""

@@ -5,6 +5,7 @@ import sys
 
 from .bounds import no_core_files
 from .loop import Keeper
+from .serving import serve
 
 
 def main() -> None:
@@ -17,15 +18,14 @@ def main() -> None:
         from .adopting import adopt  # starts do without it  # noqa: PLC0415
 
         sandbox_dir, runtime_dir, end, pid, forwards, *words = sys.argv[2:]
-        keeper = Keeper(sandbox_dir, runtime_dir, None, None, end == "discard", _env(words))
+        keeper = Keeper(sandbox_dir, runtime_dir, None, None, end == "discard", _env(words), serve)
         adopt(keeper, int(pid), forwards.split())
         return
     sandbox_dir, runtime_dir, lock, leash, end, *rest = sys.argv[1:]
     dashes = rest.index("--")
     env = _env(rest[:dashes])
-    Keeper(sandbox_dir, runtime_dir, int(lock), int(leash), end == "discard", env).run(
-        rest[dashes + 1 :]
-    )
+    keeper = Keeper(sandbox_dir, runtime_dir, int(lock), int(leash), end == "discard", env, serve)
+    keeper.run(rest[dashes + 1 :])
 
 
 def _env(words: list[str]) -> dict[str, str]:

@@ -21,8 +21,8 @@ from quicksand.qemu.guest_resume import renew, resume
 from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.planning import Parts, hostname, pick_ports
 from quicksand.qemu.started_machine import StartedMachine, why_gone
-from quicksand.records.config import PortForward
 from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.records.port_forwards import PortForward
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Record
 from quicksand.warm.spares.claiming import Claimed, claim, let_go

@@ -14,7 +14,8 @@ from quicksand.base.errors import ConfigError, StateError
 from quicksand.base.files import write_json
 from quicksand.base.limits import SPARES_MAX
 from quicksand.base.paths import Paths
-from quicksand.records.config import Accelerator, PortForward, SandboxConfig
+from quicksand.records.config import Accelerator, SandboxConfig
+from quicksand.records.port_forwards import PortForward
 from quicksand.records.registry import Registry
 from quicksand.warm.spares.orders import Orders, digest_of
 from quicksand.warm.spares.spare import Spare, has_spares, list_spares

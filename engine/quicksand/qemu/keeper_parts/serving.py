@@ -1,0 +1,127 @@
+"""What clients of a keeper can ask of it."""
+
+import os
+
+from .loop import Keeper
+from .machines import Client
+from .waiting import OwnerWait
+
+
+def serve(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
+    """Serve one request. Requests and replies are JSON objects, one per line, in order. A
+    machine that a connection owns is killed when the connection ends.
+
+    launch   {name, argv, descriptors: [number, …]}, with as many descriptors in the message:
+             fork another QEMU, which this connection owns -> {pid}
+    turn     {name}: the guest of the current machine goes on as the machine of that name, whose
+             directory the client has made (finishing.py)
+    finish   {again}: have a revert finished that no client works on, unless that was tried
+             and {again} is false -> {running}: whether somebody is at it
+    promote  {name}: it becomes the current machine; this connection owns the old one
+    kill     {name} -> {ended: exit code}, once it has ended; with {behind: true} at once, and
+             no connection owns it any longer
+    wait     {seconds, memory}, with the owner's end of the leash: the sandbox, which this
+             connection's client owned, belongs to nobody and waits for `own` (waiting.py)
+    own      {discard}, with the read end of a lifeline and the write end of a status pipe: a
+             sandbox that waits belongs to this connection's client -> {keeper_pid}, with both
+             ends of the leash and the sandbox's lock
+    guard    {on, forwards}: while on, the end of this connection resumes the current machine
+             and restores the forwards that this connection's machines have taken from it; with
+             a promotion, the resuming ends
+    """
+    what = request["op"]
+    if what in ("wait", "own"):
+        (_serve_wait if what == "wait" else _serve_own)(keeper, client, request)
+        return
+    if what == "guard":
+        client.guards = bool(request["on"])
+        forwards = request.get("forwards")
+        client.forwards = [str(rule) for rule in forwards] if isinstance(forwards, list) else []
+        client.reply(ok=True)
+        return
+    if what == "finish":
+        if request.get("again") and keeper.is_left():
+            keeper.finishers.start(keeper.current.unfinished, keeper.messages)
+        client.reply(running=bool(keeper.finishers.pids) or keeper.is_guarded())
+        return
+    name = str(request["name"])
+    if what == "launch":
+        _serve_launch(keeper, client, name, request)
+        return
+    if what == "turn":
+        _serve_turn(keeper, client, name)
+        return
+    machine = keeper.machines[name]
+    match what:
+        case "promote" if machine.owner is client and not keeper.asked_to_stop:
+            keeper.point_to(name)
+            machine.owner, keeper.current.owner = None, client
+            keeper.current = machine
+            client.guards = False  # it runs; whoever pauses it from now on means it
+        case "kill" if machine.owner is client:
+            machine.kill()
+            if not request.get("behind"):
+                client.awaits = machine
+                return
+            machine.owner = None
+        case _:
+            raise ValueError(f"{what} is not possible for machine {name}")
+    client.reply(ok=True)
+
+
+def _serve_wait(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
+    has_leash = keeper.leash is not None and keeper.lock is not None
+    if not (keeper.owned and has_leash) or len(client.descriptors) != 1:
+        raise ValueError("a sandbox without an owner cannot be given away")
+    seconds = request["seconds"]
+    limit = None if seconds is None else float(str(seconds))
+    memory = int(str(request["memory"]))
+    keeper.waiting = OwnerWait(client.descriptors[0], keeper.sandbox_dir, limit, memory)
+    client.descriptors = []
+    keeper.unwatch(0)
+    keeper.owned, keeper.discard = False, True
+    client.reply(ok=True)
+
+
+def _serve_own(keeper: Keeper, client: Client, request: dict[str, object]) -> None:
+    if keeper.waiting is None or keeper.asked_to_stop or len(client.descriptors) != 2:
+        raise ValueError("the sandbox does not wait for an owner")
+    assert keeper.leash is not None
+    assert keeper.lock is not None
+    for number, descriptor in enumerate(client.descriptors):
+        os.dup2(descriptor, number, inheritable=False)
+    client.drop_descriptors()
+    waiting, keeper.waiting = keeper.waiting, None
+    keeper.owned, keeper.discard = True, bool(request["discard"])
+    # If the client is gone by now, its lifeline is closed.
+    keeper.watch(0, keeper.lifeline)
+    passed = [keeper.leash, waiting.leash_end, keeper.lock]
+    client.reply(passed, keeper_pid=os.getpid())
+    waiting.end()
+
+
+def _serve_launch(keeper: Keeper, client: Client, name: str, request: dict[str, object]) -> None:
+    argv, numbers = request["argv"], request["descriptors"]
+    if not isinstance(argv, list) or not isinstance(numbers, list):
+        raise TypeError("argv and descriptors are lists")
+    if len(numbers) != len(client.descriptors) or not keeper.is_free(name):
+        raise ValueError(f"machine {name} cannot be launched like that")
+    wanted = {int(n): d for n, d in zip(numbers, client.descriptors, strict=True)}
+    machine = keeper.start(name, [str(word) for word in argv], wanted)
+    machine.owner = client
+    client.drop_descriptors()
+    client.reply(pid=machine.pid)
+
+
+def _serve_turn(keeper: Keeper, client: Client, name: str) -> None:
+    directory = os.path.join(keeper.runtime_dir, name)
+    if not (keeper.is_free(name) and os.path.isdir(directory)):
+        raise ValueError(f"the guest cannot go on as machine {name}")
+    if keeper.asked_to_stop:
+        raise ValueError("the sandbox is being stopped")
+    keeper.point_to(name)
+    del keeper.machines[keeper.current.name]
+    keeper.current.turn(name, directory)
+    keeper.machines[name] = keeper.current
+    client.guards = True  # if it is gone before it is done, the revert has to be finished
+    client.reply(ok=True)

@@ -1,0 +1,106 @@
+"""The trash of a store of saves: what was removed or replaced, until it expires."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import math
+import os
+import secrets
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from quicksand.base.errors import HostError
+from quicksand.base.files import map_os_errors, read_json, sync_dir, write_json
+from quicksand.base.paths import make_private_dir
+from quicksand.base.removal import make_marked
+from quicksand.saves.looking import Save, load_save
+from quicksand.saves.manifest import OVERLAYS, check_save_name, require_file
+from quicksand.saves.own_directories import is_own_dir, own_directories, remove_tree
+
+TRASH = ".trash"
+
+TRASH_KEPT_S = 7 * 86400
+"""Seconds for which removed saves are kept in the trash."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trashed:
+    """A save in the trash."""
+
+    id: str
+    """The id of the entry in the trash."""
+    save: Save
+    removed: float
+    """Unix time."""
+    root: Path = field(repr=False)
+    was_save: bool = True
+    """If not, it is something else that a save has replaced: it does not expire."""
+
+
+class SaveTrash:
+    """The trash of one store. Whoever changes it holds the store's lock."""
+
+    def __init__(self, house: Path, *, is_kept: bool) -> None:
+        """``house``: the store's directory for its own work. Unless it ``is_kept``, because this
+        user has saved there, nothing is in its trash."""
+        self.path = house / TRASH
+        self._house = house
+        self._is_kept = is_kept
+
+    def add(self, root: Path, name: str) -> Trashed:
+        """Move what is at ``root`` to the trash, where it has that name. Raises HostError."""
+        entry = make_private_dir(self.path) / secrets.token_hex(6)
+        about = {"id": entry.name, "name": name, "removed": time.time(), "save": _is_save(root)}
+        try:
+            with map_os_errors(entry):
+                make_marked(entry)
+                write_json(entry / "trash.json", about)
+                root.rename(entry / "save")
+        except HostError:
+            remove_tree(entry)
+            raise
+        sync_dir(entry)
+        return _read(entry)
+
+    def list(self) -> builtins.list[Trashed]:
+        """The contents of the trash, the most recently removed last."""
+        found = []
+        for entry in self.entries():
+            # Another process may just be removing it.
+            with contextlib.suppress(OSError):
+                if os.path.lexists(entry / "save"):
+                    found.append(_read(entry))
+        return sorted(found, key=lambda trashed: trashed.removed)
+
+    def entries(self) -> builtins.list[Path]:
+        """The directories of what is in the trash; those of this user, and only if they were made
+        by a store."""
+        is_ours = self._is_kept and is_own_dir(self._house) and is_own_dir(self.path)
+        return own_directories(self.path) if is_ours else []
+
+
+def _read(entry: Path) -> Trashed:
+    was_save = True
+    try:
+        about = read_json(require_file(entry / "trash.json"))
+        was_save = about.get("save") is not False
+        name, removed = check_save_name(about["name"]), float(about["removed"])
+        if not math.isfinite(removed):
+            raise ValueError(removed)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        # The process that removed it was killed between two writes; the save is complete.
+        name, removed = entry.name, entry.stat().st_mtime
+    return Trashed(
+        id=entry.name,
+        save=load_save(entry / "save", name),
+        removed=removed,
+        root=entry,
+        was_save=was_save,
+    )
+
+
+def _is_save(path: Path) -> bool:
+    """Whether what goes to the trash is a save, possibly a damaged one."""
+    return not path.is_symlink() and (path / OVERLAYS).is_dir()

@@ -1,0 +1,148 @@
+"""The machine in the form of a new sandbox: the values that a preset, an image or a save gives it,
+and which preset fits what is typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from quicksand.records.machine_options import NO, YES
+
+from quicksand_tui.forms.form import Option, Values
+from quicksand_tui.forms.origins import SAVE, begins_with_save
+from quicksand_tui.verbs.starting import machine_records
+
+if TYPE_CHECKING:
+    from quicksand.records.machine_options import MachineOption
+
+    from quicksand_tui.forms.last_used import Last
+
+PRESETS = {
+    "small": {"memory": "512M", "cpus": "1"},
+    "medium": {"memory": "1G", "cpus": "2"},
+    "large": {"memory": "2G", "cpus": "4"},
+}
+LAST, OWN, AS_SAVED = "last", "own", "as saved"
+
+MORE = "more"
+"""The switch for the options that are not usual. While it is off, those do not count."""
+
+
+def shows_more(values: Values) -> bool:
+    return values[MORE] == YES
+
+
+def shows_option(record: MachineOption, values: Values) -> bool:
+    """Returns whether an option's field is shown."""
+    if record.needs and values[record.needs] != YES:
+        return False
+    return record.is_usual or shows_more(values)
+
+
+def machine_of(values: Values) -> dict[str, str]:
+    """Returns the options of the machine: what is typed in the fields that are shown."""
+    return {
+        keyword: values[keyword]
+        for keyword, record in machine_records().items()
+        if values[keyword] and shows_option(record, values)
+    }
+
+
+def _text_at_first(record: MachineOption, *, is_save: bool) -> str:
+    """Returns the text of an option's field when nothing else was chosen."""
+    return record.default_text if record.is_usual and not is_save else ""
+
+
+def _preset_values(name: str, recent: Last | None, *, is_save: bool) -> Mapping[str, str]:
+    """Returns the values that a preset sets, by field."""
+    if name == AS_SAVED:
+        return dict.fromkeys(machine_records(), "")
+    if name != LAST or recent is None:
+        return PRESETS.get(name, {})
+    values = {}
+    for keyword, record in machine_records().items():
+        text = recent.machine.get(keyword, "")
+        if record.choices and text not in record.choices:
+            text = ""
+        values[keyword] = text or _text_at_first(record, is_save=is_save)
+        if text and not record.is_usual:
+            values[MORE] = YES
+    return values
+
+
+def machine_at_first(begin: str, recent: Last | None, is_same: bool) -> dict[str, str]:
+    is_save = begin.startswith(SAVE)
+    preset = LAST if recent is not None and (is_same or not is_save) else "small"
+    if is_save and preset != LAST:
+        preset = AS_SAVED
+    values = {k: _text_at_first(r, is_save=is_save) for k, r in machine_records().items()}
+    given = _preset_values(preset, recent, is_save=is_save)
+    return {**values, MORE: NO, "preset": preset, **given}
+
+
+def as_suggested(
+    before: Mapping[str, str], now: Mapping[str, str], values: Values
+) -> dict[str, str]:
+    """Returns the values to change when an image that suggests ``now`` takes the place of an origin
+    that suggested ``before``, whose suggestions go unless the user has changed them."""
+    records = machine_records()
+    given = {
+        keyword: _text_at_first(records[keyword], is_save=begins_with_save(values))
+        for keyword, text in before.items()
+        if values[keyword] == text
+    }
+    given.update(now)
+    if not given:
+        return {}
+    if any(not records[keyword].is_usual for keyword in now):
+        given[MORE] = YES
+    preset = next((p for p in PRESETS if _fits(p, {**values, **given}, None)), OWN)
+    return {**given, "preset": AS_SAVED if begins_with_save(values) else preset}
+
+
+def preset_options(values: Values, recent: Last | None) -> tuple[Option, ...]:
+    names = [AS_SAVED] if begins_with_save(values) else []
+    names += [*PRESETS, *([LAST] if recent is not None else []), OWN]
+    return tuple(Option(value=name, label=name) for name in names)
+
+
+def values_that_follow(before: Values, now: Values, recent: Last | None) -> Mapping[str, str]:
+    """Returns the values to change when another origin or preset is chosen. When a field of the
+    machine changes, selects the preset that fits, or else `OWN`."""
+    is_save = begins_with_save(now)
+    if now["begin"] and begins_with_save(before) != is_save:
+        return _as_its_kind(now, recent)
+    if before["preset"] != now["preset"]:
+        return _preset_values(now["preset"], recent, is_save=is_save)
+    if machine_of(before) == machine_of(now):
+        return {}
+    names = (now["preset"], *([AS_SAVED] if is_save else []), *PRESETS)
+    fitting = (name for name in names if _fits(name, now, recent))
+    return {"preset": next(fitting, OWN)}
+
+
+def _fits(preset: str, values: Values, recent: Last | None) -> bool:
+    wanted = _preset_values(preset, recent, is_save=begins_with_save(values))
+    there = {MORE: YES, **machine_of(values)}
+    return bool(wanted) and all(there.get(field, "") == text for field, text in wanted.items())
+
+
+def _as_its_kind(values: Values, recent: Last | None) -> Mapping[str, str]:
+    """Returns the usual values of the new kind of origin: those of the save, or those for an image.
+    Values that the user chose are kept."""
+    is_save = begins_with_save(values)
+    if values["preset"] not in (OWN, LAST):
+        preset = AS_SAVED if is_save else "small"
+        chosen = {
+            keyword: _text_at_first(record, is_save=is_save)
+            for keyword, record in machine_records().items()
+            if record.choices
+        }
+        return {**chosen, "preset": preset, **_preset_values(preset, recent, is_save=is_save)}
+    if is_save:
+        return {}
+    # An image has no values to inherit.
+    return {
+        keyword: values[keyword] or _text_at_first(record, is_save=False)
+        for keyword, record in machine_records().items()
+    }
