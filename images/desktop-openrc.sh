@@ -1,0 +1,10 @@
+# What a desktop with OpenRC starts: devices, the system's bus, seats, and the login that needs them.
+
+for service in devfs dmesg udev udev-trigger udev-settle; do
+    rc-update add "$service" sysinit
+done
+for service in dbus elogind lightdm; do
+    rc-update add "$service" default
+done
+# Nobody logs in on consoles.
+if [ -e /etc/inittab ]; then sed -i 's/^tty[0-9]*:/#&/' /etc/inittab; fi
