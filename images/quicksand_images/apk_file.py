@@ -1,6 +1,5 @@
-"""Reads the files of Alpine: an index or a package is a row of gzip members, each with a tar archive
-in it. All but the first pieces of a member stay on the disk: files from a mirror may be of any
-size."""
+"""Reads the files of Alpine: an index or a package is a row of gzip members, each with a tar
+archive in it. They are read in pieces: files from a mirror may be of any size."""
 
 from __future__ import annotations
 
@@ -63,8 +62,8 @@ class Signed:
 
 
 class GzipMember:
-    """A gzip member of a file, decompressed as it is read. Raises ImageError for what is no gzip, is
-    cut off, or has more than ``most`` bytes."""
+    """A gzip member of a file, decompressed as it is read. Raises ImageError for what is no gzip,
+    is cut off, or has more than ``most`` bytes."""
 
     def __init__(self, file: BinaryIO, start: int, most: int, what: str) -> None:
         file.seek(start)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
-from cryptography.hazmat.primitives.hashes import SHA1, SHA256, SHA512
+from cryptography.hazmat.primitives.hashes import SHA1, SHA256, SHA512, HashAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from quicksand.base.errors import ImageError
 
@@ -20,7 +21,11 @@ BITS_MIN = 2048
 
 KEYS_MAX = 64
 _KEY = re.compile(r"-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC KEY-----")
-_HASHES = {"sha1": SHA1, "sha256": SHA256, "sha512": SHA512}
+_HASHES: Mapping[str, HashAlgorithm] = {
+    "sha1": SHA1(),  # noqa: S303 - what Alpine signs with
+    "sha256": SHA256(),
+    "sha512": SHA512(),
+}
 
 
 class TrustedKeys:
@@ -61,7 +66,7 @@ class TrustedKeys:
         )
 
     def _signer(self, signature: Signature, digest: bytes) -> str | None:
-        hashed = Prehashed(_HASHES[signature.hash]())
+        hashed = Prehashed(_HASHES[signature.hash])
         for text, key in self._keys.items():
             try:
                 key.verify(signature.data, digest, PKCS1v15(), hashed)

@@ -1,8 +1,9 @@
-"""Packages as Alpine's mirrors have them, made of what is installed in the published image: its files,
-its scripts, and what its database says of them."""
+"""Packages as Alpine's mirrors have them, made of what is installed in the published image: its
+files, its scripts, and what its database says of them. A mirror of them, too."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -12,9 +13,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from quicksand.qemu.binaries import QemuBinaries
+from quicksand.qemu.binaries import QemuBinaries, find_binaries
+from quicksand_images.recipe import find_recipe
 
-from tests.unit.images.alpine_mirror import AlpineSigner, Apk, Entry, pack_apk
+from tests.unit.images.alpine_mirror import (
+    AlpineSigner,
+    Apk,
+    Entry,
+    make_alpine_mirror,
+    make_apk,
+    pack_apk,
+)
+from tests.unit.images.mirrors import serve
+
+PACKAGES = ("ca-certificates", "curl", "kmod", "sudo")
+"""Those of our recipe that the published image has, besides the basic ones."""
 
 _INFO = {"D": "depend", "p": "provides", "i": "install_if", "r": "replaces"}
 
@@ -25,6 +38,30 @@ class Installed:
 
     fields: dict[str, str] = field(default_factory=dict)
     files: list[Entry] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def published_mirror(image: Path, place: Path) -> Iterator[str]:
+    """Serve the packages of an image's disk, and `probe`; yield our recipe for Alpine, with this
+    mirror, its key, and fewer packages. ``place`` is a new directory."""
+    place.mkdir()
+    signer = AlpineSigner(place)
+    apks = published_apks(find_binaries(), image, place / "work", signer)
+    shutil.rmtree(place / "work")
+    apks += [make_apk("probe", depends="below", signer=signer), make_apk("below", signer=signer)]
+    make_alpine_mirror(place / "served" / "v3.23" / "main", signer, apks)
+    with serve(place / "served") as served:
+        text = find_recipe("alpine").read_text()
+        for pattern, other in (
+            (r'^mirror = ".*?"$', f'mirror = "{served.url}"'),
+            (r"^components = \[.*?\]$", 'components = ["main"]'),
+            (r'^keys = """.*?"""$', f'keys = """\n{signer.public}"""'),
+            (r"    # As in the default image\..*?^\]$", f"{str(list(PACKAGES))[1:-1]}]"),
+        ):
+            form = re.compile(pattern, re.MULTILINE | re.DOTALL)
+            (found,) = form.finditer(text)
+            text = text[: found.start()] + other + text[found.end() :]
+        yield text
 
 
 def published_apks(
