@@ -1,4 +1,4 @@
-# What a desktop with systemd starts.
+# What a desktop with systemd, and with Debian's scripts for a session, starts.
 
 # --- A boot leaves out what no sandbox needs (logins on consoles, updates by the clock, kernel
 # interfaces for debugging) and what the build has done already.
@@ -19,4 +19,11 @@ cat >/etc/systemd/journald.conf.d/quicksand.conf <<'END'
 [Journal]
 Storage=volatile
 RuntimeMaxUse=4M
+END
+cat >/etc/X11/Xsession.d/36quicksand_root <<'END'
+# Programs that root starts may use this display, as the user's own may (35x11-common_xhost-local).
+# A cookie in ~/.Xauthority is not enough: it counts for the host name of the time of the login.
+if type xhost >/dev/null 2>&1; then
+    xhost "+si:localuser:root" >/dev/null || :
+fi
 END

@@ -37,13 +37,6 @@ Section "ServerFlags"
     Option "OffTime" "0"
 EndSection
 END
-cat >/etc/X11/Xsession.d/36quicksand_root <<'END'
-# Programs that root starts may use this display, as the user's own may (35x11-common_xhost-local).
-# A cookie in ~/.Xauthority is not enough: it counts for the host name of the time of the login.
-if type xhost >/dev/null 2>&1; then
-    xhost "+si:localuser:root" >/dev/null || :
-fi
-END
 
 # --- for programs that are started from outside
 cat >/etc/environment <<'END'
@@ -60,9 +53,9 @@ uid=1000
 user=$(id -nu "$uid")
 home=$(getent passwd "$uid" | cut -d: -f6)
 runtime=/run/user/$uid
+[ ! -S "$runtime/bus" ] || set -- env DBUS_SESSION_BUS_ADDRESS="unix:path=$runtime/bus" "$@"
 set -- env HOME="$home" USER="$user" LOGNAME="$user" DISPLAY=:0 XDG_RUNTIME_DIR="$runtime" \
-    DBUS_SESSION_BUS_ADDRESS="unix:path=$runtime/bus" XDG_CURRENT_DESKTOP=XFCE \
-    LIBGL_ALWAYS_SOFTWARE=1 NO_AT_BRIDGE=1 GTK_A11Y=none "$@"
+    XDG_CURRENT_DESKTOP=XFCE LIBGL_ALWAYS_SOFTWARE=1 NO_AT_BRIDGE=1 GTK_A11Y=none "$@"
 [ "$(id -u)" = "$uid" ] && exec "$@"
 cd "$home"
 exec setpriv --reuid "$uid" --regid "$uid" --init-groups "$@"
