@@ -226,6 +226,8 @@ def read_packages(table: Table) -> System:
     """Read and check where packages come from, and which. Raises RecipeError."""
     keys = table.text("keys").strip()
     distribution = table.line("distribution", default="debian")
+    if distribution not in DISTRIBUTIONS:
+        raise table.bad("distribution", f"can be {' or '.join(DISTRIBUTIONS)}")
     is_alpine = distribution == ALPINE
     system = System(
         distribution=distribution,
@@ -247,8 +249,6 @@ def read_packages(table: Table) -> System:
 
 def _check_keys(table: Table, system: System) -> None:
     """Raises RecipeError."""
-    if system.distribution not in DISTRIBUTIONS:
-        raise table.bad("distribution", f"can be {' or '.join(DISTRIBUTIONS)}")
     if system.distribution == ALPINE:
         for key in ("security_mirror", "keyring"):
             if getattr(system, key):

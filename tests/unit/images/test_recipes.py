@@ -184,7 +184,11 @@ def test_the_recipe_of_alpine_has_its_mirror_and_keys_and_its_kernel_boots_witho
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ('distribution = "alpine"', 'distribution = "gentoo"', "can be debian or ubuntu or alpine"),
+        (
+            'distribution = "alpine"',
+            'distribution = "gentoo"',
+            "distribution can be debian or ubuntu or alpine",
+        ),
         ('suite = "v3.23"', 'suite = "v3.23"\nkeyring = "x-keys"', "keyring has no meaning"),
         (
             'suite = "v3.23"',
