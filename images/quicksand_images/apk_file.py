@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -35,6 +36,9 @@ FILES_MAX = 1000
 
 SIGNATURE_MAX = 4096
 """Bytes of a signature; that of an RSA key of 4096 bits has 512."""
+
+SIGNATURES_MAX = 16
+"""Signatures of a file that are looked at."""
 
 _READ = 1 << 16
 _SIGNATURE = re.compile(r"\.SIGN\.RSA(256|512)?\.([A-Za-z0-9@._-]{1,200}\.rsa\.pub)")
@@ -105,9 +109,11 @@ def read_signed(path: Path, what: str, *, metadata: bool) -> Signed:
     of a package, or all of an index. Without signatures both are empty. Raises ImageError."""
     with open_file(path) as file:
         first = GzipMember(file, 0, HEAD_MAX, what)
-        signatures = list(_signatures(TarReader(first, what), what))
+        signatures = list(islice(_signatures(TarReader(first, what), what), SIGNATURES_MAX))
+        if not signatures:
+            return Signed(signatures=(), digests={})
         start, end = first.end(), path.stat().st_size
-        if metadata and signatures:
+        if metadata:
             end = GzipMember(file, start, HEAD_MAX, what).end()
         hashes = {one.hash for one in signatures}
         digests = {name: _digest(file, name, start, end) for name in hashes}
@@ -115,9 +121,9 @@ def read_signed(path: Path, what: str, *, metadata: bool) -> Signed:
 
 
 def _signatures(reader: TarReader, what: str) -> Iterator[Signature]:
-    for number, member in enumerate(reader):
+    for member in reader:
         found = _SIGNATURE.fullmatch(member.name)
-        if found is None or member.kind is not Kind.FILE or number >= FILES_MAX:
+        if found is None or member.kind is not Kind.FILE:
             return  # signatures stand first
         if member.size > SIGNATURE_MAX:
             raise ImageError(f"{what} is refused: its signature has {member.size} bytes")

@@ -41,7 +41,8 @@ class AlpineSigner:
         """The gzip member with a signature of ``data`` that stands before it."""
         digest = {"RSA": "-sha1", "RSA256": "-sha256", "RSA512": "-sha512"}.get(kind, "-sha1")
         signature = self._openssl("dgst", digest, "-sign", str(self._key), stdin=data)
-        return packed({f".SIGN.{kind}.{name}": signature}, ends=False)
+        # Stored, so that files with other signatures are as large.
+        return packed({f".SIGN.{kind}.{name}": signature}, ends=False, level=0)
 
     def _openssl(self, *words: str, stdin: bytes = b"") -> bytes:
         return subprocess.run(
@@ -49,7 +50,7 @@ class AlpineSigner:
         ).stdout
 
 
-def packed(files: dict[str, bytes], *, ends: bool = True) -> bytes:
+def packed(files: dict[str, bytes], *, ends: bool = True, level: int = 9) -> bytes:
     """A packed archive; without ``ends`` another part follows it."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -66,7 +67,7 @@ def packed(files: dict[str, bytes], *, ends: bool = True) -> bytes:
             archive.addfile(member, io.BytesIO(data))
         length = buffer.tell()
     data = buffer.getvalue()
-    return gzip.compress(data if ends else data[:length], mtime=0)
+    return gzip.compress(data if ends else data[:length], compresslevel=level, mtime=0)
 
 
 def make_apk(

@@ -421,7 +421,7 @@ def test_a_signature_of_an_unknown_kind_or_name_is_none(
     signer = AlpineSigner(tmp_path)
     index = packed_index(tmp_path / "index", b"P:a\nV:1\n").read_bytes()
     (tmp_path / "signed").write_bytes(signer.sign(index, kind, name) + index)
-    assert read_signed(tmp_path / "signed", "it", metadata=False).signatures == []
+    assert read_signed(tmp_path / "signed", "it", metadata=False).signatures == ()
 
 
 async def test_a_package_that_another_key_has_signed_is_refused_and_one_in_the_cache_fetched_anew(
@@ -441,6 +441,12 @@ async def test_a_package_that_another_key_has_signed_is_refused_and_one_in_the_c
     (place / "probe-1.0-r0.apk").write_bytes(whole)
     mirror.target = tmp_path / "third"
     assert names(await mirror.fetch("probe", keys=keys)) == ["below", "probe"]
+
+
+def test_an_index_of_usual_size_without_a_signature_is_called_unsigned(tmp_path: Path) -> None:
+    path = packed_index(tmp_path / "index", b"P:a\nV:1\nT:x\n\n" * 600_000)
+    with pytest.raises(ImageError, match="it is unsigned"):
+        TrustedKeys(AlpineSigner(tmp_path).public).require_signed(path, "it")
 
 
 @pytest.mark.parametrize(
