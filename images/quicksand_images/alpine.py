@@ -49,7 +49,9 @@ _UNPACK = (
     "-xzpf",
     "-",
 )
-_PACK = f"cd {TARGET} && find . -xdev | LC_ALL=C sort | exec tar --no-recursion -T - -cf -"
+_PACK = (
+    f"set -o pipefail; cd {TARGET} && find . -xdev | LC_ALL=C sort | tar --no-recursion -T - -cf -"
+)
 """By busybox's tar, whose archives have numbers for owners, too."""
 
 _STEPS = 6

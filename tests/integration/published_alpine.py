@@ -41,15 +41,18 @@ class Installed:
 
 
 @contextlib.contextmanager
-def published_mirror(image: Path, place: Path) -> Iterator[str]:
+def published_mirror(image: Path, place: Path, arch: str = "x86_64") -> Iterator[str]:
     """Serve the packages of an image's disk, and `probe`; yield our recipe for Alpine, with this
     mirror, its key, and fewer packages. ``place`` is a new directory."""
     place.mkdir()
     signer = AlpineSigner(place)
     apks = published_apks(find_binaries(), image, place / "work", signer)
     shutil.rmtree(place / "work")
-    apks += [make_apk("probe", depends="below", signer=signer), make_apk("below", signer=signer)]
-    make_alpine_mirror(place / "served" / "v3.23" / "main", signer, apks)
+    apks += [
+        make_apk("probe", depends="below", signer=signer, arch=arch),
+        make_apk("below", signer=signer, arch=arch),
+    ]
+    make_alpine_mirror(place / "served" / "v3.23" / "main", signer, apks, arch)
     with serve(place / "served") as served:
         text = find_recipe("alpine").read_text()
         for pattern, other in (

@@ -15,11 +15,14 @@ from quicksand import Sandbox
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError
 from quicksand.base.paths import Paths
+from quicksand.disks.images.store import ImageStore
 from quicksand.snapshots.reverting import Form
+from quicksand_images import build_image
 
 from tests.conftest import fresh_places, share_findings
 from tests.container_images import Image, docker_files, file, tar, write_archive
 from tests.integration.guests import say
+from tests.integration.published_alpine import published_mirror
 from tests.integration.test_kernels import boot_again
 
 pytestmark = [
@@ -157,6 +160,23 @@ async def test_a_container_image_for_arm64_runs_with_a_kernel_for_that(
     async with Sandbox(image="app", arch="arm64", warm=False) as vm:
         done = await vm.execute(["/hello"])
         assert (done.stdout, done.exit_code) == ("hello\n", 0)
+
+
+@pytest.mark.soak
+async def test_an_alpine_is_built_for_another_processor_and_runs(
+    empty: Paths, tmp_path: Path
+) -> None:
+    """From a mirror of what the published image is made of; `test_alpine.py` has the whole."""
+    command("install", "alpine", "--arch", "arm64")
+    store = ImageStore(empty.images)
+    published = store.get("alpine", Architecture.ARM64)
+    assert published is not None
+    with published_mirror(published.disk, tmp_path / "mirror", "aarch64") as text:
+        (tmp_path / "mine.toml").write_text(text.replace('name = "alpine"', 'name = "mine"'))
+        await build_image(tmp_path / "mine.toml", arch="arm64", store=store)
+    async with Sandbox(image="mine", arch="arm64", warm=False) as vm:
+        assert await say(vm, "uname -m; apk audit --system") == "aarch64"
+        assert await say(vm, "apk info --installed musl") == "musl"
 
 
 @pytest.mark.soak
