@@ -22,7 +22,7 @@ class UbuntuSandbox(Sandbox):
 
 
 class AlpineSandbox(Sandbox):
-    """A sandbox with the image "alpine", which a package or your own recipe has to provide."""
+    """A sandbox with the image "alpine"."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(image="alpine", **options)
@@ -36,16 +36,14 @@ class DebianDesktopSandbox(Sandbox):
 
 
 class UbuntuDesktopSandbox(Sandbox):
-    """A sandbox with a display and the image "ubuntu-desktop", which a package or your own recipe
-    has to provide."""
+    """A sandbox with the image "ubuntu-desktop", and a display."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(image="ubuntu-desktop", **_with_display(options))
 
 
 class AlpineDesktopSandbox(Sandbox):
-    """A sandbox with a display and the image "alpine-desktop", which a package or your own recipe
-    has to provide."""
+    """A sandbox with the image "alpine-desktop", and a display."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(image="alpine-desktop", **_with_display(options))

@@ -20,6 +20,8 @@ const MODPROBE: [&str; 4] = [
     "/bin/modprobe",
     "/usr/bin/modprobe",
 ];
+/// Where modules are, with a directory for each kernel.
+const PLACES: [&str; 2] = ["/lib/modules", "/usr/lib/modules"];
 /// The driver of a bus finds further devices, so their aliases are looked for again.
 const ROUNDS: usize = 4;
 
@@ -29,8 +31,22 @@ pub fn load() {
     match MODPROBE.iter().map(Path::new).find(|path| path.exists()) {
         // The kernel calls it by itself for a file system.
         Some(modprobe) => load_by(|aliases| probe(modprobe, aliases)),
-        None => load_from(Modules::read(&directory())),
+        None => load_from(find_modules()),
     }
+}
+
+/// The modules of the running kernel. In booster's initramfs they have no directory for it.
+fn find_modules() -> Modules {
+    let release = rustix::system::uname();
+    let release = release.release().to_string_lossy();
+    let deep = |place: &str| Modules::read(&Path::new(place).join(release.as_ref()));
+    let flat = |place: &str| Modules::read_flat(Path::new(place));
+    PLACES
+        .iter()
+        .map(|place| deep(place))
+        .chain(PLACES.iter().map(|place| flat(place)))
+        .find(|found| !found.is_empty())
+        .unwrap_or_default()
 }
 
 fn load_from(mut modules: Modules) {
@@ -53,12 +69,6 @@ fn load_by(mut load: impl FnMut(&[String])) {
         load(&new);
         asked.extend(new);
     }
-}
-
-/// Where the modules of the running kernel are.
-fn directory() -> PathBuf {
-    let release = rustix::system::uname();
-    Path::new("/lib/modules").join(release.release().to_string_lossy().as_ref())
 }
 
 fn probe(modprobe: &Path, aliases: &[String]) {

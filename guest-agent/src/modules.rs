@@ -27,10 +27,17 @@ pub struct Modules {
 }
 
 impl Modules {
-    /// Reads all modules that are not compressed.
+    /// Reads all modules below a directory that are not compressed.
     pub fn read(directory: &Path) -> Self {
         let mut modules = Self::default();
-        modules.add(directory);
+        modules.add(directory, true);
+        modules
+    }
+
+    /// Reads the modules in a directory itself.
+    pub fn read_flat(directory: &Path) -> Self {
+        let mut modules = Self::default();
+        modules.add(directory, false);
         modules
     }
 
@@ -38,11 +45,11 @@ impl Modules {
         self.found.is_empty()
     }
 
-    fn add(&mut self, directory: &Path) {
+    fn add(&mut self, directory: &Path, deep: bool) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let path = entry.path();
             match entry.file_type() {
-                Ok(kind) if kind.is_dir() => self.add(&path),
+                Ok(kind) if kind.is_dir() && deep => self.add(&path, true),
                 Ok(kind) if kind.is_file() => {
                     if let Some(name) = module_name(&path) {
                         match read(&path) {
@@ -247,6 +254,17 @@ mod tests {
         let module = &modules.found["virtio_net"];
         assert_eq!(module.aliases, ["virtio:d00000001v*", "x"]);
         assert_eq!(module.depends, ["net_failover", "other"]);
+    }
+
+    #[test]
+    fn those_in_a_directory_itself_are_read_without_those_of_other_kernels() {
+        let directory = std::env::temp_dir().join(format!("flat-{}", std::process::id()));
+        fs::create_dir_all(directory.join("6.1.0/kernel")).unwrap();
+        fs::write(directory.join("6.1.0/kernel/ext4.ko"), elf(b"alias=fs-ext4\0")).unwrap();
+        fs::write(directory.join("virtio_blk.ko"), elf(b"alias=x\0")).unwrap();
+        let modules = Modules::read_flat(&directory);
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(modules.found.keys().collect::<Vec<_>>(), ["virtio_blk"]);
     }
 
     #[test]

@@ -71,7 +71,7 @@ def look_at(image: StoredImage) -> Base:
     status, database, repositories = (
         _read(image, path) for path in (STATUS, DATABASE, REPOSITORIES)
     )
-    apks = None if database is None else parse_packages(database.decode("utf-8", "replace"))
+    apks = None if database is None else parse_packages([database])
     packages, python = ({name: str(value) for name, value in one.items()} for one in lists)
     return Base(
         image=image,

@@ -47,7 +47,7 @@ from quicksand_images import disk, fetching, in_vm, kernel, mmdebstrap
 from quicksand_images.bases import system_facts
 from quicksand_images.layers import build_layer, layer_digest
 from quicksand_images.log import BuildLog, build_log
-from quicksand_images.recipe import Layer, Recipe, read_recipe
+from quicksand_images.recipe import ALPINE, Layer, Recipe, read_recipe
 from quicksand_images.rootfs import WORK, RootTree, configuring_script, remove_build
 from quicksand_images.sources import find_keyring, find_mirrors
 from quicksand_images.toolbox import Tool
@@ -280,7 +280,7 @@ async def _build(recipe: Recipe, store: ImageStore, place: Path, log: BuildLog) 
     staging.mkdir(mode=0o755)
     say("making kernel and initrd", 0, 3)
     facts = await asyncio.to_thread(_make_boot_files, recipe, tree.path, staging)
-    epoch = await asyncio.to_thread(_finish_tree, tree, started)
+    epoch = await asyncio.to_thread(_finish_tree, recipe, tree, started)
     uuid = content_uuid(recipe, facts["packages"], epoch)
     say("making the file system", 1, 3)
     raw = place / "disk.raw"
@@ -302,6 +302,7 @@ async def _build(recipe: Recipe, store: ImageStore, place: Path, log: BuildLog) 
         "suite": recipe.system.suite,
         "machine": dict(recipe.machine),
         "system": system_facts(recipe.system),
+        "packages_of": ALPINE if recipe.system.distribution == ALPINE else "",
         **facts,
         "files": {
             "disk": {"name": "disk.qcow2"},
@@ -328,9 +329,11 @@ async def _make_tree(
     log: BuildLog,
 ) -> RootTree:
     """Make the root file system in the fastest way that this host allows."""
+    if recipe.system.distribution == ALPINE:
+        return await fetching.make_alpine_tree(recipe, place, binaries, tools, log)
     if not debs.is_apt_host():
         raise HostError(
-            "images can be built on Debian and Ubuntu only",
+            f"images of {recipe.system.distribution} can be built on Debian and Ubuntu only",
             hint=Words(
                 "on such a machine ", Remedy("build_any_image"), ", then copy the image's directory"
             ),
@@ -361,6 +364,8 @@ def _make_boot_files(recipe: Recipe, tree: Path, staging: Path) -> dict[str, Any
     release = (work / "release").read_text(encoding="ascii").strip()
     kernel_package = (work / "kernel-package").read_text(encoding="utf-8")
     modules = tree / "usr" / "lib" / "modules" / release
+    if not modules.is_dir():  # Alpine's /usr is not merged
+        modules = tree / "lib" / "modules" / release
     with map_os_errors(staging):
         shutil.copyfile(work / "bzimage", staging / "kernel")
         check_kernel(staging / "kernel")
@@ -375,7 +380,7 @@ def _make_boot_files(recipe: Recipe, tree: Path, staging: Path) -> dict[str, Any
     }
 
 
-def _finish_tree(tree: RootTree, started: float) -> int:
+def _finish_tree(recipe: Recipe, tree: RootTree, started: float) -> int:
     """Remove what only the build needed, make times repeatable, and return the newest time."""
     place = tree.path.parent
     remove(place, part=f"{tree.path.name}/{WORK}")
@@ -384,9 +389,10 @@ def _finish_tree(tree: RootTree, started: float) -> int:
             remove(place, part=f"{tree.path.name}/{name}/{entry.name}")
     for lock in ("var/lib/apt/lists/lock", "var/cache/apt/archives/lock"):
         (tree.path / lock).unlink(missing_ok=True)
-    policy = tree.path / "usr" / "sbin" / "policy-rc.d"
-    policy.write_text(_POLICY, encoding="ascii")
-    policy.chmod(0o755)
+    if recipe.system.distribution != ALPINE:
+        policy = tree.path / "usr" / "sbin" / "policy-rc.d"
+        policy.write_text(_POLICY, encoding="ascii")
+        policy.chmod(0o755)
     epoch = disk.newest_time(tree.path, started)
     disk.clamp_times(tree.path, epoch)
     return epoch

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quicksand.disks.packages.installing import install_package
 
+    from quicksand_images.alpine import make_alpine_tree
     from quicksand_images.apk_mirror import fetch_apks
     from quicksand_images.wheels import fetch_wheels, guest_python
 
-__all__ = ["fetch_apks", "fetch_wheels", "guest_python", "install_package"]
+__all__ = ["fetch_apks", "fetch_wheels", "guest_python", "install_package", "make_alpine_tree"]
 
 _HOMES = {
     "install_package": "quicksand.disks.packages.installing",
+    "make_alpine_tree": "quicksand_images.alpine",
     "fetch_apks": "quicksand_images.apk_mirror",
     "fetch_wheels": "quicksand_images.wheels",
     "guest_python": "quicksand_images.wheels",

@@ -61,7 +61,7 @@ async def _fetch_apks(
     found = await fetching.fetch_apks(
         layer.packages, base.apks or (), base.repositories, arch, target, log.stage
     )
-    return {package.name: package.version for package in found}
+    return {package.name: package.version for package in found.packages}
 
 
 async def _fetch_debs(

@@ -62,6 +62,8 @@ _PACK = (
     "mount --bind / /mnt && exec tar -C /mnt --one-file-system --numeric-owner --sort=name "
     "--exclude=./lost+found -cf - ."
 )
+"""A command that writes the system to its output as a tar archive, by GNU tar."""
+
 _STEPS = 6
 
 
@@ -111,7 +113,7 @@ async def _prepare(
     say("downloading packages", 1, _STEPS)
     await _lay_out(recipe, packages, base, say)
     say("making a disk to install on", 3, _STEPS)
-    await asyncio.to_thread(_make_boot_files, recipe, base, place)
+    await asyncio.to_thread(make_boot_files, recipe, base, place)
     await disk.make_scratch(base, place / "base.qcow2", recipe.disk, tools, binaries)
 
 
@@ -167,13 +169,17 @@ def _unpack_kernel(work: Path, packages: list[Path], xz: Path) -> None:
     (work / "kernel-package").write_text(text, encoding="utf-8")
 
 
-def _make_boot_files(recipe: Recipe, base: Path, place: Path) -> None:
-    """Make the kernel and the initrd that boot ``base`` from the image's own kernel package."""
+def make_boot_files(recipe: Recipe, base: Path, place: Path) -> None:
+    """Make the kernel and the initrd that boot ``base`` from the image's own kernel package, which
+    lies unpacked in `kernel` of its work directory. Raises HostError, ImageError."""
     unpacked = base / WORK / "kernel"
     modules = next(iter(sorted(_module_trees(unpacked))), None)
     if modules is None:
         raise HostError(f"the package {recipe.kernel.package} holds no kernel modules")
-    bzimage = unpacked / "boot" / f"vmlinuz-{modules.name}"
+    # Debian calls it by its release, Alpine by its kind.
+    bzimage = next(iter(sorted(unpacked.glob("boot/vmlinuz-*"))), None)
+    if bzimage is None:
+        raise HostError(f"the package {recipe.kernel.package} holds no kernel")
     shutil.copyfile(bzimage, place / "base.kernel")
     entries = kernel.initrd_entries(modules, recipe.kernel.boot_modules)
     (place / "base.initrd").write_bytes(build_cpio(entries))
@@ -361,11 +367,11 @@ async def run_script(
         raise HostError(f"{failure} (exit code {result.exit_code}):\n{said}")
 
 
-async def take_out(session: Session, target: Path) -> None:
-    """Write the guest's root file system to the tar archive ``target``. Raises HostError,
-    AgentError."""
+async def take_out(session: Session, target: Path, pack: str = _PACK) -> None:
+    """Write the new system to the tar archive ``target``, which the command ``pack`` writes to its
+    output; by default it is the guest's own. Raises HostError, AgentError."""
     params = execution.command_params(
-        _PACK, timeout=INSTALL_S, cwd="/", shell="/bin/sh", user=None, env=None
+        pack, timeout=INSTALL_S, cwd="/", shell="/bin/sh", user=None, env=None
     )
     said = b""
     async with await execution.spawn(session, params, stdin=False) as command:

@@ -33,7 +33,8 @@ _SCRIPT_MAX = 64 * 1024
 to 128 KiB (MAX_ARG_STRLEN, execve(2))."""
 _BUILD_SPACE = "2G"
 _JOURNAL_MAX = 1024
-DISTRIBUTIONS = ("debian", "ubuntu")
+ALPINE = "alpine"
+DISTRIBUTIONS = ("debian", "ubuntu", ALPINE)
 """Those whose systems can be made from their packages, by their ID in os-release(5)."""
 
 
@@ -45,11 +46,12 @@ class System:
     suite: str
     mirror: str
     security_mirror: str
+    """"" for Alpine, whose mirrors have everything in one place."""
     components: tuple[str, ...]
     keyring: str
     """The package with the keys that sign the suite; "" if the recipe has the keys."""
     keys: str
-    """Those keys in OpenPGP's text form; "" if they come from the package."""
+    """Those keys as text: OpenPGP's, or for Alpine PEM's; "" if they come from the package."""
     packages: tuple[str, ...]
     user: str
     """The name of a user with password-less sudo."""
@@ -223,23 +225,38 @@ def _read_system(table: Table, path: Path, arch: Architecture) -> Recipe:
 def read_packages(table: Table) -> System:
     """Read and check where packages come from, and which. Raises RecipeError."""
     keys = table.text("keys").strip()
+    distribution = table.line("distribution", default="debian")
+    if distribution not in DISTRIBUTIONS:
+        raise table.bad("distribution", f"can be {' or '.join(DISTRIBUTIONS)}")
+    is_alpine = distribution == ALPINE
     system = System(
-        distribution=table.line("distribution", default="debian"),
+        distribution=distribution,
         suite=table.line("suite", pattern=_NAME),
         mirror=table.line("mirror", pattern=_MIRROR),
-        security_mirror=table.line("security_mirror", pattern=_MIRROR),
+        security_mirror=table.line(
+            "security_mirror", pattern=_MIRROR, default="" if is_alpine else None
+        ),
         components=table.lines("components", pattern=_NAME, required=True),
-        keyring=table.line("keyring", pattern=_PACKAGE, default="" if keys else None),
+        keyring=table.line("keyring", pattern=_PACKAGE, default="" if keys or is_alpine else None),
         keys=f"{keys}\n" if keys else "",
         packages=table.lines("packages", pattern=_PACKAGE, required=True),
         user=table.line("user", pattern=_NAME),
     )
-    if system.distribution not in DISTRIBUTIONS:
-        raise table.bad("distribution", f"can be {' or '.join(DISTRIBUTIONS)}")
-    if keys and not keys.startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----"):
-        raise table.bad("keys", "are no OpenPGP keys in text form")
+    _check_keys(table, system)
     table.end()
     return system
+
+
+def _check_keys(table: Table, system: System) -> None:
+    """Raises RecipeError."""
+    if system.distribution == ALPINE:
+        for key in ("security_mirror", "keyring"):
+            if getattr(system, key):
+                raise table.bad(key, "has no meaning for Alpine")
+        if not system.keys.startswith("-----BEGIN PUBLIC KEY-----"):
+            raise table.bad("keys", "are no RSA keys in PEM's text form, which Alpine needs")
+    elif system.keys and not system.keys.startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----"):
+        raise table.bad("keys", "are no OpenPGP keys in text form")
 
 
 def _read_kernel(table: Table) -> Kernel:
@@ -307,13 +324,19 @@ def _check_option(name: str, value: object) -> None:
 
 
 def _read_script(table: Table, place: Path) -> str:
-    """Read the script that a recipe in the directory ``place`` names. Raises RecipeError."""
-    name = table.line("customize", default="")
-    if not name:
+    """Read the scripts that a recipe in the directory ``place`` names, one after the other. Raises
+    RecipeError."""
+    if "customize" not in table:
         return ""
-    if not _NAME.fullmatch(name):
-        raise table.bad("customize", f"is not the name of a file beside the recipe: {name!r}")
-    data = table.checked("customize", (place / name).read_bytes)
-    if len(data) > _SCRIPT_MAX:
-        raise table.bad("customize", f"names a file of more than {_SCRIPT_MAX} bytes")
-    return table.checked("customize", lambda: data.decode("utf-8"))
+    texts = []
+    for name in table.names("customize"):
+        if not _NAME.fullmatch(name):
+            raise table.bad(
+                "customize", f"is not the name of a file beside the recipe: {name!r}", name
+            )
+        data = table.checked("customize", (place / name).read_bytes)
+        texts.append(table.checked("customize", partial(data.decode, "utf-8")))
+    script = "\n".join(texts)
+    if len(script.encode()) > _SCRIPT_MAX:
+        raise table.bad("customize", f"names files of more than {_SCRIPT_MAX} bytes")
+    return script

@@ -12,7 +12,7 @@ from pathlib import Path
 from quicksand.base.removal import remove
 from quicksand.base.tools import run_tool
 
-from quicksand_images.recipe import Recipe
+from quicksand_images.recipe import ALPINE, Recipe
 
 WORK = "quicksand-build"
 """The directory in the root file system for temporary files of the build."""
@@ -65,9 +65,10 @@ def configuring_script(recipe: Recipe) -> str:
     """Return the shell script that configures the new system: what every image gets, what the
     recipe adds, and what removes the traces of both. Raises OSError."""
     place = Path(__file__).parent
-    first, last = (
-        (place / name).read_text(encoding="utf-8") for name in ("customize.sh", "clean.sh")
-    )
+    names = ("customize.sh", "clean.sh")
+    if recipe.system.distribution == ALPINE:
+        names = ("customize_alpine.sh", "clean_alpine.sh")
+    first, last = ((place / name).read_text(encoding="utf-8") for name in names)
     return f"{first}\n{recipe.script}\n{last}"
 
 

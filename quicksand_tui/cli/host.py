@@ -159,8 +159,8 @@ class Lines:
 def setup_command(image: str, arch: str | None, no_image: bool) -> int:
     """Get all that a first start needs: QEMU 7.2 or newer, an accelerator, the default image.
 
-    An image with a recipe is built; one that is published, such as alpine, is installed. Parts that
-    are there already are left alone, so a second call takes only a moment.
+    An image with a recipe is built; one that is only published is installed. Parts that are there
+    already are left alone, so a second call takes only a moment.
     """
     wanted = Architecture.parse(arch) if arch else Architecture.host()
     return run_async(lambda _: _prepare(None if no_image else image, wanted))

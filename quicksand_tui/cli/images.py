@@ -376,14 +376,18 @@ def build(
     commands that do not say otherwise; `run --entrypoint` runs its own command.
     """
     if from_oci is not None:
-        if arch is not None:
-            raise click.UsageError("--arch does not go with --from-oci: that builds for this host")
         if name and new_name:
             raise click.UsageError("NAME and --name say the same: give one of them")
         return build_of_container(
             from_oci,
             new_name or name or "",
-            {"kernel_from": kernel_from, "pick": pick, "init": init, "plain_http": plain_http},
+            {
+                "kernel_from": kernel_from,
+                "pick": pick,
+                "init": init,
+                "plain_http": plain_http,
+                "arch": None if arch is None else Architecture.parse(arch),
+            },
             build=False if as_json and build is None else build,
             as_json=as_json,
         )

@@ -55,8 +55,8 @@ def run_command(
     the usual network and no ports, whatever it asks for, unless you give them or --trust it.
 
     On a terminal, a missing image is built first, or installed if it has no recipe and is a
-    published one (alpine, …). A bundle (.quicksand), which may hold an image or a save, is unpacked
-    on first use.
+    published one. A bundle (.quicksand), which may hold an image or a save, is unpacked on first
+    use.
 
     The first start of a machine boots it and has a template made; later starts continue from that
     in a fraction of the time (`images warm` makes it beforehand), or take over a machine that waits

@@ -4,6 +4,7 @@ with its own kernel and initramfs (mkinitfs, busybox, OpenRC, musl), with all th
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from quicksand import PortForward, Sandbox
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import HostError
+from quicksand.base.errors import HostError, ImageError
 from quicksand.base.paths import Paths
 from quicksand.disks.images.bill import bill_of
 from quicksand.disks.images.resolve import ImageResolver
@@ -24,6 +25,7 @@ from quicksand_images.log import log_path
 
 from tests.conftest import fresh_places, share_findings
 from tests.integration.guests import say
+from tests.integration.published_alpine import published_mirror
 from tests.unit.images.alpine_mirror import KEY_NAME, AlpineSigner, make_alpine_mirror, make_apk
 from tests.unit.images.mirrors import serve
 
@@ -212,3 +214,49 @@ steps = [
         assert store.get("layer") == image
         said = log_path("layer").read_text()
         assert "UNTRUSTED" in said or "BAD signature" in said
+
+
+async def test_an_alpine_of_ones_own_is_built_from_a_mirror(places: Paths, tmp_path: Path) -> None:
+    """By our recipe, but for the mirror, which has what the published image is made of."""
+    store = ImageResolver(places).store
+    published = store.get("alpine")
+    assert published is not None
+    with published_mirror(published.disk, tmp_path / "mirror") as text:
+        recipe = tmp_path / "mine.toml"
+        recipe.write_text(text.replace('name = "alpine"', 'name = "mine"'))
+        image = await build_image(recipe, store=store)
+        assert image.disk.stat().st_size < 64 * 1024 * 1024
+        bill = bill_of(image)["components"]
+        assert any(one["purl"].startswith("pkg:apk/alpine/musl@") for one in bill), bill
+        layer = tmp_path / "layer.toml"
+        layer.write_text('base = "mine"\npackages = ["probe"]\n')
+        await build_image(layer, store=store)
+        # By a key that is not the recipe's nothing is taken, and nothing changes.
+        (tmp_path / "other").mkdir()
+        other = AlpineSigner(tmp_path / "other").public
+        keys = re.compile(r'^keys = """.*?"""$', re.MULTILINE | re.DOTALL)
+        recipe.write_text(keys.sub(f'keys = """\n{other}"""', recipe.read_text()))
+        with pytest.raises(ImageError, match="by another key"):
+            await build_image(recipe, store=store)
+        assert store.get("mine") == image
+    async with Sandbox(image="layer", warm=False) as vm:
+        assert await say(vm, "cat /usr/share/below.txt") == "below 1.0-r0"
+        assert await say(vm, "cat /proc/1/comm") == "agent"
+        assert await say(vm, "stat -c %U:%G:%a /etc/shadow /usr/bin/sudo") == (
+            "root:shadow:640\nroot:root:4755"
+        )
+        assert await say(vm, "su quicksand -c 'sudo id -u'") == "0"
+        # apk knows all that is there, as it would of a system that it has made itself.
+        assert await say(vm, "apk info --installed musl probe") == "musl\nprobe"
+        assert await say(vm, "apk audit --system | grep -v ^A || :") == ""
+        assert "10.0.2.15" in await say(vm, "ip address show eth0")
+        await say(vm, "modprobe cifs && grep -q cifs /proc/filesystems")
+        await say(vm, "echo kept >/root/f; sync")
+        await vm.checkpoint("here")
+        await say(vm, "rm /root/f")
+        await vm.revert("here")
+        assert await say(vm, "cat /root/f") == "kept"
+        (tmp_path / "shared").mkdir()
+        (tmp_path / "shared" / "host").write_text("of the host")
+        await vm.mount(tmp_path / "shared", "/mnt/data")
+        assert await say(vm, "cat /mnt/data/host") == "of the host"

@@ -3,6 +3,7 @@ Debian that is built here. They are emulated, and do what guests of the host's a
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 import time
@@ -14,10 +15,14 @@ from quicksand import Sandbox
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError
 from quicksand.base.paths import Paths
+from quicksand.disks.images.store import ImageStore
 from quicksand.snapshots.reverting import Form
+from quicksand_images import build_image
 
 from tests.conftest import fresh_places, share_findings
+from tests.container_images import Image, docker_files, file, tar, write_archive
 from tests.integration.guests import say
+from tests.integration.published_alpine import published_mirror
 from tests.integration.test_kernels import boot_again
 
 pytestmark = [
@@ -121,6 +126,57 @@ async def test_the_published_alpine_runs_on_another_processor(
     # A save knows for which processor it is.
     async with Sandbox(image="kept") as again:
         assert await say(again, "cat /root/f; uname -m") == "one\naarch64"
+
+
+HELLO = b"".join(
+    word.to_bytes(4, "little")
+    for word in (
+        *(0xD2800020, 0x100000E1, 0xD28000C2, 0xD2800808, 0xD4000001),  # write(1, text, 6)
+        *(0xD2800000, 0xD2800BA8, 0xD4000001),  # exit(0)
+    )
+)
+"""A program in arm64's machine code, which writes what stands behind it."""
+
+
+def elf(code: bytes) -> bytes:
+    """A static program (elf(5))."""
+    base, heads = 0x400000, 64 + 56
+    size = heads + len(code)
+    ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
+    head = struct.pack("<HHIQQQIHHHHHH", 2, 183, 1, base + heads, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, size, size, 0x10000)
+    return ident + head + segment + code
+
+
+async def test_a_container_image_for_arm64_runs_with_a_kernel_for_that(
+    empty: Paths, tmp_path: Path
+) -> None:
+    command("install", "alpine", "--arch", "arm64")
+    layer = tar(file("hello", elf(HELLO + b"hello\n"), mode=0o755))
+    image = Image([layer], arch="arm64", Entrypoint=["/hello"])
+    path = write_archive(tmp_path / "app.tar", docker_files(("me/app:1", image)))
+    options = ("--from-oci", str(path), "--kernel-from", "alpine", "--arch", "arm64")
+    command("images", "build", *options)
+    async with Sandbox(image="app", arch="arm64", warm=False) as vm:
+        done = await vm.execute(["/hello"])
+        assert (done.stdout, done.exit_code) == ("hello\n", 0)
+
+
+@pytest.mark.soak
+async def test_an_alpine_is_built_for_another_processor_and_runs(
+    empty: Paths, tmp_path: Path
+) -> None:
+    """From a mirror of what the published image is made of; `test_alpine.py` has the whole."""
+    command("install", "alpine", "--arch", "arm64")
+    store = ImageStore(empty.images)
+    published = store.get("alpine", Architecture.ARM64)
+    assert published is not None
+    with published_mirror(published.disk, tmp_path / "mirror", "aarch64") as text:
+        (tmp_path / "mine.toml").write_text(text.replace('name = "alpine"', 'name = "mine"'))
+        await build_image(tmp_path / "mine.toml", arch="arm64", store=store)
+    async with Sandbox(image="mine", arch="arm64", warm=False) as vm:
+        assert await say(vm, "uname -m; apk audit --system") == "aarch64"
+        assert await say(vm, "apk info --installed musl") == "musl"
 
 
 @pytest.mark.soak

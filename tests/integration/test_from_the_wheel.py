@@ -76,7 +76,7 @@ def user(tmp_path: Path, places: Paths) -> Iterator[User]:
 
 def test_a_published_image_is_installed_with_qemu_and_runs(user: User) -> None:
     missing = user.run("quicksand-tui", "run", "alpine", "--", "true")
-    assert "`quicksand-tui install alpine` gets it" in missing.stderr
+    assert "`quicksand-tui setup --image alpine` gets both" in missing.stderr
     assert user.quicksand("install", "alpine").startswith("alpine ")
     said = user.quicksand("run", "alpine", "--", "cat", "/etc/os-release")
     assert "ID=alpine" in said.splitlines()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
-from pathlib import Path
+from collections.abc import Callable
+from pathlib import Path, PurePath
 
 import pytest
 from quicksand import Sandbox
@@ -19,6 +20,7 @@ from quicksand.disks.images.stored_image import StoredImage
 
 from tests.conftest import share_findings
 from tests.integration.guests import say
+from tests.unit.disks.kernels import pack_zstd
 
 pytestmark = pytest.mark.vm
 
@@ -97,31 +99,55 @@ def with_initrd(image: StoredImage, place: Path, initrd: bytes) -> str:
     return str(place / "other.qcow2")
 
 
-async def test_modules_are_found_in_an_initramfs_that_has_no_modprobe(
-    image: StoredImage, tmp_path: Path
-) -> None:
-    """As in booster's. The default image's lists its modules for the agent; here they lie where the
-    kernel's usually do."""
-    unpacked = tmp_path / "unpacked"
-    unpacked.mkdir()
+def modules_of(image: StoredImage, place: Path) -> tuple[str, dict[str, bytes]]:
+    """The release of the default image's kernel, and the modules in its initramfs by their file
+    names."""
+    place.mkdir()
     with image.initrd.open("rb") as archive:
         subprocess.run(
-            ["cpio", "-idm", "--quiet"], stdin=archive, cwd=unpacked, check=False, timeout=60
+            ["cpio", "-idm", "--quiet"], stdin=archive, cwd=place, check=False, timeout=60
         )  # fails at the device nodes, for those who are not root
-    modules = sorted((unpacked / "quicksand" / "ko").glob("*.ko"))
-    found = re.search(rb"vermagic=(\S+)", modules[0].read_bytes())
+    paths = sorted((place / "quicksand" / "ko").glob("*.ko"))
+    modules = {path.name: path.read_bytes() for path in paths}
+    found = re.search(rb"vermagic=(\S+)", next(iter(modules.values())))
     assert found is not None
-    place = f"lib/modules/{found[1].decode()}"
-    directories = ["lib", "lib/modules", place, f"{place}/kernel"]
-    initrd = build_cpio(
+    return found[1].decode(), modules
+
+
+def usual(release: str, modules: dict[str, bytes]) -> bytes:
+    """An initramfs with modules where the kernel's usually lie."""
+    place = f"lib/modules/{release}/kernel"
+    return archive_of({f"{place}/{name}": data for name, data in modules.items()})
+
+
+def booster(release: str, modules: dict[str, bytes]) -> bytes:
+    """What booster makes (its generator/image.go and kmod.go): an init that is a program of its
+    own, the modules unpacked and all in one directory, their aliases in a file, Zstandard."""
+    place = "usr/lib/modules"
+    aliases = b"virtio:d00000002v* virtio_blk\n"
+    files = {f"{place}/{name.replace('-', '_')}": data for name, data in modules.items()}
+    config = b"kernel: " + release.encode() + b"\n"
+    files |= {"etc/booster.init.yaml": config, f"{place}/booster.alias": aliases, "init": b""}
+    return pack_zstd(archive_of(files))[:-4]  # the size at its end is for kernels only
+
+
+def archive_of(files: dict[str, bytes]) -> bytes:
+    """An archive of files, with the directories that they lie in."""
+    above = {str(parent) for name in files for parent in PurePath(name).parents} - {"."}
+    return build_cpio(
         [
-            *(CpioEntry(name=name, mode=0o040755) for name in directories),
-            *(
-                CpioEntry(name=f"{place}/kernel/{path.name}", mode=0o100644, data=path.read_bytes())
-                for path in modules
-            ),
+            *(CpioEntry(name=name, mode=0o040755) for name in sorted(above)),
+            *(CpioEntry(name=name, mode=0o100644, data=data) for name, data in files.items()),
         ]
     )
+
+
+@pytest.mark.parametrize("make", [usual, booster])
+async def test_modules_are_found_in_an_initramfs_that_has_no_modprobe(
+    image: StoredImage, tmp_path: Path, make: Callable[[str, dict[str, bytes]], bytes]
+) -> None:
+    """The default image's lists its modules for the agent; these do not."""
+    initrd = make(*modules_of(image, tmp_path / "unpacked"))
     async with Sandbox(image=with_initrd(image, tmp_path, initrd), warm=False) as vm:
         assert "virtio_net" in await say(vm, "cut -d' ' -f1 /proc/modules")
         assert "10.0.2.15" in await say(vm, "ip address")

@@ -79,6 +79,12 @@ class Order:
     """Whether the image's own init becomes the first process, instead of none."""
     plain_http: bool = False
     """Whether a registry on this host may be asked without TLS."""
+    arch: Architecture | None = None
+    """The processor of the guests; None for this host's."""
+
+    @property
+    def guest_arch(self) -> Architecture:
+        return self.arch or Architecture.host()
 
 
 async def build_from_oci(
@@ -88,7 +94,8 @@ async def build_from_oci(
     store: ImageStore | None = None,
     build: bool | None = None,
 ) -> StoredImage:
-    """Build an image of a container image, and make it the current version of its name.
+    """Build an image of a container image, and make it the current version of its name, unless it
+    is for another architecture than this host's.
 
     Builds of the same name wait for each other. A failure or a cancellation leaves the store
     unchanged. ``build`` says whether the image with the kernel is built if it is missing, as for
@@ -99,7 +106,9 @@ async def build_from_oci(
     source = await asyncio.to_thread(find_source, order.source)
     name = order.name or _name_of(source, order.pick)
     await asyncio.to_thread(require_name, name, store)
-    await build_if_missing(order.kernel_from, paths(), build=build, progress=progress)
+    await build_if_missing(
+        order.kernel_from, paths(), arch=order.guest_arch, build=build, progress=progress
+    )
     async with building(name, BUILD_BYTES, store, progress) as (place, log):
         # Once more: the name may have been taken while this waited for the lock of its builds.
         await asyncio.to_thread(require_name, name, store)
@@ -140,7 +149,7 @@ async def _build(
     say: Progress,
 ) -> StoredImage:
     resolver = ImageResolver(paths())
-    found_base = await asyncio.to_thread(resolver.resolve, order.kernel_from, Architecture.host())
+    found_base = await asyncio.to_thread(resolver.resolve, order.kernel_from, order.guest_arch)
     staging = place / "staging"
     staging.mkdir(mode=0o755)
     if isinstance(source, Reference):
@@ -186,7 +195,8 @@ async def _build(
             "initrd": {"name": "initrd"},
         },
     }
-    return await in_thread_to_the_end(lambda: store.publish(staging, manifest))
+    is_ours = base.arch is Architecture.host()
+    return await in_thread_to_the_end(lambda: store.publish(staging, manifest, current=is_ours))
 
 
 def _read(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeGuard
 
@@ -171,8 +171,15 @@ def choose(images: Sequence[Descriptor], arch: Architecture, what: str) -> Descr
         return silent[0]
     there = sorted({one.platform or "one that says none" for one in known} - {"unknown/unknown"})
     raise ImageError(
-        f"{what} has no image for {wanted}; it has {', '.join(there) or 'none that is known here'}"
+        f"{what} has no image for {wanted}; it has {', '.join(there) or 'none that is known here'}",
+        hint=_other_arch(there),
     )
+
+
+def _other_arch(platforms: Iterable[str]) -> str:
+    """Return what to do about an image for these platforms only, "" if there is nothing."""
+    names = (arch.debian for arch in Architecture if f"linux/{arch.debian}" in platforms)
+    return " or ".join(f"--arch {name} builds it for guests of {name}" for name in names)
 
 
 def parse_manifest(document: Mapping[str, Any], what: str) -> Manifest:
@@ -203,7 +210,11 @@ def parse_config(data: bytes, arch: Architecture, what: str) -> Config:
         found = Fields(document, what)
         system, machine = found.text("os"), found.text("architecture")
         if (system, machine) != ("linux", arch.debian):
-            refuse(what, f"it is for {system[:40]}/{machine[:40]}, and not for linux/{arch.debian}")
+            raise ImageError(
+                f"{what} is refused: it is for {system[:40]}/{machine[:40]}, and not for "
+                f"linux/{arch.debian}",
+                hint=_other_arch([f"{system}/{machine}"]),
+            )
         ids = _list(document.get("rootfs", {}).get("diff_ids"), what, "diff_ids", LAYERS_MAX)
         run = Fields(document.get("config") or {}, what)
         config = Config(

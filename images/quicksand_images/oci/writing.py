@@ -21,6 +21,7 @@ from quicksand.base.tools import run_tool
 
 from quicksand_images.disk import plan_mke2fs
 from quicksand_images.oci.ext4 import Found, command_line, list_tree, quoted
+from quicksand_images.oci.readback import require_details
 from quicksand_images.oci.tar import Kind
 from quicksand_images.oci.tree import Node, Tree
 from quicksand_images.recipe import Disk
@@ -164,9 +165,10 @@ def _write_commands(path: Path, tree: Tree, values: Path, epoch: int) -> None:
 
 async def require_written(tree: Tree, target: Path, debugfs: Tool) -> None:
     """Raise HostError unless the file system ``target`` has the files of ``tree`` with their
-    owners, modes and sizes."""
+    owners, modes and sizes, what links lead to, devices and xattrs."""
     found = await list_tree(target, debugfs)
     await asyncio.to_thread(_compare, tree, found)
+    await asyncio.to_thread(require_details, tree, target)
 
 
 def _compare(tree: Tree, found: Mapping[str, Found]) -> None:

@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import io
+import os
 import random
 import subprocess
 import tarfile
@@ -28,18 +29,20 @@ class Apk:
 class AlpineSigner:
     """A key for signing indexes."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, bits: int = 2048) -> None:
         self._key = place / "key.pem"
-        self._openssl("genrsa", "-out", str(self._key), "2048")
+        self._openssl("genrsa", "-out", str(self._key), str(bits))
 
     @property
     def public(self) -> str:
         return self._openssl("rsa", "-in", str(self._key), "-pubout").decode()
 
-    def sign(self, data: bytes) -> bytes:
+    def sign(self, data: bytes, kind: str = "RSA", name: str = KEY_NAME) -> bytes:
         """The gzip member with a signature of ``data`` that stands before it."""
-        signature = self._openssl("dgst", "-sha1", "-sign", str(self._key), stdin=data)
-        return packed({f".SIGN.RSA.{KEY_NAME}": signature}, ends=False)
+        digest = {"RSA": "-sha1", "RSA256": "-sha256", "RSA512": "-sha512"}.get(kind, "-sha1")
+        signature = self._openssl("dgst", digest, "-sign", str(self._key), stdin=data)
+        # Stored, so that files with other signatures are as large.
+        return packed({f".SIGN.{kind}.{name}": signature}, ends=False, level=0)
 
     def _openssl(self, *words: str, stdin: bytes = b"") -> bytes:
         return subprocess.run(
@@ -47,7 +50,7 @@ class AlpineSigner:
         ).stdout
 
 
-def packed(files: dict[str, bytes], *, ends: bool = True) -> bytes:
+def packed(files: dict[str, bytes], *, ends: bool = True, level: int = 9) -> bytes:
     """A packed archive; without ``ends`` another part follows it."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -64,7 +67,7 @@ def packed(files: dict[str, bytes], *, ends: bool = True) -> bytes:
             archive.addfile(member, io.BytesIO(data))
         length = buffer.tell()
     data = buffer.getvalue()
-    return gzip.compress(data if ends else data[:length], mtime=0)
+    return gzip.compress(data if ends else data[:length], compresslevel=level, mtime=0)
 
 
 def make_apk(
@@ -75,6 +78,7 @@ def make_apk(
     script: str = "",
     arch: str = "x86_64",
     size: int = 0,
+    signer: AlpineSigner | None = None,
 ) -> Apk:
     """``size``: bytes that do not compress."""
     # apk wants each directory before what is in it.
@@ -95,9 +99,70 @@ def make_apk(
     control = packed(parts, ends=False)
     digest = hashlib.sha1(control, usedforsecurity=False).digest()
     entry = f"C:Q1{base64.b64encode(digest).decode()}\nP:{name}\nV:{version}\nA:{arch}\n"
-    entry += f"S:{len(control + content)}\nI:20\nT:probe\nU:x\nL:MIT\no:{name}\nt:1\n"
+    signature = b"" if signer is None else signer.sign(control)
+    entry += f"S:{len(signature + control + content)}\nI:20\nT:probe\nU:x\nL:MIT\no:{name}\nt:1\n"
     entry += f"D:{depends}\n" if depends else ""
-    return Apk(f"{name}-{version}.apk", control + content, entry)
+    return Apk(f"{name}-{version}.apk", signature + control + content, entry)
+
+
+@dataclass
+class Entry:
+    """A file of a package, or without ``source`` a directory."""
+
+    name: str
+    source: Path | None
+    mode: int
+    uid: int = 0
+    gid: int = 0
+
+
+def pack_apk(
+    name: str,
+    version: str,
+    info: str,
+    fields: dict[str, str],
+    entries: list[Entry],
+    scripts: dict[str, bytes],
+    signer: AlpineSigner,
+) -> Apk:
+    """A package with these files. ``info`` is what its metadata say, ``fields`` are those of an
+    index without its checksum and size."""
+    buffer = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=1, mtime=0) as packer,
+        tarfile.open(fileobj=packer, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for entry in entries:
+            _add(archive, entry)
+    content = buffer.getvalue()
+    info += f"datahash = {hashlib.sha256(content).hexdigest()}\n"
+    control = packed({".PKGINFO": info.encode(), **scripts}, ends=False)
+    digest = base64.b64encode(hashlib.sha1(control, usedforsecurity=False).digest()).decode()
+    data = signer.sign(control) + control + content
+    lines = {"C": f"Q1{digest}", "S": str(len(data)), **fields}
+    text = "".join(f"{key}:{value}\n" for key, value in lines.items())
+    return Apk(f"{name}-{version}.apk", data, text)
+
+
+def _add(archive: tarfile.TarFile, entry: Entry) -> None:
+    member = tarfile.TarInfo(entry.name)
+    member.mode, member.uid, member.gid = entry.mode, entry.uid, entry.gid
+    member.uname = member.gname = "root"
+    if entry.source is None:
+        member.type = tarfile.DIRTYPE
+        archive.addfile(member)
+        return
+    member.mtime = int(entry.source.lstat().st_mtime)
+    link = entry.source.is_symlink()
+    data = os.readlink(entry.source).encode() if link else entry.source.read_bytes()
+    digest = hashlib.sha1(data, usedforsecurity=False).hexdigest()
+    member.pax_headers = {"APK-TOOLS.checksum.SHA1": digest}
+    if link:
+        member.type, member.linkname = tarfile.SYMTYPE, data.decode()
+        archive.addfile(member)
+    else:
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
 
 
 def make_alpine_mirror(

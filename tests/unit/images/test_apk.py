@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import tarfile
 import time
 import tracemalloc
@@ -18,18 +19,24 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError, ImageNotFound, QuicksandError
 from quicksand_images import apk_mirror
 from quicksand_images.apk import (
+    Limits,
     Package,
-    is_right,
+    closure,
     may_want,
     parse_packages,
     parse_repositories,
-    read_index,
-    split_members,
 )
+from quicksand_images.apk_file import GzipMember, is_right, read_index, read_signed
+from quicksand_images.apk_keys import TrustedKeys
 from quicksand_images.apk_mirror import fetch_apks
 from quicksand_images.packages import package_cache
 
-from tests.unit.images.alpine_mirror import AlpineSigner, make_alpine_mirror, make_apk
+from tests.unit.images.alpine_mirror import (
+    KEY_NAME,
+    AlpineSigner,
+    make_alpine_mirror,
+    make_apk,
+)
 from tests.unit.images.mirrors import Served, serve
 
 INDEX = """\
@@ -71,14 +78,18 @@ S:-1
 """
 
 
+def parse(text: str, limits: Limits | None = None) -> list[Package]:
+    return parse_packages([text.encode()], limits=limits)
+
+
 def names(packages: list[Package]) -> list[str]:
     return [package.name for package in packages]
 
 
 def test_what_a_package_needs_comes_along_and_what_is_there_does_not() -> None:
-    offers = parse_packages(INDEX)
+    offers = parse(INDEX)
     assert names(offers) == ["tool", "libtool", "zlib", "gawk", "tool-openrc", "tool-doc"]
-    installed = parse_packages("P:openrc\nV:1\n\nP:zlib\nV:1.3-r2\np:so:libz.so.1=1.3\n")
+    installed = parse("P:openrc\nV:1\n\nP:zlib\nV:1.3-r2\np:so:libz.so.1=1.3\n")
     assert names(may_want(["tool"], offers, installed)) == [
         "gawk",
         "libtool",
@@ -86,14 +97,14 @@ def test_what_a_package_needs_comes_along_and_what_is_there_does_not() -> None:
         "tool-openrc",
     ]
     # Another version of what is there may be what the new one needs.
-    older = parse_packages("P:openrc\nV:1\n\nP:zlib\nV:1.2-r0\np:so:libz.so.1=1.2\n")
+    older = parse("P:openrc\nV:1\n\nP:zlib\nV:1.2-r0\np:so:libz.so.1=1.2\n")
     assert "zlib" in names(may_want(["tool"], offers, older))
     assert may_want(["zlib"], offers, installed) == []
 
 
 def test_a_package_that_nobody_has_is_named() -> None:
     with pytest.raises(ImageNotFound, match="'nothing'"):
-        may_want(["nothing"], parse_packages(INDEX), [])
+        may_want(["nothing"], parse(INDEX), [])
 
 
 def test_repositories_with_a_tag_or_on_the_guest_itself_are_left_out() -> None:
@@ -102,20 +113,88 @@ def test_repositories_with_a_tag_or_on_the_guest_itself_are_left_out() -> None:
 
 
 def test_a_size_of_thousands_of_digits_is_none() -> None:
-    found = parse_packages(f"P:big\nV:1\nS:{'9' * 5000}\n\nP:tool\nV:1\nS:{'9' * 15}\n")
+    found = parse(f"P:big\nV:1\nS:{'9' * 5000}\n\nP:tool\nV:1\nS:{'9' * 15}\n")
     assert names(found) == ["tool"]
 
 
 def test_more_packages_than_anybody_has_are_refused() -> None:
     text = "P:a\nV:1\n\n" * 11
-    assert len(parse_packages(text, most=11)) == 11
+    assert len(parse(text, Limits(packages=11))) == 11
     with pytest.raises(ImageError, match="more than"):
-        parse_packages(text, most=10)
+        parse(text, Limits(packages=10))
+    # Those of several lists count together.
+    limits = Limits(packages=21)
+    parse(text, limits)
+    with pytest.raises(ImageError, match="more than"):
+        parse(text, limits)
+
+
+def packed_index(path: Path, text: bytes) -> Path:
+    """An index with this text."""
+    info = tarfile.TarInfo("APKINDEX")
+    info.size = len(text)
+    with (
+        gzip.open(path, "wb", compresslevel=1) as packer,
+        tarfile.open(fileobj=packer, mode="w") as archive,
+    ):
+        archive.addfile(info, io.BytesIO(text))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["words", "letters", "lines", "packages"])
+def test_reading_an_index_that_is_made_to_take_memory_takes_little(
+    tmp_path: Path, kind: str
+) -> None:
+    size = 4 * 1024 * 1024
+    text = {
+        "words": b"P:a\nV:1\nD:" + b"a " * (size // 2),
+        "letters": b"P:a\nV:1\nT:" + "\U0001f600".encode() * (size // 4),
+        "lines": b"P:a\nV:1\n" + b"x:\n" * (size // 3),
+        "packages": b"P:a\nV:1\np:a b c d\n\n" * 40_000,
+    }[kind]
+    path = packed_index(tmp_path / "APKINDEX.tar.gz", text)
+    del text
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(ImageError):
+            may_want(["a"], read_index(path, "https://a/main", Limits()), [])
+        assert tracemalloc.get_traced_memory()[1] < 10 * size
+    finally:
+        tracemalloc.stop()
+
+
+def test_more_dependencies_than_anybody_has_are_refused() -> None:
+    text = "P:a\nV:1\nD:b c d\np:e f\ni:g\n\n"
+    assert len(parse(text * 2, Limits(words=12))) == 2
+    with pytest.raises(ImageError, match="more dependencies"):
+        parse(text * 2, Limits(words=11))
+    with pytest.raises(ImageError, match="more dependencies"):
+        parse(text * 2, Limits(text=20))
+
+
+@given(st.text(alphabet="PVD: \na1", max_size=60).map(str.encode), st.integers(1, 7))
+def test_pieces_give_what_the_whole_gives(text: bytes, size: int) -> None:
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    assert parse_packages(pieces) == parse_packages([text])
+
+
+def test_the_first_programs_are_those_that_apk_would_prefer() -> None:
+    offers = parse(
+        """P:apk\nV:1\nD:/bin/sh so:libc !other\n
+P:dash-sh\nV:1\nk:50\np:/bin/sh=1\n
+P:busy-sh\nV:1\nk:100\np:/bin/sh=1\nD:busybox=1\n
+P:busybox\nV:1\np:cmd:busybox=1\n
+P:musl\nV:2\np:so:libc=2
+"""
+    )
+    assert names(closure(["apk"], offers)) == ["apk", "busy-sh", "busybox", "musl"]
+    with pytest.raises(ImageNotFound, match="'so:libc'"):
+        closure(["apk"], offers[:-1])
 
 
 def test_a_word_that_many_provide_and_want_is_looked_up_once() -> None:
     offers = [
-        Package(name=f"p{number}", version="1", provides=("x",), depends=("x",) * 1000)
+        Package(name=f"p{number}", version="1", provides="x", depends=" ".join(["x"] * 1000))
         for number in range(400)
     ]
     began = time.process_time()
@@ -142,8 +221,10 @@ def test_an_index_that_is_made_to_keep_its_reader_busy_is_refused(
         data = bytearray(info.tobuf(tarfile.USTAR_FORMAT)) + bytes(1024)
     path = tmp_path / "APKINDEX.tar.gz"
     path.write_bytes(gzip.compress(bytes(data) + bytes(1024)))
-    with pytest.raises(ImageError, match="the index of https://a/main cannot be read"):
-        read_index(path, "https://a/main")
+    with pytest.raises(
+        ImageError, match=r"the index of https://a/main (cannot be read|is refused)"
+    ):
+        read_index(path, "https://a/main", Limits())
 
 
 async def test_repositories_without_end_are_refused(tmp_path: Path) -> None:
@@ -154,14 +235,14 @@ async def test_repositories_without_end_are_refused(tmp_path: Path) -> None:
 
 @given(st.text(max_size=300) | st.text(alphabet="PVDSpiC: \n:a1-", max_size=300))
 def test_any_text_is_an_index_or_nothing(text: str) -> None:
-    for package in parse_packages(text):
+    for package in parse(text):
         assert "/" not in package.file
 
 
 @given(st.binary(max_size=200) | st.binary(max_size=100).map(lambda data: b"\x1f\x8b\x08" + data))
 def test_what_is_no_gzip_is_refused(data: bytes) -> None:
-    with contextlib.suppress(ValueError):
-        assert all(isinstance(part, tuple) for part in split_members(data))
+    with contextlib.suppress(ImageError):
+        assert GzipMember(io.BytesIO(data), 0, 1000, "it").end() <= len(data)
 
 
 @dataclass
@@ -170,11 +251,18 @@ class Mirror:
     served: Served
     target: Path
 
-    async def fetch(self, *wanted: str) -> list[Package]:
+    async def fetch(self, *wanted: str, keys: TrustedKeys | None = None) -> list[Package]:
         self.target.mkdir()
-        return await fetch_apks(
-            wanted, [], [self.served.url], Architecture.X86_64, self.target, lambda *_: None
+        found = await fetch_apks(
+            wanted,
+            [],
+            [self.served.url],
+            Architecture.X86_64,
+            self.target,
+            lambda *_: None,
+            keys=keys,
         )
+        return found.packages
 
 
 @pytest.fixture
@@ -214,7 +302,7 @@ async def test_a_package_that_is_not_what_the_index_says_is_refused(mirror: Mirr
 
 def test_files_that_are_not_those_of_the_metadata_are_found(tmp_path: Path) -> None:
     apk = make_apk("probe")
-    (package,) = parse_packages(apk.entry)
+    (package,) = parse(apk.entry)
     path = tmp_path / apk.file
     path.write_bytes(apk.data)
     assert is_right(path, package)
@@ -229,7 +317,7 @@ def test_files_that_are_not_those_of_the_metadata_are_found(tmp_path: Path) -> N
 
 def test_a_package_with_a_signature_before_its_metadata_is_right(tmp_path: Path) -> None:
     apk = make_apk("probe")
-    (package,) = parse_packages(apk.entry)
+    (package,) = parse(apk.entry)
     path = tmp_path / apk.file
     path.write_bytes(AlpineSigner(tmp_path).sign(b"its metadata") + apk.data)
     assert is_right(path, package)
@@ -251,7 +339,7 @@ async def test_an_index_or_a_package_that_is_too_large_is_refused(
 
 def test_a_package_is_compared_without_being_read_as_a_whole(tmp_path: Path) -> None:
     apk = make_apk("probe", size=40 * 1024 * 1024)
-    (package,) = parse_packages(apk.entry)
+    (package,) = parse(apk.entry)
     path = tmp_path / apk.file
     path.write_bytes(apk.data)
     tracemalloc.start()
@@ -260,6 +348,122 @@ def test_a_package_is_compared_without_being_read_as_a_whole(tmp_path: Path) -> 
         assert tracemalloc.get_traced_memory()[1] < 20 * 1024 * 1024
     finally:
         tracemalloc.stop()
+
+
+# --- signatures, which the host verifies for a whole system
+
+
+@pytest.fixture
+def signed(mirror: Mirror, tmp_path: Path) -> AlpineSigner:
+    """The mirror's packages are signed, as its index is."""
+    signer = AlpineSigner(tmp_path)
+    apks = [make_apk("probe", depends="below", signer=signer), make_apk("below", signer=signer)]
+    make_alpine_mirror(mirror.place, signer, apks)
+    return signer
+
+
+async def test_what_the_keys_of_a_recipe_have_signed_is_taken_and_the_key_is_handed_on(
+    mirror: Mirror, signed: AlpineSigner, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    # The one that counts need not be the first.
+    keys = TrustedKeys(AlpineSigner(tmp_path / "other").public + signed.public)
+    assert names(await mirror.fetch("probe", keys=keys)) == ["below", "probe"]
+    assert (mirror.target / "keys" / KEY_NAME).read_text() == signed.public
+
+
+async def test_an_index_that_is_signed_by_another_key_or_by_none_is_refused(
+    mirror: Mirror, signed: AlpineSigner, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = AlpineSigner(tmp_path / "other")
+    with pytest.raises(ImageError, match=f"APKINDEX.* by another key .{KEY_NAME}") as caught:
+        await mirror.fetch("probe", keys=TrustedKeys(other.public))
+    assert "keys" in caught.value.hint
+    path = mirror.place / "x86_64" / "APKINDEX.tar.gz"
+    whole = path.read_bytes()
+    with path.open("rb") as file:
+        path_start = GzipMember(file, 0, 10**6, "it").end()
+    path.write_bytes(whole[path_start:])
+    mirror.target = tmp_path / "unsigned"
+    with pytest.raises(ImageError, match=r"APKINDEX.* is unsigned"):
+        await mirror.fetch("probe", keys=TrustedKeys(signed.public))
+    assert not [path for path in mirror.served.asked if path.endswith(".apk")]
+
+
+@pytest.mark.parametrize("kind", ["RSA", "RSA256", "RSA512"])
+def test_signatures_with_each_digest_are_verified(tmp_path: Path, kind: str) -> None:
+    signer = AlpineSigner(tmp_path)
+    keys = TrustedKeys(signer.public)
+    index = packed_index(tmp_path / "index", b"P:a\nV:1\n").read_bytes()
+    path = tmp_path / "signed"
+    path.write_bytes(signer.sign(index, kind) + index)
+    assert keys.require_signed(path, "it") == (KEY_NAME, signer.public)
+    for at in (len(path.read_bytes()) - 12, len(signer.sign(index, kind)) + 12):
+        data = bytearray(path.read_bytes())
+        data[at] ^= 1
+        (tmp_path / "changed").write_bytes(data)
+        with pytest.raises(ImageError, match="it is refused: its signature is wrong"):
+            keys.require_signed(tmp_path / "changed", "it")
+    # Bytes behind the archive are part of what was signed.
+    path.write_bytes(path.read_bytes() + index)
+    with pytest.raises(ImageError, match="it is refused"):
+        keys.require_signed(path, "it")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("DSA", KEY_NAME), ("RSA", "../x.rsa.pub"), ("RSA", ""), ("RSA", "x")],
+)
+def test_a_signature_of_an_unknown_kind_or_name_is_none(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    signer = AlpineSigner(tmp_path)
+    index = packed_index(tmp_path / "index", b"P:a\nV:1\n").read_bytes()
+    (tmp_path / "signed").write_bytes(signer.sign(index, kind, name) + index)
+    assert read_signed(tmp_path / "signed", "it", metadata=False).signatures == ()
+
+
+async def test_a_package_that_another_key_has_signed_is_refused_and_one_in_the_cache_fetched_anew(
+    mirror: Mirror, signed: AlpineSigner, tmp_path: Path
+) -> None:
+    keys = TrustedKeys(signed.public)
+    place = mirror.place / "x86_64"
+    whole = (place / "probe-1.0-r0.apk").read_bytes()
+    # As large as the one with a signature, and by a key that the recipe does not have.
+    (tmp_path / "other").mkdir()
+    other = make_apk("probe", depends="below", signer=AlpineSigner(tmp_path / "other"))
+    (place / "probe-1.0-r0.apk").write_bytes(other.data)
+    await mirror.fetch("probe")  # a layer's: signatures are for the guest's apk
+    mirror.target = tmp_path / "again"
+    with pytest.raises(ImageError, match=r"probe-1\.0-r0\.apk is refused: its signature"):
+        await mirror.fetch("probe", keys=keys)
+    (place / "probe-1.0-r0.apk").write_bytes(whole)
+    mirror.target = tmp_path / "third"
+    assert names(await mirror.fetch("probe", keys=keys)) == ["below", "probe"]
+
+
+def test_an_index_of_usual_size_without_a_signature_is_called_unsigned(tmp_path: Path) -> None:
+    path = packed_index(tmp_path / "index", b"P:a\nV:1\nT:x\n\n" * 600_000)
+    with pytest.raises(ImageError, match="it is unsigned"):
+        TrustedKeys(AlpineSigner(tmp_path).public).require_signed(path, "it")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "no keys"),
+        ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "cannot be read"),
+    ],
+)
+def test_keys_that_are_none_are_refused(text: str, why: str) -> None:
+    with pytest.raises(ImageError, match=why):
+        TrustedKeys(text)
+
+
+def test_a_key_that_is_too_short_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="2048 bits"):
+        TrustedKeys(AlpineSigner(tmp_path, bits=1024).public)
 
 
 async def test_a_mirror_without_an_index_is_named(mirror: Mirror) -> None:

@@ -96,30 +96,51 @@ def test_the_desktop_differs_in_kernel_machine_and_script() -> None:
     subprocess.run(["sh", "-n"], input=script, text=True, check=True)
 
 
-def test_the_files_that_the_desktop_writes_are_well_formed() -> None:
-    script = load_recipe("debian-desktop").script
-    channels = re.findall(r"^channel \S+ <<'END'\n(.*?)^END$", script, re.DOTALL | re.MULTILINE)
+@pytest.mark.parametrize("name", ["debian-desktop", "ubuntu-desktop", "alpine-desktop"])
+def test_the_files_that_a_desktop_writes_are_well_formed(name: str) -> None:
+    script = load_recipe(name).script
+    subprocess.run(["sh", "-n"], input=configuring_script(load_recipe(name)), text=True, check=True)
+    channels = re.findall(r"^channel \S+ <<'?END'?\n(.*?)^END$", script, re.DOTALL | re.MULTILINE)
     assert len(channels) == 5
     for text in channels:
         ElementTree.fromstring(f"<channel>{text}</channel>")
-    (policies,) = re.findall(
-        r"policies\.json <<'END'\n(.*?)^END$", script, re.DOTALL | re.MULTILINE
-    )
-    assert json.loads(policies)["policies"]["DisableTelemetry"] is True
+    policies = re.findall(r"policies\.json <<'END'\n(.*?)^END$", script, re.DOTALL | re.MULTILINE)
+    assert len(policies) == ("Firefox" in script)
+    for text in policies:
+        assert json.loads(text)["policies"]["DisableTelemetry"] is True
     # Programs of the script itself, as the guest's shell will read them.
     inner = re.findall(r"^(#!/bin/sh\n.*?)^END$", script, re.DOTALL | re.MULTILINE)
-    assert len(inner) == 4
+    assert len(inner) == 3 + len(policies)
     for text in inner:
         subprocess.run(["sh", "-n"], input=text, text=True, check=True)
 
 
+def test_desktops_have_what_their_scripts_start() -> None:
+    desktops = {
+        name: load_recipe(name) for name in ("debian-desktop", "ubuntu-desktop", "alpine-desktop")
+    }
+    for name, recipe in desktops.items():
+        packages = set(recipe.system.packages)
+        assert {"lightdm", "xfwm4", "xfce4-panel", "xdotool", "xclip"} <= packages, name
+        assert packages & {"firefox-esr", "epiphany-browser"}, name
+        assert recipe.machine == {"memory": "2G", "cpus": 2, "enable_display": True}
+        assert "drivers/gpu" not in recipe.kernel.dropped_modules
+        assert set(load_recipe(name.partition("-")[0]).system.packages) <= packages
+    assert desktops["ubuntu-desktop"].system.keys == load_recipe("ubuntu").system.keys
+    assert desktops["alpine-desktop"].system.keys == load_recipe("alpine").system.keys
+    # OpenRC is its init.
+    assert "init=none" not in desktops["alpine-desktop"].kernel.cmdline
+    assert "openrc" in desktops["alpine-desktop"].system.packages
+
+
 def test_a_changed_script_is_another_recipe(tmp_path: Path) -> None:
-    for name in ("debian-desktop.toml", "debian-desktop.sh"):
-        shutil.copy(find_recipe("debian-desktop").with_name(name), tmp_path / name)
+    place = find_recipe("debian-desktop").parent
+    for path in (place / "debian-desktop.toml", *place.glob("desktop*.sh")):
+        shutil.copy(path, tmp_path / path.name)
     path = tmp_path / "debian-desktop.toml"
     first = build.recipe_digest(load_recipe(path))
     assert first == build.recipe_digest(load_recipe("debian-desktop"))
-    with (tmp_path / "debian-desktop.sh").open("a") as file:
+    with (tmp_path / "desktop-systemd.sh").open("a") as file:
         file.write("true\n")
     assert build.recipe_digest(load_recipe(path)) != first
 

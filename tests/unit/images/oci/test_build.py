@@ -17,6 +17,7 @@ from quicksand.base.errors import ConfigError, ImageError, ImageNotFound, Quicks
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
+from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand_images.build import building
 from quicksand_images.disk import require_filesystem_tools
 from quicksand_images.oci import writing
@@ -45,7 +46,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "_STEP", 64 * 1024**2)
 
 
-def publish(store: ImageStore, name: str, tree: Path, tmp_path: Path) -> StoredImage:
+def publish(
+    store: ImageStore,
+    name: str,
+    tree: Path,
+    tmp_path: Path,
+    arch: Architecture | None = None,
+) -> StoredImage:
     """An image whose disk has the files of ``tree``."""
     make_private_dir(store.root)
     staging = store.root / f".building-{name}-{os.urandom(4).hex()}"
@@ -54,18 +61,21 @@ def publish(store: ImageStore, name: str, tree: Path, tmp_path: Path) -> StoredI
     subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-d", tree, raw, "16M"], check=True)
     disk = str(staging / "disk.qcow2")
     subprocess.run(["qemu-img", "convert", "-O", "qcow2", raw, disk], check=True)
-    write_bzimage(staging / "kernel")
+    if arch is Architecture.ARM64:  # (Linux, Documentation/arch/arm64/booting.rst)
+        (staging / "kernel").write_bytes(bytes(56) + b"ARM\x64" + bytes(4096))
+    else:
+        write_bzimage(staging / "kernel")
     (staging / "initrd").write_bytes(b"initrd")
     files = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
     manifest = {
         "name": name,
         "version": "1",
-        "arch": Architecture.host().value,
+        "arch": (arch or Architecture.host()).value,
         "created": 1.0,
         "cmdline": "rootfstype=ext4",
         "files": {part: {"name": file} for part, file in files.items()},
     }
-    return store.publish(staging, manifest)
+    return store.publish(staging, manifest, current=arch in (None, Architecture.host()))
 
 
 @pytest.fixture
@@ -284,3 +294,46 @@ async def test_a_missing_image_with_the_kernel_is_said_to_be_missing(
         await build_from_oci(Order(source=str(archive(tmp_path)), kernel_from="none"))
     with pytest.raises(ImageNotFound, match="'debian' is not built yet"):
         await build_from_oci(Order(source=str(archive(tmp_path))), build=False)
+
+
+OTHER = next(arch for arch in Architecture if arch is not Architecture.host())
+
+
+async def test_an_image_for_another_architecture_gets_the_kernel_of_ours_for_that(
+    store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def ensure_qemu(say: object, *, arch: str) -> QemuBinaries:
+        asked.append(arch)
+        return find_binaries()
+
+    monkeypatch.setattr("quicksand_images.oci.build.ensure_qemu", ensure_qemu)
+    ours = publish(store, "base", tmp_path / "base", tmp_path, OTHER)
+    path = archive(tmp_path, Image(LAYERS, arch=OTHER.debian, Cmd=["sh"]))
+    found = await build(path, arch=OTHER)
+    assert found.arch == OTHER.value
+    assert json.loads((found.root / "manifest.json").read_text())["kernel_from"] == {
+        "name": "base",
+        "digest": ours.digest,
+    }
+    # One for this host is another version of the same name, and what is started unasked.
+    usual = await build(archive(tmp_path))
+    assert asked == [OTHER.value, Architecture.host().value]
+    assert store.get("app") == usual
+    assert store.get("app", OTHER) == found
+
+
+async def test_an_image_for_another_architecture_is_refused_with_what_builds_it(
+    store: ImageStore, tmp_path: Path
+) -> None:
+    one = Image(LAYERS, arch=OTHER.debian, Cmd=["sh"])
+    write_directory(tmp_path / "layout", layout_files((one, one.entry())))
+    for path in (archive(tmp_path, one), tmp_path / "layout"):
+        with pytest.raises(ImageError, match=f"linux/{OTHER.debian}") as caught:
+            await build(path, "app")
+        assert caught.value.hint.startswith(f"--arch {OTHER.debian} ")
+    # There is no kernel for that.
+    with pytest.raises(ImageError, match=f"'base' is for .*, not for {OTHER.value}"):
+        await build(archive(tmp_path, one), "app", arch=OTHER)
+    assert store.get("app") is None

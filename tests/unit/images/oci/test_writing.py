@@ -65,6 +65,7 @@ LAYER = tar(
     file("locked/in", b"y"),
     hardlink("again", "etc/secret"),
     symlink("l", "/outside/" + "x" * 200),
+    symlink("short", "b"),
     Entry(name="d/char", type=b"3", device=(1, 3), mode=0o666, uid=9),
     Entry(name="d/block", type=b"4", device=(259, 7_000), mode=0o600),
     Entry(name="fifo", type=b"6", mode=0o622),
@@ -127,6 +128,33 @@ async def test_what_did_not_get_into_the_file_system_is_an_error(
     del tree.root.children["more"], tree.root.children["none"]
     with pytest.raises(HostError, match="1 files too many, such as '/none'"):
         await require_written(tree, disk, tools[1])
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "other"),
+    [
+        ("/l", "target", "/outside/" + "y" * 200),
+        ("/short", "target", "c"),
+        ("/d/char", "device", (1, 4)),
+        ("/d/block", "device", (259, 7_001)),
+        ("/ping", "xattrs", {"security.capability": b"\1", "user.a": b"b c"}),
+        ("/ping", "xattrs", {"user.a": b"b c"}),
+        ("/none", "xattrs", {"user.a": b"b c"}),
+        ("/etc", "xattrs", {"user.a": b"b c"}),
+    ],
+)
+async def test_a_link_a_device_or_an_xattr_that_is_another_one_is_an_error(
+    tmp_path: Path, tools: Tools, path: str, field: str, other: Any
+) -> None:
+    tree, disk = await write(tmp_path, tools, LAYER)
+    node = tree.find(path, last=False)
+    assert node is not None
+    before = getattr(node, field)
+    setattr(node, field, other)
+    with pytest.raises(HostError, match=f"'{path}' did not get into the file system: it has "):
+        await require_written(tree, disk, tools[1])
+    setattr(node, field, before)
+    await require_written(tree, disk, tools[1])
 
 
 async def test_a_link_cannot_give_a_command_to_the_program_that_writes_the_file_system(

@@ -1,26 +1,9 @@
-# Sets up the desktop of debian-desktop.toml. Run by `sh -eu` in the new root file system, after
-# customize.sh, whose variables it has.
+# Sets up a desktop: Xfce on an X server, with a user who is logged in. Run by `sh -eu` in the new root
+# file system, after the builder's script, whose variables it has. What depends on the distribution is
+# in files of their own, which a recipe names before or after this one.
 
-# --- what is started: one session on one display. A boot leaves out the rest (logins on consoles,
-# updates by the clock, kernel interfaces for debugging) and what the build has done already.
-for unit in getty@tty1.service serial-getty@ttyS0.service autovt@.service \
-    systemd-ask-password-wall.path systemd-ask-password-console.path \
-    apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer systemd-tmpfiles-clean.timer \
-    tmp.mount dev-hugepages.mount dev-mqueue.mount sys-kernel-debug.mount sys-kernel-tracing.mount \
-    sys-kernel-config.mount sys-fs-fuse-connections.mount proc-sys-fs-binfmt_misc.automount \
-    proc-sys-fs-binfmt_misc.mount systemd-binfmt.service modprobe@.service \
-    ldconfig.service systemd-hwdb-update.service systemd-journal-catalog-update.service \
-    systemd-sysusers.service systemd-update-done.service systemd-firstboot.service \
-    systemd-random-seed.service systemd-pstore.service systemd-networkd-wait-online.service; do
-    ln -sf /dev/null "/etc/systemd/system/$unit"
-done
-mkdir -p /etc/systemd/journald.conf.d /etc/lightdm/lightdm.conf.d
-cat >/etc/systemd/journald.conf.d/quicksand.conf <<'END'
-# A journal in memory, and a small one: it would be part of every checkpoint.
-[Journal]
-Storage=volatile
-RuntimeMaxUse=4M
-END
+# --- one session on one display
+mkdir -p /etc/lightdm/lightdm.conf.d
 cat >/etc/lightdm/lightdm.conf.d/50-quicksand.conf <<END
 [LightDM]
 # Without a display there is no seat for a session, and LightDM waits instead of failing.
@@ -54,13 +37,6 @@ Section "ServerFlags"
     Option "OffTime" "0"
 EndSection
 END
-cat >/etc/X11/Xsession.d/36quicksand_root <<'END'
-# Programs that root starts may use this display, as the user's own may (35x11-common_xhost-local).
-# A cookie in ~/.Xauthority is not enough: it counts for the host name of the time of the login.
-if type xhost >/dev/null 2>&1; then
-    xhost "+si:localuser:root" >/dev/null || :
-fi
-END
 
 # --- for programs that are started from outside
 cat >/etc/environment <<'END'
@@ -77,9 +53,9 @@ uid=1000
 user=$(id -nu "$uid")
 home=$(getent passwd "$uid" | cut -d: -f6)
 runtime=/run/user/$uid
+[ ! -S "$runtime/bus" ] || set -- env DBUS_SESSION_BUS_ADDRESS="unix:path=$runtime/bus" "$@"
 set -- env HOME="$home" USER="$user" LOGNAME="$user" DISPLAY=:0 XDG_RUNTIME_DIR="$runtime" \
-    DBUS_SESSION_BUS_ADDRESS="unix:path=$runtime/bus" XDG_CURRENT_DESKTOP=XFCE \
-    LIBGL_ALWAYS_SOFTWARE=1 NO_AT_BRIDGE=1 GTK_A11Y=none "$@"
+    XDG_CURRENT_DESKTOP=XFCE LIBGL_ALWAYS_SOFTWARE=1 NO_AT_BRIDGE=1 GTK_A11Y=none "$@"
 [ "$(id -u)" = "$uid" ] && exec "$@"
 cd "$home"
 exec setpriv --reuid "$uid" --regid "$uid" --init-groups "$@"
@@ -95,42 +71,6 @@ for class in Xfdesktop Xfce4-panel; do
         sleep 0.5
     done
 done
-END
-cat >/usr/lib/quicksand/warm <<'END'
-#!/bin/sh
-# Starts Firefox once and ends it, before a template is made: its profile and caches are then there,
-# and its files in memory. A Firefox that does not come, or does not go, is no reason to have no
-# template: it only starts more slowly.
-grep -qs '^0x03' /sys/bus/pci/devices/*/class || exit 0
-export DISPLAY=:0
-within() { # seconds, then a command that is tried every half second until it succeeds
-    end=$(($(date +%s) + $1))
-    shift
-    until "$@"; do
-        [ "$(date +%s)" -lt "$end" ] || return 1
-        sleep 0.5
-    done
-}
-window() { xdotool search --onlyvisible --class firefox >/dev/null 2>&1; }
-gone() { ! pgrep -f firefox-esr >/dev/null; }
-ticks() { # of all processors: those that were idle, and all
-    awk '/^cpu /{ print $5 + $6, $2 + $3 + $4 + $5 + $6 + $7 + $8 }' /proc/stat
-}
-calm() { # for two seconds nearly all time was idle
-    before=$(ticks)
-    sleep 2
-    set -- $before $(ticks)
-    [ $((10 * ($3 - $1))) -ge $((9 * ($4 - $2))) ]
-}
-setsid -f on-desktop firefox-esr >/dev/null 2>&1
-if within 240 window; then
-    # What Firefox does at its first start goes on for a while.
-    within 120 calm || :
-    xdotool key ctrl+q || :
-    within 60 gone || :
-fi
-pkill -f firefox-esr || :
-within 20 gone || pkill -KILL -f firefox-esr || :
 END
 cat >/usr/lib/quicksand/fit-screen <<'END'
 #!/bin/sh
@@ -149,8 +89,7 @@ mkdir -p /etc/udev/rules.d
 cat >/etc/udev/rules.d/90-quicksand-display.rules <<'END'
 ACTION=="change", SUBSYSTEM=="drm", ENV{HOTPLUG}=="1", RUN+="/usr/lib/quicksand/fit-screen"
 END
-chmod 0755 /usr/local/bin/on-desktop /usr/lib/quicksand/ready /usr/lib/quicksand/warm \
-    /usr/lib/quicksand/fit-screen
+chmod 0755 /usr/local/bin/on-desktop /usr/lib/quicksand/ready /usr/lib/quicksand/fit-screen
 
 # --- Xfce, drawn by software
 settings=/etc/xdg/xfce4/xfconf/xfce-perchannel-xml
@@ -240,7 +179,9 @@ channel xfce4-session <<'END'
     </property>
   </property>
 END
-channel xfce4-panel <<'END'
+browser=firefox-esr
+[ -e "/usr/share/applications/$browser.desktop" ] || browser=org.gnome.Epiphany
+channel xfce4-panel <<END
   <property name="configver" type="int" value="2"/>
   <property name="panels" type="array">
     <value type="int" value="1"/>
@@ -264,7 +205,7 @@ channel xfce4-panel <<'END'
   <property name="plugins" type="empty">
     <property name="plugin-1" type="string" value="applicationsmenu"/>
     <property name="plugin-2" type="string" value="launcher">
-      <property name="items" type="array"><value type="string" value="firefox-esr.desktop"/></property>
+      <property name="items" type="array"><value type="string" value="$browser.desktop"/></property>
     </property>
     <property name="plugin-3" type="string" value="launcher">
       <property name="items" type="array"><value type="string" value="xfce4-terminal.desktop"/></property>
@@ -282,55 +223,6 @@ channel xfce4-panel <<'END'
       <property name="digital-time-format" type="string" value="%H:%M"/>
     </property>
   </property>
-END
-
-# --- Firefox without pages and questions of a first run
-mkdir -p /etc/firefox/policies
-cat >/etc/firefox/policies/policies.json <<'END'
-{
-  "policies": {
-    "DisableAppUpdate": true,
-    "DisableFirefoxStudies": true,
-    "DisableTelemetry": true,
-    "DontCheckDefaultBrowser": true,
-    "FirefoxHome": {
-      "Search": false, "TopSites": false, "SponsoredTopSites": false, "Highlights": false,
-      "Pocket": false, "SponsoredPocket": false, "Stories": false, "SponsoredStories": false,
-      "Snippets": false, "Locked": false
-    },
-    "Homepage": { "URL": "about:blank", "StartPage": "none" },
-    "NewTabPage": false,
-    "NoDefaultBookmarks": true,
-    "OfferToSaveLogins": false,
-    "OverrideFirstRunPage": "",
-    "OverridePostUpdatePage": "",
-    "SkipTermsOfUse": true,
-    "UserMessaging": {
-      "ExtensionRecommendations": false, "FeatureRecommendations": false, "MoreFromMozilla": false,
-      "SkipOnboarding": true, "UrlbarInterventions": false, "FirefoxLabs": false
-    },
-    "Preferences": {
-      "app.normandy.enabled": { "Value": false, "Status": "default" },
-      "browser.aboutwelcome.enabled": { "Value": false, "Status": "default" },
-      "browser.cache.disk.enable": { "Value": false, "Status": "default" },
-      "browser.sessionstore.resume_from_crash": { "Value": false, "Status": "default" },
-      "browser.startup.couldRestoreSession.count": { "Value": -1, "Status": "default" },
-      "browser.tabs.firefox-view": { "Value": false, "Status": "default" },
-      "browser.warnOnQuitShortcut": { "Value": false, "Status": "default" },
-      "browser.toolbars.bookmarks.visibility": { "Value": "never", "Status": "default" },
-      "datareporting.policy.dataSubmissionEnabled": { "Value": false, "Status": "default" },
-      "dom.ipc.processPrelaunch.enabled": { "Value": false, "Status": "default" },
-      "extensions.getAddons.showPane": { "Value": false, "Status": "default" },
-      "general.smoothScroll": { "Value": false, "Status": "default" },
-      "gfx.webrender.software": { "Value": true, "Status": "default" },
-      "network.captive-portal-service.enabled": { "Value": false, "Status": "default" },
-      "network.connectivity-service.enabled": { "Value": false, "Status": "default" },
-      "sidebar.revamp": { "Value": false, "Status": "default" },
-      "toolkit.cosmeticAnimations.enabled": { "Value": false, "Status": "default" },
-      "ui.prefersReducedMotion": { "Value": 1, "Status": "default" }
-    }
-  }
-}
 END
 
 # --- caches that the first login would make, and what the packages bring that nobody needs

@@ -1,0 +1,120 @@
+"""Compares what a file system has with the records that were to be written, where a list of its
+files does not tell: what links lead to, the numbers of devices, and xattrs. By our own reader, so
+neither of the programs that wrote it is asked whether it did."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+from quicksand.base.errors import HostError
+from quicksand.base.regular import open_regular
+from quicksand.disks.diff.bounds import Malformed
+from quicksand.disks.diff.ext4.filesystem import ROOT, FileSystem
+from quicksand.disks.diff.ext4.inode import Inode, find_extents
+from quicksand.disks.diff.ext4.xattrs import read_attributes
+
+from quicksand_images.oci.tar import Kind
+from quicksand_images.oci.tree import Node, Tree
+
+_PREFIXES = {
+    1: "user.",
+    2: "system.posix_acl_access",
+    3: "system.posix_acl_default",
+    4: "trusted.",
+    6: "security.",
+    7: "system.",
+}
+"""The beginnings of xattrs' names by their numbers (Linux, fs/ext4/xattr.h)."""
+
+_LABEL = "security.selinux"
+"""What a host with SELinux gives to every file, and mke2fs copies. A guest without SELinux does not
+heed it, and one with it labels its files itself."""
+
+SHOWN_MAX = 300
+"""Characters of a link or of xattrs in an error."""
+
+
+class _Raw:
+    """A disk in a file."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.size = os.fstat(descriptor).st_size
+
+    def read(self, offset: int, length: int) -> bytes:
+        return os.pread(self._descriptor, length, offset).ljust(length, b"\0")
+
+
+def require_details(tree: Tree, target: Path) -> None:
+    """Raise HostError unless the links, devices and xattrs of the file system ``target`` are those
+    of ``tree``. Raises ImageError, OSError. Blocks for I/O."""
+    descriptor = open_regular(target)
+    try:
+        filesystem = FileSystem(_Raw(descriptor))
+        _compare(filesystem, tree.root, filesystem.inode(ROOT), "/")
+    except Malformed as error:
+        raise HostError(f"the file system that was written is unsound: {error}") from error
+    finally:
+        os.close(descriptor)
+
+
+def _compare(filesystem: FileSystem, node: Node, inode: Inode, path: str) -> None:
+    wanted, found = _wanted(node), _details(filesystem, node, inode)
+    if wanted != found:
+        raise HostError(
+            f"the file {path!r} did not get into the file system: it has {str(found)[:SHOWN_MAX]}, "
+            f"not {str(wanted)[:SHOWN_MAX]}"
+        )
+    if node.kind is not Kind.DIRECTORY:
+        return
+    entries = filesystem.entries(inode, find_extents(filesystem, inode))
+    for name, child in node.children.items():
+        inner = f"{path.rstrip('/')}/{name}"
+        number = entries.get(_bytes(name))
+        if number is None:
+            raise HostError(f"the file {inner!r} did not get into the file system")
+        _compare(filesystem, child, filesystem.inode(number), inner)
+
+
+def _wanted(node: Node) -> tuple[object, Mapping[str, bytes]]:
+    match node.kind:
+        case Kind.SYMLINK:
+            return _bytes(node.target), dict(node.xattrs)
+        case Kind.CHARACTER | Kind.BLOCK:
+            return node.device, dict(node.xattrs)
+        case _:
+            return None, dict(node.xattrs)
+
+
+def _details(
+    filesystem: FileSystem, node: Node, inode: Inode
+) -> tuple[object, Mapping[str, bytes]]:
+    xattrs = {
+        _PREFIXES.get(prefix, f"{prefix}.") + rest.decode("utf-8", "surrogateescape"): value
+        for (prefix, rest), value in read_attributes(filesystem, inode).items()
+    }
+    if _LABEL not in node.xattrs:
+        xattrs.pop(_LABEL, None)
+    match node.kind:
+        case Kind.SYMLINK:
+            return filesystem.target(inode), xattrs
+        case Kind.CHARACTER | Kind.BLOCK:
+            return _device(inode), xattrs
+        case _:
+            return None, xattrs
+
+
+def _device(inode: Inode) -> tuple[int, int]:
+    """Return the numbers of a device: small ones in the first word, others in the second (Linux,
+    fs/ext4/inode.c and include/linux/kdev_t.h)."""
+    old, new = struct.unpack_from("<II", inode.block)
+    if old:
+        return old >> 8 & 0xFF, old & 0xFF
+    return new >> 8 & 0xFFF, new & 0xFF | new >> 12 & 0xFFF00
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
