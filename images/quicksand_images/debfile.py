@@ -17,6 +17,8 @@ from quicksand.base import zstd
 from quicksand.base.errors import HostError
 from quicksand.base.tools import ToolError
 
+from quicksand_images.toolbox import find_tar
+
 _MAGIC = b"!<arch>\n"
 _HEAD = 60
 _END_OF_HEAD = b"`\n"
@@ -73,7 +75,7 @@ class Deb:
         The caller has verified the archive's signature. Raises ToolError.
         """
         # Not tarfile: its filters differ between releases of Python 3.11.
-        argv = ["tar", "-C", os.fspath(target), *_UNPACK]
+        argv = [find_tar(), "-C", os.fspath(target), *_UNPACK]
         done = subprocess.run(argv, input=self.data, capture_output=True, check=False)
         if done.returncode:
             said = done.stderr.decode("utf-8", "replace").strip()[-2000:]

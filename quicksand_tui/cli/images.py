@@ -350,6 +350,7 @@ def prune(dry_run: bool, as_json: bool) -> None:
 def build(
     name: str | None,
     arch: str | None,
+    in_sandbox: bool,
     from_oci: str | None,
     new_name: str | None,
     kernel_from: str | None,
@@ -367,6 +368,9 @@ def build(
     interrupted; the log of the last build is kept, too, in builds/NAME.log in the
     cache directory.
 
+    A host without apt or e2fsprogs uses those in a sandbox of an image that is here, or of a
+    published one, which is installed for that. --in-sandbox does so on any host.
+
     Sandboxes that are made from now on use the new version; existing ones keep the old one. With
     --arch it is for guests of another architecture, which are emulated: `run --arch` starts them.
 
@@ -378,6 +382,8 @@ def build(
     if from_oci is not None:
         if arch is not None:
             raise click.UsageError("--arch does not go with --from-oci: that builds for this host")
+        if in_sandbox:
+            raise click.UsageError("--in-sandbox does not go with --from-oci")
         if name and new_name:
             raise click.UsageError("NAME and --name say the same: give one of them")
         return build_of_container(
@@ -392,5 +398,7 @@ def build(
     wanted = name or DEFAULT_IMAGE
     recipe = Path(wanted) if wanted.endswith(".toml") else wanted
     return carry_out(
-        wanted, lambda stage: build_image(recipe, arch=arch, progress=stage), as_json=as_json
+        wanted,
+        lambda stage: build_image(recipe, arch=arch, progress=stage, in_sandbox=in_sandbox),
+        as_json=as_json,
     )

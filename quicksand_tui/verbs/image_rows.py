@@ -30,6 +30,8 @@ IMAGE_VERBS = (
             part("images build", argument("name", required=False),
                   option("--arch", Kind.CHOICE, "", "Build it for this architecture.  "
                          "[default: that of this host]", choices=ARCHITECTURES),
+                  flag("--in-sandbox",
+                       "Use no apt and no e2fsprogs of this host, but those in a sandbox."),
                   option("--from-oci", Kind.TEXT, "DIR|TAR|REF",
                          "Build it of a container image: an OCI layout, a `docker save` archive, "
                          "or a reference in a registry."),

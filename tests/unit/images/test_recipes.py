@@ -15,9 +15,9 @@ from quicksand.disks.images.recipes import has_recipe, recipe_names
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand_images import build
 from quicksand_images.builder import suggested_options
-from quicksand_images.layers import proxies
 from quicksand_images.recipe import Layer, Recipe, find_recipe, load_recipe, read_recipe
 from quicksand_images.tables import RecipeError, find_line
+from quicksand_images.sources import proxies
 
 TEN_LINES = """\
 # mine
