@@ -163,6 +163,9 @@ def plan_inodes(tree: RootTree, epoch: int | None) -> Iterator[str]:
             raise HostError(f"the file name {name!r} is not possible in an image")
         times = () if epoch is None else ("ctime", "atime", "crtime")
         values = dict.fromkeys(times, f"@{epoch}")
+        if times and path.is_symlink():
+            # mke2fs before 1.47.1 and busybox's tar leave that out.
+            values["mtime"] = f"@{int(path.lstat().st_mtime)}"
         if tree.owners is not None:
             uid, gid = tree.owners.get(name, (0, 0))
             values |= {"uid": str(uid), "gid": str(gid)}

@@ -75,9 +75,16 @@ class Workshop:
         self._env = env
 
     async def run(
-        self, argv: Sequence[str], env: Mapping[str, str] | None = None, *, cwd: str = WORK
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        *,
+        cwd: str = WORK,
+        quiet: bool = False,
     ) -> str:
-        """Run a program to its end, as root; return its stdout."""
+        """Run a program to its end, as root; return its stdout. The log gets what it says, unless
+        it is to be ``quiet``."""
+        hear = None if quiet else self._log.write
         params = execution.command_params(
             list(argv),
             timeout=INSTALL_S,
@@ -87,9 +94,7 @@ class Workshop:
             env={**self._env, **(env or {})},
         )
         command = await execution.spawn(self._session, params, stdin=False)
-        result = await execution.run(
-            command, stdin=None, on_stdout=self._log.write, on_stderr=self._log.write
-        )
+        result = await execution.run(command, stdin=None, on_stdout=hear, on_stderr=hear)
         if result.exit_code:
             lines = (result.stdout + result.stderr).splitlines()
             said = "\n".join(lines[-TAIL_LINES:]).strip()
@@ -111,7 +116,7 @@ class Workshop:
         finally:
             scratch.unlink()
         await self.run(["mkdir", place])
-        await self.run(["tar", "-C", place, "-xpf", f"{WORK}/tree.tar"])
+        await self.run(["tar", "-C", place, "-xpf", f"{WORK}/tree.tar"], quiet=True)
         await self.run(["rm", f"{WORK}/tree.tar"])
 
     async def take_sparse(self, path: str, target: Path) -> None:
@@ -141,7 +146,9 @@ class Workshop:
             if commands is not None:
                 with commands.open("rb") as file:
                     await self.files.write(f"{WORK}/commands", file)
-                await self.run(["debugfs", "-w", "-f", f"{WORK}/commands", made], env)
+                # It says every command again.
+                argv = ["debugfs", "-w", "-f", f"{WORK}/commands", made]
+                await self.run(argv, env, quiet=True)
             await self.take_sparse(made, target)
             await self.run(["rm", "-r", place, made])
 

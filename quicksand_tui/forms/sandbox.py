@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -175,11 +175,21 @@ def _save_option(save: SaveView) -> Option:
     return Option(value=f"{SAVE}{save.key}", label=save.address, note=note)
 
 
+def with_usual(spec: NewSpec, usual: Mapping[str, str]) -> NewSpec:
+    """Returns the spec with the ``usual`` options of the machine that it does not have itself."""
+    return replace(spec, machine={**usual, **spec.machine}) if usual else spec
+
+
 def new_form(
-    world: World, *, begin: str = "", last: Last | None = None
+    world: World,
+    *,
+    begin: str = "",
+    last: Last | None = None,
+    usual: Mapping[str, str] | None = None,
 ) -> tuple[Form, Callable[[Values], NewSpec]]:
     """Returns the form, and a function that makes a spec of its values. ``begin`` is the first
-    choice: `IMAGE` or `SAVE`, followed by a key."""
+    choice: `IMAGE` or `SAVE`, followed by a key. ``usual`` are the options of the machine for
+    `with_usual`."""
     before = last or Last()
     origins = _Origins(before)
     known = [option.value for option in origins.options(world)]
@@ -234,9 +244,9 @@ def new_form(
         title="New sandbox",
         does="starts it",
         button="Start",
-        fields=(begin_with, file, named, *_fields_of_machine(at_first, last)),
+        fields=(begin_with, file, named, *_fields_of_machine(at_first, last, usual or {})),
         first="name",
-        command=lambda values: run_command(spec_of(values)),
+        command=lambda values: run_command(with_usual(spec_of(values), usual or {})),
         problems=lambda values, now: find_problems(spec_of(values), now),
         look=_look,
         remarks=_remarks,
@@ -246,7 +256,9 @@ def new_form(
     return form, spec_of
 
 
-def _fields_of_machine(at_first: Values, last: Last | None) -> tuple[Field, ...]:
+def _fields_of_machine(
+    at_first: Values, last: Last | None, hints: Mapping[str, str]
+) -> tuple[Field, ...]:
     usual = [record for record in machine_records().values() if record.is_usual]
     others = [record for record in machine_records().values() if not record.is_usual]
     return (
@@ -257,9 +269,9 @@ def _fields_of_machine(at_first: Values, last: Last | None) -> tuple[Field, ...]
             options=lambda _, values: _preset_options(values, last),
             is_short=True,
         ),
-        *(_machine_field(record, at_first) for record in usual),
+        *(_machine_field(record, at_first, hints) for record in usual),
         Field(id=MORE, label="More", value=at_first[MORE], choices=(NO, YES), is_short=True),
-        *(_machine_field(record, at_first) for record in others),
+        *(_machine_field(record, at_first, hints) for record in others),
     )
 
 
@@ -297,13 +309,17 @@ def _look(values: Values) -> Mapping[str, str]:
 # The machine
 
 
-def _machine_field(record: MachineOption, at_first: Mapping[str, str]) -> Field:
+def _machine_field(
+    record: MachineOption, at_first: Mapping[str, str], hints: Mapping[str, str]
+) -> Field:
+    """Makes the field of an option; ``hints`` are values that count if none is typed."""
+    hint = hints.get(record.keyword, record.hint)
     return Field(
         id=record.keyword,
         label=record.label,
         value=at_first[record.keyword],
         # A short field has a remark beside it and needs no hint within.
-        hint=record.hint if record.split is not None else "",
+        hint=hint if record.split is not None or hint is not record.hint else "",
         limit=record.limit,
         is_short=record.split is None,
         options=(lambda _, values: _choices(record, values)) if record.choices else None,

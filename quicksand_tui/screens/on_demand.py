@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     )
     from quicksand_tui.forms.mounts import mount_form, mount_of
     from quicksand_tui.forms.packages import install_form, install_of
-    from quicksand_tui.forms.sandbox import IMAGE, NAME, SAVE, last_of, new_form, recall_last
+    from quicksand_tui.forms.sandbox import (
+        IMAGE,
+        NAME,
+        SAVE,
+        last_of,
+        new_form,
+        recall_last,
+        with_usual,
+    )
     from quicksand_tui.forms.saves import save_form, save_of
     from quicksand_tui.jobs.run_many import RunMany
     from quicksand_tui.jobs.saves import SavesOperations
@@ -59,6 +67,7 @@ __all__ = [
     "recall_last",
     "save_form",
     "save_of",
+    "with_usual",
 ]
 
 _HOMES = {
@@ -85,6 +94,7 @@ _HOMES = {
         "last_of",
         "new_form",
         "recall_last",
+        "with_usual",
     ),
     "forms.saves": (
         "save_form",

@@ -15,7 +15,7 @@ from pathlib import Path
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError, QemuLacksDevice, QemuNotFound, QemuTooOld
 from quicksand.base.findings import Findings, program_key
-from quicksand.base.paths import paths
+from quicksand.base.paths import Paths, paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.qemu.advice import how_to_get
 from quicksand.qemu.offers import lacking_types, needed_types
@@ -217,9 +217,9 @@ def _places(program: str) -> tuple[str, ...]:
     return (arch.value, arch.debian, ".") if arch is Architecture.ARM64 else (arch.value, ".")
 
 
-def copies() -> list[Path]:
+def copies(ours: Paths | None = None) -> list[Path]:
     """The copies that a setup has unpacked, the newest version first."""
-    place = paths().data / "qemu"
+    place = (ours or paths()).data / "qemu"
     if not place.is_dir():
         return []
     found = [root for root in place.iterdir() if not root.name.startswith(".")]

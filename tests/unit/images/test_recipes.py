@@ -16,8 +16,8 @@ from quicksand.disks.images.resolve import ImageResolver
 from quicksand_images import build
 from quicksand_images.builder import suggested_options
 from quicksand_images.recipe import Layer, Recipe, find_recipe, load_recipe, read_recipe
-from quicksand_images.tables import RecipeError, find_line
 from quicksand_images.sources import proxies
+from quicksand_images.tables import RecipeError, find_line
 
 TEN_LINES = """\
 # mine
