@@ -83,7 +83,7 @@ def warm(
         basis = find_basis(image, machine, paths(), workspace=None, trust=False)
         config, head = basis.config, require_image_bundle(basis)
     else:
-        usual = suggested_options(image, paths())
+        usual = suggested_options(image, paths(), machine.get("arch"))
         config = SandboxConfig.parse({**usual, "image": image, **machine})
     progress, registry = StartProgress(image), Registry(paths())
     build = False if as_json and build is None else build

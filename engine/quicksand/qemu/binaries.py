@@ -88,9 +88,11 @@ class _Candidate:
     """For a relocated copy, the directory that stands for /."""
 
 
-def find_binaries(arch: str = "x86_64") -> QemuBinaries:
-    """Find the QEMU for guests of ``arch``: the best of `find_all` that has not failed a trial
-    (`note_trial`). Blocks for I/O. Raises QemuNotFound, QemuTooOld, QemuLacksDevice, HostError."""
+def find_binaries(arch: str | None = None) -> QemuBinaries:
+    """Find the QEMU for guests of ``arch`` (None: this host's): the best of `find_all` that has not
+    failed a trial (`note_trial`). Blocks for I/O. Raises QemuNotFound, QemuTooOld, QemuLacksDevice,
+    HostError."""
+    arch = arch or Architecture.host().value
     failed = Findings(_FAILED)
     others: list[QemuBinaries] = []
     for found in _fitting(arch):

@@ -281,7 +281,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(tmp_path / "cache"))
 
 
-async def fake_build(recipe: Recipe, store: ImageStore, place: Path, _: object) -> StoredImage:
+async def fake_build(recipe: Recipe, store: ImageStore, place: Path, *_: object) -> StoredImage:
     staging = place / "staging"
     staging.mkdir()
     for name in ("disk.qcow2", "initrd"):

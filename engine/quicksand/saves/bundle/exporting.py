@@ -102,7 +102,7 @@ def export_image(
     `export_save`."""
     say = progress or (lambda stage, done, total: None)
     resolver = ImageResolver(paths)
-    stored = resolver.store.get(name)
+    stored = resolver.store.get(name, Architecture.host())
     if stored is not None and stored.errors:
         raise ImageError(f"the image {name!r} is damaged: {'; '.join(stored.errors)}")
     found = describe(stored) if stored else find_base(resolver, name, "", Architecture.host())
