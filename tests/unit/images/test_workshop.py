@@ -44,7 +44,8 @@ def add(store: ImageStore, name: str, *files: str) -> StoredImage:
     staging.mkdir(parents=True, mode=0o700)
     img = find_binaries().img
     assert img is not None
-    argv = [img, "convert", "-f", "raw", "-O", "qcow2", place / "raw", staging / "disk.qcow2"]
+    argv = [str(img), "convert", "-f", "raw", "-O", "qcow2"]
+    argv += [str(place / "raw"), str(staging / "disk.qcow2")]
     subprocess.run(argv, check=True)
     for part in ("kernel", "initrd"):
         (staging / part).write_text(name)
