@@ -264,6 +264,8 @@ def shop(store: ImageStore, prepared: Paths) -> ImageStore:
     for path in debian.root.iterdir():
         share_file(path, place / path.name)
     (place.parent / "current").write_text(f"{place.name}\n")
+    if (prepared.data / "qemu").is_dir():  # such a host cannot get one from packages
+        (store.root.parent / "qemu").symlink_to(prepared.data / "qemu")
     return store
 
 
