@@ -11,6 +11,7 @@ import argparse
 import base64
 import csv
 import hashlib
+import importlib.util
 import io
 import json
 import os
@@ -43,6 +44,7 @@ NEEDED_IN_WHEEL = (
     "quicksand/py.typed", "quicksand_images/install.sh", "quicksand_images/recipes/debian.toml",
     "quicksand_smb/__init__.py", "quicksand_tui/py.typed", "quicksand_tui/screens/main.tcss",
 )  # fmt: skip
+TOOLS = ("hatchling", "pytest", "sphinx", "furo", "myst_parser")
 MADE = re.compile(r"(^|/)(\.git|\.venv|__pycache__|target|\.[a-z]+_cache|node_modules)(/|$)")
 """What must be in neither."""
 
@@ -73,6 +75,7 @@ def make(place: Path, into: Path, *, rehearse: bool, quick: bool) -> int:
     """Make the release in an empty directory, then move its files. Raises ReleaseError, OSError."""
     say("what is committed")
     require_final(rehearse=rehearse)
+    require_tools()
     say("lint, types and tests")
     check(quick=quick)
     say("documentation")
@@ -130,6 +133,16 @@ def require_final(*, rehearse: bool) -> None:
         raise ReleaseError(f"CHANGELOG.md says {heading!r}: put the date of the release there")
     if changed := run(["git", "status", "--porcelain"], shown=False):
         raise ReleaseError(f"not committed:\n{changed}")
+
+
+def require_tools() -> None:
+    """Raise ReleaseError if what builds the site or the packages is missing: to learn it after all
+    tests would be late."""
+    missing = [name for name in TOOLS if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ReleaseError(
+            f"{', '.join(missing)} cannot be imported: `pip install -e '.[dev,docs]'` gets all"
+        )
 
 
 def check(*, quick: bool) -> None:

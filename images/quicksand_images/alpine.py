@@ -32,7 +32,7 @@ from quicksand_images.in_vm import (
 from quicksand_images.log import BuildLog
 from quicksand_images.recipe import Recipe, System
 from quicksand_images.rootfs import WORK, RootTree, hook_environment, unpack_tree
-from quicksand_images.toolbox import Tool
+from quicksand_images.toolbox import find_tar
 
 FIRST = ("alpine-baselayout", "apk-tools", "busybox", "busybox-binsh")
 """What the VM runs with, besides what these need."""
@@ -61,7 +61,7 @@ async def make_alpine_tree(
     recipe: Recipe,
     place: Path,
     binaries: QemuBinaries,
-    tools: tuple[Tool, Tool],
+    makers: disk.Makers,
     log: BuildLog,
 ) -> RootTree:
     """Make the root file system of ``recipe`` in ``place``, a private directory.
@@ -93,7 +93,7 @@ async def make_alpine_tree(
         await in_thread_to_the_end(lambda: _lay_out(recipe, found, base))
         say("making a disk to install on", 3, _STEPS)
         await asyncio.to_thread(make_boot_files, recipe, base, place)
-        await disk.make_scratch(base, place / "base.qcow2", recipe.disk, tools, binaries)
+        await disk.make_scratch(base, place / "base.qcow2", recipe.disk, makers, binaries)
         say("booting", 4, _STEPS)
         config = build_config(str(place / "base.qcow2"), arch=recipe.arch)
         async with run_machine(place, config) as running:
@@ -137,7 +137,7 @@ def unpack_apk(path: Path, package: Package, target: Path) -> None:
         raise HostError(f"the package {path.name} is not what its list says")
     with open_file(path) as file:
         os.lseek(file.fileno(), start, os.SEEK_SET)
-        argv = ["tar", "-C", os.fspath(target), *_UNPACK]
+        argv = [find_tar(), "-C", os.fspath(target), *_UNPACK]
         done = subprocess.run(argv, stdin=file.fileno(), capture_output=True, check=False)
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip()[-2000:]

@@ -27,7 +27,6 @@ from quicksand.base.errors import (
 from quicksand.base.files import give_back, map_os_errors, try_named_lock
 from quicksand.base.listing import own_directories
 from quicksand.base.paths import make_private_dir, paths
-from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import make_marked, remove
 from quicksand.base.text import mib_text
 from quicksand.base.threads import in_thread_to_the_end
@@ -39,18 +38,19 @@ from quicksand.disks.images.start_kernel import check_kernel, start_kernel
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import PUBLISHED
-from quicksand.qemu import debs
 from quicksand.qemu.binaries import QemuBinaries
 from quicksand.qemu.provision import ensure_qemu
 
 from quicksand_images import disk, fetching, in_vm, kernel, mmdebstrap
 from quicksand_images.bases import system_facts
+from quicksand_images.benches import Bench
 from quicksand_images.layers import build_layer, layer_digest
 from quicksand_images.log import BuildLog, build_log
 from quicksand_images.recipe import ALPINE, Layer, Recipe, read_recipe
 from quicksand_images.rootfs import WORK, RootTree, configuring_script, remove_build
 from quicksand_images.sources import find_keyring, find_mirrors
-from quicksand_images.toolbox import Tool
+from quicksand_images.toolbox import require_gnu_tar
+from quicksand_images.workshop import find_bench
 
 FORM = 2
 """Part of a recipe's digest; to be raised when the same recipe gives other files. 2: the kernel is
@@ -129,11 +129,15 @@ async def build_image(
     arch: Architecture | str | None = None,
     progress: Progress | None = None,
     store: ImageStore | None = None,
+    in_sandbox: bool = False,
 ) -> StoredImage:
     """Build an image from a recipe, given as a file or a name, for guests of ``arch`` (see
     `read_recipe`), and make it the current version. One for another architecture than this host's
     lies beside that, for sandboxes that ask for it. If it is a layer, the image below it is built
     or installed first if it is missing.
+
+    What this host lacks of apt and e2fsprogs runs in a sandbox of another image, which is installed
+    if there is none; with ``in_sandbox`` also what the host has.
 
     Builds of the same name wait for each other. A failure or a cancellation leaves the store
     unchanged. Raises ImageNotFound, ImageError (RecipeError), HostError (ToolError,
@@ -143,7 +147,7 @@ async def build_image(
     store = store or ImageStore(paths().images)
     base = await _base_of(loaded, store, progress, any_recipe=True, above=())
     async with building(loaded.name, _space_of(loaded), store, progress) as (place, log):
-        image = await _build_any(loaded, base, store, place, log)
+        image = await _build_any(loaded, base, store, place, log, in_sandbox=in_sandbox)
     await asyncio.to_thread(make_ahead, image)
     return image
 
@@ -200,12 +204,22 @@ def _space_of(recipe: Recipe | Layer) -> int:
 
 
 async def _build_any(
-    recipe: Recipe | Layer, base: StoredImage | None, store: ImageStore, place: Path, log: BuildLog
+    recipe: Recipe | Layer,
+    base: StoredImage | None,
+    store: ImageStore,
+    place: Path,
+    log: BuildLog,
+    *,
+    in_sandbox: bool = False,
 ) -> StoredImage:
+    async def find(apt: bool) -> Bench:
+        return await find_bench(recipe.name, place, store, log, apt=apt, in_sandbox=in_sandbox)
+
     if not isinstance(recipe, Layer):
-        return await _build(recipe, store, place, log)
+        bench = await find(recipe.system.distribution != ALPINE)
+        return await _build(recipe, store, place, log, bench)
     assert base is not None
-    return await build_layer(recipe, base, store, place, log)
+    return await build_layer(recipe, base, store, place, log, find_bench=find)
 
 
 def make_ahead(image: StoredImage) -> None:
@@ -270,12 +284,15 @@ def _require_space(place: Path, needed: int) -> None:
         )
 
 
-async def _build(recipe: Recipe, store: ImageStore, place: Path, log: BuildLog) -> StoredImage:
+async def _build(
+    recipe: Recipe, store: ImageStore, place: Path, log: BuildLog, bench: Bench
+) -> StoredImage:
     say = log.stage
     binaries = await ensure_qemu(say, arch=recipe.arch.value)
-    tools = await disk.require_filesystem_tools(place, say)
+    await require_gnu_tar()
+    await asyncio.to_thread(_require_case, place)
     started = time.time()
-    tree = await _make_tree(recipe, place, binaries, tools, log)
+    tree = await _make_tree(recipe, place, binaries, bench, log)
     staging = place / "staging"
     staging.mkdir(mode=0o755)
     say("making kernel and initrd", 0, 3)
@@ -284,7 +301,9 @@ async def _build(recipe: Recipe, store: ImageStore, place: Path, log: BuildLog) 
     uuid = content_uuid(recipe, facts["packages"], epoch)
     say("making the file system", 1, 3)
     raw = place / "disk.raw"
-    await disk.make_ext4(tree, raw, recipe.disk, tools=tools, uuid=uuid, epoch=epoch)
+    async with bench.opened(apt=False) as opened:
+        makers = opened.makers
+        await disk.make_ext4(tree, raw, recipe.disk, tools=makers, uuid=uuid, epoch=epoch)
     say("compressing the disk", 2, 3)
     await disk.make_qcow2(raw, staging / "disk.qcow2", binaries)
     header = await asyncio.to_thread(check_qcow2, staging / "disk.qcow2")
@@ -322,40 +341,39 @@ def publish(
 
 
 async def _make_tree(
-    recipe: Recipe,
-    place: Path,
-    binaries: QemuBinaries,
-    tools: tuple[Tool, Tool],
-    log: BuildLog,
+    recipe: Recipe, place: Path, binaries: QemuBinaries, bench: Bench, log: BuildLog
 ) -> RootTree:
     """Make the root file system in the fastest way that this host allows."""
     if recipe.system.distribution == ALPINE:
-        return await fetching.make_alpine_tree(recipe, place, binaries, tools, log)
-    if not debs.is_apt_host():
-        raise HostError(
-            f"images of {recipe.system.distribution} can be built on Debian and Ubuntu only",
-            hint=Words(
-                "on such a machine ", Remedy("build_any_image"), ", then copy the image's directory"
-            ),
-        )
+        async with bench.opened(apt=False) as opened:
+            makers = opened.makers
+            return await fetching.make_alpine_tree(recipe, place, binaries, makers, log)
+    # mmdebstrap runs programs of the new system, which this processor has to understand.
+    is_possible = bench.has_apt and recipe.arch is Architecture.host()
+    builder = await mmdebstrap.find_builder(place, log.stage) if is_possible else None
+    if builder is None:
+        return await in_vm.make_tree(recipe, place, bench=bench, binaries=binaries, log=log)
     keyring = await find_keyring(recipe.system, place)
     mirrors = await asyncio.to_thread(find_mirrors, recipe.system)
-    # mmdebstrap runs programs of the new system, which this processor has to understand.
-    is_ours = recipe.arch is Architecture.host()
-    builder = await mmdebstrap.find_builder(place, log.stage) if is_ours else None
-    if builder is not None:
-        return await mmdebstrap.make_tree(
-            recipe, builder, place, keyring=keyring, mirrors=mirrors, log=log
-        )
-    return await in_vm.make_tree(
-        recipe,
-        place,
-        keyring=keyring,
-        mirrors=mirrors,
-        binaries=binaries,
-        tools=tools,
-        log=log,
+    return await mmdebstrap.make_tree(
+        recipe, builder, place, keyring=keyring, mirrors=mirrors, log=log
     )
+
+
+def _require_case(place: Path) -> None:
+    """Raise HostError if the file system takes names for the same that differ in case: a system has
+    such."""
+    probe = place / "case"
+    with map_os_errors(probe):
+        probe.touch()
+        is_same = probe.with_name("CASE").exists()
+        probe.unlink()
+    if is_same:
+        raise HostError(
+            f"the file system of {place.parent} does not tell names apart that differ in case, "
+            "which a system is full of",
+            hint="set QUICKSAND_DATA_DIR to a disk with a case-sensitive file system",
+        )
 
 
 def _make_boot_files(recipe: Recipe, tree: Path, staging: Path) -> dict[str, Any]:

@@ -17,12 +17,21 @@ from quicksand.base import zstd
 from quicksand.base.errors import HostError
 from quicksand.base.tools import ToolError
 
+from quicksand_images.toolbox import find_tar
+
 _MAGIC = b"!<arch>\n"
 _HEAD = 60
 _END_OF_HEAD = b"`\n"
 _UNPACK = ("--keep-directory-symlink", "--no-same-owner", "--exclude=./dev/*", "-xpf", "-")
 DATA_MAX = 2 * 1024**3
 """Bytes of an unpacked package; kernels with all modules have 600 MB."""
+
+GROWTH_MAX, SMALL = 100, 64 * 1024**2
+"""How many times as large an unpacked archive can be, above so many bytes: a large package grows
+tenfold at most."""
+
+DICTIONARY_MAX = 256 * 1024**2
+"""Bytes that decompressing xz may take besides the data; `xz -9` needs 65 MiB (xz(1))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +82,7 @@ class Deb:
         The caller has verified the archive's signature. Raises ToolError.
         """
         # Not tarfile: its filters differ between releases of Python 3.11.
-        argv = ["tar", "-C", os.fspath(target), *_UNPACK]
+        argv = [find_tar(), "-C", os.fspath(target), *_UNPACK]
         done = subprocess.run(argv, input=self.data, capture_output=True, check=False)
         if done.returncode:
             said = done.stderr.decode("utf-8", "replace").strip()[-2000:]
@@ -85,6 +94,8 @@ def read_deb(path: Path) -> Deb:
     kind."""
     found: dict[str, bytes] = {}
     try:
+        if path.stat().st_size > DATA_MAX:
+            raise ValueError("it is larger than a package can be")
         for name, content in _members(path.read_bytes()):
             base, _, packing = name.partition(".tar")
             found[base] = _decompress(content, packing) if base != name else content
@@ -110,27 +121,29 @@ def _members(archive: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _decompress(content: bytes, packing: str) -> bytes:
+    most = min(DATA_MAX, max(SMALL, GROWTH_MAX * len(content)))
     match packing:
         case "":
             return content
         case ".xz":
-            data = lzma.LZMADecompressor().decompress(content, max_length=DATA_MAX + 1)
+            unpacker = lzma.LZMADecompressor(memlimit=DICTIONARY_MAX)
+            data = unpacker.decompress(content, max_length=most + 1)
         case ".gz":
             with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-                data = file.read(DATA_MAX + 1)
+                data = file.read(most + 1)
         case ".zst":
-            data = _unpack_zstd(content)
+            data = _unpack_zstd(content, most)
         case _:
             raise ValueError(f"the packing {packing!r} is not known here")
-    if len(data) > DATA_MAX:
+    if len(data) > most:
         raise ValueError("it is larger than a package can be")
     return data
 
 
-def _unpack_zstd(content: bytes) -> bytes:
+def _unpack_zstd(content: bytes, most: int) -> bytes:
     data = bytearray()
     for piece in zstd.unpack(iter([content])):
         data += piece
-        if len(data) > DATA_MAX:
+        if len(data) > most:
             break
     return bytes(data)

@@ -6,8 +6,9 @@ import asyncio
 import itertools
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 from uuid import UUID, uuid4
 
 from quicksand.base.errors import HostError
@@ -29,6 +30,24 @@ SPARE_KIB = 16 * 1024
 """What a file system for handing files over has besides these, in KiB."""
 
 
+Plan = Callable[[Sequence[str], Path, Path], list[str]]
+"""Returns mke2fs's command line, of how to start it, the directory, and the new file."""
+
+
+class FileSystems(Protocol):
+    """mke2fs and debugfs that are not this host's (`workshop.py`)."""
+
+    async def make_file_system(
+        self, tree: Path, target: Path, plan: Plan, commands: Path | None, env: Mapping[str, str]
+    ) -> None:
+        """Do what `_make` does; ``commands`` is a file for debugfs."""
+        ...
+
+
+Makers = tuple[Tool, Tool] | FileSystems
+"""What makes file systems: this host's mke2fs and debugfs, or others."""
+
+
 async def require_filesystem_tools(
     place: Path, progress: Progress | None = None
 ) -> tuple[Tool, Tool]:
@@ -39,56 +58,80 @@ async def require_filesystem_tools(
 
 
 async def make_ext4(
-    tree: RootTree, target: Path, disk: Disk, *, tools: tuple[Tool, Tool], uuid: UUID, epoch: int
+    tree: RootTree, target: Path, disk: Disk, *, tools: Makers, uuid: UUID, epoch: int
 ) -> None:
     """Write a file system with the files in ``tree`` to ``target``, a new sparse file.
 
     Equal trees, ``uuid`` and ``epoch`` (Unix time) give equal bytes. Raises ToolError, and
     HostError for a file name with a quotation mark or a newline.
     """
-    mke2fs, debugfs = tools
     # Old and new versions of e2fsprogs read the time from different variables.
     clock = {"E2FSPROGS_FAKE_TIME": str(epoch), "SOURCE_DATE_EPOCH": str(epoch)}
-    await run_tool(
-        plan_mke2fs(mke2fs.command, tree.path, target, disk, uuid), env={**mke2fs.env, **clock}
-    )
-    commands = target.with_suffix(".debugfs")
-    await asyncio.to_thread(_write_lines, commands, plan_inodes(tree, epoch))
-    await run_tool([*debugfs.command, "-w", "-f", commands, target], env={**debugfs.env, **clock})
-    commands.unlink()
+
+    def plan(mke2fs: Sequence[str], place: Path, file: Path) -> list[str]:
+        return plan_mke2fs(mke2fs, place, file, disk, uuid)
+
+    await _make(tools, tree.path, target, plan, clock, plan_inodes(tree, epoch))
+
+
+async def _make(
+    makers: Makers,
+    tree: Path,
+    target: Path,
+    plan: Plan,
+    env: Mapping[str, str],
+    lines: Iterator[str] | None = None,
+) -> None:
+    """Make ``target``, and have debugfs do the commands ``lines`` with it. Raises ToolError."""
+    commands = None if lines is None else target.with_suffix(".debugfs")
+    if commands is not None and lines is not None:
+        await asyncio.to_thread(_write_lines, commands, lines)
+    if isinstance(makers, tuple):
+        mke2fs, debugfs = makers
+        await run_tool(plan(mke2fs.command, tree, target), env={**mke2fs.env, **env})
+        if commands is not None:
+            argv = [*debugfs.command, "-w", "-f", str(commands), str(target)]
+            await run_tool(argv, env={**debugfs.env, **env})
+    else:
+        await makers.make_file_system(tree, target, plan, commands, env)
+    if commands is not None:
+        commands.unlink()
 
 
 async def make_scratch(
-    tree: Path, target: Path, disk: Disk, tools: tuple[Tool, Tool], binaries: QemuBinaries
+    tree: Path, target: Path, disk: Disk, tools: Makers, binaries: QemuBinaries
 ) -> None:
     """Make a qcow2 disk with the files in ``tree``, all owned by root, for a short-lived VM. Raises
     ToolError, HostError."""
     assert binaries.img is not None
-    mke2fs, debugfs = tools
-    raw, commands = target.with_suffix(".raw"), target.with_suffix(".debugfs")
-    argv = plan_mke2fs(mke2fs.command, tree, raw, disk, uuid4())
-    # dpkg syncs after every package, and nobody needs this disk after a crash.
-    argv[argv.index(FEATURES)] = FEATURES.replace("has_journal,", "")
-    await run_tool(argv, env=mke2fs.env)
+    raw = target.with_suffix(".raw")
+
+    def plan(mke2fs: Sequence[str], place: Path, file: Path) -> list[str]:
+        argv = plan_mke2fs(mke2fs, place, file, disk, uuid4())
+        # dpkg syncs after every package, and nobody needs this disk after a crash.
+        argv[argv.index(FEATURES)] = FEATURES.replace("has_journal,", "")
+        return argv
+
     root = RootTree(path=tree, owners={})
     lines = itertools.chain(("set_super_value mount_opts nobarrier",), plan_inodes(root, None))
-    await asyncio.to_thread(_write_lines, commands, lines)
-    await run_tool([*debugfs.command, "-w", "-f", commands, raw], env=debugfs.env)
+    await _make(tools, tree, raw, plan, {}, lines)
     await run_tool(
         [binaries.img, "convert", "-f", "raw", "-O", "qcow2", raw, target], env=binaries.env
     )
-    for path in (raw, commands):
-        path.unlink()
+    raw.unlink()
 
 
-async def make_handed(tree: Path, target: Path, tools: tuple[Tool, Tool]) -> None:
+async def make_handed(tree: Path, target: Path, tools: Makers) -> None:
     """Make the raw disk ``target`` with the files in ``tree``, which a VM of a build reads. Raises
     ToolError."""
-    mke2fs = tools[0]
     size = await asyncio.to_thread(lambda: sum(_blocks(path) for path in _walk(tree)))
-    argv = ["-q", "-F", "-t", "ext4", "-O", FEATURES.replace("has_journal,", ""), "-b", "4096"]
-    argv += ["-m", "0", "-d", str(tree), str(target), f"{(size + size // 8) // 1024 + SPARE_KIB}k"]
-    await run_tool([*mke2fs.command, *argv], env=mke2fs.env)
+
+    def plan(mke2fs: Sequence[str], place: Path, file: Path) -> list[str]:
+        argv = [*mke2fs, "-q", "-F", "-t", "ext4"]
+        argv += ["-O", FEATURES.replace("has_journal,", ""), "-b", "4096", "-m", "0"]
+        return [*argv, "-d", str(place), str(file), f"{(size + size // 8) // 1024 + SPARE_KIB}k"]
+
+    await _make(tools, tree, target, plan, {})
 
 
 def _blocks(path: Path) -> int:
@@ -120,6 +163,9 @@ def plan_inodes(tree: RootTree, epoch: int | None) -> Iterator[str]:
             raise HostError(f"the file name {name!r} is not possible in an image")
         times = () if epoch is None else ("ctime", "atime", "crtime")
         values = dict.fromkeys(times, f"@{epoch}")
+        if times and path.is_symlink():
+            # mke2fs before 1.47.1 and busybox's tar leave that out.
+            values["mtime"] = f"@{int(path.lstat().st_mtime)}"
         if tree.owners is not None:
             uid, gid = tree.owners.get(name, (0, 0))
             values |= {"uid": str(uid), "gid": str(gid)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from quicksand.base.arch import Architecture
@@ -11,25 +10,35 @@ from quicksand.base.threads import in_thread_to_the_end
 
 from quicksand_images import fetching
 from quicksand_images.bases import Base
+from quicksand_images.benches import Opened
 from quicksand_images.debfile import read_deb
 from quicksand_images.log import BuildLog
-from quicksand_images.packages import open_packages
 from quicksand_images.recipe import Layer
-from quicksand_images.sources import find_keyring, find_mirrors
 
 STEPS = 6
 """The stages of a layer's build."""
 
 
+def needs_apt(layer: Layer, base: Base) -> bool:
+    """Whether the layer's packages are fetched by apt."""
+    return bool(layer.packages) and base.apks is None
+
+
 async def fetch_all(
-    layer: Layer, base: Base, arch: Architecture, handed: Path, place: Path, log: BuildLog
+    layer: Layer,
+    base: Base,
+    arch: Architecture,
+    handed: Path,
+    place: Path,
+    opened: Opened,
+    log: BuildLog,
 ) -> None:
     """Put what is to be installed into ``handed``."""
     versions = {}
     if layer.packages and base.apks is not None:
         versions = await _fetch_apks(layer, base, arch, handed, log)
     elif layer.packages:
-        versions = await _fetch_debs(layer, base, arch, handed, place, log)
+        versions = await _fetch_debs(layer, base, arch, handed, place, opened, log)
     if layer.wheels:
         log.stage("downloading Python packages", 1, STEPS)
         target = handed / "wheels"
@@ -65,7 +74,13 @@ async def _fetch_apks(
 
 
 async def _fetch_debs(
-    layer: Layer, base: Base, arch: Architecture, handed: Path, place: Path, log: BuildLog
+    layer: Layer,
+    base: Base,
+    arch: Architecture,
+    handed: Path,
+    place: Path,
+    opened: Opened,
+    log: BuildLog,
 ) -> dict[str, str]:
     """Fetch packages of Debian or Ubuntu; return their versions."""
     system = base.system
@@ -76,14 +91,7 @@ async def _fetch_debs(
             hint="install them in `steps`, with `network = true`",
         )
     log.stage("fetching the lists of packages", 0, STEPS)
-    packages = await open_packages(
-        system,
-        arch,
-        place / "apt",
-        keyring=await find_keyring(system, place),
-        mirrors=await asyncio.to_thread(find_mirrors, system),
-        status=base.status,
-    )
+    packages = await opened.packages(system, arch, place / "apt", status=base.status)
     await packages.update()
     log.stage("downloading packages", 1, STEPS)
     files = await packages.download(layer.packages)

@@ -35,13 +35,12 @@ from quicksand.snapshots.history import history_of
 from quicksand.warm.starting import boot
 
 from quicksand_images import disk, kernel
+from quicksand_images.benches import Bench, Opened
 from quicksand_images.debfile import read_deb
 from quicksand_images.log import BuildLog
-from quicksand_images.packages import Packages, open_packages
+from quicksand_images.packages import Packages
 from quicksand_images.recipe import Recipe
 from quicksand_images.rootfs import DPKG_CONFIG, WORK, RootTree, hook_environment, unpack_tree
-from quicksand_images.sources import Mirrors
-from quicksand_images.toolbox import Tool
 
 T = TypeVar("T")
 
@@ -71,10 +70,8 @@ async def make_tree(
     recipe: Recipe,
     place: Path,
     *,
-    keyring: Path,
-    mirrors: Mirrors,
+    bench: Bench,
     binaries: QemuBinaries,
-    tools: tuple[Tool, Tool],
     log: BuildLog,
 ) -> RootTree:
     """Make the root file system of ``recipe`` in ``place``, a private directory.
@@ -83,7 +80,8 @@ async def make_tree(
     """
     say = log.stage
     with map_os_errors(place):
-        await _prepare(recipe, place, keyring, mirrors, binaries, tools, say)
+        async with bench.opened(apt=True) as opened:
+            await _prepare(recipe, place, opened, binaries, say)
         say("booting", 4, _STEPS)
         config = build_config(str(place / "base.qcow2"), arch=recipe.arch)
         async with run_machine(place, config) as running:
@@ -96,17 +94,13 @@ async def make_tree(
 async def _prepare(
     recipe: Recipe,
     place: Path,
-    keyring: Path,
-    mirrors: Mirrors,
+    opened: Opened,
     binaries: QemuBinaries,
-    tools: tuple[Tool, Tool],
     say: Progress,
 ) -> None:
     """Make the kernel, the initrd and the disk that the VM boots from."""
     say("fetching the lists of packages", 0, _STEPS)
-    packages = await open_packages(
-        recipe.system, recipe.arch, place / "apt", keyring=keyring, mirrors=mirrors
-    )
+    packages = await opened.packages(recipe.system, recipe.arch, place / "apt")
     await packages.update()
     base = place / "base"
     base.mkdir(mode=0o755)
@@ -114,7 +108,7 @@ async def _prepare(
     await _lay_out(recipe, packages, base, say)
     say("making a disk to install on", 3, _STEPS)
     await asyncio.to_thread(make_boot_files, recipe, base, place)
-    await disk.make_scratch(base, place / "base.qcow2", recipe.disk, tools, binaries)
+    await disk.make_scratch(base, place / "base.qcow2", recipe.disk, opened.makers, binaries)
 
 
 async def _lay_out(recipe: Recipe, packages: Packages, base: Path, say: Progress) -> None:

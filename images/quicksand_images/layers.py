@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +30,12 @@ from quicksand.records.config import NetworkMode
 
 from quicksand_images import disk
 from quicksand_images.bases import Base, hold_base, look_at, system_facts
-from quicksand_images.handing import STEPS, fetch_all
+from quicksand_images.benches import Bench
+from quicksand_images.handing import STEPS, fetch_all, needs_apt
 from quicksand_images.in_vm import HANDED, BuildMachine, build_config, run_machine, run_script
 from quicksand_images.log import BuildLog
 from quicksand_images.recipe import Layer
+from quicksand_images.sources import proxies
 
 FORM = 1
 """Part of a layer's digest; to be raised when the same recipe gives other files."""
@@ -60,8 +61,18 @@ def _script(has_dpkg: bool) -> str:
     return "\n".join((place / name).read_text(encoding="utf-8") for name in names)
 
 
+FindBench = Callable[[bool], Awaitable[Bench]]
+"""Finds where the build works, of whether it needs apt."""
+
+
 async def build_layer(
-    layer: Layer, image: StoredImage, store: ImageStore, place: Path, log: BuildLog
+    layer: Layer,
+    image: StoredImage,
+    store: ImageStore,
+    place: Path,
+    log: BuildLog,
+    *,
+    find_bench: FindBench,
 ) -> StoredImage:
     """Make the image of ``layer`` on the base ``image`` in ``place``, a private directory on the
     store's file system.
@@ -80,14 +91,16 @@ async def build_layer(
     if len(image.chain) >= LAYERS_MAX:
         raise ImageError(f"{image.name!r} has {LAYERS_MAX} layers, to which none can be added")
     await ensure_qemu(log.stage, arch=arch.value)
-    tools = await disk.require_filesystem_tools(place, log.stage)
+    apt = needs_apt(layer, base)
+    bench = await find_bench(apt)
     handed = place / "handed"
     with map_os_errors(handed):
         handed.mkdir(mode=0o755)
         (handed / "steps").write_text(layer.script, encoding="utf-8")
-        await fetch_all(layer, base, arch, handed, place, log)
-        log.stage("making a disk to hand over", 2, STEPS)
-        await disk.make_handed(handed, place / "handed.raw", tools)
+        async with bench.opened(apt=apt) as opened:
+            await fetch_all(layer, base, arch, handed, place, opened, log)
+            log.stage("making a disk to hand over", 2, STEPS)
+            await disk.make_handed(handed, place / "handed.raw", opened.makers)
         log.stage("booting the base", 3, STEPS)
         config = build_config(
             str(image.root),
@@ -107,23 +120,6 @@ async def build_layer(
     manifest = _manifest(layer, base, packages, python)
     is_ours = arch is Architecture.host()
     return await in_thread_to_the_end(lambda: store.publish(staging, manifest, current=is_ours))
-
-
-def proxies(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the host that say by which proxies it reaches the network, without
-    names and passwords: the base and what the steps download may be anybody's."""
-    names = ("http_proxy", "https_proxy", "no_proxy")
-    return {
-        name: _without_password(environ[name])
-        for one in names
-        for name in (one, one.upper())
-        if environ.get(name)
-    }
-
-
-def _without_password(address: str) -> str:
-    # An @ that is not escaped belongs to the password, as any :// that is no scheme's.
-    return re.sub(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@", r"\1", address, flags=re.DOTALL)
 
 
 async def _install(

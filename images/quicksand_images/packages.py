@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError
@@ -78,16 +78,28 @@ class Packages:
     async def _download(self, *words: str) -> list[Path]:
         """Have apt download what a command would install; return links to the files."""
         # With an empty directory it lists all of them, those in the cache included.
-        nothing = f"Dir::Cache::archives={self.root / 'nothing'}"
+        nothing = f"Dir::Cache::archives={self._nothing()}"
         listed = await self._run("apt-get", "-o", nothing, "--yes", "--print-uris", *words)
-        offers = [found for line in listed.splitlines() if (found := _OFFER.match(line))]
+        return await self._get(parse_offers(listed), words)
+
+    def _nothing(self) -> str:
+        """Return an empty directory."""
+        return str(self.root / "nothing")
+
+    async def _get(self, offers: Sequence[re.Match[str]], words: Sequence[str]) -> list[Path]:
+        """Have the packages ``offers``, which the command ``words`` would install, in the cache;
+        return links to the files."""
         lock = await hold(self.archives)
         try:
             await in_thread_to_the_end(lambda: self._drop_damaged(offers))
-            await self._run("apt-get", "--yes", "--download-only", *words)
+            await self._fetch(offers, words)
             return await in_thread_to_the_end(lambda: self._take(offers))
         finally:
             os.close(lock)
+
+    async def _fetch(self, offers: Sequence[re.Match[str]], words: Sequence[str]) -> None:
+        """Download to the cache what it lacks of ``offers``."""
+        await self._run("apt-get", "--yes", "--download-only", *words)
 
     def _drop_damaged(self, offers: Sequence[re.Match[str]]) -> None:
         """Remove packages from the cache that are not what the signed lists say: apt would compare
@@ -113,6 +125,12 @@ class Packages:
     async def _run(self, *words: str, cwd: Path | None = None) -> str:
         env = {**_QUIET, "APT_CONFIG": str(self.root / "apt.conf")}
         return await run_tool(words, env=env, cwd=cwd)
+
+
+def parse_offers(listed: str) -> list[re.Match[str]]:
+    """Return the packages that `apt-get --print-uris` lists, with their uri, file, size and
+    sha256."""
+    return [found for line in listed.splitlines() if (found := _OFFER.match(line))]
 
 
 async def hold(place: Path) -> int:
@@ -150,11 +168,13 @@ async def open_packages(
         "".join(f"{line}\n" for line in source_lines(system, keyring, mirrors)), encoding="utf-8"
     )
     (root / "acquire.conf").write_text(await reaching_mirrors(), encoding="utf-8")
-    (root / "apt.conf").write_text(_config(arch, root, archives), encoding="utf-8")
+    (root / "apt.conf").write_text(apt_config(arch, root, archives), encoding="utf-8")
     return Packages(root, archives)
 
 
-def _config(arch: Architecture, root: Path, archives: Path) -> str:
+def apt_config(arch: Architecture, root: PurePath, archives: PurePath) -> str:
+    """Return the apt.conf(5) of a private directory ``root``. Raises HostError for a path that apt
+    cannot have."""
     if any(character in f"{root}{archives}" for character in '"\n'):
         raise HostError(
             f"apt cannot work in {str(root)!r} with {str(archives)!r}",

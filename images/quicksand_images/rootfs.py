@@ -13,6 +13,7 @@ from quicksand.base.removal import remove
 from quicksand.base.tools import run_tool
 
 from quicksand_images.recipe import ALPINE, Recipe
+from quicksand_images.toolbox import find_tar
 
 WORK = "quicksand-build"
 """The directory in the root file system for temporary files of the build."""
@@ -77,7 +78,9 @@ async def unpack_tree(archive: Path) -> RootTree:
     tree = archive.with_suffix("")
     tree.mkdir()
     # Only root can make device nodes, and the kernel fills the guest's /dev.
-    await run_tool(["tar", "-C", tree, "--exclude=./dev/*", "--no-same-owner", "-xpf", archive])
+    await run_tool(
+        [find_tar(), "-C", tree, "--exclude=./dev/*", "--no-same-owner", "-xpf", archive]
+    )
     owners = await asyncio.to_thread(read_owners, archive)
     archive.unlink()
     return RootTree(path=tree, owners=owners)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base.errors import HostError
 from quicksand.base.tools import run_tool
 from quicksand.qemu import debs
+from quicksand.records.config import GATEWAY_IP
 
 from quicksand_images.recipe import System
 
@@ -115,3 +117,29 @@ async def find_keyring(system: System, place: Path) -> Path:
     if not files:
         raise HostError(f"the package {package} holds no keys")
     return files[0]
+
+
+def proxies(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the host that say by which proxies it reaches the network, without
+    names and passwords: the base and what the steps download may be anybody's."""
+    names = ("http_proxy", "https_proxy", "no_proxy")
+    return {
+        name: _without_password(environ[name])
+        for one in names
+        for name in (one, one.upper())
+        if environ.get(name)
+    }
+
+
+def _without_password(address: str) -> str:
+    # An @ that is not escaped belongs to the password, as any :// that is no scheme's.
+    return re.sub(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@", r"\1", address, flags=re.DOTALL)
+
+
+_LOOPBACK = re.compile(r"(?<=//)(?:localhost|127\.[0-9.]+|\[::1\])(?=[:/\"]|$)")
+
+
+def from_inside(address: str) -> str:
+    """Return what a sandbox calls an address that this host calls so: a mirror or a proxy may be on
+    this host itself."""
+    return _LOOPBACK.sub(GATEWAY_IP, address)

@@ -6,14 +6,14 @@ import asyncio
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base.errors import HostError
 from quicksand.base.files import map_os_errors
 from quicksand.base.staging import staging
-from quicksand.base.tools import Progress, ToolError
+from quicksand.base.tools import Progress, ToolError, run_tool
 from quicksand.qemu import debs
 
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
@@ -54,6 +54,26 @@ async def require_tool(
             hint=f"as root: apt-get install {package}",
         ) from error
     return await asyncio.to_thread(_unpacked_tool, root, program, package)
+
+
+def find_tar() -> str:
+    """Return how GNU tar is called here; elsewhere than on Linux "tar" is another one."""
+    return "gtar" if _which("gtar") else "tar"
+
+
+async def require_gnu_tar() -> None:
+    """Raise HostError if tar cannot unpack packages here."""
+    said = await run_tool([find_tar(), "--version"])
+    if "GNU tar" not in said:
+        raise HostError(
+            "GNU tar, which unpacks packages, is missing: this host's tar is another one",
+            hint="install GNU tar, as tar or as gtar (`brew install gnu-tar`)",
+        )
+
+
+def lacking_programs(programs: Sequence[str]) -> list[str]:
+    """Return those of ``programs`` that this host lacks."""
+    return [program for program in programs if _which(program) is None]
 
 
 async def keep_tool(

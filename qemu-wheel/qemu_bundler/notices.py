@@ -19,6 +19,7 @@ _REFERENCE = re.compile(r"/usr/share/common-licenses/([A-Za-z][A-Za-z0-9.+-]*[A-
 LICENCE_FILES = ("COPYING*", "LICEN[CS]E*", "Copyright*", "COPYRIGHT*")
 """What licences are called where a package has them in a directory."""
 
+SOURCES_FILE = "SOURCES.md"
 SOURCES = {
     "homebrew": "https://formulae.brew.sh/formula/{source}",
     "msys2": "https://packages.msys2.org/base/{source}",
@@ -80,7 +81,7 @@ def write_licences(bundle: Bundle, place_of: Callable[[Origin], Path], distribut
 
 def _write_sources(bundle: Bundle, distribution: Mapping[str, str]) -> None:
     text = sources_text(bundle.origins, distribution)
-    (bundle.licences / "SOURCES.md").write_text(text, encoding="utf-8")
+    (bundle.licences / SOURCES_FILE).write_text(text, encoding="utf-8")
 
 
 def _copyright_of(package: Package, packages: Sequence[Package]) -> Path:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from qemu_bundler.bundle import BundleError, Made
+from qemu_bundler.notices import SOURCES_FILE
 
 PROJECT = Path(__file__).resolve().parents[1]
 PARTS = ("pyproject.toml", "hatch_build.py", "README.md")
@@ -16,7 +17,9 @@ PACKAGE = "quicksand_qemu"
 
 
 def build_wheel(made: Made, version: str, work: Path, target: Path) -> Path:
-    """Build the wheel into the directory ``target`` and return it. Raises BundleError, OSError."""
+    """Build the wheel into the directory ``target`` and return it. Beside it goes a copy of the
+    SOURCES.md in it, which whoever offers the wheel for download can offer with it. Raises
+    BundleError, OSError."""
     project, out = work / "project", work / "wheels"
     project.mkdir()
     for name in PARTS:
@@ -40,6 +43,12 @@ def build_wheel(made: Made, version: str, work: Path, target: Path) -> Path:
     if done.returncode or len(found) != 1:
         raise BundleError(f"the wheel cannot be built: {done.stderr.strip()[-1000:]}")
     target.mkdir(parents=True, exist_ok=True)
-    partial = target / f".{found[0].name}.new"
-    shutil.copyfile(found[0], partial)
-    return partial.rename(target / found[0].name)
+    told = made.bundle.licences / SOURCES_FILE
+    _put(told, target / f"{found[0].name.removesuffix('.whl')}.{SOURCES_FILE}")
+    return _put(found[0], target / found[0].name)
+
+
+def _put(source: Path, target: Path) -> Path:
+    partial = target.with_name(f".{target.name}.new")
+    shutil.copyfile(source, partial)
+    return partial.rename(target)

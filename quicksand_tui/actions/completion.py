@@ -15,6 +15,7 @@ from quicksand_tui.actions.line import (
 )
 from quicksand_tui.model.amounts import age_text, clock_text, size_text
 from quicksand_tui.model.world import Selection, World
+from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.row import Kind, Parameter
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ class _Choices:
             Kind.TARGET: self._checkpoints,
             Kind.SOURCE: self._sources,
             Kind.MOUNTED: self._mounted,
+            Kind.PACKAGE: lambda: [Candidate(name) for name in engine.PUBLISHED],
             Kind.THEME: lambda: [Candidate(name) for name in sorted(self.themes)],
         }
         return ways[kind]() if kind in ways else []

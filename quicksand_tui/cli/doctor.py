@@ -35,6 +35,7 @@ from quicksand.warm.spares.ending import end_useless
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.doctor_check import Check, Level
 from quicksand_tui.cli.doctor_network import network_findings
+from quicksand_tui.cli.doctor_packages import find_clashes
 from quicksand_tui.cli.doctor_warm import check_spares, check_templates
 from quicksand_tui.cli.host import Lines
 from quicksand_tui.cli.output import Exit, print_json, show_size
@@ -145,7 +146,18 @@ async def examine(*, fresh: bool) -> list[Check]:
 
 async def _python() -> list[Check]:
     version = ".".join(map(str, sys.version_info[:3]))
-    return [Check("python", Level.OK, version)]
+    clashes = [
+        Check(
+            "python",
+            Level.FAIL,
+            f"the package {clash.package} has {', '.join(clash.modules)}, too: what was installed "
+            "last has overwritten files of the other",
+            f"uninstall {clash.package} and install quicksand-tui again, or keep them in "
+            "environments of their own",
+        )
+        for clash in await asyncio.to_thread(find_clashes)
+    ]
+    return [*clashes, Check("python", Level.OK, version)]
 
 
 async def _places() -> list[Check]:

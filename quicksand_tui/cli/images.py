@@ -14,7 +14,8 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import StateError
 from quicksand.base.footprint import allocated_size
 from quicksand.base.paths import paths
-from quicksand.disks.images.resolve import ImageResolver
+from quicksand.disks.images.resolve import ImageResolver, is_bundle
+from quicksand.life.basis import find_basis, unpack_basis
 from quicksand.life.image_building import build_if_missing, suggested_options
 from quicksand.life.image_users import ImageUsers, find_unneeded
 from quicksand.life.prepared_images import drop_prepared, templates_of
@@ -39,7 +40,12 @@ from quicksand_tui.cli.output import (
 )
 from quicksand_tui.cli.progress import shown
 from quicksand_tui.cli.runner import run_async
-from quicksand_tui.cli.spares import end_order, order_told, require_image
+from quicksand_tui.cli.spares import (
+    end_order,
+    order_told,
+    require_image,
+    require_image_bundle,
+)
 from quicksand_tui.cli.standing import StartProgress
 from quicksand_tui.model.amounts import seconds_text
 from quicksand_tui.model.text import clean
@@ -59,7 +65,8 @@ if TYPE_CHECKING:
 def warm(
     image: str, machine: dict[str, Any], spares: int | None, build: bool | None, as_json: bool
 ) -> int:
-    """Boot a machine once and keep its state, so that even first starts continue from there.
+    """Boot a machine once and keep its state, so that even first starts continue from there. IMAGE
+    may be a bundle (a .quicksand file), which is unpacked as `run` does it.
 
     A template fits one machine: give the same memory, CPUs, network and disk size as `run` will
     get. After a cold start, `run` has a template made in the background; this command waits for it
@@ -71,28 +78,37 @@ def warm(
     `doctor` lists all orders. With QUICKSAND_SPARES=off there are no spares; with
     QUICKSAND_SPARES=use none are made in the background.
     """
-    usual = suggested_options(image, paths())
-    config = SandboxConfig.parse({**usual, "image": image, **machine})
+    head = None
+    if is_bundle(image):
+        basis = find_basis(image, machine, paths(), workspace=None, trust=False)
+        config, head = basis.config, require_image_bundle(basis)
+    else:
+        usual = suggested_options(image, paths(), machine.get("arch"))
+        config = SandboxConfig.parse({**usual, "image": image, **machine})
     progress, registry = StartProgress(image), Registry(paths())
     build = False if as_json and build is None else build
 
     async def main(signals: Signals) -> int:
-        started = time.perf_counter()
+        started, wanted = time.perf_counter(), config
+        if head is not None:
+            async with shown(progress.look):
+                wanted, _ = await unpack_basis(head, config, paths(), progress.stage)
         if spares == 0:
-            await end_order(registry, config, as_json=as_json)
+            await end_order(registry, wanted, as_json=as_json)
             return Exit.OK
-        require_image(config, registry)
-        telling = order_told(registry, config) if spares else contextlib.nullcontext()
+        require_image(wanted, registry)
+        telling = order_told(registry, wanted) if spares else contextlib.nullcontext()
         ready = None
         async with telling, shown(progress.look):
-            await build_if_missing(
-                image, paths(), arch=config.arch, build=build, progress=progress.stage
-            )
+            if head is None:
+                await build_if_missing(
+                    image, paths(), arch=config.arch, build=build, progress=progress.stage
+                )
             if spares is not None:
-                await check_order(registry, config, spares)
-            origin, made = await warm_up(registry, config, progress=progress.stage)
+                await check_order(registry, wanted, spares)
+            origin, made = await warm_up(registry, wanted, progress=progress.stage)
             if spares is not None:
-                ready = await set_order(registry, config, spares)
+                ready = await set_order(registry, wanted, spares)
         seconds = time.perf_counter() - started
         root = origin.place.root
         size = allocated_size(root)
@@ -350,6 +366,7 @@ def prune(dry_run: bool, as_json: bool) -> None:
 def build(
     name: str | None,
     arch: str | None,
+    in_sandbox: bool,
     from_oci: str | None,
     new_name: str | None,
     kernel_from: str | None,
@@ -367,6 +384,9 @@ def build(
     interrupted; the log of the last build is kept, too, in builds/NAME.log in the
     cache directory.
 
+    A host without apt or e2fsprogs uses those in a sandbox of an image that is here, or of a
+    published one, which is installed for that. --in-sandbox does so on any host.
+
     Sandboxes that are made from now on use the new version; existing ones keep the old one. With
     --arch it is for guests of another architecture, which are emulated: `run --arch` starts them.
 
@@ -376,6 +396,8 @@ def build(
     commands that do not say otherwise; `run --entrypoint` runs its own command.
     """
     if from_oci is not None:
+        if in_sandbox:
+            raise click.UsageError("--in-sandbox does not go with --from-oci")
         if name and new_name:
             raise click.UsageError("NAME and --name say the same: give one of them")
         return build_of_container(
@@ -396,5 +418,7 @@ def build(
     wanted = name or DEFAULT_IMAGE
     recipe = Path(wanted) if wanted.endswith(".toml") else wanted
     return carry_out(
-        wanted, lambda stage: build_image(recipe, arch=arch, progress=stage), as_json=as_json
+        wanted,
+        lambda stage: build_image(recipe, arch=arch, progress=stage, in_sandbox=in_sandbox),
+        as_json=as_json,
     )

@@ -137,30 +137,41 @@ def _list(as_json: bool) -> int:
 
 @command_of("uninstall")
 def uninstall_command(names: tuple[str, ...], as_json: bool) -> int:
-    """Remove images that `install` has installed; what was built or imported stays.
+    """Remove images that `install` has installed; what was built or imported stays. With qemu,
+    remove the QEMUs that `install` or `setup` has unpacked; that of the system stays.
 
-    An image that a sandbox or a save needs is refused, and they are named.
+    An image that a sandbox or a save needs is refused, and they are named; so is a QEMU that runs.
     """
     facts: list[dict[str, Any]] = []
 
     async def main(signals: Signals) -> int:
         code = Exit.OK
         for name in names:
-            verb = packages.uninstall(name)
             try:
-                gone = await verb.carry_out("")
+                facts.append(await _uninstall(name, quiet=as_json))
             except QuicksandError as error:
                 complain_of(name, error)
                 code = Exit.FAILURE
-                continue
-            facts.append(verb.facts("", gone))
-            if as_json:
-                continue
-            print(clean(gone.name), flush=True)
-            if gone.now is not None:
-                say(f"{clean(gone.name)}: another version of it stays: `images inspect` shows it")
         if as_json:
             print_json(facts)
         return code
 
     return run_async(main)
+
+
+async def _uninstall(name: str, *, quiet: bool) -> Any:
+    """Removes an image, or QEMU, and tells of it unless it is to be quiet; returns what ``--json``
+    prints."""
+    if packages.is_qemu(name):
+        qemu = packages.uninstall_qemu(name)
+        versions = await qemu.carry_out("")
+        if not quiet:
+            print("\n".join(f"qemu {clean(version)}" for version in versions), flush=True)
+        return qemu.facts("", versions)
+    verb = packages.uninstall(name)
+    gone = await verb.carry_out("")
+    if not quiet:
+        print(clean(gone.name), flush=True)
+        if gone.now is not None:
+            say(f"{clean(gone.name)}: another version of it stays: `images inspect` shows it")
+    return verb.facts("", gone)

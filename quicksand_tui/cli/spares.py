@@ -13,6 +13,7 @@ from quicksand.base.errors import ConfigError, ImageError, QuicksandError, State
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.life.image_building import buildable_images
 from quicksand.life.spare_names import machine_name, order_command
+from quicksand.saves.bundle.opening import save_in
 from quicksand.saves.resolving import find_meaning
 from quicksand.warm.spares import stock
 from quicksand.warm.spares.orders import Orders, plain
@@ -22,8 +23,10 @@ from quicksand_tui.cli.output import print_json, say
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
+    from quicksand.life.basis import Basis
     from quicksand.records.config import SandboxConfig
     from quicksand.records.registry import Registry
+    from quicksand.saves.bundle.heads import BundleHead
 
 
 def require_image(config: SandboxConfig, registry: Registry) -> None:
@@ -42,6 +45,17 @@ def require_image(config: SandboxConfig, registry: Registry) -> None:
             hint=f"`quicksand-tui run {name}` has a template made of the save; after the next such "
             "start a spare waits for ten minutes",
         ) from None
+
+
+def require_image_bundle(basis: Basis) -> BundleHead:
+    """Returns the bundle that is to be warmed up. Raises ConfigError if it holds a save."""
+    assert basis.bundle is not None
+    if save_in(basis.bundle) is None:
+        return basis.bundle
+    raise ConfigError(
+        f"{str(basis.bundle.path)!r} holds a save, and only images are warmed up",
+        hint=f"`quicksand-tui run {basis.bundle.path}` has a template made of the save",
+    )
 
 
 async def end_order(registry: Registry, config: SandboxConfig, *, as_json: bool) -> None:

@@ -19,8 +19,8 @@ ARCHS = (
 )
 
 
-def install_form() -> Form:
-    """Makes the form that asks what to install."""
+def install_form(package: str = "") -> Form:
+    """Makes the form that asks what to install, with what is known of that."""
     return Form(
         title="Install an image",
         does="installs it",
@@ -29,6 +29,7 @@ def install_form() -> Form:
             Field(
                 id="name",
                 label="Name",
+                value=package,
                 hint="alpine, alpine==0.10.1, or the path of a .whl",
                 limit=PATH_MAX,
                 complete=complete_package,

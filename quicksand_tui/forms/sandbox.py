@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -106,19 +107,28 @@ def _save_option(save: SaveView) -> Option:
     return Option(value=f"{SAVE}{save.key}", label=save.address, note=note)
 
 
+def with_usual(spec: NewSpec, usual: Mapping[str, str]) -> NewSpec:
+    """Returns the spec with the ``usual`` options of the machine that it does not have itself."""
+    return replace(spec, machine={**usual, **spec.machine}) if usual else spec
+
+
 def new_form(
-    world: World, *, begin: str = "", last: Last | None = None
+    world: World,
+    *,
+    begin: str = "",
+    last: Last | None = None,
+    usual: Mapping[str, str] | None = None,
 ) -> tuple[Form, Callable[[Values], NewSpec]]:
     """Returns the form, and a function that makes a spec of its values. ``begin`` is the first
-    choice: `IMAGE` or `SAVE`, followed by a key."""
+    choice: `IMAGE` or `SAVE`, followed by a key. ``usual`` are the options of the machine for
+    `with_usual`."""
     before = last or Last()
     origins = _Origins(before)
-    known = [option.value for option in origins.options(world)]
-    wishes = (begin, before.begin, f"{IMAGE}{USUAL_IMAGE}", *known[:1])
-    chosen = next((wish for wish in wishes if wish in known), "")
+    chosen = _first_choice(world, origins, (begin, before.begin, f"{IMAGE}{USUAL_IMAGE}"))
     at_first = machine_at_first(chosen, last, chosen == before.begin)
     if last is None or chosen != before.begin:
         at_first |= as_suggested({}, origins.suggested(chosen), {"begin": chosen, **at_first})
+    usual = usual or {}
 
     def spec_of(values: Values) -> NewSpec:
         kind, key = parse_begin(values["begin"])
@@ -152,9 +162,13 @@ def new_form(
         title="New sandbox",
         does="starts it",
         button="Start",
-        fields=(*_fields_of_origin(origins, chosen), named, *_fields_of_machine(at_first, last)),
+        fields=(
+            *_fields_of_origin(origins, chosen),
+            named,
+            *_fields_of_machine(at_first, last, usual),
+        ),
         first="name",
-        command=lambda values: run_command(spec_of(values)),
+        command=lambda values: run_command(with_usual(spec_of(values), usual)),
         problems=lambda values, now: find_problems(spec_of(values), now),
         look=_look,
         remarks=_remarks,
@@ -162,6 +176,12 @@ def new_form(
         shows_saves=True,
     )
     return form, spec_of
+
+
+def _first_choice(world: World, origins: _Origins, wishes: Sequence[str]) -> str:
+    """Returns the first wish that can be had, else the first origin there is, or ""."""
+    known = [option.value for option in origins.options(world)]
+    return next((wish for wish in (*wishes, *known[:1]) if wish in known), "")
 
 
 def _fields_of_origin(origins: _Origins, chosen: str) -> tuple[Field, ...]:
@@ -183,7 +203,9 @@ def _fields_of_origin(origins: _Origins, chosen: str) -> tuple[Field, ...]:
     )
 
 
-def _fields_of_machine(at_first: Values, last: Last | None) -> tuple[Field, ...]:
+def _fields_of_machine(
+    at_first: Values, last: Last | None, hints: Mapping[str, str]
+) -> tuple[Field, ...]:
     usual = [record for record in machine_records().values() if record.is_usual]
     others = [record for record in machine_records().values() if not record.is_usual]
     return (
@@ -194,9 +216,9 @@ def _fields_of_machine(at_first: Values, last: Last | None) -> tuple[Field, ...]
             options=lambda _, values: preset_options(values, last),
             is_short=True,
         ),
-        *(_machine_field(record, at_first) for record in usual),
+        *(_machine_field(record, at_first, hints) for record in usual),
         Field(id=MORE, label="More", value=at_first[MORE], choices=(NO, YES), is_short=True),
-        *(_machine_field(record, at_first) for record in others),
+        *(_machine_field(record, at_first, hints) for record in others),
     )
 
 
@@ -217,13 +239,17 @@ def _look(values: Values) -> Mapping[str, str]:
 # The machine
 
 
-def _machine_field(record: MachineOption, at_first: Mapping[str, str]) -> Field:
+def _machine_field(
+    record: MachineOption, at_first: Mapping[str, str], hints: Mapping[str, str]
+) -> Field:
+    """Makes the field of an option; ``hints`` are values that count if none is typed."""
+    hint = hints.get(record.keyword, record.hint)
     return Field(
         id=record.keyword,
         label=record.label,
         value=at_first[record.keyword],
         # A short field has a remark beside it and needs no hint within.
-        hint=record.hint if record.split is not None else "",
+        hint=hint if record.split is not None or hint is not record.hint else "",
         limit=record.limit,
         is_short=record.split is None,
         options=(lambda _, values: _choices(record, values)) if record.choices else None,

@@ -52,6 +52,8 @@ class Config:
     graphics: str = "auto"
     """One of `GRAPHICS`."""
     look_every_s: float = LOOK_EVERY_S
+    memory_dir: str = ""
+    """Where new sandboxes keep the memory of their checkpoints; "" leaves it to the engine."""
     prefix: Prefix = DEFAULT_PREFIX
     keymap: Keymap = field(default_factory=default_keymap)
 
@@ -138,6 +140,12 @@ def _seconds(value: object) -> float:
     raise _ValueProblemError(f"{_shown(value)} is no number of seconds from {low} to {high:.0f}")
 
 
+def _directory(value: object) -> str:
+    if isinstance(value, str) and value.isprintable() and value.startswith(("/", "~/")):
+        return str(Path(value).expanduser())
+    raise _ValueProblemError(f'{_shown(value)} is no absolute path in quotes, such as "/fast"')
+
+
 def _prefix(value: object) -> Prefix:
     if not isinstance(value, str):
         raise _ValueProblemError(f'{_shown(value)} is no text in quotes, such as "ctrl-a"')
@@ -201,6 +209,13 @@ SETTINGS = (
         _seconds,
         str(LOOK_EVERY_S),
         "Seconds between two looks at the disk; more costs less.",
+    ),
+    Setting(
+        "memory_dir",
+        _directory,
+        '"/fast/quicksand"',
+        "Where new sandboxes keep the memory of their checkpoints, such as a directory on a faster "
+        "disk. Without it, where QUICKSAND_MEMORY_DIR says, or in their own directories.",
     ),
     Setting(
         "prefix",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -46,10 +46,11 @@ class Dialogs:
         *,
         world: Callable[[], World],
         saves_changed: Callable[[], None],
+        usual: Callable[[], Mapping[str, str]],
         ascii_only: bool,
     ) -> None:
         """``world`` returns the present world; ``saves_changed`` is called when a job may have
-        changed the saves."""
+        changed the saves; ``usual`` returns the options that new machines get if none is given."""
         self._app = app
         self._service = service
         self._operations = operations
@@ -57,6 +58,7 @@ class Dialogs:
         self._memory = memory
         self._world = world
         self._saves_changed = saves_changed
+        self._usual = usual
         self._ascii = ascii_only
         self._last_command = ""
         """The last command run in many sandboxes."""
@@ -142,14 +144,30 @@ class Dialogs:
             f"{on_demand.SAVE}{save}" if save else (f"{on_demand.IMAGE}{image}" if image else "")
         )
         last = on_demand.recall_last(self._memory.remembered)
-        form, spec_of = on_demand.new_form(self._world(), begin=begin, last=last)
+        form, spec_of = on_demand.new_form(
+            self._world(), begin=begin, last=last, usual=self._usual()
+        )
 
         def take(values: Values) -> None:
             spec = spec_of(values)
             self._memory.remember(on_demand.NAME, asdict(on_demand.last_of(spec)))
-            then(spec)
+            then(self.with_usual(spec))
 
         self.ask(form, take)
+
+    def with_usual(self, spec: NewSpec) -> NewSpec:
+        """Returns the spec with the options that new machines get if none is given."""
+        return on_demand.with_usual(spec, self._usual())
+
+    def ask_to_install(self, package: str = "") -> None:
+        """Shows the form of an installation, with the name of a package if there is one; if the
+        user submits it, that is installed."""
+
+        def take(values: Values) -> None:
+            name = values["name"].rpartition("/")[2]
+            self.save_operations.do(on_demand.install_of(values), name=name)
+
+        self.ask(on_demand.install_form(package), take)
 
     def ask_to_do(
         self, form: Form, verb_of: Callable[[Values], Verb[Any]], sandbox: SandboxView

@@ -20,7 +20,6 @@ from quicksand_tui.views.layout import Part, Tab
 from quicksand_tui.views.losses import losses_of_stop
 
 if TYPE_CHECKING:
-    from quicksand_tui.forms.form import Values
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.base import ActionScreen
     from quicksand_tui.model.checkpoints import CheckpointView
@@ -229,11 +228,7 @@ class MainActions(Doer):
     # Images
 
     def do_install(self) -> None:
-        def take(values: Values) -> None:
-            name = values["name"].rpartition("/")[2]
-            self._dialogs.save_operations.do(on_demand.install_of(values), name=name)
-
-        self._dialogs.ask(on_demand.install_form(), take)
+        self._dialogs.ask_to_install()
 
     def do_uninstall(self) -> None:
         if (image := self._selection.image) is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from quicksand_tui.forms.mounts import mount_form, mount_of
     from quicksand_tui.forms.origins import IMAGE, SAVE
     from quicksand_tui.forms.packages import install_form, install_of
-    from quicksand_tui.forms.sandbox import new_form
+    from quicksand_tui.forms.sandbox import new_form, with_usual
     from quicksand_tui.forms.saves import save_form, save_of
     from quicksand_tui.jobs.run_many import RunMany
     from quicksand_tui.jobs.saves import SavesOperations
@@ -61,6 +61,7 @@ __all__ = [
     "recall_last",
     "save_form",
     "save_of",
+    "with_usual",
 ]
 
 _HOMES = {
@@ -89,7 +90,7 @@ _HOMES = {
         "install_form",
         "install_of",
     ),
-    "forms.sandbox": ("new_form",),
+    "forms.sandbox": ("new_form", "with_usual"),
     "forms.saves": (
         "save_form",
         "save_of",

@@ -172,8 +172,14 @@ class QuicksandApp(App[int]):
             self.memory,
             world=self._present,
             saves_changed=self.watch_saves,
+            usual=self._usual_machine,
             ascii_only=self.ascii,
         )
+
+    def _usual_machine(self) -> dict[str, str]:
+        """Returns the options that the config has for new machines."""
+        place = self.settings.config.memory_dir
+        return {"memory_dir": place} if place else {}
 
     def _make_full_shell(self) -> FullShell:
         return FullShell(

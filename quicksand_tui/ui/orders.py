@@ -77,6 +77,7 @@ class Orders:
             "tree": self._tree,
             "theme": self._theme,
             "filter": self._filter,
+            "install": self._install,
         }
 
     def _new(self, target: Target, selection: Selection) -> bool:
@@ -85,11 +86,18 @@ class Orders:
         self._stack.go_to_main()
         create = self._stack.main.create
         if target.word("NAME"):
-            create(new_spec_of(target))
+            create(self._dialogs.with_usual(new_spec_of(target)))
         elif target.image is not None:
             self._dialogs.ask_for_new(target.image.name, create)
         elif (save := target.save) is not None:
             self._dialogs.ask_for_new(None, create, save=save.key)
+        return True
+
+    def _install(self, target: Target, selection: Selection) -> bool:
+        if not (name := target.word("PACKAGE")):
+            return False
+        self._stack.go_to_main()
+        self._dialogs.ask_to_install(name)
         return True
 
     def _start(self, target: Target, selection: Selection) -> bool:

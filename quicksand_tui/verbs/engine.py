@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from quicksand.disks.images.store import ImageStore
     from quicksand.disks.packages.installing import install_package
+    from quicksand.disks.packages.names import PUBLISHED
     from quicksand.disks.packages.sources import parse_source
     from quicksand.disks.packages.wanted import parse_wanted
     from quicksand.disks.packages.wheel import is_wheel, parse_wheel_name
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from quicksand.life.uninstalling import uninstall
     from quicksand.qemu.bundled import QEMU_PACKAGE
     from quicksand.qemu.provision import fetch_and_install, install_wheel
+    from quicksand.qemu.removing import uninstall_qemu
     from quicksand.records.config import SandboxConfig
     from quicksand.records.machine_options import options_of
     from quicksand.records.mount import CIFS
@@ -44,6 +46,7 @@ __all__ = [
     "CIFS",
     "CLONES_AT_ONCE",
     "CLONES_MAX",
+    "PUBLISHED",
     "QEMU_PACKAGE",
     "SPARES_MAX",
     "Architecture",
@@ -78,12 +81,14 @@ __all__ = [
     "sweep",
     "to_the_end",
     "uninstall",
+    "uninstall_qemu",
     "verify_saves",
 ]
 
 _HOMES = {
     "quicksand.base.arch": ("Architecture",),
     "quicksand.disks.images.store": ("ImageStore",),
+    "quicksand.disks.packages.names": ("PUBLISHED",),
     "quicksand.disks.packages.installing": ("install_package",),
     "quicksand.base.home": ("expand",),
     "quicksand.disks.packages.sources": ("parse_source",),
@@ -91,6 +96,7 @@ _HOMES = {
     "quicksand.disks.packages.wheel": ("is_wheel", "parse_wheel_name"),
     "quicksand.qemu.bundled": ("QEMU_PACKAGE",),
     "quicksand.qemu.provision": ("fetch_and_install", "install_wheel"),
+    "quicksand.qemu.removing": ("uninstall_qemu",),
     "quicksand.life.uninstalling": ("uninstall",),
     "quicksand.base.errors": (
         "PathError",

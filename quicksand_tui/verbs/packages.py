@@ -164,3 +164,22 @@ def uninstall(name: str) -> HostVerb[Uninstalled]:
             "now": None if gone.now is None else gone.now.digest,
         },
     )
+
+
+def uninstall_qemu(name: str) -> HostVerb[list[str]]:
+    """Removes the QEMUs that installations or a setup have unpacked. Its result is what their
+    directories were called."""
+
+    async def run(_: str, report: Report) -> list[str]:
+        versions, paths = engine.parse_wanted(name).versions, engine.paths()
+        return await engine.in_thread_to_the_end(lambda: engine.uninstall_qemu(paths, versions))
+
+    return HostVerb(
+        name="uninstall",
+        values={"names": [name]},
+        job=JobVerb.DISCARD,
+        failed="It is still installed",
+        doing="uninstalling",
+        run=run,
+        facts=lambda _, gone: {"name": "qemu", "versions": gone, "now": None},
+    )

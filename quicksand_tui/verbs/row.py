@@ -18,6 +18,12 @@ class Kind(Enum):
     TARGET = auto()
     """The same as CHECKPOINT; commands also take OTHER:TAG for a checkpoint of another sandbox."""
     IMAGE = auto()
+    STORED = auto()
+    """An image in the store."""
+    RECIPE = auto()
+    """A recipe of ours, or the file of one."""
+    PACKAGE = auto()
+    """A published image, QEMU, or the file of a wheel."""
     INSTALLED = auto()
     """An image that was installed from a package."""
     SOURCE = auto()
@@ -65,6 +71,7 @@ _WORDS = {
     Kind.TARGET: "CHECKPOINT",
     Kind.SOURCE: "SOURCE",
     Kind.MOUNT: "HOST:GUEST[:ro|:protect]",
+    Kind.PACKAGE: "PACKAGE",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,12 +22,15 @@ from quicksand.base.sharing import share_file
 from quicksand.disks.images.bill import bill_of
 from quicksand.disks.images.store import MANIFEST, ImageStore
 from quicksand.disks.images.stored_image import StoredImage
-from quicksand_images import build_image, ensure_image
+from quicksand.qemu import debs
+from quicksand_images import build_image, ensure_image, toolbox
 from quicksand_images.bases import system_facts
 from quicksand_images.log import log_path
-from quicksand_images.recipe import load_recipe
+from quicksand_images.recipe import find_recipe, load_recipe
 
+from tests.conftest import our_processes, wait_for
 from tests.integration.small_disks import MIB, small_file_system
+from tests.integration.test_fresh_machine import files_of
 from tests.unit.images.mirrors import (
     Signer,
     make_deb,
@@ -161,10 +165,10 @@ async def test_a_disk_that_fills_up_while_a_layer_is_made_is_called_that(
         assert left == ["base"]
 
 
-async def kill_at(stage: str, recipe: Path) -> None:
+async def kill_at(stage: str, recipe: Path, *options: str) -> None:
     """Build in another process, and kill it as it comes to a stage."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "quicksand_images", "build", str(recipe)),
+        *(sys.executable, "-m", "quicksand_images", "build", *options, str(recipe)),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
@@ -242,3 +246,87 @@ async def test_two_builds_at_once_make_one_image(
     assert len(store.versions("mine")) == 1
     # Neither its recipe nor its base has changed.
     assert (await ensure_image("mine", store=store)).root == first.root
+
+
+# Where the host lacks apt and e2fsprogs
+
+
+HERE = ("apt-get", "apt-cache", "apt-config", "dpkg-deb", "mke2fs", "debugfs")
+
+
+@pytest.fixture
+def shop(store: ImageStore, prepared: Paths) -> ImageStore:
+    """The store with the default image as well, which has apt and nothing of e2fsprogs."""
+    debian = ImageStore(prepared.images).get("debian")
+    assert debian is not None
+    place = store.root / "debian" / debian.root.name
+    place.mkdir(parents=True, mode=0o700)
+    for path in debian.root.iterdir():
+        share_file(path, place / path.name)
+    (place.parent / "current").write_text(f"{place.name}\n")
+    if (prepared.data / "qemu").is_dir():  # such a host cannot get one from packages
+        (store.root.parent / "qemu").symlink_to(prepared.data / "qemu")
+    return store
+
+
+@pytest.mark.timeout(400)
+async def test_a_host_without_apt_and_e2fsprogs_builds_in_a_sandbox(
+    shop: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    which = toolbox._which
+    monkeypatch.setattr(toolbox, "_which", lambda name: None if name in HERE else which(name))
+    monkeypatch.setattr(debs, "is_apt_host", lambda: False)
+    stages: list[str] = []
+    image = await build_image(
+        tmp_path / "mine.toml", store=shop, progress=lambda stage, *_: stages.append(stage)
+    )
+    assert "starting a sandbox of 'debian' to build in" in stages
+    assert stages.index("getting e2fsprogs in the sandbox") < stages.index("downloading packages")
+    names = {found["name"]: found["version"] for found in bill_of(image)["components"]}
+    assert (names["probe"], names["below"], names["sandprobe"]) == ("1.0", "1.0", "1.0")
+    said = await output(image, "cat /srv/probe/said; stat -c %u:%g /srv/probe")
+    assert said.split() == ["py3-none-any", "1:12"]
+    assert sorted(found.name for found in shop.root.iterdir()) == ["base", "debian", "mine"]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+async def test_a_build_in_a_sandbox_that_is_killed_leaves_no_machine_and_the_next_goes_on(
+    shop: ImageStore, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "mine.toml"
+    await kill_at("getting e2fsprogs in the sandbox", recipe, "--in-sandbox")
+    await asyncio.to_thread(
+        wait_for, lambda: not our_processes(str(shop.root)), what="its machine to end"
+    )
+    assert shop.get("mine") is None
+    await kill_at("downloading packages", recipe, "--in-sandbox")
+    image = await build_image(recipe, store=shop, in_sandbox=True)
+    assert not shop.verify(image)
+    assert sorted(found.name for found in shop.root.iterdir()) == ["base", "debian", "mine"]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+async def test_a_system_made_in_a_sandbox_is_that_which_the_host_makes(
+    shop: ImageStore, tmp_path: Path
+) -> None:
+    """A small Debian, with a kernel, of the real mirrors."""
+    text = find_recipe("debian").read_text()
+    packages = '["iproute2", "kmod", "mount", "passwd", "procps", "sudo"]'
+    text = re.sub(r"packages = \[.*?\]", f"packages = {packages}", text, count=1, flags=re.DOTALL)
+    recipe = tmp_path / "small.toml"
+    recipe.write_text(text.replace('name = "debian"', 'name = "small"'))
+    inside = await build_image(recipe, store=shop, in_sandbox=True)
+    here = await build_image(recipe, store=shop)
+    trees = [files_of(image, tmp_path / image.root.name) for image in (inside, here)]
+    for tree in trees:
+        for name in PARTIAL:  # apt's own user has them where apt has run as root
+            del tree[name]
+    assert trees[0] == trees[1]
+    assert [inside.files[part]["sha256"] for part in ("kernel", "initrd")] == [
+        here.files[part]["sha256"] for part in ("kernel", "initrd")
+    ]
+
+
+PARTIAL = ("var/lib/apt/lists/partial", "var/cache/apt/archives/partial")

@@ -123,3 +123,13 @@ def test_what_is_not_committed_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_program_that_fails_ends_the_release() -> None:
     with pytest.raises(ReleaseError, match="failed with exit code 3"):
         release.run([sys.executable, "-c", "raise SystemExit(3)"])
+
+
+def test_a_tool_that_is_missing_is_named_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(release, "TOOLS", ("json", "no_such_tool"))
+    with pytest.raises(ReleaseError, match="no_such_tool cannot be imported"):
+        release.require_tools()
+    monkeypatch.setattr(release, "TOOLS", ("json",))
+    release.require_tools()

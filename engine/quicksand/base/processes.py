@@ -148,6 +148,14 @@ def command_of(pid: int) -> str:
     return ""
 
 
+def program_of(pid: int) -> str:
+    """Return the path of the program that a process runs; "" if it has ended or that is not to be
+    known."""
+    with contextlib.suppress(OSError):
+        return str((PROC / str(pid) / "exe").readlink())
+    return next((words[0] for one, _, words in _ps() if one == pid and words), "")
+
+
 def _kind_and_place(words: list[str]) -> tuple[ProcessKind, str] | None:
     if "-name" in words[:-1] and any(word.startswith(MONITOR) for word in words):
         place = words[words.index("-name") + 1].replace(",,", ",")

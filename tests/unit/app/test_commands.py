@@ -282,6 +282,11 @@ def test_images_saves_themes_and_options_are_completed() -> None:
     assert offered("checkpoint web t -m ") == []
 
 
+def test_published_images_are_offered_for_an_installation() -> None:
+    assert offered("install al") == ["alpine", "alpine-desktop"]
+    assert complete("install ", MAIN, WORLD, None, THEMES).hint == "install [PACKAGE]"
+
+
 def test_what_is_put_into_the_line_is_quoted_where_it_must_be() -> None:
     odd = replace(AGENT, name="a b")
     found = complete("delete a", MAIN, replace(WORLD, sandboxes=(odd,)), None, THEMES)

@@ -43,6 +43,7 @@ def test_everything_can_be_set() -> None:
         mouse = false
         read_only = true
         look_every_s = 2
+        memory_dir = "/fast"
         prefix = "ctrl-a"
         [keys]
         stop = "W"
@@ -54,6 +55,7 @@ def test_everything_can_be_set() -> None:
     config = loaded.config
     assert (config.theme, config.ascii, config.mouse) == ("nord", True, False)
     assert (config.read_only, config.look_every_s) == (True, 2.0)
+    assert config.memory_dir == "/fast"
     assert config.prefix.data == b"\x01" == config.keymap.prefix.data
     assert config.keymap.changes_from(default_keymap()) == {
         "main.stop": "W",
@@ -70,6 +72,8 @@ def test_everything_can_be_set() -> None:
         ("look_every_s = 0", "line 1: look_every_s: 0 is no number of seconds from 0.1 to 60"),
         ("look_every_s = true", "look_every_s: true is no number"),
         ("look_every_s = nan", "look_every_s: nan is no number"),
+        ("memory_dir = 'fast'", "memory_dir: 'fast' is no absolute path in quotes"),
+        ("memory_dir = 7", "memory_dir: 7 is no absolute path in quotes"),
         ("prefix = 'ctrl-i'", "line 1: prefix: 'ctrl-i' is what a terminal sends for tab"),
         ("prefix = 'x'", "is no prefix"),
         ("theme = 3", "line 1: theme: 3 is no text in quotes"),

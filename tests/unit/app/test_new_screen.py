@@ -15,6 +15,7 @@ from quicksand_tui.forms import sandbox
 from quicksand_tui.forms.last_used import NAME, Last, recall_last
 from quicksand_tui.forms.mounts import complete_file
 from quicksand_tui.forms.presets import MORE
+from quicksand_tui.home.config import ConfigFile, Settings
 from quicksand_tui.model.sandboxes import ImageView
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import World
@@ -82,6 +83,21 @@ async def test_enter_starts_what_is_suggested_and_the_cursor_goes_there() -> Non
         selected = app.main.selection.sandbox
         assert selected is not None and selected.name == "debian-1"
         assert [s.name for s in app.world.sandboxes].count("debian-1") == 1
+
+
+async def test_the_config_says_where_the_memory_of_new_sandboxes_is_kept(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('memory_dir = "/fast"\n')
+    service = FakeService()
+    app = make_app(service, settings=Settings(ConfigFile(config)))
+    async with app.run_test(size=SIZE) as pilot:
+        await open_form(pilot, app)
+        await until(lambda: "--memory-dir /fast" in screen_text(app))
+        await pilot.press("enter")
+        await until(lambda: service.made)
+        assert service.made[0].machine == {**USUAL, "memory_dir": "/fast"}
+        kept = app.memory.remembered.get("new_sandbox")
+        assert "memory_dir" not in str(kept)
 
 
 async def test_problems_show_as_one_types_and_keep_enter_from_starting() -> None:

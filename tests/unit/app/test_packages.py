@@ -21,6 +21,7 @@ from tests.unit.app.fakes import (
     toasts,
     until,
 )
+from tests.unit.app.test_command_line import type_line
 
 
 async def test_an_image_is_installed_by_a_form_as_a_job() -> None:
@@ -47,6 +48,19 @@ async def test_an_image_is_installed_by_a_form_as_a_job() -> None:
         await until(lambda: "alpine 0.10.1 is installed" in toasts(app))
         assert service.calls == ["install alpine"]
         assert app.operations.log[-1].command == "quicksand-tui install alpine"
+
+
+async def test_a_name_on_the_line_is_filled_into_the_form() -> None:
+    service = FakeService()
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await type_line(pilot, "install alpine", enter=False)
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, FormScreen))
+        await until(lambda: "quicksand-tui install alpine" in screen_text(app))
+        assert app.screen.query_one("#name", Input).value == "alpine"
+        assert service.calls == [], "the form asks first"
 
 
 async def test_an_image_is_uninstalled_after_a_question() -> None:

@@ -14,12 +14,15 @@ from quicksand.disks.images.store import ImageStore
 from quicksand.qemu.binaries import QemuBinaries
 
 from quicksand_tui.cli import packages
-from quicksand_tui.cli.completing.packages import complete_installed
+from quicksand_tui.cli.completing import Completer
+from quicksand_tui.cli.completing.images import complete_recipes, complete_stored
+from quicksand_tui.cli.completing.packages import complete_installed, complete_packages
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
 from tests.unit.disks.packages.wheels import make_overlay, make_stub, make_wheel
 
 Output = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 
 pytestmark = [
     pytest.mark.usefixtures("qemu"),
@@ -152,6 +155,29 @@ def test_what_is_installed_completes_uninstall(capsys: Output, tmp_path: Path) -
     items = complete_installed(None, None, "al")  # type: ignore[arg-type]
     assert [(item.value, item.help) for item in items] == [("alpine", "0.10.1")]
     assert complete_installed(None, None, "x") == []  # type: ignore[arg-type]
+
+
+def test_what_can_be_installed_or_built_completes(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.toml", "quicksand_x-1-py3-none-any.whl"):
+        (tmp_path / name).touch()
+
+    def words(complete: Completer, typed: str) -> list[str]:
+        return [item.value for item in complete(None, None, typed)]  # type: ignore[arg-type]
+
+    assert words(complete_packages, "al") == ["alpine", "alpine-desktop"]
+    assert words(complete_packages, "q") == ["qemu", "quicksand_x-1-py3-none-any.whl"]
+    assert words(complete_recipes, "ag") == ["agent"]
+    assert words(complete_recipes, "m") == ["mine.toml"]
+    assert words(complete_recipes, "./m") == ["./m"], "a path, which the shell completes"
+
+
+def test_only_what_is_in_the_store_completes_what_is_done_to_it(
+    capsys: Output, tmp_path: Path
+) -> None:
+    told(capsys, "install", str(make_wheel(tmp_path)))
+    items = complete_stored(None, None, "")  # type: ignore[arg-type]
+    assert [item.value for item in items] == ["alpine"]
 
 
 async def no_network(*, arch: str) -> QemuBinaries:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
-from quicksand.base.paths import Paths
-from quicksand.qemu import debs
+from quicksand.base.paths import Paths, paths
+from quicksand.base.processes import Process, ProcessKind
+from quicksand.qemu import debs, removing
 
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import Exit
@@ -47,6 +48,33 @@ def test_qemu_is_installed_from_a_wheel_or_from_where_one_is(bare: Path, capsys:
         (facts,) = json.loads(capsys.readouterr().out)
         assert facts["version"] == "9.0.1"
         assert "9.0.1-x86_64/qemu-system-x86_64" in facts["path"]
+
+
+def test_qemu_is_uninstalled_by_its_version_or_all_of_it(bare: Path, capsys: Output) -> None:
+    run(["install", str(wheel(bare / "dist"))])
+    capsys.readouterr()
+    assert run(["uninstall", "qemu==8"]) == Exit.FAILURE
+    assert "no QEMU==8 is installed here" in capsys.readouterr().err
+    assert run(["uninstall", "qemu==9.0.1", "--json"]) == Exit.OK
+    (facts,) = json.loads(capsys.readouterr().out)
+    assert facts == {"name": "qemu", "versions": ["9.0.1-x86_64"], "now": None}
+    assert run(["uninstall", "qemu"]) == Exit.FAILURE
+    assert "not ours to remove" in capsys.readouterr().err
+    assert removing.unpacked_versions(paths()) == []
+
+
+def test_a_qemu_that_runs_is_not_uninstalled(
+    bare: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(["install", str(wheel(bare / "dist"))])
+    capsys.readouterr()
+    root = paths().data / "qemu" / removing.unpacked_versions(paths())[0]
+    runs = Process(pid=1, started="1", kind=ProcessKind.QEMU, of="/x")
+    monkeypatch.setattr(removing, "list_processes", lambda: [runs])
+    monkeypatch.setattr(removing, "program_of", lambda pid: str(root / "qemu-system-x86_64"))
+    assert run(["uninstall", "qemu"]) == Exit.FAILURE
+    assert "1 of our processes use it" in capsys.readouterr().err
+    assert root.is_dir()
 
 
 def test_a_version_that_is_not_there_and_a_wheel_that_is_not_there_are_named(

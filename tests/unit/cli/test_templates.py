@@ -10,16 +10,21 @@ from typing import Any
 
 import pytest
 from quicksand.base import sharing
+from quicksand.base.errors import HostError
 from quicksand.base.files import write_json
 from quicksand.base.paths import Paths, paths
+from quicksand.disks.images.overlay import create_overlay
 from quicksand.disks.images.store import ImageStore
 from quicksand.records.config import SandboxConfig
+from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
+from quicksand.saves.bundle.exporting import export_image
 from quicksand.snapshots import paged
 from quicksand.snapshots.guest_ram import GuestRam
+from quicksand.snapshots.origins import Origin
 from quicksand.warm.templates import list_templates, templates_dir
 
-from quicksand_tui.cli import doctor
+from quicksand_tui.cli import doctor, images
 from quicksand_tui.cli.doctor import check_checkpoints
 from quicksand_tui.cli.doctor_check import Level
 from quicksand_tui.cli.doctor_warm import check_templates
@@ -63,7 +68,8 @@ def image(places: Paths) -> str:
     (places.data / "images").unlink()  # a link to the user's
     staging = places.data / "images" / ".staging"
     staging.mkdir(parents=True)
-    for name in ("disk.qcow2", "kernel", "initrd"):
+    create_overlay(staging / "disk.qcow2", backing=None, size=1 << 20)
+    for name in ("kernel", "initrd"):
         (staging / name).write_text(name)
     manifest: dict[str, Any] = {"name": "tiny", "version": "1", "arch": "x86_64", "created": 1.0}
     parts = {"disk": "disk.qcow2", "kernel": "kernel", "initrd": "initrd"}
@@ -117,6 +123,30 @@ def test_what_is_no_image_takes_no_template_along(
 def test_an_image_that_is_not_there_is_not_warmed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["images", "warm", "nosuchimage"]) == Exit.FAILURE
     assert "nosuchimage" in capsys.readouterr().err
+
+
+async def warmed(registry: Registry, config: SandboxConfig, **_: object) -> tuple[Origin, bool]:
+    """Instead of a boot: the image that it would boot."""
+    raise HostError(f"it would boot {config.image} with {config.memory}")
+
+
+def test_a_bundle_is_unpacked_and_warmed(
+    image: str,
+    places: Paths,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store = ImageStore(places.images)
+    export_image("tiny", tmp_path / "t.quicksand", places)
+    store.remove("tiny")
+    monkeypatch.setattr(images, "warm_up", warmed)
+    monkeypatch.chdir(tmp_path)
+    assert run(["images", "warm", "t.quicksand", "--memory", "300M"]) == Exit.FAILURE
+    assert f"it would boot tiny@{image[:12]} with 300M" in capsys.readouterr().err
+    assert [one.digest for one in store.unpacked()] == [image]
+    assert run(["images", "warm", "gone.quicksand"]) == Exit.FAILURE
+    assert "does not exist" in capsys.readouterr().err
 
 
 # doctor

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from quicksand import Sandbox
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError
 from quicksand.base.paths import Paths, paths
 from quicksand.disks.images.store import ImageStore
@@ -59,6 +60,24 @@ def test_an_image_that_is_not_built_yet_suggests_what_its_recipe_does(place: Pat
     assert config_of("debian-desktop") == ("2G", 2, True)
     publish(ImageStore(place.images), "debian-desktop", machine={"memory": "4G"})
     assert config_of("debian-desktop") == ("4G", 1, False)
+
+
+def test_the_version_for_the_machines_processor_suggests(
+    place: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Architecture, "host", lambda: Architecture.X86_64)
+    store = ImageStore(place.images)
+    publish(store, machine={"memory": "1G"})
+    staging = store.root / ".staging-other"
+    staging.mkdir()
+    for part in ("disk", "kernel", "initrd"):
+        (staging / part).write_text(f"other {part}")
+    files = {part: {"name": part} for part in ("disk", "kernel", "initrd")}
+    about = {"name": "big", "version": "1", "arch": "aarch64", "created": 1, "files": files}
+    store.publish(staging, {**about, "machine": {"memory": "3G"}}, current=False)
+    assert suggested_options("big", place) == {"memory": "1G"}
+    assert suggested_options("big", place, "arm64") == {"memory": "3G"}
+    assert config_of("big", arch="arm64")[0] == "3G"
 
 
 @pytest.mark.parametrize("name", ["absent", "/nowhere", "../x", "", "a\nb"])

@@ -302,7 +302,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUICKSAND_CACHE_DIR", str(tmp_path / "cache"))
 
 
-async def fake_build(recipe: Recipe, store: ImageStore, place: Path, _: object) -> StoredImage:
+async def fake_build(recipe: Recipe, store: ImageStore, place: Path, *_: object) -> StoredImage:
     staging = place / "staging"
     staging.mkdir()
     for name in ("disk.qcow2", "initrd"):
@@ -407,7 +407,7 @@ def test_the_kernel_of_a_package_gets_into_the_image_as_it_is_if_it_is_whole(
 async def test_a_build_that_ends_early_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
 ) -> None:
-    async def failing(_: object, __: object, place: Path, ___: object) -> StoredImage:
+    async def failing(_: object, __: object, place: Path, *___: object) -> StoredImage:
         (place / "tree").mkdir(mode=0o500)
         raise failure
 

@@ -8,8 +8,8 @@ import pytest
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, ImageError
 from quicksand.disks.images.store import ImageStore
-from quicksand.qemu import debs
 from quicksand_images import bases, build, in_vm, mmdebstrap
+from quicksand_images.benches import HostBench
 from quicksand_images.log import BuildLog
 from quicksand_images.mmdebstrap import Builder
 from quicksand_images.recipe import find_recipe, load_recipe, read_recipe
@@ -92,7 +92,6 @@ async def test_only_a_system_that_this_processor_runs_is_made_without_a_vm(
     async def find_keyring(*_: object) -> Path:
         return tmp_path
 
-    monkeypatch.setattr(debs, "is_apt_host", lambda: True)
     monkeypatch.setattr(build, "find_keyring", find_keyring)
     monkeypatch.setattr(build, "find_mirrors", lambda recipe: Mirrors(main="m", security="s"))
     monkeypatch.setattr(mmdebstrap, "find_builder", find_builder)
@@ -101,8 +100,10 @@ async def test_only_a_system_that_this_processor_runs_is_made_without_a_vm(
     log = BuildLog(tmp_path / "log", None, None)
     for arch in (HOST, OTHER):
         recipe = load_recipe("debian", arch)
-        await build._make_tree(recipe, tmp_path, None, None, log)  # type: ignore[arg-type]
-    assert ways == ["mmdebstrap", "vm"]
+        for has_apt in (True, False):
+            bench = HostBench(place=tmp_path, makers=None, has_apt=has_apt)  # type: ignore[arg-type]
+            await build._make_tree(recipe, tmp_path, None, bench, log)  # type: ignore[arg-type]
+    assert ways == ["mmdebstrap", "vm", "vm", "vm"], "mmdebstrap needs the host's apt"
 
 
 async def test_the_recipe_of_an_older_base_is_read_for_the_processor_of_that_base(

@@ -18,7 +18,6 @@ from quicksand_images.alpine import repositories
 from quicksand_images.apk_keys import TrustedKeys
 from quicksand_images.bases import system_facts
 from quicksand_images.builder import suggested_options
-from quicksand_images.layers import proxies
 from quicksand_images.recipe import (
     Layer,
     Recipe,
@@ -28,6 +27,7 @@ from quicksand_images.recipe import (
     read_recipe,
 )
 from quicksand_images.rootfs import configuring_script
+from quicksand_images.sources import proxies
 from quicksand_images.tables import RecipeError, Table, find_line
 
 TEN_LINES = """\

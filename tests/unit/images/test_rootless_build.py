@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import lzma
 import os
 import shutil
 import stat
 import subprocess
 import sys
 import tarfile
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +21,7 @@ from hypothesis import strategies as st
 from quicksand.base.errors import HostError
 from quicksand.base.tools import ToolError
 from quicksand.qemu import debs
-from quicksand_images import mmdebstrap, toolbox
+from quicksand_images import debfile, mmdebstrap, toolbox
 from quicksand_images.debfile import read_deb
 from quicksand_images.packages import open_packages
 from quicksand_images.recipe import load_recipe
@@ -128,6 +132,47 @@ def test_a_package_that_is_cut_off_is_refused(tmp_path: Path) -> None:
         path.write_bytes(whole[:size])
         with pytest.raises(HostError, match="cannot be read"):
             read_deb(path)
+
+
+def deb_with(data: bytes, suffix: str) -> bytes:
+    """A package with this for its data."""
+    content = b"!<arch>\n"
+    members = {"debian-binary": b"2.0\n", "control.tar": b"", f"data.tar{suffix}": data}
+    for name, member in members.items():
+        content += f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(member):<10}`\n".encode()
+        content += member + b"\n" * (len(member) % 2)
+    return content
+
+
+def with_dictionary(packed: bytes, bits: int) -> bytes:
+    """An .xz whose one block claims a dictionary of that size (The .xz File Format, 3.1, 5.3.1)."""
+    size = (packed[12] + 1) * 4
+    head = bytearray(packed[12 : 12 + size - 4])
+    assert head[2:4] == b"\x21\x01", "the filter is LZMA2, with one byte of properties"
+    head[4] = bits
+    crc = zlib.crc32(head).to_bytes(4, "little")
+    return packed[:12] + bytes(head) + crc + packed[12 + size :]
+
+
+def test_a_package_that_wants_gigabytes_to_be_unpacked_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "hostile.deb"
+    packed = lzma.compress(b"x" * 1000)
+    path.write_bytes(deb_with(with_dictionary(packed, 30), ".xz"))  # 128 MiB
+    assert read_deb(path).data == b"x" * 1000
+    path.write_bytes(deb_with(with_dictionary(packed, 39), ".xz"))  # 3 GiB
+    with pytest.raises(HostError, match=r"[Mm]emory usage limit"):
+        read_deb(path)
+
+
+@pytest.mark.parametrize(("pack", "suffix"), [(lzma.compress, ".xz"), (gzip.compress, ".gz")])
+def test_a_package_that_grows_a_hundredfold_is_refused(
+    tmp_path: Path, pack: Callable[[bytes], bytes], suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(debfile, "SMALL", 1024**2)
+    path = tmp_path / "bomb.deb"
+    path.write_bytes(deb_with(pack(bytes(2 * 1024**2)), suffix))
+    with pytest.raises(HostError, match="larger than a package can be"):
+        read_deb(path)
 
 
 # --- apt with a root directory of its own

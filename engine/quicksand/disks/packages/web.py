@@ -8,7 +8,8 @@ import contextlib
 import hashlib
 import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -36,6 +37,10 @@ SPACE_EVERY = 64 * 1024 * 1024
 
 TIMEOUT_S = 30.0
 """Seconds to wait for a connection, and for each next piece."""
+
+SLOW_S, SLOW_BYTES = 60.0, 16 * 1024
+"""A server that sends fewer bytes than these in so many seconds counts as a connection that
+breaks."""
 
 TRIES = 5
 """How often in a row a download that brings nothing is taken up again."""
@@ -73,6 +78,26 @@ class Page:
 
 class UnreachableError(HostError):
     """A server could not be reached, or answered with an error."""
+
+
+class StalledError(httpx.ReadError):
+    """A server sends next to nothing."""
+
+
+class _Pace:
+    """Raises StalledError if pieces come too slowly."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._bytes = 0
+
+    def note(self, piece: bytes) -> None:
+        self._bytes += len(piece)
+        now = time.monotonic()
+        if self._bytes >= SLOW_BYTES:
+            self._since, self._bytes = now, 0
+        elif now - self._since > SLOW_S:
+            raise StalledError(f"it sends too slowly, {self._bytes} bytes in {SLOW_S:g} s")
 
 
 class Web:
@@ -115,13 +140,14 @@ class Web:
         """Fetch a page; None if there is none at that address. Raises UnreachableError,
         ImageError for one that is too large or elsewhere than allowed."""
         headers = {"Accept": accept, **AS_IT_IS}
-        async with self._asking(url), self._client.stream("GET", url, headers=headers) as answer:
+        async with self._asking(url), self._get(url, headers) as answer:
             if answer.status_code in NOT_HERE:
                 return None
             _require_success(answer, url)
             _require_plain(answer, url)
-            body = bytearray()
+            body, pace = bytearray(), _Pace()
             async for piece in answer.aiter_raw():
+                pace.note(piece)
                 body += piece
                 if len(body) > PAGE_MAX:
                     raise ImageError(f"{shown(url)} has more than {size_text(PAGE_MAX)}")
@@ -164,7 +190,8 @@ class Web:
                 await self._get_rest(link, wheel)
                 return
             except _BROKEN as error:
-                failures = 1 if wheel.done > before else failures + 1
+                brings = wheel.done > before and not isinstance(error, StalledError)
+                failures = 1 if brings else failures + 1
                 if failures >= TRIES:
                     raise _unreachable(link.url, error) from error
                 await asyncio.sleep(self._pause * 2**failures)
@@ -173,14 +200,31 @@ class Web:
         headers = dict(AS_IT_IS)  # digests are those of the file as it is
         if wheel.done and wheel.tag:
             headers |= {"Range": f"bytes={wheel.done}-", "If-Range": wheel.tag}
-        async with self._client.stream("GET", link.url, headers=headers) as answer:
+        async with self._get(link.url, headers) as answer:
             _require_success(answer, link.url)
             await in_thread_to_the_end(lambda: wheel.begin(answer))
+            pace = _Pace()
             # Pieces as they come: what waits for a larger one would be lost with the connection.
             async for piece in answer.aiter_raw():
+                pace.note(piece)
                 await in_thread_to_the_end(lambda piece=piece: wheel.add(piece))  # type: ignore[misc]
         if wheel.is_short:
             raise httpx.ReadError("the server ended before the file did")
+
+    @contextlib.asynccontextmanager
+    async def _get(self, url: str, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
+        """Ask for something, and yield the answer once its head is there. Raises httpx.HTTPError,
+        also for a head that takes longer than `SLOW_S`."""
+        request = self._client.build_request("GET", url, headers=headers)
+        try:
+            async with asyncio.timeout(SLOW_S):
+                answer = await self._client.send(request, stream=True)
+        except TimeoutError:
+            raise StalledError(f"it did not answer within {SLOW_S:g} s") from None
+        try:
+            yield answer
+        finally:
+            await answer.aclose()
 
     @contextlib.asynccontextmanager
     async def _asking(self, url: str) -> AsyncIterator[None]:

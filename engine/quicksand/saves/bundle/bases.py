@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,28 @@ from quicksand.base.files import read_json
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.text import mib_text
 from quicksand.disks.images.origin import KEY as PACKAGE
-from quicksand.disks.images.parts import INITRD_MAX, KERNEL_MAX, NAMES, image_digest
+from quicksand.disks.images.parts import (
+    INITRD_MAX,
+    KERNEL_MAX,
+    PARTS,
+    file_name,
+    image_digest,
+)
 from quicksand.disks.images.recipes import has_recipe
 from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
 from quicksand.disks.images.store import BUNDLE, ImageStore, sha256_file
 from quicksand.disks.images.store import MANIFEST as IMAGE_MANIFEST
 from quicksand.disks.images.stored_image import StoredImage
 from quicksand.disks.packages.names import PUBLISHED, plain
-from quicksand.saves.bundle.checks import DiskWatch, check_disk
-from quicksand.saves.bundle.manifest import IMAGE_FILES, Bundle, BundleBase, Member
+from quicksand.saves.bundle.checks import DiskWatch, check_disk, check_layer
+from quicksand.saves.bundle.manifest import (
+    IMAGE_FILES,
+    Bundle,
+    BundleBase,
+    Member,
+    image_names,
+    image_part,
+)
 from quicksand.saves.bundle.receiving import Receiver
 
 PART_MAX = {"image.kernel": KERNEL_MAX, "image.initrd": INITRD_MAX}
@@ -38,15 +51,12 @@ class FoundBase:
 
     base: BundleBase
     files: Mapping[str, tuple[Path, Member]] = field(default_factory=dict)
-    """Path and description by the name in a bundle; empty if the image itself is not here, or has
-    several layers."""
-    layers: int = 1
-    """The layers of the image's disk."""
+    """Path and description by the name in a bundle, in that order; empty if the image itself is not
+    here."""
 
 
 def describe(image: StoredImage) -> FoundBase:
-    """Describe an image of the store; one of several layers only by name and digest, since bundles
-    hold one disk. Raises OSError, ValueError."""
+    """Describe an image of the store. Raises OSError, ValueError."""
     about = read_json(image.root / IMAGE_MANIFEST)
     base = BundleBase(
         name=image.name,
@@ -58,10 +68,8 @@ def describe(image: StoredImage) -> FoundBase:
         about={key: value for key, value in about.items() if key not in _OURS},
     )
     files: dict[str, tuple[Path, Member]] = {}
-    if len(image.chain) > 1:
-        return FoundBase(base=base, layers=len(image.chain))
-    for name, part in IMAGE_FILES.items():
-        facts = image.files[part]
+    for name in image_names(len(image.chain)):
+        facts = image.files[_part_of(name)]
         member = Member(name=name, size=int(facts["size"]), sha256=str(facts["sha256"]))
         files[name] = (image.root / str(facts["name"]), member)
     return FoundBase(base=base, files=files)
@@ -92,12 +100,10 @@ def describe_outside(image: ResolvedImage) -> FoundBase:
 
 
 def too_many_layers(name: str, layers: int) -> SaveError:
-    """The error of a bundle that would have to hold an image of several layers."""
+    """The error of an image of several layers that is not in the store."""
     return SaveError(
-        f"the image {name!r} has {layers} layers, and a bundle holds one",
-        hint="export it without the image, and import it where the same image is: installed from "
-        "the same package, or copied with the image store; another build of a recipe is another "
-        "image. A save can be put on an image of one layer first",
+        f"the image {name!r} is a package of {layers} layers that is not in the image store",
+        hint=Words(Remedy("install", name=name), " puts it there; then export it again"),
     )
 
 
@@ -119,6 +125,12 @@ def require_base(store: ImageStore, base: BundleBase) -> StoredImage:
     raise BundleError(f"the bundle needs the image {base}, which is not here{has}", hint=hint)
 
 
+def _part_of(name: str) -> str:
+    part = image_part(name)
+    assert part is not None
+    return part
+
+
 def check_part_size(name: str, size: int) -> None:
     """Raise ValueError if a kernel or initrd claims an impossible size in bytes."""
     if size > PART_MAX.get(name, size):
@@ -127,10 +139,9 @@ def check_part_size(name: str, size: int) -> None:
 
 def check_files(bundle: Bundle) -> None:
     """Raise ValueError unless the files of the base in a bundle fit the base's digest."""
-    files = {file.name: file for file in bundle.files}
-    for name in IMAGE_FILES:
-        check_part_size(name, files[name].size)
-    parts = {part: {"sha256": files[name].sha256} for name, part in IMAGE_FILES.items()}
+    for file in bundle.image_files:
+        check_part_size(file.name, file.size)
+    parts = {_part_of(file.name): {"sha256": file.sha256} for file in bundle.image_files}
     base = bundle.base
     if image_digest(parts, base.cmdline, base.recipe) != base.digest:
         raise ValueError("the digest of its base does not fit the files")
@@ -162,30 +173,32 @@ class IncomingBase:
     def _check_sizes(self) -> None:
         """Raise ValueError if files that are here have other sizes in the bundle, since those
         cannot have the same digests."""
-        for member in self._bundle.files:
-            part = IMAGE_FILES.get(member.name)
-            if part is None or self.image is None:
-                continue
-            if member.size != self.image.files[part]["size"]:
+        if self.image is None:
+            return
+        for member in self._bundle.image_files:
+            if member.size != self.image.files[_part_of(member.name)]["size"]:
                 raise ValueError(f"{member.name} is damaged: its size is not that of its digest")
 
     def receive(self, receiver: Receiver, made: Path) -> None:
         """Read the files of the base from the bundle, into the directory ``made`` of the image
         store unless the base is there. Raises ValueError, BundleError, HostError."""
-        for member in self._bundle.files:
-            part = IMAGE_FILES.get(member.name)
-            if part is None:
-                continue
+        for member in self._bundle.image_files:
             if not self.is_new:
                 receiver.skip(member)
                 continue
             self._made = made
-            path = made / NAMES[part]
+            part = _part_of(member.name)
+            path = made / file_name(part)
             if part == "disk":
                 receiver.write(member, path, watch=DiskWatch(member.name, member.size))
                 check_disk(path, member.name)
-            else:
+            elif part in PARTS:
                 receiver.write(member, path)
+            else:
+                watch = DiskWatch(member.name, member.size, allow_backing=True)
+                receiver.write(member, path, watch=watch)
+                if check_layer(path, member.name).backing_file is None:
+                    raise ValueError(f"{member.name} is a whole disk, and no layer")
 
     def publish(self, *, opened: str = "", current: bool = False) -> StoredImage:
         """Add the base to the image store; it becomes the current version if that is asked for, or
@@ -194,17 +207,24 @@ class IncomingBase:
         if self.image is None:
             assert self._made is not None, "receive it first"
             base = self._bundle.base
+            parts = [_part_of(file.name) for file in self._bundle.image_files]
             self.image = publish_image(
-                self._store, self._made, base, current=current, opened=opened
+                self._store, self._made, base, parts=parts, current=current, opened=opened
             )
         return self.image
 
 
 def publish_image(
-    store: ImageStore, made: Path, base: BundleBase, *, current: bool, opened: str = ""
+    store: ImageStore,
+    made: Path,
+    base: BundleBase,
+    *,
+    parts: Iterable[str] = PARTS,
+    current: bool,
+    opened: str = "",
 ) -> StoredImage:
-    """Publish the files in ``made`` in the image store. ``opened`` is the file name of a bundle
-    that a start unpacks. Raises ImageError, HostError."""
+    """Publish the files in ``made``, which are these ``parts``, in the image store. ``opened`` is
+    the file name of a bundle that a start unpacks. Raises ImageError, HostError."""
     created = base.about.get("created")
     known = isinstance(created, int | float) and not isinstance(created, bool)
     manifest: dict[str, Any] = {
@@ -216,7 +236,7 @@ def publish_image(
         "recipe": base.recipe,
         "cmdline": base.cmdline,
         "created": created if known else 0,
-        "files": {part: {"name": name} for part, name in NAMES.items()},
+        "files": {part: {"name": file_name(part)} for part in parts},
     }
     image = store.publish(made, manifest, current=current)
     if image.errors or image.digest != base.digest:

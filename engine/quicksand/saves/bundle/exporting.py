@@ -15,7 +15,7 @@ from quicksand.base.progress import Progress
 from quicksand.base.remedies import Words
 from quicksand.disks.images.resolve import ImageResolver
 from quicksand.saves.bundle import manifest as bundles
-from quicksand.saves.bundle.bases import FoundBase, describe, find_base, too_many_layers
+from quicksand.saves.bundle.bases import FoundBase, describe, find_base
 from quicksand.saves.bundle.checks import check_layer, dangers
 from quicksand.saves.bundle.manifest import Bundle, BundleKind, overlay_name
 from quicksand.saves.bundle.sending import Outgoing, find_digests, open_all, write_bundle
@@ -102,7 +102,7 @@ def export_image(
     `export_save`."""
     say = progress or (lambda stage, done, total: None)
     resolver = ImageResolver(paths)
-    stored = resolver.store.get(name)
+    stored = resolver.store.get(name, Architecture.host())
     if stored is not None and stored.errors:
         raise ImageError(f"the image {name!r} is damaged: {'; '.join(stored.errors)}")
     found = describe(stored) if stored else find_base(resolver, name, "", Architecture.host())
@@ -157,8 +157,6 @@ def _find_base(lowest: Save, paths: Paths) -> FoundBase:
 
 def require_files(found: FoundBase, name: str) -> list[Outgoing]:
     """List the files of an image for a full bundle. Raises SaveError if they are not here."""
-    if found.layers > 1:
-        raise too_many_layers(found.base.name, found.layers)
     if not found.files:
         raise SaveError(
             f"{name!r} needs the image {found.base}, which is not here",

@@ -109,6 +109,7 @@ def import_bundled_image(
         options.stop()
         is_ours = bundle.base.arch == Architecture.host().value
         image = base.publish(opened=options.opened, current=is_ours and not is_opened)
+        image = image if is_opened else store.adopt(image)
     if not is_opened and (is_ours or store.get(image.root.parent.name) is None):
         store.make_current(image)  # it may have been there already, unused
     return Imported(

@@ -26,6 +26,7 @@ from quicksand.saves.bundle.manifest import (
     MANIFEST_MAX,
     Bundle,
     BundleKind,
+    image_part,
     parse_json,
 )
 from quicksand.saves.bundle.receiving import Imported, ImportOptions, Receiver, require_space
@@ -149,12 +150,12 @@ def _import_save(
     if (store.root / name).exists() and not options.replace:
         raise taken(name, store.root)
     base = IncomingBase(images, bundle)
-    own = sum(file.size for file in bundle.files if file.name not in IMAGE_FILES)
+    own = sum(file.size for file in bundle.files if image_part(file.name) is None)
     require_space(store.root, own)
     with ExitStack() as stack:
         made = stack.enter_context(store.making())
         for file in bundle.files:
-            if file.name not in IMAGE_FILES:
+            if image_part(file.name) is None:
                 watch = DiskWatch(file.name, file.size, allow_backing=True)
                 receiver.write(file, made / file.name, watch=watch)
                 check_layer(made / file.name, file.name, snapshots=True)

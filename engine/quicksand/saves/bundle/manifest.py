@@ -17,18 +17,37 @@ from enum import StrEnum
 from typing import Any, NoReturn
 
 from quicksand.base.arch import Architecture
+from quicksand.disks.images.parts import layer_part
 from quicksand.records.config import SandboxConfig
 from quicksand.records.nodes import is_id
 from quicksand.saves.manifest import OVERLAYS, SaveManifest
 
 FORMAT = "quicksand-bundle"
-VERSION = 1
+VERSION, WITHOUT_LAYERS = 2, 1
+"""The newest version, and that of bundles without an image of several layers, which older programs
+know, too."""
 MANIFEST = "manifest.json"
 MANIFEST_MAX = 1024 * 1024
 """Bytes; enough for about 7000 files."""
 
 IMAGE_FILES = {"image.qcow2": "disk", "image.kernel": "kernel", "image.initrd": "initrd"}
 """The names in a bundle (fixed by the specification), and the parts of an image in the store."""
+
+_LAYER_FILE = re.compile(r"image\.(layer[1-9][0-9]?)\.qcow2")
+
+
+def image_part(name: str) -> str | None:
+    """Return the part of an image that a file of a bundle is; None if it is none."""
+    layer = _LAYER_FILE.fullmatch(name)
+    return layer[1] if layer else IMAGE_FILES.get(name)
+
+
+def image_names(layers: int) -> list[str]:
+    """Return the names in a bundle of an image's files, in their order, of how many layers its disk
+    has."""
+    disk, kernel, initrd = IMAGE_FILES
+    return [disk, *(f"image.{layer_part(n)}.qcow2" for n in range(1, layers)), kernel, initrd]
+
 
 CMDLINE_MAX = 4096
 """Characters of the kernel's command line."""
@@ -189,7 +208,12 @@ class Bundle:
     @property
     def is_full(self) -> bool:
         """Whether the bundle contains its base."""
-        return any(file.name in IMAGE_FILES for file in self.files)
+        return bool(self.image_files)
+
+    @property
+    def image_files(self) -> tuple[Member, ...]:
+        """The files of its base, if it contains them."""
+        return tuple(file for file in self.files if image_part(file.name) is not None)
 
     @property
     def config(self) -> SandboxConfig | None:
@@ -206,7 +230,7 @@ class Bundle:
         content = {} if self.content is None else {_KEYS[self.kind]: self.content.to_json()}
         plain = {
             "format": FORMAT,
-            "version": VERSION,
+            "version": VERSION if len(self.image_files) > len(IMAGE_FILES) else WITHOUT_LAYERS,
             "kind": self.kind.value,
             "name": self.name,
             "full": self.is_full,
@@ -260,13 +284,14 @@ class Bundle:
         names = [file.name for file in self.files]
         if len(set(names)) != len(names):
             raise ValueError("two of its files have the same name")
-        images = [name for name in names if name in IMAGE_FILES]
-        if value.get("full") is not bool(images) or images not in ([], list(IMAGE_FILES)):
+        images = [file.name for file in self.image_files]
+        whole = image_names(len(images) - len(IMAGE_FILES) + 1)
+        if value.get("full") is not bool(images) or images not in ([], whole):
             raise ValueError("its manifest and its files disagree on whether it contains its base")
         if names[len(names) - len(images) :] != images:
             raise ValueError("the files of its base do not come last")
         if self.config is None:
-            if names != list(IMAGE_FILES):
+            if not images or names != images:
                 raise ValueError("its files are not those of an image")
         elif self.config.image != self.base.name:
             raise ValueError(f"its image is {self.config.image!r}, and its base is {self.base}")

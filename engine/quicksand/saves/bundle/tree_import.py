@@ -31,11 +31,11 @@ from quicksand.records.trash import remove_tree
 from quicksand.saves.bundle.bases import IncomingBase
 from quicksand.saves.bundle.checks import DiskWatch, check_disk, check_layer, warnings
 from quicksand.saves.bundle.manifest import (
-    IMAGE_FILES,
     Bundle,
     BundledSandbox,
     BundleKind,
     Member,
+    image_part,
     parse_json,
 )
 from quicksand.saves.bundle.receiving import Imported, ImportOptions, Receiver, require_space
@@ -186,7 +186,7 @@ def _receive_records(receiver: Receiver, bundle: Bundle, sandbox: BundledSandbox
     _check_stand(sandbox, nodes)
     _check_shared(nodes)
     expected = _expected_names(sandbox, nodes)
-    found = [file.name for file in bundle.files[len(nodes) :] if file.name not in IMAGE_FILES]
+    found = [file.name for file in bundle.files[len(nodes) :] if image_part(file.name) is None]
     if expected != found:
         differing = sorted({*expected} ^ {*found}) or ["their order"]
         raise ValueError(f"its files are not those of its checkpoints: {differing[0]}")
@@ -288,7 +288,7 @@ def _receive_files(
             (place.checkpoints / node.id).mkdir(mode=0o700)
     for member in bundle.files[len(nodes) :]:
         path = place.root / member.name
-        if member.name in IMAGE_FILES:
+        if image_part(member.name) is not None:
             continue
         if member.name.startswith("layers/"):
             _receive_layer(receiver, member, path, seals)

@@ -30,6 +30,8 @@ class Answer:
     takes_ranges: bool = True
     range_said: str = ""
     """What an answer to a request for a range says that it is, if not the truth."""
+    drips: bool = False
+    """Whether it sends a byte at a time, as long as somebody takes them."""
     gate: threading.Event | None = None
     """What the second half waits for."""
 
@@ -125,7 +127,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, request: Request, answer: Answer, body: bytes) -> None:
         try:
-            for at in range(0, len(body), PIECE):
+            for at in range(len(body) if answer.drips else 0):
+                self.wfile.write(body[at : at + 1])
+                threading.Event().wait(0.005)
+            for at in range(0, 0 if answer.drips else len(body), PIECE):
                 if answer.gate is not None and at >= len(body) // 2:
                     self.known.waiting.set()
                     answer.gate.wait(30)

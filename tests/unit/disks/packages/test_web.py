@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import socket
 import threading
 import zlib
 from collections.abc import AsyncIterator
@@ -89,6 +90,28 @@ async def test_a_server_that_always_breaks_off_is_given_up(
     with pytest.raises(UnreachableError, match=r"x.whl cannot be reached"):
         await web.download(link(url), tmp_path / "x")
     assert len(server.requests) == TRIES
+
+
+async def test_a_server_that_sends_a_byte_now_and_then_is_given_up(
+    web: Web, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quicksand.disks.packages.web.SLOW_S", 0.1)
+    url = server.put("/x.whl", DATA, drips=True)
+    with pytest.raises(UnreachableError, match=r"it sends too slowly, [0-9]+ bytes in 0\.1 s"):
+        await web.download(link(url), tmp_path / "x")
+    assert len(server.requests) == 5, "it is asked again as often as one that breaks off"
+    with pytest.raises(UnreachableError, match="it sends too slowly"):
+        await web.page(url, "*/*")
+
+
+async def test_a_server_that_never_answers_is_given_up(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quicksand.disks.packages.web.SLOW_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        with pytest.raises(UnreachableError, match=r"it did not answer within 0\.1 s"):
+            await web.page(url, "*/*")
 
 
 async def test_one_that_answers_with_an_error_of_its_own_is_asked_again(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 from quicksand.base.errors import DiskSpaceError, HostError, ImageError
+from quicksand.base.threads import Stopped
 from quicksand.base.tools import run_tool
 from quicksand_images.disk import require_filesystem_tools
 from quicksand_images.oci import writing
@@ -173,6 +177,42 @@ def test_a_record_whose_name_would_be_a_command_is_an_error(tmp_path: Path, name
     tree.root.children[name] = Node(Kind.DIRECTORY)
     with pytest.raises(HostError, match="debugfs"):
         list(writing.plan_commands(tree, tmp_path, 0))
+
+
+async def test_writing_ends_soon_after_a_cancellation(
+    tmp_path: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, goes_on, laid_out = threading.Event(), threading.Event(), writing.lay_out
+
+    def slowly(tree: Tree, place: Path, stop: Callable[[], None]) -> None:
+        def wait() -> None:
+            began.set()
+            goes_on.wait(30)
+            stop()
+
+        laid_out(tree, place, wait)
+
+    monkeypatch.setattr(writing, "lay_out", slowly)
+    tree = Tree()
+    for number in range(100):
+        tree.root.children[str(number)] = Node(Kind.DIRECTORY)
+    target = tmp_path / "disk.raw"
+    writes = asyncio.create_task(
+        write_ext4(tree, tmp_path / "tree", target, tools=tools, uuid=UUID_7, epoch=1)
+    )
+    assert await asyncio.to_thread(began.wait, 30)
+    writes.cancel()
+    await asyncio.sleep(0)  # it hears of it
+    goes_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await writes
+    assert not list((tmp_path / "tree").glob("*"))
+    with pytest.raises(Stopped):
+        writing._write_commands(tmp_path / "c", tree, tmp_path, 1, stopped)
+
+
+def stopped() -> None:
+    raise Stopped
 
 
 def test_a_command_that_would_be_read_as_two_is_an_error() -> None:

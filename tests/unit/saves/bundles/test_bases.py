@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import BundleError, SaveError
 from quicksand.disks.images.overlay import create_overlay
 from quicksand.disks.images.parts import NAMES
 from quicksand.disks.images.stored_image import StoredImage
+from quicksand.saves.bundle.bases import check_files
+from quicksand.saves.bundle.exporting import export_image
+from quicksand.saves.bundle.manifest import Bundle, BundleKind
 from quicksand.saves.store import check_save
 
 from quicksand_tui.model.remedies import hint_of
@@ -130,12 +138,32 @@ def test_what_nobody_knows_is_kept(here: Home, there: Home, tmp_path: Path) -> N
     assert json.loads(there_path.read_text()) == plain
 
 
-def add_layered(home: Home) -> StoredImage:
+def names_in(bundle: bytes) -> list[str]:
+    with tarfile.open(fileobj=io.BytesIO(bundle)) as archive:
+        return archive.getnames()
+
+
+def read_manifest_of(bundle: bytes) -> dict[str, Any]:
+    with tarfile.open(fileobj=io.BytesIO(bundle)) as archive:
+        file = archive.extractfile("manifest.json")
+        assert file is not None
+        found: dict[str, Any] = json.load(file)
+        return found
+
+
+def signed(manifest: dict[str, Any]) -> dict[str, Any]:
+    """With the digest that fits."""
+    plain = {key: value for key, value in manifest.items() if key != "sha256"}
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return {**plain, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def add_layered(home: Home, backing: Path | None = Path("disk.qcow2")) -> StoredImage:
     """An image whose disk has two layers, as that of a package that lies on another has."""
     staging = home.images.root / ".building-ab"
     staging.mkdir(parents=True, exist_ok=True)
     create_overlay(staging / "disk.qcow2", backing=None, size=MIB)
-    create_overlay(staging / "layer1.qcow2", backing=Path("disk.qcow2"), size=MIB)
+    create_overlay(staging / "layer1.qcow2", backing=backing, size=MIB)
     names = {**NAMES, "layer1": "layer1.qcow2"}
     for part in ("kernel", "initrd"):
         (staging / part).write_bytes(b"one of two layers")
@@ -149,18 +177,77 @@ def add_layered(home: Home) -> StoredImage:
     return home.images.publish(staging, manifest)
 
 
-def test_a_bundle_names_an_image_of_several_layers_and_holds_none(
+def test_a_bundle_holds_all_layers_of_an_image(here: Home, there: Home, tmp_path: Path) -> None:
+    image = add_layered(here)
+    here.add_save("layered")
+    with pytest.raises(BundleError, match="which is not here"):
+        there.import_(here.export(tmp_path / "thin", "layered"))
+    bundle = here.export(tmp_path / "full", "layered", full=True)
+    assert names_in(bundle)[-4:] == [
+        "image.qcow2",
+        "image.layer1.qcow2",
+        "image.kernel",
+        "image.initrd",
+    ]
+    assert there.import_(bundle).name == "layered"
+    found = there.images.get("debian")
+    assert found is not None and found.digest == image.digest
+    assert [path.name for path in found.chain] == ["disk.qcow2", "layer1.qcow2"]
+    assert not there.images.verify(found)
+
+
+def test_an_image_of_several_layers_is_exported_and_imported(
     here: Home, there: Home, tmp_path: Path
 ) -> None:
     image = add_layered(here)
-    here.add_save("layered")
-    with pytest.raises(SaveError, match="'debian' has 2 layers, and a bundle holds one"):
-        here.export(tmp_path / "full", "layered", full=True)
-    bundle = here.export(tmp_path / "thin", "layered")
-    with pytest.raises(BundleError, match="which is not here"):
-        there.import_(bundle)
-    assert add_layered(there).digest == image.digest
-    assert there.import_(bundle).name == "layered"
+    export_image("debian", tmp_path / "image", here.paths)
+    assert read_manifest_of((tmp_path / "image").read_bytes())["version"] == 2
+    added = there.import_(tmp_path / "image")
+    assert added.kind is BundleKind.IMAGE and added.image_added
+    assert there.import_(tmp_path / "image").image_added is False
+    found = there.images.get("debian")
+    assert found is not None and found.digest == image.digest and not found.errors
+
+
+def test_a_bundle_without_layers_is_of_the_version_that_older_programs_know(
+    here: Home, tmp_path: Path
+) -> None:
+    assert read_manifest_of(here.export(tmp_path / "b", full=True))["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda files: files[:1] + files[2:], "digest of its base does not fit"),
+        (lambda files: [files[1], files[0], *files[2:]], "disagree on whether it contains"),
+        (
+            lambda files: [{**f, "name": f["name"].replace("layer1", "layer2")} for f in files],
+            "disagree on whether it contains",
+        ),
+    ],
+)
+def test_layers_of_an_image_that_are_missing_or_in_disorder_are_refused(
+    here: Home,
+    there: Home,
+    tmp_path: Path,
+    change: Callable[[list[dict[str, object]]], list[dict[str, object]]],
+    reason: str,
+) -> None:
+    add_layered(here)
+    export_image("debian", tmp_path / "image", here.paths)
+    manifest = read_manifest_of((tmp_path / "image").read_bytes())
+    with pytest.raises((ValueError, BundleError), match=reason):
+        check_files(Bundle.from_json(signed({**manifest, "files": change(manifest["files"])})))
+
+
+def test_a_layer_of_an_image_that_is_a_whole_disk_is_refused(
+    here: Home, there: Home, tmp_path: Path
+) -> None:
+    add_layered(here, backing=None)
+    export_image("debian", tmp_path / "image", here.paths)
+    with pytest.raises(BundleError, match=r"image\.layer1\.qcow2 is a whole disk, and no layer"):
+        there.import_(tmp_path / "image")
+    assert there.images.get("debian") is None
 
 
 def test_a_bundle_cannot_say_that_its_image_was_installed(

@@ -192,11 +192,11 @@ def test_a_save_of_version_7(there: Home, bundle: bytes, tmp_path: Path) -> None
     assert "version 7 is newer than 6" in refusal(there, forge(bundle, change), tmp_path)
 
 
-def test_a_bundle_of_version_2(there: Home, bundle: bytes, tmp_path: Path) -> None:
+def test_a_bundle_of_a_newer_version(there: Home, bundle: bytes, tmp_path: Path) -> None:
     def change(manifest: dict[str, Any], _: object) -> None:
-        manifest["version"] = 2
+        manifest["version"] = 3
 
-    assert "its version 2 is newer than 1" in refusal(there, forge(bundle, change), tmp_path)
+    assert "its version 3 is newer than 2" in refusal(there, forge(bundle, change), tmp_path)
 
 
 VALUES: list[Any] = [None, 7, "x", [], {}, True, -1.5, [[]], [{}], {"name": "x"}]

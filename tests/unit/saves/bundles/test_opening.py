@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quicksand.base.arch import Architecture
 from quicksand.base.errors import BundleError, ImageError, ImageNotFound, PathError, QuicksandError
 from quicksand.base.paths import Paths
 from quicksand.base.threads import Stopped
@@ -95,8 +96,6 @@ def test_an_image_of_ours_is_unpacked_once(
 
 
 def _arch(name: str) -> Any:
-    from quicksand.base.arch import Architecture
-
     return Architecture.parse(name)
 
 
@@ -197,6 +196,23 @@ def test_an_unpacked_image_is_listed_and_named(here: Home, there: Home, tmp_path
     with pytest.raises(ImageNotFound) as caught:
         resolver.resolve("debian", _arch("amd64"))
     assert f"'{name}' (of d.quicksand)" in hint_of(caught.value)
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_an_image_that_was_opened_and_is_imported_is_an_image_like_others(
+    here: Home, there: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: bool
+) -> None:
+    path = image_bundle(here, tmp_path / "d.quicksand")
+    if other:
+        monkeypatch.setattr(Architecture, "host", lambda: Architecture.ARM64)
+    opened(path, there.paths)
+    assert [one.name for one in there.images.unpacked()] == ["debian"]
+    done = there.import_(path)
+    assert not done.image_added and not ImageStore.load(done.root).bundle
+    assert there.images.unpacked() == []
+    there.add_image("debian", b"a later one")
+    found = there.images.find_version("debian", ImageStore.load(done.root).digest)
+    assert found is not None and not found.bundle
 
 
 def test_a_version_is_named_by_the_beginning_of_its_digest(there: Home) -> None:

@@ -1,0 +1,71 @@
+"""Where a build finds apt and the programs of e2fsprogs: on this host, or elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from quicksand.base.arch import Architecture
+
+from quicksand_images.disk import Makers
+from quicksand_images.packages import Packages, open_packages
+from quicksand_images.recipe import System
+from quicksand_images.sources import find_keyring, find_mirrors
+
+
+class Opened(Protocol):
+    """What a build can use while its bench is open."""
+
+    @property
+    def makers(self) -> Makers:
+        """What makes file systems."""
+        ...
+
+    async def packages(
+        self, system: System, arch: Architecture, root: Path, *, status: bytes = b""
+    ) -> Packages:
+        """Set up the new directory ``root`` for the packages of ``system``. ``status`` is what dpkg
+        knows of those that are there already. Raises HostError, AgentError, OSError."""
+        ...
+
+
+class Bench(Protocol):
+    """Where a build works."""
+
+    @property
+    def has_apt(self) -> bool:
+        """Whether this host's apt is used, with which mmdebstrap works, too."""
+        ...
+
+    def opened(self, *, apt: bool) -> AbstractAsyncContextManager[Opened]:
+        """Make the programs available, apt among them if it is asked for. Raises HostError,
+        ImageError, MachineError, AgentError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostBench:
+    """This host, which has all that is needed."""
+
+    place: Path
+    makers: Makers
+    has_apt: bool = True
+
+    @contextlib.asynccontextmanager
+    async def opened(self, *, apt: bool) -> AsyncIterator[HostBench]:
+        assert self.has_apt or not apt
+        yield self
+
+    async def packages(
+        self, system: System, arch: Architecture, root: Path, *, status: bytes = b""
+    ) -> Packages:
+        keyring = await find_keyring(system, self.place)
+        mirrors = await asyncio.to_thread(find_mirrors, system)
+        return await open_packages(
+            system, arch, root, keyring=keyring, mirrors=mirrors, status=status
+        )
