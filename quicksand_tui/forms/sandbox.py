@@ -152,19 +152,13 @@ def new_form(
             return {**kind, **as_suggested(theirs, ours, {**now, **kind})}
         return values_that_follow(was, now, last)
 
-    named = Field(
-        id="name",
-        label="Name",
-        suggest=lambda now, values: suggest_name(_stem(spec_of(values)), now),
-        limit=63,
-    )
     form = Form(
         title="New sandbox",
         does="starts it",
         button="Start",
         fields=(
             *_fields_of_origin(origins, chosen),
-            named,
+            _field_of_name(spec_of),
             *_fields_of_machine(at_first, last, usual),
         ),
         first="name",
@@ -176,6 +170,15 @@ def new_form(
         shows_saves=True,
     )
     return form, spec_of
+
+
+def _field_of_name(spec_of: Callable[[Values], NewSpec]) -> Field:
+    return Field(
+        id="name",
+        label="Name",
+        suggest=lambda now, values: suggest_name(_stem(spec_of(values)), now),
+        limit=63,
+    )
 
 
 def _first_choice(world: World, origins: _Origins, wishes: Sequence[str]) -> str:
