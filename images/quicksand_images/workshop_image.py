@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError, ImageError, QuicksandError
 from quicksand.base.progress import Progress
+from quicksand.base.remedies import Remedy, Words
 from quicksand.disks.diff.ext4.files import read_from_disk
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
@@ -59,9 +60,12 @@ async def find_image(
         f"a build of {name!r} needs {', '.join(lacking)}, which this host lacks; no image here has "
         f"{'apt' if apt else 'or gets e2fsprogs'} for a sandbox to build in"
     )
-    hint = (
-        f"`quicksand-tui install {wanted} --from SOURCE` gets one from elsewhere, `quicksand-tui "
-        "import FILE` an image that was exported on another machine"
+    install = Remedy("install", name=wanted)
+    hint = Words(
+        Words(install, python=f"`quicksand.install({wanted!r})`"),
+        " gets one where its source can be reached, ",
+        Remedy("import_bundle", file="FILE"),
+        " an image that was exported on another machine",
     )
     try:
         await fetching.install_package(wanted, store, arch=Architecture.host(), progress=progress)

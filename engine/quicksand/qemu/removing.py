@@ -43,8 +43,7 @@ def uninstall_qemu(paths: Paths, versions: SpecifierSet) -> list[str]:
         if users := sum(program.is_relative_to(root.resolve()) for program in programs):
             raise StateError(
                 f"the QEMU in {root} runs: {users} of our processes use it",
-                hint="stop the sandboxes and end orders of spares first; `quicksand-tui ps "
-                "--all-processes` lists who",
+                hint="stop the sandboxes, and end orders of spares, first",
             )
     place = doomed[0].parent
     with staging(place, prefix=UNFINISHED) as made:

@@ -22,6 +22,8 @@ from quicksand_images.sources import from_inside
 from quicksand_images.workshop import WorkshopBench, find_bench
 from quicksand_images.workshop_image import find_image, look_into
 
+from quicksand_tui.model.remedies import hint_of
+
 APT, APK = "usr/bin/apt-get", "lib/apk/db/installed"
 TOOLS = ("sbin/mke2fs", "sbin/debugfs")
 LACKING = ("apt-get", "mke2fs")
@@ -109,7 +111,8 @@ def test_without_an_image_the_missing_programs_and_what_helps_are_named(
         chosen(store, apt=apt)
     assert "a build of 'mine' needs apt-get, mke2fs, which this host lacks" in str(caught.value)
     assert f"{published!r} cannot be installed: the index cannot be reached" in str(caught.value)
-    assert f"quicksand-tui install {published} --from" in caught.value.hint
+    assert f"`quicksand-tui install {published}` gets one" in hint_of(caught.value)
+    assert f"quicksand.install({published!r})" in caught.value.hint
     assert installs == [published]
 
 

@@ -103,7 +103,14 @@ def too_many_layers(name: str, layers: int) -> SaveError:
     """The error of an image of several layers that is not in the store."""
     return SaveError(
         f"the image {name!r} is a package of {layers} layers that is not in the image store",
-        hint=Words(Remedy("install", name=name), " puts it there; then export it again"),
+        hint=Words(
+            Words(
+                Remedy("install", name=name),
+                " puts it there",
+                python=f"`quicksand.install({name!r})` puts it there",
+            ),
+            "; then export it again",
+        ),
     )
 
 
