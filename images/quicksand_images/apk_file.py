@@ -10,7 +10,6 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -38,7 +37,7 @@ SIGNATURE_MAX = 4096
 """Bytes of a signature; that of an RSA key of 4096 bits has 512."""
 
 SIGNATURES_MAX = 16
-"""Signatures of a file that are looked at."""
+"""Signatures of a file; real ones have one or two."""
 
 _READ = 1 << 16
 _SIGNATURE = re.compile(r"\.SIGN\.RSA(256|512)?\.([A-Za-z0-9@._-]{1,200}\.rsa\.pub)")
@@ -106,10 +105,14 @@ class GzipMember:
 
 def read_signed(path: Path, what: str, *, metadata: bool) -> Signed:
     """Return the signatures in front of a file, and the digests of what they are for: the metadata
-    of a package, or all of an index. Without signatures both are empty. Raises ImageError."""
+    of a package, or all of an index. Without signatures both are empty.
+
+    Raises ImageError also for another file beside the signatures: nothing signs it, and whoever
+    looks for a file of that name would find it first.
+    """
     with open_file(path) as file:
         first = GzipMember(file, 0, HEAD_MAX, what)
-        signatures = list(islice(_signatures(TarReader(first, what), what), SIGNATURES_MAX))
+        signatures = _read_signatures(TarReader(first, what), what)
         if not signatures:
             return Signed(signatures=(), digests={})
         start, end = first.end(), path.stat().st_size
@@ -120,14 +123,21 @@ def read_signed(path: Path, what: str, *, metadata: bool) -> Signed:
     return Signed(signatures=signatures, digests=digests)
 
 
-def _signatures(reader: TarReader, what: str) -> Iterator[Signature]:
-    for member in reader:
+def _read_signatures(reader: TarReader, what: str) -> list[Signature]:
+    signatures: list[Signature] = []
+    for number, member in enumerate(reader):
         found = _SIGNATURE.fullmatch(member.name)
         if found is None or member.kind is not Kind.FILE:
-            return  # signatures stand first
+            if not signatures:
+                return []  # they stand first
+            raise ImageError(f"{what} is refused: it has other files beside its signatures")
+        if number >= SIGNATURES_MAX:
+            raise ImageError(f"{what} is refused: it has more than {SIGNATURES_MAX} signatures")
         if member.size > SIGNATURE_MAX:
             raise ImageError(f"{what} is refused: its signature has {member.size} bytes")
-        yield Signature(key=found[2], hash=_HASHES[found[1]], data=b"".join(reader.content()))
+        data = b"".join(reader.content())
+        signatures.append(Signature(key=found[2], hash=_HASHES[found[1]], data=data))
+    return signatures
 
 
 def _digest(file: BinaryIO, name: str, start: int, end: int) -> bytes:

@@ -443,6 +443,37 @@ async def test_a_package_that_another_key_has_signed_is_refused_and_one_in_the_c
     assert names(await mirror.fetch("probe", keys=keys)) == ["below", "probe"]
 
 
+@pytest.mark.parametrize("count", [1, 17])
+def test_what_stands_beside_a_signature_is_not_taken_for_what_is_signed(
+    tmp_path: Path, count: int
+) -> None:
+    """A mirror could put its own list there, in front of the one that the distribution signed."""
+    signer = AlpineSigner(tmp_path)
+    genuine = packed_index(tmp_path / "index", b"P:a\nV:1\n\n").read_bytes()
+    member = gzip.decompress(signer.sign(genuine)) * count
+    false = gzip.decompress(packed_index(tmp_path / "false", b"P:evil\nV:1\n\n").read_bytes())
+    path = tmp_path / "signed"
+    path.write_bytes(gzip.compress(member + false) + genuine)
+    assert names(read_index(path, "http://mirror", Limits())) == ["evil"]
+    with pytest.raises(ImageError, match=r"it is refused: it has (other files|more than 16)"):
+        TrustedKeys(signer.public).require_signed(path, "it")
+
+
+def test_a_packages_metadata_beside_the_signature_are_refused(tmp_path: Path) -> None:
+    signer = AlpineSigner(tmp_path)
+    apk, evil = (make_apk("probe", script=script) for script in ("true", "evil"))
+    with io.BytesIO(evil.data) as file:
+        metadata = evil.data[: GzipMember(file, 0, 10**6, "it").end()]
+    with io.BytesIO(apk.data) as file:
+        signed = apk.data[: GzipMember(file, 0, 10**6, "it").end()]
+    path = tmp_path / apk.file
+    path.write_bytes(
+        gzip.compress(gzip.decompress(signer.sign(signed)) + gzip.decompress(metadata)) + apk.data
+    )
+    with pytest.raises(ImageError, match="is refused: it has other files beside its signatures"):
+        TrustedKeys(signer.public).require_signed(path, "it", metadata=True)
+
+
 def test_an_index_of_usual_size_without_a_signature_is_called_unsigned(tmp_path: Path) -> None:
     path = packed_index(tmp_path / "index", b"P:a\nV:1\nT:x\n\n" * 600_000)
     with pytest.raises(ImageError, match="it is unsigned"):
