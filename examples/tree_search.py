@@ -88,9 +88,9 @@ STRIDE = 4104
 
 MIB = 2**20
 SYSTEM_MIB = 96
-"""What a guest's kernel and its programs take in any guest, and..."""
+"""A guest's kernel and programs take at least as much, whatever the guest's size."""
 FREE = 0.9
-"""...the share of the rest that they leave free. Measured with guests of 128M to 4096M."""
+"""Of what is more than that, they leave this share free. Measured with guests of 128M to 4096M."""
 SHARE = 0.9
 """The share of the free memory that the files in memory may take. That cannot be got back by
 killing programs, so the kernel would panic without the rest."""

@@ -35,7 +35,7 @@ from quicksand_images.rootfs import WORK, RootTree, hook_environment, unpack_tre
 from quicksand_images.toolbox import find_tar
 
 FIRST = ("alpine-baselayout", "apk-tools", "busybox", "busybox-binsh")
-"""What the VM runs with, besides what these need."""
+"""The VM boots with these packages and those that they need."""
 
 TARGET = "/target"
 """The new root in the VM."""
@@ -52,7 +52,7 @@ _UNPACK = (
 _PACK = (
     f"set -o pipefail; cd {TARGET} && find . -xdev | LC_ALL=C sort | tar --no-recursion -T - -cf -"
 )
-"""By busybox's tar, whose archives have numbers for owners, too."""
+"""Packs the new root. The VM has busybox's tar, which records owners by their numbers as well."""
 
 _STEPS = 6
 

@@ -29,7 +29,7 @@ from quicksand_images.sources import Mirrors, reaching_mirrors, source_lines
 _QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
 _LOCK_POLL_S = 0.2
 _OFFER = re.compile(
-    r"^'(?P<uri>\S+)' (?P<file>[^/\s]+\.deb) (?P<size>[0-9]+) SHA256:(?P<sha256>\w+)$"
+    r"^'(?P<uri>\S+)' (?P<file>[^/\s]+\.deb) (?P<size>[0-9]{1,15}) SHA256:(?P<sha256>\w+)$"
 )
 """A line of `apt-get --print-uris`."""
 

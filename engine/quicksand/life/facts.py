@@ -1,4 +1,4 @@
-"""What a program can know of a sandbox: its names and options, and its machine while it runs."""
+"""Answers questions about a sandbox: its names and options, and its machine while it runs."""
 
 from __future__ import annotations
 

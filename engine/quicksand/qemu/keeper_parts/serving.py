@@ -1,4 +1,4 @@
-"""What clients of a keeper can ask of it."""
+"""Carries out what clients ask of a keeper."""
 
 import os
 
