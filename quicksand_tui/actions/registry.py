@@ -90,6 +90,27 @@ SAVES_ACTIONS: tuple[Action, ...] = (
 # fmt: on
 
 
+_wall = Maker(Group.WALL)
+
+# The table is formatted by hand, with each action in a row or two.
+# fmt: off
+WALL_ACTIONS: tuple[Action, ...] = (
+    _wall("enter", "enter", "Go into it: its shell or desktop on the main screen",
+          reasons.on_wall, label="go in"),
+    _wall("mark", "space", "Mark its sandbox; a command then runs in all marked ones",
+          reasons.on_wall),
+    _wall("mark_all", "asterisk", "Mark all sandboxes on the wall, or none",
+          reasons.on_wall, footer=False),
+    _wall("execute", "exclamation_mark", "Run a command in it, or in all marked ones",
+          reasons.each(reasons.run), label="run", verb="exec"),
+    _wall("zoom", "z", "Show this tile alone, or all of them", reasons.on_wall),
+    _wall("all", "a", "Show all that run, not only those marked or filtered",
+          footer=False),
+    *_everywhere(_wall, "ps"),
+    _wall("back", "escape q", "Go back to where you came from"),
+)
+# fmt: on
+
 _panes = Maker(Group.PANES)
 
 # The table is formatted by hand, with each action in a row or two.
@@ -254,6 +275,8 @@ ACTIONS: tuple[Action, ...] = (
     _view("saves", "v", "Go to the saves, to start, verify or delete them", verb="saves"),
     _view("trash", "T", "Go to the trash, which keeps things for a week",
           verb="trash", footer=False),
+    _view("wall", "W", "Watch shells and desktops of all, or of those marked or filtered",
+          reasons.wall, footer=False),
     _view("filter", "slash", "Filter: words, !word, state:running, image:debian",
           reasons.filter_, takes=(Parameter("words", Kind.REST),), takes_text=True),
     _view("order", "o", "Order by state, name, age, CPU, memory, disk, in turn",
@@ -315,6 +338,7 @@ ACTIONS: tuple[Action, ...] = (
             reasons.copy_mount, footer=False),
     _mounts("back", "escape", "Go back to the lists"),
     *SAVES_ACTIONS,
+    *WALL_ACTIONS,
     *PANE_ACTIONS,
     *DESKTOP_ACTIONS,
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import events, on
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -24,6 +25,7 @@ from quicksand_tui.kit.outline import BRAND
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import plain
+from quicksand_tui.model.wall import Kind
 from quicksand_tui.model.world import Panel, Selection, World
 from quicksand_tui.panes.view import PaneChanged, ShellsLeft, ShellsZoomed
 from quicksand_tui.screens.main_actions import MainActions, TreeActions
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.jobs import CommandRecord
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec
+    from quicksand_tui.model.wall import TileKey
     from quicksand_tui.screens.dialogs import Dialogs
     from quicksand_tui.screens.terminal_loan import FullShell
 
@@ -55,6 +58,10 @@ USUAL_WIDTH = 70
 
 TOP_USED = 4 + len("quicksand") + 4
 """Cells of the first line besides counts and host."""
+
+TILE_WAIT_S = 5.0
+"""Seconds to wait for the shell of a tile to be shown."""
+TILE_POLL_S = 0.05
 
 
 class MainScreen(ActionScreen):
@@ -192,6 +199,17 @@ class MainScreen(ActionScreen):
         """Ids of the sandboxes whose CPU and memory are visible."""
         table = self.lists.sandboxes.table
         return frozenset([*table.visible_keys, table.selected_key or ""]) - {""}
+
+    @property
+    def chosen_sandboxes(self) -> frozenset[str]:
+        """Ids of the marked sandboxes, else of those that a filter lists; none without either."""
+        browser = self.lists.sandboxes
+        if browser.marked:
+            return frozenset(view.id for view in browser.marked)
+        if not browser.query_text:
+            return frozenset()
+        listed = browser.table.has_row
+        return frozenset(view.id for view in self.world.sandboxes if listed(view.id))
 
     @property
     def sandboxes_with_network(self) -> frozenset[str]:
@@ -384,6 +402,30 @@ class MainScreen(ActionScreen):
             self.filter_by("")
             self.sandboxes.table.select(sandbox_id)
         self._show_selection()
+
+    def open_tile(self, key: TileKey) -> None:
+        """Goes to what a tile of the wall shows."""
+        self.show_sandbox(key.sandbox_id)
+        ways = {Kind.SHELL: "shell", Kind.DESKTOP: "desktop", Kind.CONSOLE: "log"}
+        self.action_do(ways[key.kind])
+        if key.kind is Kind.SHELL:
+            self._focus_pane(key)
+
+    @work(group="tile", exclusive=True)
+    async def _focus_pane(self, key: TileKey) -> None:
+        """Focuses the pane with the terminal of a tile, when the shells are there."""
+        shells = self.area.shells
+        for _ in range(int(TILE_WAIT_S / TILE_POLL_S)):
+            space = shells.workspace
+            panes = space.panes if space is not None and space.sandbox_id == key.sandbox_id else ()
+            if self.focused in panes:
+                for pane in panes:
+                    if pane.status.session == key.session:
+                        pane.focus()
+                        return
+            await asyncio.sleep(TILE_POLL_S)
+        if self.places.in_shells:
+            tell(self, "That shell is open in another terminal, so it is not shown here")
 
     def filter_by(self, words: str) -> bool:
         self.lists.choose(Panel.SANDBOXES)

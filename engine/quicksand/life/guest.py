@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from quicksand.guest.shell import Shell, ShellInfo
     from quicksand.guest.traffic import GuestTraffic
     from quicksand.guest.users import SandboxUser
+    from quicksand.guest.watching import WatchedShell
     from quicksand.life.stats import GuestProcess, SandboxStats
 
 
@@ -153,6 +154,12 @@ class InGuest:
         return await machinery.Shell.attach(
             await self._life.session(), session, columns=columns, rows=rows
         )
+
+    async def watch_shell(self, session: str, *, replay: int = 64 * 1024) -> WatchedShell:
+        """Look at a terminal without being noticed: nothing is typed, its size and its list of
+        clients stay. The last ``replay`` bytes of its output come first. Raises AgentRefusedError
+        (code "not_found"), and StateError if the guest's agent is too old for it."""
+        return await machinery.WatchedShell.open(await self._life.session(), session, replay=replay)
 
     async def shells(self) -> list[ShellInfo]:
         """The terminals that are open in the guest."""
