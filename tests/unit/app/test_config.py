@@ -45,7 +45,7 @@ def test_everything_can_be_set() -> None:
         look_every_s = 2
         prefix = "ctrl-a"
         [keys]
-        stop = "W"
+        stop = "E"
         "main.undo" = ["Z", "f8"]
         log.back = "b"
         """
@@ -56,7 +56,7 @@ def test_everything_can_be_set() -> None:
     assert (config.read_only, config.look_every_s) == (True, 2.0)
     assert config.prefix.data == b"\x01" == config.keymap.prefix.data
     assert config.keymap.changes_from(default_keymap()) == {
-        "main.stop": "W",
+        "main.stop": "E",
         "main.undo": "Z,f8",
         "log.back": "b,escape",
     }
@@ -87,10 +87,10 @@ def test_a_problem_names_line_key_and_what_would_do(text: str, problem: str) -> 
 
 
 def test_what_is_valid_counts_beside_what_is_not() -> None:
-    loaded = parse_config("ascii = true\nmouse = 3\nread_only = true\n[keys]\nstop = 'W'\nx = 1\n")
+    loaded = parse_config("ascii = true\nmouse = 3\nread_only = true\n[keys]\nstop = 'E'\nx = 1\n")
     assert len(loaded.problems) == 2
     assert loaded.config.ascii and loaded.config.mouse and loaded.config.read_only
-    assert loaded.config.keymap.hint("stop") == "W"
+    assert loaded.config.keymap.hint("stop") == "E"
 
 
 def test_above_what_is_no_toml_everything_counts() -> None:

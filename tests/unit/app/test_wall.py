@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -14,10 +14,11 @@ from textual.pilot import Pilot
 from quicksand_tui.door.protocol import LogKind, ShellView
 from quicksand_tui.home.config import Settings
 from quicksand_tui.model.sandboxes import SandboxView, State
-from quicksand_tui.model.wall import NOTHING_HEARD, Heard, WatchedTerminal
+from quicksand_tui.model.wall import WatchedTerminal
 from quicksand_tui.screens.run_many import RunManyScreen
 from quicksand_tui.screens.wall import WallScreen
 from quicksand_tui.ui.app import QuicksandApp
+from tests.unit.app.fake_wall import FakeWall
 from tests.unit.app.fakes import (
     FULL,
     PAUSED,
@@ -31,42 +32,6 @@ from tests.unit.app.fakes import (
 )
 
 NINE = tuple(replace(WEB, id=f"{n:012x}", name=f"agent-{n}") for n in range(1, 10))
-
-
-class FakeWall:
-    """Terminals that write what a test says."""
-
-    def __init__(self) -> None:
-        self.wanted: frozenset[str] = frozenset()
-        self.listed: dict[str, tuple[WatchedTerminal, ...]] = {}
-        self.whys: dict[str, str] = {}
-        self.said: dict[tuple[str, str], Heard] = {}
-        self.closed = False
-
-    def put(self, sandbox_id: str, *terminals: WatchedTerminal) -> None:
-        self.listed[sandbox_id] = terminals
-
-    def say(self, sandbox_id: str, data: bytes, session: str = "p1") -> None:
-        before = self.said.get((sandbox_id, session), NOTHING_HEARD)
-        self.said[sandbox_id, session] = replace(before, fresh=before.fresh + data)
-
-    # As the app asks it
-
-    def want(self, sandbox_ids: Collection[str]) -> None:
-        self.wanted = frozenset(sandbox_ids)
-
-    def terminals(self, sandbox_id: str) -> tuple[WatchedTerminal, ...] | None:
-        return self.listed.get(sandbox_id)
-
-    def why(self, sandbox_id: str) -> str:
-        return self.whys.get(sandbox_id, "")
-
-    def take(self, sandbox_id: str, session: str, birth: str) -> Heard:
-        return self.said.pop((sandbox_id, session), NOTHING_HEARD)
-
-    def close(self) -> None:
-        self.closed = True
-        self.want(())
 
 
 class WallService(FakeService):
@@ -164,7 +129,7 @@ async def test_enter_goes_into_the_pane_of_the_tile() -> None:
 
 async def test_a_command_runs_in_the_marked_ones() -> None:
     service = WallService()
-    async with wall_shown(service) as (app, pilot, screen):
+    async with wall_shown(service) as (app, pilot, _):
         await pilot.press("space", "space")
         assert "2 marked" in screen_text(app)
         await pilot.press("exclamation_mark")

@@ -42,6 +42,10 @@ def say(screen: WatchedScreen, data: bytes) -> None:
     digest(screen)
 
 
+def wants(screen: WatchedScreen) -> Wants:
+    return screen.wants
+
+
 def texts(screen: WatchedScreen, width: int = 30, height: int = 5) -> list[str]:
     return [strip.text.rstrip() for strip in screen.strips(width, height, BASE)]
 
@@ -55,30 +59,30 @@ def test_a_question_calls_once_it_is_silent_and_not_when_it_was_seen(
     screen: WatchedScreen, clock: Clock
 ) -> None:
     say(screen, b"Apply this edit? [y/n] ")
-    assert screen.wants is Wants.NOTHING
+    assert wants(screen) is Wants.NOTHING
     clock.now += QUIET_S
-    assert screen.wants is Wants.ANSWER
+    assert wants(screen) is Wants.ANSWER
     screen.seen()
-    assert screen.wants is Wants.NOTHING
+    assert wants(screen) is Wants.NOTHING
     say(screen, b"n\r\nApply that edit? [y/n] ")
     clock.now += QUIET_S
-    assert screen.wants is Wants.ANSWER
+    assert wants(screen) is Wants.ANSWER
 
 
 def test_a_bell_and_the_end_of_a_command_call_until_they_are_seen(screen: WatchedScreen) -> None:
     say(screen, b"\x1b]133;D;3\x07")
-    assert (screen.wants, screen.status) == (Wants.END, 3)
+    assert (wants(screen), screen.status) == (Wants.END, 3)
     say(screen, b"\a")
-    assert screen.wants is Wants.BELL
+    assert wants(screen) is Wants.BELL
     screen.seen()
-    assert screen.wants is Wants.NOTHING
+    assert wants(screen) is Wants.NOTHING
 
 
 def test_what_was_written_before_the_look_calls_nobody(screen: WatchedScreen, clock: Clock) -> None:
     screen.take(b"\aold\x1b]133;D;1\x07", replayed=True)
     screen.take(b" new")
     digest(screen)
-    assert (screen.wants, screen.heard) == (Wants.NOTHING, clock.now)
+    assert (wants(screen), screen.heard) == (Wants.NOTHING, clock.now)
     assert texts(screen)[0] == "old new"
 
 
