@@ -406,6 +406,8 @@ class MainScreen(ActionScreen):
     def open_tile(self, key: TileKey) -> None:
         """Goes to what a tile of the wall shows."""
         self.show_sandbox(key.sandbox_id)
+        if key.kind is Kind.SHELL:
+            self.area.shells.want(key.sandbox_id, key.session)
         ways = {Kind.SHELL: "shell", Kind.DESKTOP: "desktop", Kind.CONSOLE: "log"}
         self.action_do(ways[key.kind])
         if key.kind is Kind.SHELL:
@@ -424,8 +426,6 @@ class MainScreen(ActionScreen):
                         pane.focus()
                         return
             await asyncio.sleep(TILE_POLL_S)
-        if self.places.in_shells:
-            tell(self, "That shell is open in another terminal, so it is not shown here")
 
     def filter_by(self, words: str) -> bool:
         self.lists.choose(Panel.SANDBOXES)

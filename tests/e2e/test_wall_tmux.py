@@ -1,4 +1,4 @@
-"""The wall, in tmux and with a real guest: it shows what happens there, and nobody there notices."""
+"""The wall, in tmux and with a real guest: it shows what happens there, and nobody notices."""
 
 from __future__ import annotations
 

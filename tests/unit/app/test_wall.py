@@ -113,7 +113,7 @@ async def test_enter_goes_into_the_pane_of_the_tile() -> None:
     service = WallService(NINE[:2])
     service.wall.put(NINE[1].id, terminal("p1"), terminal("p2", "vim notes"))
     service.left_shells = tuple(
-        ShellView(session=f"p{n}", command="bash", created=n, birth=f"born-p{n}", is_pane=True)
+        ShellView(session=f"p{n}", command="bash", created=n, birth=f"born-p{n}", clients=n - 1)
         for n in (1, 2)
     )
     async with wall_shown(service) as (app, pilot, screen):
