@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from quicksand_tui.actions.hints import LISTS, hint_for
-from quicksand_tui.actions.record import PREFIXED
+from quicksand_tui.actions.record import PREFIXED, Group
 from quicksand_tui.actions.registry import Scope, find_action, in_scope
 from quicksand_tui.cockpit.base import Asked, DesktopChanged, MountMoved
 from quicksand_tui.cockpit.cockpit import Cockpit
@@ -30,6 +30,7 @@ from quicksand_tui.model.world import Panel, Selection, World
 from quicksand_tui.panes.view import PaneChanged, ShellsLeft, ShellsZoomed
 from quicksand_tui.screens.main_actions import MainActions, TreeActions
 from quicksand_tui.screens.places import Places
+from quicksand_tui.screens.ways import Ways
 from quicksand_tui.views.layout import COMMAND_LINE_FROM, Part, Tab
 from quicksand_tui.views.rows import NETWORK_COLUMN, counts_text, host_text
 from quicksand_tui.views.saves import jobs_text
@@ -58,6 +59,9 @@ USUAL_WIDTH = 70
 
 TOP_USED = 4 + len("quicksand") + 4
 """Cells of the first line besides counts and host."""
+
+MARKING = frozenset({"mark", "mark_all", "mark_range"})
+"""Actions that do nothing with the sandbox under the cursor."""
 
 TILE_WAIT_S = 5.0
 """Seconds to wait for the shell of a tile to be shown."""
@@ -127,6 +131,12 @@ class MainScreen(ActionScreen):
         self.places = Places(self, self.cockpit, memory, self._show_selection)
         self._main_actions = MainActions(self, self.places, operations, dialogs, full_shell)
         self._tree_actions = TreeActions(self, self.places, operations, dialogs)
+        self._ways = Ways(
+            self,
+            self.places,
+            show_sandbox=self.show_sandbox,
+            find_sandbox=lambda id_: self._present().sandbox(id_),
+        )
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
@@ -381,6 +391,8 @@ class MainScreen(ActionScreen):
             if reason is not None:
                 tell(self, reason, severity="warning")
                 return
+            if action.group is Group.SANDBOX and action.id not in MARKING:
+                self._ways.used(self.selection.sandbox)
             self.handlers_of(action.scope)[action.id]()
         finally:
             self._aim = None
@@ -450,4 +462,5 @@ class MainScreen(ActionScreen):
                 own = self.area.desktop.handlers
             case Scope.PANES:
                 own = self.area.shells.handlers
-        return {**self._everywhere, **self._main_actions.handlers, **own}
+        main = {**self._main_actions.handlers, **self._ways.handlers}
+        return {**self._everywhere, **main, **own}

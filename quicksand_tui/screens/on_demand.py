@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from quicksand_tui.screens.form import FormScreen
     from quicksand_tui.screens.help import HelpScreen
     from quicksand_tui.screens.jobs import JobsScreen
+    from quicksand_tui.screens.jump import JumpScreen, Target
     from quicksand_tui.screens.look import LookScreen
     from quicksand_tui.screens.reports import CommandsScreen, FailureScreen, ReportScreen
     from quicksand_tui.screens.run_many import RunManyScreen
@@ -38,12 +39,14 @@ __all__ = [
     "FormScreen",
     "HelpScreen",
     "JobsScreen",
+    "JumpScreen",
     "LookScreen",
     "Question",
     "ReportScreen",
     "RunMany",
     "RunManyScreen",
     "SavesOperations",
+    "Target",
     "checkpoint_form",
     "checkpoint_of",
     "clone_form",
@@ -100,6 +103,10 @@ _HOMES = {
     "screens.form": ("FormScreen",),
     "screens.help": ("HelpScreen",),
     "screens.jobs": ("JobsScreen",),
+    "screens.jump": (
+        "JumpScreen",
+        "Target",
+    ),
     "screens.look": ("LookScreen",),
     "screens.reports": (
         "CommandsScreen",

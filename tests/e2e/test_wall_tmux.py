@@ -68,7 +68,7 @@ def test_what_wants_an_answer_is_marked_and_enter_goes_there() -> None:
         terminal.sees("! wants an answer", "1 wants you")
         terminal.press("Enter")
         terminal.until(lambda text: "wants you" not in text, what="the main screen")
-        terminal.sees("━ debian-1", "Apply this edit?")
+        terminal.sees("[Shells]", "Apply this edit?")
         terminal.type("y")
         terminal.press("Enter")
         terminal.sees("got-y")
