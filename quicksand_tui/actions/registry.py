@@ -50,6 +50,8 @@ SAVES_ACTIONS: tuple[Action, ...] = (
            saves_reasons.cancel, careful=True),
     _saves("discard", "d", "Delete it, to the trash or for good; asks first",
            saves_reasons.discard, label="delete", verb="saves rm"),
+    _saves("prune", "p", "Choose old ones, look at them, and delete them",
+           saves_reasons.listed, verb="saves prune", footer=False),
     _saves("export", "e", "Write it to one file that other hosts can import",
            saves_reasons.export, verb="export"),
     _saves("import", "i", "Import a save or a sandbox from such a file", verb="import"),

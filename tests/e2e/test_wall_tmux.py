@@ -67,7 +67,6 @@ def test_what_wants_an_answer_is_marked_and_enter_goes_there() -> None:
         terminal.press("W")
         terminal.sees("! wants an answer", "1 wants you")
         terminal.press("Enter")
-        terminal.until(lambda text: "wants you" not in text, what="the main screen")
         terminal.sees("[Shells]", "Apply this edit?")
         terminal.type("y")
         terminal.press("Enter")
@@ -77,7 +76,7 @@ def test_what_wants_an_answer_is_marked_and_enter_goes_there() -> None:
         terminal.sees("1 tile", "got-y")
         # A hostile guest draws all over its terminal, and over nothing else.
         terminal.press("Enter")
-        terminal.sees("got-y")
+        terminal.sees("got-y", "[Shells]")
         terminal.type("printf '\\033[?1049h\\033[2J\\033[1;1H'; yes EVIL | head -c 100000")
         terminal.press("Enter")
         terminal.sees("EVIL")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,8 +16,16 @@ from tests.e2e.commands.conftest import quicksand, start_quicksand, succeed
 pytestmark = pytest.mark.vm
 
 
+@contextmanager
+def ended_after(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        process.kill()
+
+
 def test_what_other_processes_do_is_told_as_it_happens(vm: str) -> None:
-    with start_quicksand("events", "-f", "--json", vm) as process:
+    with start_quicksand("events", "-f", "--json", vm) as process, ended_after(process):
         assert process.stdout is not None
 
         def until(kind: str) -> dict[str, Any]:
@@ -39,7 +50,7 @@ def test_what_other_processes_do_is_told_as_it_happens(vm: str) -> None:
         assert until("state")["to"] == "paused"
         succeed("resume", vm)
         assert until("state")["to"] == "running"
-        succeed("checkpoint", "rm", vm, "one", "--json")
+        succeed("checkpoint", "rm", vm, "one")
         assert until("checkpoint_deleted")["tag"] == "one"
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 130

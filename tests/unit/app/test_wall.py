@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from PIL import Image
+from textual.events import Key
 from textual.pilot import Pilot
 
 from quicksand_tui.door.protocol import LogKind, ShellView
@@ -125,6 +126,18 @@ async def test_enter_goes_into_the_pane_of_the_tile() -> None:
         await until(lambda: app.focused.status.session == "p2")  # type: ignore[union-attr]
         assert app.main.selection.sandbox == NINE[1]
         assert service.wall.closed
+
+
+async def test_what_is_typed_right_behind_enter_goes_to_the_shell() -> None:
+    service = WallService(NINE[:1])
+    view = ShellView(session="p1", command="bash", created=1, birth="born-p1", is_pane=True)
+    service.left_shells = (view,)
+    async with wall_shown(service) as (app, pilot, screen):
+        await draw(screen, pilot)
+        for key in ("enter", "e", "c", "h", "o"):
+            app.post_message(Key(key, "\r" if key == "enter" else key))
+        await until(lambda: service.terminals and service.terminals[0].typed == b"echo")
+        assert app.screen is app.main
 
 
 async def test_a_command_runs_in_the_marked_ones() -> None:
