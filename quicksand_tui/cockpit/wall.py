@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.geometry import Rect
     from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.wall import LastCommand
 
 LOOK_S: Final = 1.0
 """Seconds, at least, between two looks at desktops and consoles."""
@@ -93,6 +94,7 @@ class WallView(Widget, can_focus=True):
         service: EngineService,
         wall: Wall,
         *,
+        last_command_of: Callable[[str], LastCommand | None],
         ascii_only: bool,
         clock: Callable[[], float] = time.monotonic,
         **options: Any,
@@ -101,7 +103,7 @@ class WallView(Widget, can_focus=True):
         self._service = service
         self._wall = wall
         self._ascii = ascii_only
-        self.tiles = Tiles(wall, clock=clock)
+        self.tiles = Tiles(wall, last_command_of=last_command_of, clock=clock)
         self._pace = Pace(clock=clock)
         self._views: tuple[SandboxView, ...] = ()
         self._marked: tuple[str, ...] = ()
@@ -352,7 +354,7 @@ class WallView(Widget, can_focus=True):
                 line = Strip(segments(row, base, ascii_only=self._ascii))
                 yield line.adjust_cell_length(width, base)
             return
-        if tile.key.kind is Kind.CONSOLE:
+        if tile.key.kind in (Kind.CONSOLE, Kind.OUTPUT):
             tile.screen.resize(width, height)
         for strip in tile.screen.strips(width, height, base):
             yield self._ascii_only(strip, width) if self._ascii else strip

@@ -13,7 +13,7 @@ from quicksand_tui.views.wall import TileFacts
 if TYPE_CHECKING:
     from quicksand_tui.door.protocol import Wall
     from quicksand_tui.model.sandboxes import SandboxView
-    from quicksand_tui.model.wall import Heard, WatchedTerminal
+    from quicksand_tui.model.wall import Heard, LastCommand, WatchedTerminal
     from quicksand_tui.pixels.cells import Cells
 
 PARSE_S: Final = 0.012
@@ -42,6 +42,8 @@ class Tile:
         self.cells: Cells = ()
         """The picture of a desktop."""
         self.terminal: WatchedTerminal | None = None
+        self.command: LastCommand | None = None
+        """The command whose output it shows."""
         self.note = ""
         self.fresh = True
         """It must be drawn."""
@@ -58,6 +60,14 @@ class Tile:
         if heard.fresh:
             self.screen.take(heard.fresh, skipped=heard.skipped)
 
+    def show_command(self, command: LastCommand | None) -> None:
+        """Shows the output of a command, unless it does already."""
+        if command is not None and command is not self.command and command != self.command:
+            self.command, self.fresh = command, True
+            self.screen = WatchedScreen(*self.screen.size, clock=self._clock)
+            lines = (f"$ {command.command}", *command.lines)
+            self.screen.take("\r\n".join(lines).encode("utf-8", "replace"), replayed=True)
+
     def put_cells(self, cells: Cells, note: str) -> None:
         """Takes another picture of a desktop."""
         if (cells, note) != (self.cells, self.note):
@@ -67,8 +77,15 @@ class Tile:
 class Tiles:
     """All tiles of the wall, in order. Lives on the UI's event loop."""
 
-    def __init__(self, wall: Wall, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        wall: Wall,
+        *,
+        last_command_of: Callable[[str], LastCommand | None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._wall = wall
+        self._last_command_of = last_command_of
         self._clock = clock
         self._tiles: dict[TileKey, Tile] = {}
         self._order: Order[TileKey] = Order()
@@ -120,11 +137,14 @@ class Tiles:
             if terminal is not None:
                 tile.terminal = terminal
                 tile.screen.resize(terminal.columns, terminal.rows)
+            if key.kind is Kind.OUTPUT:
+                tile.show_command(self._last_command_of(key.sandbox_id))
             if key.kind is not Kind.DESKTOP:
                 tile.note = self._wall.why(key.sandbox_id)
 
     def _wanted_of(self, view: SandboxView) -> dict[TileKey, WatchedTerminal | None]:
-        """Returns the tiles of a sandbox: its terminals, else its desktop, else its console."""
+        """Returns the tiles of a sandbox: its terminals, else its desktop, else what the last
+        command there has written, else its console."""
         terminals = self._wall.terminals(view.id)
         if terminals is None:  # not known yet, or no longer
             before = {
@@ -134,7 +154,8 @@ class Tiles:
                 return dict(before)
         elif terminals:
             return {TileKey(view.id, Kind.SHELL, one.session, one.birth): one for one in terminals}
-        return {TileKey(view.id, Kind.DESKTOP if view.has_display else Kind.CONSOLE): None}
+        kind = Kind.CONSOLE if self._last_command_of(view.id) is None else Kind.OUTPUT
+        return {TileKey(view.id, Kind.DESKTOP if view.has_display else kind): None}
 
     def _feed(self) -> None:
         """Takes what terminals have written, and parses for `PARSE_S`."""
@@ -163,13 +184,13 @@ class Tiles:
             kind=tile.key.kind,
             state=view.state,
             cpu=None if view.cpu_percent is None else round(view.cpu_percent),
-            program=terminal.program if terminal else "",
+            program=terminal.program if terminal else tile.command.command if tile.command else "",
             directory=terminal.directory if terminal else "",
             title=screen.title,
             silent_s=None if silent is None else _rounded(silent),
             lines_per_s=round(screen.lines_per_s()),
             wants=screen.wants,
-            status=screen.status,
+            status=screen.status if tile.command is None else tile.command.exit_code,
             note=tile.note,
             is_marked=is_marked,
         )

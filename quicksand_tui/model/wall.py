@@ -29,6 +29,8 @@ class Kind(StrEnum):
 
     SHELL = "shell"
     DESKTOP = "desktop"
+    OUTPUT = "output"
+    """What the last command that the app has run there has written."""
     CONSOLE = "console"
 
 
@@ -69,6 +71,15 @@ class Heard:
     """Some of it was left out."""
     begun: bool = False
     """A look has just begun: it starts with an empty screen."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastCommand:
+    """The last command that the app has run in a sandbox. All text is sanitised."""
+
+    command: str
+    exit_code: int
+    lines: tuple[str, ...]
 
 
 NOTHING_HEARD: Final = Heard()

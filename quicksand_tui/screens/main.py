@@ -421,6 +421,7 @@ class MainScreen(ActionScreen):
         if key.kind is Kind.SHELL:
             self.area.shells.want(key.sandbox_id, key.session)
         ways = {Kind.SHELL: "shell", Kind.DESKTOP: "desktop", Kind.CONSOLE: "log"}
+        ways[Kind.OUTPUT] = "shell"
         self.action_do(ways[key.kind])
         if key.kind is Kind.SHELL:
             self._focus_pane(key)

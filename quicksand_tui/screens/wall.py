@@ -71,7 +71,13 @@ class WallScreen(ActionScreen, Doer):
         self._counts = Static(id="counts", markup=False)
         self._counted = ""
         self._empty = Static(classes="empty", markup=False)
-        self.view = WallView(service, service.open_wall(), ascii_only=ascii_only, id="wall")
+        self.view = WallView(
+            service,
+            service.open_wall(),
+            last_command_of=dialogs.last_command_of,
+            ascii_only=ascii_only,
+            id="wall",
+        )
         self._actions = ActionBar(self.scope, id="actions")
 
     def compose(self) -> ComposeResult:

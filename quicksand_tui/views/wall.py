@@ -62,6 +62,8 @@ def head_text(facts: TileFacts, width: int) -> str:
 
 def what_runs(facts: TileFacts) -> str:
     """Returns the program and its directory, or what the tile shows instead."""
+    if facts.kind is Kind.OUTPUT:
+        return f"$ {facts.program}"
     if facts.kind is not Kind.SHELL:
         return facts.kind.value
     words = facts.program.split(" ")
@@ -85,6 +87,8 @@ def foot_text(facts: TileFacts) -> str:
     silent = "" if facts.silent_s is None else f" · {_silence(facts.silent_s)}"
     if facts.wants is not Wants.NOTHING:
         return _call(facts) + silent
+    if facts.kind is Kind.OUTPUT:
+        return _ended(facts.status)
     if facts.lines_per_s >= BUSY_LINES:
         return f"+{facts.lines_per_s:.0f} lines/s"
     return "" if facts.silent_s is None else f"idle {_silence(facts.silent_s)}"
@@ -93,10 +97,14 @@ def foot_text(facts: TileFacts) -> str:
 def _call(facts: TileFacts) -> str:
     match facts.wants:
         case Wants.END:
-            return "✓ done" if not facts.status else f"✗ exit {facts.status}"
+            return _ended(facts.status)
         case Wants.BELL:
             return f"♪ {facts.wants.value}"
     return f"! {facts.wants.value}"
+
+
+def _ended(status: int | None) -> str:
+    return "✓ done" if not status else f"✗ exit {status}"
 
 
 def _silence(seconds: float) -> str:

@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 
 from quicksand_tui.door.protocol import LogKind, ShellView
 from quicksand_tui.home.config import Settings
+from quicksand_tui.model.jobs import CommandOutput
 from quicksand_tui.model.sandboxes import SandboxView, State
 from quicksand_tui.model.wall import WatchedTerminal
 from quicksand_tui.screens.run_many import RunManyScreen
@@ -222,6 +223,25 @@ async def test_without_shells_the_desktop_or_the_console_is_shown() -> None:
             text = await draw(screen, pilot)
         assert "desk ● 2% ─ desktop" in text and "plain ● 2% ─ console" in text
         assert "▀" in text
+
+
+async def test_what_the_last_command_has_written_is_shown_where_no_shell_is() -> None:
+    service = WallService(NINE[:2])
+    service.wall.put(NINE[0].id)
+    output = CommandOutput(exit_code=3, seconds=0.2, lines=("two tests", "failed"))
+    service.outputs[NINE[0].id] = output
+    async with wall_shown(service) as (app, pilot, screen):
+        assert "agent-1 ● 2% ─ console" in await draw(screen, pilot)
+        await pilot.press("space", "exclamation_mark")
+        await until(lambda: isinstance(app.screen, RunManyScreen))
+        await pilot.pause()
+        await pilot.press(*"make", "enter")
+        await until(lambda: app.dialogs.last_command_of(NINE[0].id) is not None)
+        await pilot.press("escape")
+        await until(lambda: app.screen is screen)
+        text = await draw(screen, pilot)
+        assert "agent-1 ● 2% ─ $ make" in text
+        assert "$ make" in text and "two tests" in text and "✗ exit 3" in text
 
 
 async def test_paused_ones_keep_their_last_picture() -> None:
