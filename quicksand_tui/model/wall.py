@@ -178,25 +178,9 @@ class Order(Generic[K]):
         return [*first, *(key for key in self._placed if key not in wants)]
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The part of a terminal that a tile shows."""
-
-    top: int
-    """The first row of the terminal's screen that is shown."""
-    left: int
-    """The first column that is shown."""
-
-
-def window_on(
-    size: tuple[int, int], room: tuple[int, int], cursor: tuple[int, int], used: int
-) -> Window:
-    """Returns what a tile with ``room`` (columns, rows) shows of a screen of ``size``, on which
-    ``used`` rows are not blank: the rows around the end of the output, with the cursor's."""
-    columns, rows = size
-    wide, tall = room
-    last = min(rows, max(used, cursor[1] + 1))
-    top = max(0, last - tall)
-    top = min(top, cursor[1])  # the program may have written below it
-    left = 0 if cursor[0] < wide else min(cursor[0] - wide + 1 + wide // 4, max(0, columns - wide))
-    return Window(top, left)
+def first_row(rows: int, room: int, cursor: int, used: int) -> int:
+    """Returns the first row of a screen of ``rows`` that a tile with ``room`` for so many shows:
+    the end of the output, with the cursor's row; ``used`` rows are not blank. To the right it is
+    cut: shifted, all other lines would lose their beginnings."""
+    last = min(rows, max(used, cursor + 1))
+    return min(max(0, last - room), cursor)  # the program may have written below the cursor

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.strip import Strip
 
-from quicksand_tui.model.wall import Wants, is_question, window_on
+from quicksand_tui.model.wall import Wants, first_row, is_question
 from quicksand_tui.panes.picture import line_strip, reversed_at
 from quicksand_tui.terminal import Bell, CommandFinished, Terminal
 
@@ -51,7 +51,7 @@ class WatchedScreen:
         self._pending = bytearray()
         self._repeated = 0
         """How many of the pending bytes were written before the look began."""
-        self._strips: dict[tuple[int, int, int], Strip] = {}
+        self._strips: dict[tuple[int, int], Strip] = {}
         self._base: RichStyle | None = None
         self.heard: float | None = None
         """When it last wrote something, by the clock; None if not since the look began."""
@@ -175,16 +175,15 @@ class WatchedScreen:
             self._strips.clear()
         terminal, cursor = self._terminal, self._terminal.cursor
         first = terminal.screen_line
-        at, used = (cursor.x, cursor.line - first), self._used()
+        at, used = cursor.line - first, self._used()
         if terminal.is_alternate and not cursor.visible:
-            at, used = (0, 0), 0  # a program that draws the whole screen: its upper left part
-        window = window_on(self.size, (width, height), at, used)
+            at = used = 0  # a program that draws the whole screen: its upper part
+        top = first + first_row(terminal.rows, height, at, used)
         drawn = []
-        for number in range(first + window.top, first + window.top + height):
-            strip = self._strip(number, window.left, width, base)
-            x = cursor.x - window.left
-            if number == cursor.line and cursor.visible and 0 <= x < width:
-                strip = reversed_at(strip, x)
+        for number in range(top, top + height):
+            strip = self._strip(number, width, base)
+            if number == cursor.line and cursor.visible and cursor.x < width:
+                strip = reversed_at(strip, cursor.x)
             drawn.append(strip)
         return drawn
 
@@ -197,15 +196,14 @@ class WatchedScreen:
                 return y
         return 0
 
-    def _strip(self, number: int, left: int, width: int, base: RichStyle) -> Strip:
-        key = (number, left, width)
+    def _strip(self, number: int, width: int, base: RichStyle) -> Strip:
+        key = (number, width)
         if (known := self._strips.get(key)) is not None:
             return known
         terminal = self._terminal
         runs = terminal.line(number) if number < terminal.end_line else []
         safe = [run._replace(text=_alone(run.text)) for run in runs]
-        whole = line_strip(safe, left + width, base, lambda _: "")
-        strip = whole.crop(left, left + width).adjust_cell_length(width, base)
+        strip = line_strip(safe, width, base, lambda _: "").adjust_cell_length(width, base)
         self._strips[key] = strip
         return strip
 

@@ -12,9 +12,9 @@ from quicksand_tui.model.wall import (
     Kind,
     Order,
     Wants,
+    first_row,
     is_question,
     lay_out,
-    window_on,
 )
 from quicksand_tui.views.wall import TileFacts, counts_text, foot_text, head_text
 
@@ -105,13 +105,11 @@ def test_a_shells_prompt_is_no_question(line: str) -> None:
 
 
 def test_a_tile_shows_the_end_of_the_output_with_its_cursor() -> None:
-    size = (80, 24)
-    assert window_on(size, (38, 8), (15, 3), 4).top == 0
-    assert window_on(size, (38, 8), (15, 23), 24).top == 16
-    assert window_on(size, (38, 8), (15, 2), 24).top == 2
-    assert window_on(size, (38, 8), (15, 3), 4).left == 0
-    left = window_on(size, (38, 8), (70, 3), 4).left
-    assert left <= 70 < left + 38
+    assert first_row(24, 8, 3, 4) == 0
+    assert first_row(24, 8, 23, 24) == 16
+    assert first_row(24, 8, 2, 24) == 2
+    assert first_row(24, 40, 23, 24) == 0
+    assert first_row(1, 1, 0, 0) == 0
 
 
 FACTS = TileFacts(
