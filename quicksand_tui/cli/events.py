@@ -48,18 +48,18 @@ def events_command(names: tuple[str, ...], follow: bool, lines: int | None, as_j
 
 def _follow(watch: EventWatch, names: tuple[str, ...], *, as_json: bool) -> None:
     """Shows what happens, until it is interrupted."""
-    said = ""
+    is_told = False
     while True:
         time.sleep(LOOK_EVERY_S)
         try:
             happened = watch.look()
         except (OSError, QuicksandError) as error:
             # It is tried again; the trouble is told once.
-            if said != str(error):
-                complain(f"the sandboxes cannot be read now: {error}")
-            said = str(error)
+            if not is_told:
+                complain(error, about="the sandboxes cannot be read now")
+            is_told = True
             continue
-        said = ""
+        is_told = False
         _show(_of(happened, names), as_json=as_json)
 
 
