@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on, work
@@ -428,11 +429,14 @@ class MainScreen(ActionScreen):
 
     @work(group="tile", exclusive=True)
     async def _focus_pane(self, key: TileKey) -> None:
-        """Focuses the pane with the terminal of a tile, when the shells are there."""
-        shells = self.area.shells
+        """Focuses the pane with the terminal of a tile, when the shells are there, unless the user
+        types into another one by then."""
+        shells, began = self.area.shells, time.monotonic()
         for _ in range(int(TILE_WAIT_S / TILE_POLL_S)):
             space = shells.workspace
             panes = space.panes if space is not None and space.sandbox_id == key.sandbox_id else ()
+            if any(pane.typed > began for pane in panes):
+                return
             if self.focused in panes:
                 for pane in panes:
                     if pane.status.session == key.session:

@@ -9,7 +9,14 @@ from quicksand.guest.shell import ShellInfo
 from quicksand.sandbox import Sandbox
 
 from tests.conftest import wait_for
-from tests.e2e.test_app_tmux import APP, left_clean, nothing_runs_on, start_sandbox
+from tests.e2e.test_app_tmux import (
+    APP,
+    left_clean,
+    nothing_runs_on,
+    start_sandbox,
+    tags,
+    take_checkpoint,
+)
 from tests.e2e.tmux import Terminal
 
 __all__ = ["nothing_runs_on"]
@@ -29,6 +36,14 @@ def shells() -> list[ShellInfo]:
             sandbox.close()
 
     return sorted(asyncio.run(ask()), key=lambda info: info.created)
+
+
+async def go_back(tag: str) -> None:
+    sandbox = Sandbox.attach("debian-1")
+    try:
+        await sandbox.revert(tag)
+    finally:
+        sandbox.close()
 
 
 def test_the_wall_shows_other_clients_shells_and_they_do_not_notice() -> None:
@@ -74,6 +89,19 @@ def test_what_wants_an_answer_is_marked_and_enter_goes_there() -> None:
         terminal.prefixed("d")
         terminal.press("W")
         terminal.sees("1 tile", "got-y")
+        # A revert shows the terminal as it was, and watching goes on.
+        asyncio.run(take_checkpoint("then", note=""))
+        assert tags() == ["then"]
+        terminal.press("Enter")
+        terminal.sees("got-y", "[Shells]")
+        terminal.type("echo after-$((6 * 7))")
+        terminal.press("Enter")
+        terminal.sees("after-42")
+        terminal.prefixed("d")
+        terminal.press("W")
+        terminal.sees("1 tile", "after-42")
+        asyncio.run(go_back("then"))
+        terminal.until(lambda text: "after-42" not in text and "got-y" in text, what="the past")
         # A hostile guest draws all over its terminal, and over nothing else.
         terminal.press("Enter")
         terminal.sees("got-y", "[Shells]")
