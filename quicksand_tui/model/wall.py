@@ -98,17 +98,14 @@ class Wants(StrEnum):
         return list(Wants).index(self)
 
 
-_QUESTION = re.compile(
-    r"""
+_QUESTION: Final = r"""
     [\[(] \s* (?: y(?:es)? \s* [/|] \s* n(?:o)? | \? ) [^\])]* [\])] \s* [:?>]? \s* $  # [y/N]
     | (?: password | passphrase | passwort | verification\ code ) [^:]* : \s* $
     | (?: press | hit ) \s .{0,40} (?: key | enter | return ) \b .{0,40} $
     | --\s*more\s*-- .{0,20} $
     | \? \s* $
     | \( (?: yes | y ) / (?: no | n ) .{0,30} \) \s* \?? \s* $
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
+    """
 QUESTION_MAX: Final = 200
 """Characters of the end of a line that are looked at."""
 
@@ -116,7 +113,8 @@ QUESTION_MAX: Final = 200
 def is_question(line: str) -> bool:
     """Whether the text before a cursor looks like the prompt of a program that waits for an
     answer, rather than that of a shell."""
-    return _QUESTION.search(line[-QUESTION_MAX:]) is not None
+    # Compiled when it is first needed: the first paint imports this module.
+    return re.search(_QUESTION, line[-QUESTION_MAX:], re.IGNORECASE | re.VERBOSE) is not None
 
 
 def lay_out(count: int, width: int, height: int) -> list[Rect]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import events, on, work
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -26,7 +24,6 @@ from quicksand_tui.kit.outline import BRAND
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import plain
-from quicksand_tui.model.wall import Kind
 from quicksand_tui.model.world import Panel, Selection, World
 from quicksand_tui.panes.view import PaneChanged, ShellsLeft, ShellsZoomed
 from quicksand_tui.screens.main_actions import MainActions, TreeActions
@@ -63,10 +60,6 @@ TOP_USED = 4 + len("quicksand") + 4
 
 MARKING = frozenset({"mark", "mark_all", "mark_range"})
 """Actions that do nothing with the sandbox under the cursor."""
-
-TILE_WAIT_S = 5.0
-"""Seconds to wait for the shell of a tile to be shown."""
-TILE_POLL_S = 0.05
 
 
 class MainScreen(ActionScreen):
@@ -135,6 +128,7 @@ class MainScreen(ActionScreen):
         self._ways = Ways(
             self,
             self.places,
+            do=self.action_do,
             show_sandbox=self.show_sandbox,
             find_sandbox=lambda id_: self._present().sandbox(id_),
         )
@@ -418,31 +412,7 @@ class MainScreen(ActionScreen):
 
     def open_tile(self, key: TileKey) -> None:
         """Goes to what a tile of the wall shows."""
-        self.show_sandbox(key.sandbox_id)
-        if key.kind is Kind.SHELL:
-            self.area.shells.want(key.sandbox_id, key.session)
-        ways = {Kind.SHELL: "shell", Kind.DESKTOP: "desktop", Kind.CONSOLE: "log"}
-        ways[Kind.OUTPUT] = "shell"
-        self.action_do(ways[key.kind])
-        if key.kind is Kind.SHELL:
-            self._focus_pane(key)
-
-    @work(group="tile", exclusive=True)
-    async def _focus_pane(self, key: TileKey) -> None:
-        """Focuses the pane with the terminal of a tile, when the shells are there, unless the user
-        types into another one by then."""
-        shells, began = self.area.shells, time.monotonic()
-        for _ in range(int(TILE_WAIT_S / TILE_POLL_S)):
-            space = shells.workspace
-            panes = space.panes if space is not None and space.sandbox_id == key.sandbox_id else ()
-            if any(pane.typed > began for pane in panes):
-                return
-            if self.focused in panes:
-                for pane in panes:
-                    if pane.status.session == key.session:
-                        pane.focus()
-                        return
-            await asyncio.sleep(TILE_POLL_S)
+        self._ways.open_tile(key)
 
     def filter_by(self, words: str) -> bool:
         self.lists.choose(Panel.SANDBOXES)

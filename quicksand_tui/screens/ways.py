@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
 from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
+from quicksand_tui.model.wall import Kind
 from quicksand_tui.screens import on_demand
 from quicksand_tui.views.layout import Part, Tab
 
@@ -15,10 +18,21 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.wall import TileKey
     from quicksand_tui.screens.jump import Target
     from quicksand_tui.screens.places import Places
     from quicksand_tui.widgets.long_table import LongTable
 
+WAYS_IN = {
+    Kind.SHELL: "shell",
+    Kind.OUTPUT: "shell",
+    Kind.DESKTOP: "desktop",
+    Kind.CONSOLE: "log",
+}
+"""The actions that go into tiles."""
+TILE_WAIT_S = 5.0
+"""Seconds to wait for the shell of a tile to be shown."""
+TILE_POLL_S = 0.05
 RECENT_MAX = 20
 """How many sandboxes are remembered."""
 
@@ -31,12 +45,15 @@ class Ways(Doer):
         screen: Screen[None],
         places: Places,
         *,
+        do: Callable[[str], None],
         show_sandbox: Callable[[str], None],
         find_sandbox: Callable[[str], SandboxView | None],
     ) -> None:
-        """``find_sandbox`` returns the present state of a sandbox, by its id."""
+        """``do`` carries out an action of the registry; ``find_sandbox`` returns the present state
+        of a sandbox, by its id."""
         self._screen = screen
         self._places = places
+        self._do = do
         self._show_sandbox = show_sandbox
         self._find = find_sandbox
         self._recent: list[str] = []
@@ -65,6 +82,29 @@ class Ways(Doer):
         self.used(there)
         if in_shells:
             self._places.area.shells.open(there)
+
+    def open_tile(self, key: TileKey) -> None:
+        """Goes to what a tile of the wall shows."""
+        self._show_sandbox(key.sandbox_id)
+        if key.kind is Kind.SHELL:
+            self._places.area.shells.want(key.sandbox_id, key.session)
+            self._screen.run_worker(self._focus_pane(key), group="tile", exclusive=True)
+        self._do(WAYS_IN[key.kind])
+
+    async def _focus_pane(self, key: TileKey) -> None:
+        """Focuses the pane with the terminal of a tile, when the shells are there, unless the user
+        types into another one by then."""
+        shells, began = self._places.area.shells, time.monotonic()
+        for _ in range(int(TILE_WAIT_S / TILE_POLL_S)):
+            space = shells.workspace
+            panes = space.panes if space is not None and space.sandbox_id == key.sandbox_id else []
+            if any(pane.typed > began for pane in panes):
+                return
+            found = [pane for pane in panes if pane.status.session == key.session]
+            if found and self._screen.focused in panes:
+                found[0].focus()
+                return
+            await asyncio.sleep(TILE_POLL_S)
 
     def do_jump(self) -> None:
         def go(target: Target | None) -> None:
