@@ -176,8 +176,9 @@ class WatchedScreen:
         terminal, cursor = self._terminal, self._terminal.cursor
         first = terminal.screen_line
         at, used = cursor.line - first, self._used()
-        if terminal.is_alternate and not cursor.visible:
-            at = used = 0  # a program that draws the whole screen: its upper part
+        if terminal.is_alternate:
+            # A program that draws the whole screen: its upper part, if the cursor is there.
+            at, used = (at if cursor.visible else 0), 0
         top = first + first_row(terminal.rows, height, at, used)
         drawn = []
         for number in range(top, top + height):

@@ -122,6 +122,14 @@ def test_a_program_that_draws_the_whole_screen_shows_its_upper_left_part(
     assert texts(screen) == [f"row {n}" for n in range(1, 6)]
 
 
+def test_an_editor_shows_its_top_unless_the_cursor_is_below_it(screen: WatchedScreen) -> None:
+    rows = b"".join(b"\x1b[%d;1Hrow %d" % (n, n) for n in range(1, 25))
+    say(screen, b"\x1b[?1049h" + rows + b"\x1b[2;1H")
+    assert texts(screen) == [f"row {n}" for n in range(1, 6)]
+    say(screen, b"\x1b[10;1H")
+    assert texts(screen) == [f"row {n}" for n in range(6, 11)]
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_a_guest_writes_each_line_has_exactly_the_width_of_the_tile(seed: int) -> None:
     chance = random.Random(seed)
