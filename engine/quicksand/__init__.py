@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from quicksand.guest.shell import Shell, ShellInfo
     from quicksand.guest.traffic import GuestTraffic
     from quicksand.guest.users import SandboxUser
+    from quicksand.guest.watching import WatchedShell
     from quicksand.life.events import Event, EventKind
     from quicksand.life.installation import install
     from quicksand.life.mounts import MountHandle
@@ -109,6 +110,7 @@ __all__ = [
     "Status",
     "UbuntuDesktopSandbox",
     "UbuntuSandbox",
+    "WatchedShell",
     "detect_accelerator",
     "ensure_runtime",
     "get_accelerator",
@@ -134,6 +136,7 @@ _HOMES = {
     "guest.files": ("GuestFile", "GuestFiles"),
     "guest.traffic": ("GuestTraffic",),
     "guest.users": ("SandboxUser",),
+    "guest.watching": ("WatchedShell",),
     "base.arch": ("Architecture",),
     "named_images": (
         "AlpineDesktopSandbox",

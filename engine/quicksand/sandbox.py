@@ -280,6 +280,7 @@ class Sandbox:
     spawn = _in_guest(InGuest.spawn)
     shell = _in_guest(InGuest.shell)
     attach_shell = _in_guest(InGuest.attach_shell)
+    watch_shell = _in_guest(InGuest.watch_shell)
     shells = _in_guest(InGuest.shells)
     create_user = _in_guest(InGuest.create_user)
     delete_user = _in_guest(InGuest.delete_user)

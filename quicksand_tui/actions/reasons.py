@@ -351,6 +351,16 @@ def copy_mount(world: World, selection: Selection) -> str | None:
     return None if selection.mount is not None else "no mount is selected"
 
 
+def wall(world: World, selection: Selection) -> str | None:
+    if not any(view.is_live for view in world.sandboxes):
+        return "Nothing runs that could be watched"
+    return None
+
+
+def on_wall(world: World, selection: Selection) -> str | None:
+    return None if selection.sandbox is not None else "There is no tile here"
+
+
 def mark(world: World, selection: Selection) -> str | None:
     if selection.panel is not Panel.SANDBOXES:
         return "only sandboxes can be marked here"

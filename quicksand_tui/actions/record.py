@@ -24,6 +24,7 @@ class Group(StrEnum):
     MOUNTS = "Mounts"
     SAVES = "Saves"
     TRASH = "Trash"
+    WALL = "Wall"
     PANES = "Shells: the prefix, and then"
     DESKTOP = "Desktop: the prefix, and then"
     APP = "App"
@@ -38,6 +39,7 @@ class Scope(StrEnum):
     MOUNTS = "mounts"
     SAVES = "saves"
     TRASH = "trash"
+    WALL = "wall"
     PANES = "panes"
     """Its keys work only after the prefix."""
     DESKTOP = "desktop"
@@ -50,6 +52,7 @@ _SCOPES = {
     Group.MOUNTS: Scope.MOUNTS,
     Group.SAVES: Scope.SAVES,
     Group.TRASH: Scope.TRASH,
+    Group.WALL: Scope.WALL,
     Group.PANES: Scope.PANES,
     Group.DESKTOP: Scope.DESKTOP,
 }

@@ -50,6 +50,8 @@ SAVES_ACTIONS: tuple[Action, ...] = (
            saves_reasons.cancel, careful=True),
     _saves("discard", "d", "Delete it, to the trash or for good; asks first",
            saves_reasons.discard, label="delete", verb="saves rm"),
+    _saves("prune", "p", "Choose old ones, look at them, and delete them",
+           saves_reasons.listed, verb="saves prune", footer=False),
     _saves("export", "e", "Write it to one file that other hosts can import",
            saves_reasons.export, verb="export"),
     _saves("import", "i", "Import a save or a sandbox from such a file", verb="import"),
@@ -89,6 +91,27 @@ SAVES_ACTIONS: tuple[Action, ...] = (
 )
 # fmt: on
 
+
+_wall = Maker(Group.WALL)
+
+# The table is formatted by hand, with each action in a row or two.
+# fmt: off
+WALL_ACTIONS: tuple[Action, ...] = (
+    _wall("enter", "enter", "Go into it: its shell or desktop on the main screen",
+          reasons.on_wall, label="go in"),
+    _wall("mark", "space", "Mark its sandbox; actions then apply to marked ones",
+          reasons.on_wall),
+    _wall("mark_all", "asterisk", "Mark all sandboxes on the wall, or none",
+          reasons.on_wall, footer=False),
+    _wall("execute", "exclamation_mark", "Run a command in it, or in all marked ones",
+          reasons.each(reasons.run), label="run", verb="exec"),
+    _wall("zoom", "z", "Show this tile alone, or all of them", reasons.on_wall),
+    _wall("all", "a", "Show all that run, not only those chosen before",
+          footer=False),
+    *_everywhere(_wall, "ps"),
+    _wall("back", "escape q", "Go back to where you came from"),
+)
+# fmt: on
 
 _panes = Maker(Group.PANES)
 
@@ -139,6 +162,8 @@ PANE_ACTIONS: tuple[Action, ...] = (
     _panes("close", "x", "End this shell; asks first", changes=True),
     _panes("command", "colon", "Type a command, with completion", footer=False,
            takes_text=True),
+    _panes("jump", "apostrophe", "Jump to a row or a pane by its letters", footer=False),
+    _panes("last", "minus", "Go to the sandbox that you used before", footer=False),
     _panes("mouse", "m", "Let the terminal select text with the mouse, or not", footer=False),
     _panes("help", "question_mark", "Show all keys"),
     _panes("back", "d", "Go back to the sandboxes; the shells keep running"),
@@ -248,12 +273,18 @@ ACTIONS: tuple[Action, ...] = (
              reasons.mark, footer=False),
     _sandbox("mark_all", "asterisk", "Mark all listed ones, or none",
              reasons.mark, footer=False),
+    _sandbox("mark_range", "V", "Mark all rows that you pass from here; again ends it",
+             reasons.mark, footer=False),
     _view("install", "I", "Install an image from a package", verb="install", footer=False),
     _view("uninstall", "R", "Uninstall an image of a package; asks first",
           reasons.uninstall, verb="uninstall", footer=False),
     _view("saves", "v", "Go to the saves, to start, verify or delete them", verb="saves"),
     _view("trash", "T", "Go to the trash, which keeps things for a week",
           verb="trash", footer=False),
+    _view("jump", "apostrophe", "Jump to a row or a pane by its letters", footer=False),
+    _view("last", "minus", "Go to the sandbox that you used before", footer=False),
+    _view("wall", "W", "Watch what runs in all, or in those marked or filtered",
+          reasons.wall, footer=False),
     _view("filter", "slash", "Filter: words, !word, state:running, image:debian",
           reasons.filter_, takes=(Parameter("words", Kind.REST),), takes_text=True),
     _view("order", "o", "Order by state, name, age, CPU, memory, disk, in turn",
@@ -284,6 +315,8 @@ ACTIONS: tuple[Action, ...] = (
     _log("next", "n", "Go to the next match", footer=False),
     _log("previous", "N", "Go to the previous match", footer=False),
     _log("wrap", "w", "Wrap long lines, or cut them"),
+    _log("save", "e", "Save it as a file here"),
+    _log("copy", "y", "Copy it, if the terminal allows it", footer=False),
     _log("kind", "t", "Show console, QEMU's messages, events or commands",
          label="console/qemu/events"),
     _log("back", "escape", "Clear the search, then go back to the lists"),
@@ -315,6 +348,7 @@ ACTIONS: tuple[Action, ...] = (
             reasons.copy_mount, footer=False),
     _mounts("back", "escape", "Go back to the lists"),
     *SAVES_ACTIONS,
+    *WALL_ACTIONS,
     *PANE_ACTIONS,
     *DESKTOP_ACTIONS,
 )

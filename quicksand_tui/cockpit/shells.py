@@ -87,6 +87,8 @@ class Shells(PartWidget, Vertical):
         """The id of the sandbox whose shell is being opened; keys are kept for it."""
         self._awaits = ""
         """The id of the sandbox whose shell waits for a running job."""
+        self._wanted = ("", "")
+        """A sandbox and the session there that is shown even if a command has it."""
         self._typed: list[events.Key] = []
         self._said = ""
 
@@ -144,6 +146,10 @@ class Shells(PartWidget, Vertical):
         for sandbox_id in [id_ for id_ in self._spaces if id_ not in sandbox_ids]:
             self._spaces.pop(sandbox_id).remove()
             self._memory.remember_panes(sandbox_id, None)
+
+    def want(self, sandbox_id: str, session: str) -> None:
+        """Has `open` show this terminal too, whoever has it."""
+        self._wanted = (sandbox_id, session)
 
     def open(self, sandbox: SandboxView) -> None:
         """Shows and focuses the shells of a sandbox: those already shown, or those left running in
@@ -211,7 +217,7 @@ class Shells(PartWidget, Vertical):
         return {
             f"{shell.session} {shell.birth}": shell.session
             for shell in await shells_of(self._service, sandbox_id)
-            if shell.is_pane or not shell.clients
+            if shell.is_pane or not shell.clients or (sandbox_id, shell.session) == self._wanted
         }
 
     @work(group="left", exclusive=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from quicksand_tui.model.jobs import CommandOutput
     from quicksand_tui.model.sandboxes import GuestView
+    from quicksand_tui.model.wall import Heard, WatchedTerminal
     from quicksand_tui.pixels.cells import Cells
     from quicksand_tui.pixels.keysyms import Chord
     from quicksand_tui.pixels.orders import Drawn
@@ -75,6 +76,26 @@ class Questions(Protocol):
         """Runs a shell command as root in a running sandbox, and returns its result with the first
         64 KiB of output. The guest kills it after ``timeout_s``, or when this is cancelled.
         Raises OperationError if the guest does not answer."""
+
+
+class Wall(Protocol):
+    """Terminals of several guests that are watched, which nobody there notices. The UI's thread
+    calls the methods, which return at once and do not raise."""
+
+    def want(self, sandbox_ids: Collection[str]) -> None:
+        """Sets the sandboxes that are watched from now on."""
+
+    def terminals(self, sandbox_id: str) -> tuple[WatchedTerminal, ...] | None:
+        """Returns the terminals of a sandbox, the oldest first; None if they are not known yet."""
+
+    def why(self, sandbox_id: str) -> str:
+        """Returns why the terminals of a sandbox are not watched; "" if they are."""
+
+    def take(self, sandbox_id: str, session: str, birth: str) -> Heard:
+        """Removes and returns what a terminal has written."""
+
+    def close(self) -> None:
+        """Ends all looks."""
 
 
 class ScreenSink(Protocol):

@@ -18,6 +18,7 @@ SCREENS = {
     Scope.MOUNTS: "The mounts",
     Scope.SAVES: "The saves",
     Scope.TRASH: "The trash",
+    Scope.WALL: "The wall",
     Scope.PANES: "Shells, behind the prefix",
     Scope.DESKTOP: "The desktop, behind the prefix",
 }

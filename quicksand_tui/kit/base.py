@@ -65,6 +65,11 @@ class AppScreen(Screen[ScreenResultType]):
         """Whether the screen shows saves, so that they must be read."""
         return False
 
+    @property
+    def visible_sandboxes(self) -> frozenset[str]:
+        """Ids of the sandboxes whose CPU and memory are visible."""
+        return frozenset()
+
     def update_world(self, world: World) -> None:
         """Shows a changed world."""
 

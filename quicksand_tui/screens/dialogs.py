@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions.registry import Scope
-from quicksand_tui.model.text import TITLE_CELLS, clip
+from quicksand_tui.model.text import TITLE_CELLS, clip, sanitise
+from quicksand_tui.model.wall import LastCommand
 from quicksand_tui.screens import on_demand
 from quicksand_tui.verbs.saves import discard
 from quicksand_tui.views import losses
@@ -63,6 +64,7 @@ class Dialogs:
         self._last_command = ""
         """The last command run in many sandboxes."""
         self._left_run: RunMany | None = None
+        self._last_run: RunMany | None = None
         """A command that was running when its screen was left."""
 
     @cached_property
@@ -204,6 +206,14 @@ class Dialogs:
             on_demand.CommandsScreen(self._operations.log, ascii_only=self._ascii)
         )
 
+    def last_command_of(self, sandbox_id: str) -> LastCommand | None:
+        """Returns what the last command in several sandboxes has written in this one."""
+        run = self._last_run.find(sandbox_id) if self._last_run is not None else None
+        if self._last_run is None or run is None or run.output is None:
+            return None
+        output = run.output
+        return LastCommand(sanitise(self._last_run.command), output.exit_code, output.lines)
+
     def open_run_many(self, views: tuple[SandboxView, ...]) -> None:
         """Opens the screen for a command in ``views``, or that of one that was left running."""
         many = self._left_run
@@ -214,6 +224,8 @@ class Dialogs:
             many = on_demand.RunMany(self._service, self._operations)
         if not views:
             return
+
+        self._last_run = many
 
         def leave(_: None) -> None:
             self._last_command = many.command or self._last_command

@@ -56,6 +56,7 @@ GROUPS = {
     Scope.MOUNTS: (Group.MOUNTS,),
     Scope.SAVES: (Group.SAVES,),
     Scope.TRASH: (Group.TRASH,),
+    Scope.WALL: (Group.WALL,),
     Scope.PANES: (Group.PANES,),
     Scope.DESKTOP: (Group.DESKTOP,),
 }

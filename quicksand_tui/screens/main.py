@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from quicksand_tui.actions.hints import LISTS, hint_for
-from quicksand_tui.actions.record import PREFIXED
+from quicksand_tui.actions.record import PREFIXED, Group
 from quicksand_tui.actions.registry import Scope, find_action, in_scope
 from quicksand_tui.cockpit.base import Asked, DesktopChanged, MountMoved
 from quicksand_tui.cockpit.cockpit import Cockpit
@@ -28,6 +28,7 @@ from quicksand_tui.model.world import Panel, Selection, World
 from quicksand_tui.panes.view import PaneChanged, ShellsLeft, ShellsZoomed
 from quicksand_tui.screens.main_actions import MainActions, TreeActions
 from quicksand_tui.screens.places import Places
+from quicksand_tui.screens.ways import Ways
 from quicksand_tui.views.layout import COMMAND_LINE_FROM, Part, Tab
 from quicksand_tui.views.rows import NETWORK_COLUMN, counts_text, host_text
 from quicksand_tui.views.saves import jobs_text
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.jobs import CommandRecord
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec
+    from quicksand_tui.model.wall import TileKey
     from quicksand_tui.screens.dialogs import Dialogs
     from quicksand_tui.screens.terminal_loan import FullShell
 
@@ -55,6 +57,9 @@ USUAL_WIDTH = 70
 
 TOP_USED = 4 + len("quicksand") + 4
 """Cells of the first line besides counts and host."""
+
+MARKING = frozenset({"mark", "mark_all", "mark_range"})
+"""Actions that do nothing with the sandbox under the cursor."""
 
 
 class MainScreen(ActionScreen):
@@ -120,6 +125,13 @@ class MainScreen(ActionScreen):
         self.places = Places(self, self.cockpit, memory, self._show_selection)
         self._main_actions = MainActions(self, self.places, operations, dialogs, full_shell)
         self._tree_actions = TreeActions(self, self.places, operations, dialogs)
+        self._ways = Ways(
+            self,
+            self.places,
+            do=self.action_do,
+            show_sandbox=self.show_sandbox,
+            find_sandbox=lambda id_: self._present().sandbox(id_),
+        )
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
@@ -192,6 +204,17 @@ class MainScreen(ActionScreen):
         """Ids of the sandboxes whose CPU and memory are visible."""
         table = self.lists.sandboxes.table
         return frozenset([*table.visible_keys, table.selected_key or ""]) - {""}
+
+    @property
+    def chosen_sandboxes(self) -> frozenset[str]:
+        """Ids of the marked sandboxes, else of those that a filter lists; none without either."""
+        browser = self.lists.sandboxes
+        if browser.marked:
+            return frozenset(view.id for view in browser.marked)
+        if not browser.query_text:
+            return frozenset()
+        listed = browser.table.has_row
+        return frozenset(view.id for view in self.world.sandboxes if listed(view.id))
 
     @property
     def sandboxes_with_network(self) -> frozenset[str]:
@@ -363,6 +386,8 @@ class MainScreen(ActionScreen):
             if reason is not None:
                 tell(self, reason, severity="warning")
                 return
+            if action.group is Group.SANDBOX and action.id not in MARKING:
+                self._ways.used(self.selection.sandbox)
             self.handlers_of(action.scope)[action.id]()
         finally:
             self._aim = None
@@ -384,6 +409,10 @@ class MainScreen(ActionScreen):
             self.filter_by("")
             self.sandboxes.table.select(sandbox_id)
         self._show_selection()
+
+    def open_tile(self, key: TileKey) -> None:
+        """Goes to what a tile of the wall shows."""
+        self._ways.open_tile(key)
 
     def filter_by(self, words: str) -> bool:
         self.lists.choose(Panel.SANDBOXES)
@@ -408,4 +437,5 @@ class MainScreen(ActionScreen):
                 own = self.area.desktop.handlers
             case Scope.PANES:
                 own = self.area.shells.handlers
-        return {**self._everywhere, **self._main_actions.handlers, **own}
+        main = {**self._main_actions.handlers, **self._ways.handlers}
+        return {**self._everywhere, **main, **own}

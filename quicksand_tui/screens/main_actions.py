@@ -328,6 +328,9 @@ class MainActions(Doer):
     def do_mark_all(self) -> None:
         self._places.lists.sandboxes.toggle_all()
 
+    def do_mark_range(self) -> None:
+        self._places.lists.sandboxes.toggle_range()
+
     def do_filter(self) -> None:
         self._places.go_to(Part.LISTS)
         self._places.lists.browser.open_filter()

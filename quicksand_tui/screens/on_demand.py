@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from quicksand_tui.screens.form import FormScreen
     from quicksand_tui.screens.help import HelpScreen
     from quicksand_tui.screens.jobs import JobsScreen
+    from quicksand_tui.screens.jump import JumpScreen, Target
     from quicksand_tui.screens.look import LookScreen
     from quicksand_tui.screens.reports import CommandsScreen, FailureScreen, ReportScreen
     from quicksand_tui.screens.run_many import RunManyScreen
@@ -40,12 +41,14 @@ __all__ = [
     "FormScreen",
     "HelpScreen",
     "JobsScreen",
+    "JumpScreen",
     "LookScreen",
     "Question",
     "ReportScreen",
     "RunMany",
     "RunManyScreen",
     "SavesOperations",
+    "Target",
     "checkpoint_form",
     "checkpoint_of",
     "clone_form",
@@ -105,6 +108,10 @@ _HOMES = {
     "screens.form": ("FormScreen",),
     "screens.help": ("HelpScreen",),
     "screens.jobs": ("JobsScreen",),
+    "screens.jump": (
+        "JumpScreen",
+        "Target",
+    ),
     "screens.look": ("LookScreen",),
     "screens.reports": (
         "CommandsScreen",

@@ -214,6 +214,7 @@ class QuicksandApp(App[int]):
             self.keys,
             self.terminal,
             self.colon_line,
+            self.service,
             world=self._present,
             refresh=partial(self.refresh_now, fresh=True),
             show=self.show,
@@ -354,7 +355,8 @@ class QuicksandApp(App[int]):
         visible."""
         network = self.main.sandboxes_with_network
         # While a shell has the terminal, nothing is shown.
-        return self.main.visible_sandboxes, frozenset() if is_batching(self) else network
+        visible = frozenset().union(*(screen.visible_sandboxes for screen in self.stack.own))
+        return visible, frozenset() if is_batching(self) else network
 
     def _count_saves(self) -> None:
         if self._count_saves_after_s is not None:

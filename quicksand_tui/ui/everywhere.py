@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from textual.app import App
 
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
@@ -35,6 +36,7 @@ class Everywhere(Doer):
         keys: Keys,
         terminal: OuterTerminal,
         colon_line: ColonLine,
+        service: EngineService,
         *,
         world: Callable[[], World],
         refresh: Callable[[], None],
@@ -51,6 +53,7 @@ class Everywhere(Doer):
         self._keys = keys
         self._terminal = terminal
         self._colon_line = colon_line
+        self._service = service
         self._world = world
         self._refresh = refresh
         self._show = show
@@ -105,6 +108,22 @@ class Everywhere(Doer):
                 self._operations,
                 self._dialogs,
                 self._keys,
+                everywhere=self.handlers,
+                ascii_only=self._ascii,
+            )
+        )
+
+    def do_wall(self) -> None:
+        """Opens the wall: of those marked, else of those that the filter lists, else of all."""
+        main = self._stack.main
+        self._app.push_screen(
+            on_demand.WallScreen(
+                self._world(),
+                self._service,
+                self._dialogs,
+                self._keys,
+                only=main.chosen_sandboxes,
+                open_tile=main.open_tile,
                 everywhere=self.handlers,
                 ascii_only=self._ascii,
             )

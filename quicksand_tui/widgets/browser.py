@@ -77,6 +77,8 @@ class Browser(Vertical, Generic[T]):
         self._keys: Sequence[str] = ()
         self._marks: dict[str, None] = {}
         """The marked keys, in the order of marking."""
+        self._range: tuple[str, dict[str, None]] | None = None
+        """Where a range of marks begins, and the marks before it."""
         self._snapshot: World | None = None
         self._empty_text: Callable[[str], str] = lambda query: ""
         self._trouble = ""
@@ -129,7 +131,9 @@ class Browser(Vertical, Generic[T]):
             title += f" by {self.order}"
         title += f" /{self.query_text}" if self.query_text else ""
         count = f"{shown} of {total}" if self.query_text else (str(total) if total else "")
-        below = " · ".join(part for part in (self._listing.marked_text(self.marked), count) if part)
+        ranging = "marking a range" if self._range is not None else ""
+        marked = self._listing.marked_text(self.marked)
+        below = " · ".join(part for part in (ranging, marked, count) if part)
         if self._trouble:
             room = max(10, self.size.width - cell_len(below) - TROUBLE_USED)
             why = self._trouble
@@ -171,6 +175,24 @@ class Browser(Vertical, Generic[T]):
             self._marks |= dict.fromkeys(self._keys)
         self._marks_changed()
 
+    def toggle_range(self) -> None:
+        """Marks all rows that the cursor passes from now on, or ends that."""
+        if self._range is not None:
+            self._range = None
+        elif (key := self.table.selected_key) is not None:
+            self._range = (key, dict(self._marks))
+            self._mark_range()
+        self._marks_changed()
+
+    def _mark_range(self) -> None:
+        """Marks the rows from the beginning of the range to the cursor."""
+        here = self.table.selected_key
+        if self._range is None or here not in self._keys or self._range[0] not in self._keys:
+            self._range = None
+            return
+        first, last = sorted((self._keys.index(self._range[0]), self._keys.index(here)))
+        self._marks = self._range[1] | dict.fromkeys(self._keys[first : last + 1])
+
     def unmark(self, keys: Iterable[str]) -> None:
         for key in keys:
             self._marks.pop(key, None)
@@ -189,8 +211,13 @@ class Browser(Vertical, Generic[T]):
         self._draw()
 
     def step_back(self) -> bool:
-        """Drops the filter, or else the marks; returns False if there is neither."""
-        if self._field is not None or self.query_text:
+        """Drops the range, or else the filter, or else the marks; returns False if there is none
+        of them."""
+        if self._range is not None:
+            self._marks = {key: None for key in self._range[1] if key in self._by_key}
+            self._range = None
+            self._marks_changed()
+        elif self._field is not None or self.query_text:
             self._close_field()
             self._set_query("")
         elif self._marks:
@@ -247,6 +274,9 @@ class Browser(Vertical, Generic[T]):
     @on(LongTable.Moved)
     def _moved(self, event: LongTable.Moved) -> None:
         event.stop()
+        if self._range is not None:
+            self._mark_range()
+            self._draw()
         self.post_message(self.Moved())
 
     @on(LongTable.Opened)

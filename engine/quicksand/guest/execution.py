@@ -105,6 +105,8 @@ class Command:
         """Its process id in the guest."""
         self.status: ExitStatus | None = None
         """How it ended; None until `output` has ended."""
+        self.ended: Callable[[ExitStatus], None] = lambda status: None
+        """Is called once with that."""
 
     async def __aenter__(self) -> Command:
         return self
@@ -143,6 +145,7 @@ class Command:
                     yield item
                 elif item.get("event") == "exit":
                     self.status = ExitStatus.from_event(item)
+                    self.ended(self.status)
                     return
         except TimeoutError:
             raise AgentUnreachableError(

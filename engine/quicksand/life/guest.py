@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Ask, sync_guest
-from quicksand.guest.execution import Command, ExecuteResult, StdinSource
+from quicksand.guest.execution import Command, ExecuteResult, ExitStatus, StdinSource
 from quicksand.life import machinery
 from quicksand.life.sandbox_life import Life
+from quicksand.records.command_log import note_command
+from quicksand.records.layout import runtime_dir
 
 if TYPE_CHECKING:
     from quicksand.guest.shell import Shell, ShellInfo
     from quicksand.guest.traffic import GuestTraffic
     from quicksand.guest.users import SandboxUser
+    from quicksand.guest.watching import WatchedShell
     from quicksand.life.stats import GuestProcess, SandboxStats
 
 
@@ -117,7 +120,20 @@ class InGuest:
             defaults=True,
             entrypoint=entrypoint,
         )
-        return await execution.spawn(await self._life.session(), params, stdin=stdin, detach=detach)
+        session = await self._life.session()
+        running = await execution.spawn(session, params, stdin=stdin, detach=detach)
+        running.ended = lambda status: self._note(command, status)
+        return running
+
+    def _note(self, command: str | Sequence[str], status: ExitStatus) -> None:
+        """Note the end of a command for who watches the sandbox."""
+        note_command(
+            runtime_dir(self._life.registry.paths, self._life.id).command_log,
+            command,
+            exit_code=status.exit_code,
+            seconds=status.duration_s,
+            timed_out=status.timed_out,
+        )
 
     async def shell(
         self,
@@ -153,6 +169,12 @@ class InGuest:
         return await machinery.Shell.attach(
             await self._life.session(), session, columns=columns, rows=rows
         )
+
+    async def watch_shell(self, session: str, *, replay: int = 64 * 1024) -> WatchedShell:
+        """Look at a terminal without being noticed: nothing is typed, its size and its list of
+        clients stay. The last ``replay`` bytes of its output come first. Raises AgentRefusedError
+        (code "not_found"), and StateError if the guest's agent is too old for it."""
+        return await machinery.WatchedShell.open(await self._life.session(), session, replay=replay)
 
     async def shells(self) -> list[ShellInfo]:
         """The terminals that are open in the guest."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from quicksand.guest.shell import Shell
     from quicksand.guest.traffic import read_traffic
     from quicksand.guest.users import SandboxUser
+    from quicksand.guest.watching import WatchedShell
     from quicksand.life.events import watch_events
     from quicksand.life.first_start import make_machine, with_memory
     from quicksand.life.image_building import (
@@ -59,6 +60,7 @@ __all__ = [
     "SaveOptions",
     "SaveWarning",
     "Shell",
+    "WatchedShell",
     "boot",
     "build_if_missing",
     "check_portable",
@@ -107,6 +109,7 @@ _HOMES = {
     "guest.shell": ("Shell",),
     "guest.traffic": ("read_traffic",),
     "guest.users": ("SandboxUser",),
+    "guest.watching": ("WatchedShell",),
     "life.events": ("watch_events",),
     "life.first_start": (
         "make_machine",

@@ -54,6 +54,7 @@ from quicksand_tui.verbs.starting import Started
 from tests.conftest import Patience
 from tests.unit.app import fake_saves
 from tests.unit.app.fake_saves import FakeSaves
+from tests.unit.app.fake_wall import FakeWall
 
 T = TypeVar("T")
 
@@ -354,6 +355,9 @@ class FakeService(FakeSaves, EngineService):
         self.calls.append(f"terminal {sandbox_id} {session}".rstrip())
         self.terminals.append(FakeTerminal(session, size, sink))
         return self.terminals[-1]
+
+    def open_wall(self) -> FakeWall:
+        return FakeWall()
 
     def open_screen(self, sandbox_id: str, sink: ScreenSink) -> FakeScreen:
         self.calls.append(f"screen {sandbox_id}")

@@ -64,7 +64,8 @@ def test_every_action_has_keys_of_its_own_and_words(scope: Scope) -> None:
 async def test_every_action_is_carried_out_by_something_and_nothing_else_is() -> None:
     async with shown(FakeService()) as (app, _):
         screens: dict[Scope, ActionScreen] = dict.fromkeys(Scope, app.main)
-        for scope, opens in ((Scope.SAVES, "saves"), (Scope.TRASH, "trash")):
+        ways = ((Scope.SAVES, "saves"), (Scope.TRASH, "trash"), (Scope.WALL, "wall"))
+        for scope, opens in ways:
             screens[Scope.MAIN].handlers_of(Scope.MAIN)[opens]()
             assert isinstance(app.screen, ActionScreen) and app.screen.scope is scope
             screens[scope] = app.screen
@@ -115,7 +116,7 @@ def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
 )
 def test_what_is_possible_in_each_state(view: SandboxView | None, possible: set[str]) -> None:
     about = {action.id for action in ACTIONS if action.group is Group.SANDBOX}
-    about -= {"new", "copy", "mark", "mark_all"}
+    about -= {"new", "copy", "mark", "mark_all", "mark_range"}
     assert {name for name in about if reason(name, view) is None} == possible
 
 

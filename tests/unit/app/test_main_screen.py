@@ -220,11 +220,14 @@ async def test_help_opens_and_escape_leaves_it() -> None:
         await until(lambda: app.screen is app.main)
 
 
-async def test_the_palette_has_the_actions_that_are_possible() -> None:
+async def test_the_palette_has_the_keys_and_the_reasons_of_what_is_not_possible() -> None:
     async with shown() as (app, _):
-        names = [command.title for command in app.get_system_commands(app.main)]
-        assert "Stop (x)" in names and "Theme" in names
-        assert "Start (a)" not in names
+        found = {command.title: command for command in app.get_system_commands(app.main)}
+        assert "Stop (x)" in found and "Theme" in found
+        assert found["Start (a)"].help == "Not now: web is already running"
+        assert list(found).index("Stop (x)") < list(found).index("Start (a)")
+        found["Start (a)"].callback()
+        await until(lambda: toasts(app) == ["web is already running"])
 
 
 async def test_r_reads_everything_anew() -> None:

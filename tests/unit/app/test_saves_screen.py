@@ -254,8 +254,10 @@ async def test_the_keys_of_the_screens_open_help_palette_and_commands() -> None:
         await until(lambda: isinstance(app.screen, CommandPalette))
         await pilot.press("escape")
         await until(lambda: isinstance(app.screen, SavesScreen))
-        names = [command.title for command in app.get_system_commands(app.screen)]
-        assert "Export (e)" in names and "Cancel (c)" not in names
+        found = {command.title: command.help for command in app.get_system_commands(app.screen)}
+        assert found["Export (e)"].startswith("Write it") and found["Cancel (c)"].startswith(
+            "Not now"
+        )
 
 
 async def test_a_paste_is_refused() -> None:
