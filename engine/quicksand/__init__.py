@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming
     from quicksand.base.errors import QuicksandError
     from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
+    from quicksand.disks.diff.patch import Patch
+    from quicksand.disks.diff.versions import FileVersions
     from quicksand.disks.images.provider import ImageProvider, ResolvedImage
     from quicksand.display.keys import Key
     from quicksand.guest.execution import Command, ExecuteResult
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from quicksand.saves.manifest import SaveManifest
     from quicksand.saves.resolving import SaveWarning
     from quicksand.snapshots.checkpoint import Checkpoint
+    from quicksand.snapshots.comparison import Difference
 
 __all__ = [
     "OS",
@@ -69,12 +72,14 @@ __all__ = [
     "Command",
     "DebianDesktopSandbox",
     "DebianSandbox",
+    "Difference",
     "Entry",
     "Event",
     "EventKind",
     "ExecuteResult",
     "FileChange",
     "FileType",
+    "FileVersions",
     "Forward",
     "Guest",
     "GuestFile",
@@ -90,6 +95,7 @@ __all__ = [
     "MountHandle",
     "MountType",
     "NetworkMode",
+    "Patch",
     "PlatformConfig",
     "PortForward",
     "QuicksandError",
@@ -123,6 +129,8 @@ _HOMES = {
     "base.boot_timing": ("BootTiming",),
     "records.config": ("Accelerator", "NetworkMode", "PortForward", "SandboxConfig"),
     "disks.diff.changes": ("ChangeKind", "FileChange", "FileType"),
+    "disks.diff.patch": ("Patch",),
+    "disks.diff.versions": ("FileVersions",),
     "display.keys": ("Key",),
     "base.errors": ("QuicksandError",),
     "life.events": ("Event", "EventKind"),
@@ -165,6 +173,7 @@ _HOMES = {
     "saves.resolving": ("SaveWarning",),
     "guest.shell": ("Shell", "ShellInfo"),
     "snapshots.checkpoint": ("Checkpoint",),
+    "snapshots.comparison": ("Difference",),
     "qemu.host_usage": ("HostUsage",),
     "life.stats": ("GuestProcess", "SandboxStats"),
     "life.mounts": ("MountHandle",),

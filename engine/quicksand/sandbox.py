@@ -436,6 +436,9 @@ class Sandbox:
     pin_checkpoint = _to_checkpoints(Checkpoints.pin_checkpoint)
     note_checkpoint = _to_checkpoints(Checkpoints.note_checkpoint)
     diff = _to_checkpoints(Checkpoints.diff)
+    compare = _to_checkpoints(Checkpoints.compare)
+    compare_file = _to_checkpoints(Checkpoints.compare_file)
+    patch = _to_checkpoints(Checkpoints.patch)
 
     # Clones
 

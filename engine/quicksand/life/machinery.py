@@ -38,8 +38,14 @@ if TYPE_CHECKING:
     from quicksand.saves.saving import SaveOptions, save, write_snapshot
     from quicksand.saves.store import check_save
     from quicksand.saves.trailer import sidecar
-    from quicksand.snapshots.changed_files import diff_disks
+    from quicksand.snapshots.changed_files import Pair, diff_disks
     from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
+    from quicksand.snapshots.comparison import (
+        Difference,
+        compare_disks,
+        read_file,
+        write_patch,
+    )
     from quicksand.snapshots.history import history_of
     from quicksand.snapshots.reverting import revert
     from quicksand.snapshots.taking import finished_history, take_checkpoint
@@ -51,8 +57,10 @@ if TYPE_CHECKING:
 __all__ = [
     "AutoSave",
     "Checkpoint",
+    "Difference",
     "GuestFiles",
     "GuestProcess",
+    "Pair",
     "Qemu",
     "SandboxTrash",
     "SandboxUser",
@@ -64,6 +72,7 @@ __all__ = [
     "check_portable",
     "check_save",
     "check_save_name",
+    "compare_disks",
     "diff_disks",
     "expect_next",
     "explain",
@@ -77,6 +86,7 @@ __all__ = [
     "list_checkpoints",
     "make_machine",
     "may_be_save",
+    "read_file",
     "read_head",
     "read_stats",
     "read_thumbnail",
@@ -98,6 +108,7 @@ __all__ = [
     "with_desktop",
     "with_memory",
     "workspace_store",
+    "write_patch",
     "write_snapshot",
 ]
 
@@ -153,10 +164,19 @@ _HOMES = {
     ),
     "saves.store": ("check_save",),
     "saves.trailer": ("sidecar",),
-    "snapshots.changed_files": ("diff_disks",),
+    "snapshots.changed_files": (
+        "Pair",
+        "diff_disks",
+    ),
     "snapshots.checkpoint": (
         "Checkpoint",
         "list_checkpoints",
+    ),
+    "snapshots.comparison": (
+        "Difference",
+        "compare_disks",
+        "read_file",
+        "write_patch",
     ),
     "snapshots.history": ("history_of",),
     "snapshots.reverting": ("revert",),
