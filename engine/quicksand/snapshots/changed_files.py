@@ -151,6 +151,8 @@ def _open(stack: contextlib.ExitStack, path: Path) -> Layer:
 def _find_both(registry: Registry, record: Record, pair: Pair) -> tuple[DiskFiles, DiskFiles]:
     place = sandbox_dir(registry.paths, record.id)
     history = History(place)
+    first = history.find(pair.a)
+    second = None if pair.b is None else history.find(pair.b)
     image, _ = resolve_image(registry, record)
 
     def files(name: str, layers: Sequence[str]) -> DiskFiles:
@@ -159,14 +161,13 @@ def _find_both(registry: Registry, record: Record, pair: Pair) -> tuple[DiskFile
     def of_node(node: Node) -> DiskFiles:
         return files(f"the disk of {node.tag!r}", node.layers)
 
-    first = history.find(pair.a)
     if pair.parent:
         parent = history.find_visible(first.parent)
         if parent is None:
             return files("the image's disk", ()), of_node(first)
         return of_node(history.get(parent)), of_node(first)
-    if pair.b is not None:
-        return of_node(first), of_node(history.find(pair.b))
+    if second is not None:
+        return of_node(first), of_node(second)
     head = _present(registry, place, record.id)
     return of_node(first), files("the present disk", (*head.layers, head.top))
 
