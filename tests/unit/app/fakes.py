@@ -28,6 +28,7 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.home.config import Settings
 from quicksand_tui.kit.hands import Hands
 from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
+from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
 from quicksand_tui.model.jobs import CommandOutput, Failure, JobVerb, OperationError
 from quicksand_tui.model.sandboxes import (
     GuestView,
@@ -463,6 +464,17 @@ class FakeService(FakeSaves, EngineService):
             raise OperationError(self.failure)
         image = self.pictures.get(at)
         return () if image is None else fit(image, *room)
+
+    async def compare(self, spec: DiffSpec, report: Callable[[int], None]) -> DiffView:
+        await self.operate(f"compare {spec.title}")
+        return DiffView(read=NOW)
+
+    async def compare_file(self, spec: DiffSpec, path: str) -> TextDiff:
+        return TextDiff(why=f"{path} is as it was")
+
+    async def write_patch(self, spec: DiffSpec, below: str, file: Path) -> int:
+        await self.operate(f"patch {below}")
+        return 0
 
     async def run_command(
         self, sandbox_id: str, command: str, *, timeout_s: float
