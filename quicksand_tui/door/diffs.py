@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quicksand.base.errors import HistoryError
+from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.diffs import ChangedPath, DiffSpec, DiffView, TextDiff
+from quicksand_tui.model.losing import Losing, places_of
 from quicksand_tui.model.text import sanitise, sanitise_lines
 
 if TYPE_CHECKING:
     from quicksand.disks.diff.changes import FileChange
     from quicksand.disks.diff.versions import FileVersions, Version
+    from quicksand.guest.shell import ShellInfo
     from quicksand.snapshots.comparison import Difference
 
 LETTERS = {"added": "A", "removed": "D", "changed": "M", "type-changed": "T"}
+ANSWER_S = 2.0
+"""Seconds to wait for a guest to list its terminals."""
 LINES_MAX = 10_000
 """Lines of a text that are shown."""
 
@@ -58,6 +63,41 @@ async def write_patch(spec: DiffSpec, below: str, file: Path) -> int:
         raise HistoryError("there is nothing that a patch could say")
     await asyncio.to_thread(_write_new, file, patch.data)
     return len(patch.left_out)
+
+
+async def losing(sandbox_id: str, checkpoint: str) -> Losing:
+    """Returns what going back to a checkpoint would lose."""
+    sandbox = Sandbox.attach(sandbox_id)
+    try:
+        found = await sandbox.compare(checkpoint, lines=False)
+        then = {made.id: made.created for made in sandbox.checkpoints()}.get(checkpoint, 0.0)
+        shells = await _shells(sandbox) if found.is_live else []
+    finally:
+        sandbox.close()
+    view = await asyncio.to_thread(_view_of, found)
+    letters = [path.letter for path in view.paths if not path.is_directory]
+    named = [
+        (shell.created > then, sanitise(" ".join(shell.argv), limit=60))
+        for shell in shells
+        if shell.alive
+    ]
+    return Losing(
+        added=letters.count("A"),
+        changed=letters.count("M") + letters.count("T"),
+        removed=letters.count("D"),
+        places=places_of(view.paths),
+        ending=tuple(name for is_new, name in named if is_new),
+        staying=tuple(name for is_new, name in named if not is_new),
+        read=found.read,
+    )
+
+
+async def _shells(sandbox: Sandbox) -> list[ShellInfo]:
+    """Returns the terminals in a guest; none if it does not answer."""
+    with contextlib.suppress(QuicksandError, TimeoutError, OSError):
+        async with asyncio.timeout(ANSWER_S):
+            return await sandbox.shells()
+    return []
 
 
 def _write_new(file: Path, data: bytes) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from quicksand_tui.door.saves_look import Found
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
+    from quicksand_tui.model.losing import Losing
     from quicksand_tui.pixels.cells import Cells
     from quicksand_tui.verbs.record import Report, Verb
 
@@ -152,6 +153,9 @@ class Engine:
 
     async def write_patch(self, spec: DiffSpec, below: str, file: Path) -> int:
         return await diffs.write_patch(spec, below, file)
+
+    async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
+        return await diffs.losing(sandbox_id, checkpoint)
 
     async def run_command(
         self, sandbox_id: str, command: str, *, timeout_s: float

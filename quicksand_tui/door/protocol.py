@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.jobs import CommandOutput
+    from quicksand_tui.model.losing import Losing
     from quicksand_tui.model.sandboxes import GuestView
     from quicksand_tui.pixels.cells import Cells
     from quicksand_tui.pixels.keysyms import Chord
@@ -87,6 +88,9 @@ class Questions(Protocol):
     async def write_patch(self, spec: DiffSpec, below: str, file: Path) -> int:
         """Writes what differs below a path into a new file, as a patch; returns how many paths no
         patch can have."""
+
+    async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
+        """Finds what going back to a checkpoint, by its id, would lose."""
 
 
 class ScreenSink(Protocol):

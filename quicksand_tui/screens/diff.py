@@ -30,6 +30,7 @@ from quicksand_tui.verbs.commands import command_line
 from quicksand_tui.views.diffs import (
     Branch,
     DiffLine,
+    branch_text,
     diff_row,
     folded_at_first,
     freshness_text,
@@ -243,8 +244,9 @@ class DiffScreen(ActionScreen, Doer):
             return
         await asyncio.sleep(pause)
         if line is None or not path:
-            title = "" if line is None or line.branch is None else line.branch.key
-            self._put("", title, TextDiff())
+            branch = None if line is None else line.branch
+            title, why = ("", "") if branch is None else (branch.key, branch_text(branch))
+            self._put("", title, TextDiff(why=why))
             return
         try:
             found = await self._service.ask(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.amounts import clock_text, size_text
+from quicksand_tui.model.diffs import KINDS
 from quicksand_tui.views.filters import filtered
 from quicksand_tui.views.rows import Cell, Column, Row
 
@@ -35,6 +36,16 @@ class Branch:
     size: int = 0
     added: int = 0
     removed: int = 0
+
+    @property
+    def counts(self) -> str:
+        """How many paths changed below it, and itself, in which way."""
+        return " ".join(f"{letter} {n}" for letter in KINDS if (n := self.letters.get(letter)))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing below it changed."""
+        return not self.branches and not self.leaves
 
     @property
     def is_uniform(self) -> bool:
@@ -164,9 +175,12 @@ def diff_row(line: DiffLine) -> Row:
     if (branch := line.branch) is not None:
         glyph = "▸" if line.is_folded else "▾"
         own = branch.change
-        counts = " ".join(f"{letter} {n}" for letter, n in branch.letters.items())
         slash = "/" if line.depth == 0 else ""
-        path = Cell(f"{indent}{glyph} {slash}{branch.name}", _role(own), counts, gives_way=True)
+        if branch.is_empty and own is not None:
+            path = Cell(f"{indent}{own.letter} {slash}{branch.name}/", _role(own), own.remark)
+        else:
+            text = f"{indent}{glyph} {slash}{branch.name}"
+            path = Cell(text, _role(own), branch.counts, gives_way=True)
         lines, size = (branch.added, branch.removed), branch.size
     else:
         leaf = line.leaf
@@ -182,6 +196,16 @@ def diff_row(line: DiffLine) -> Row:
             "size": Cell(size_text(size) if size else "", "muted"),
         },
     )
+
+
+def branch_text(branch: Branch) -> str:
+    """Return what is said of a directory, since it has no lines of its own."""
+    own = branch.change
+    how = ""
+    if own is not None:
+        how = f"It was {KINDS[own.letter]}{f' ({own.remark})' if own.remark else ''}. "
+    below = " · ".join(f"{n} {KINDS[k]}" for k in KINDS if (n := branch.letters.get(k)))
+    return f"{how}{below}"
 
 
 def _role(change: ChangedPath | None) -> str:

@@ -30,6 +30,7 @@ from quicksand_tui.kit.hands import Hands
 from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
 from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
 from quicksand_tui.model.jobs import CommandOutput, Failure, JobVerb, OperationError
+from quicksand_tui.model.losing import Losing
 from quicksand_tui.model.sandboxes import (
     GuestView,
     ImageView,
@@ -331,6 +332,9 @@ class FakeService(FakeSaves, EngineService):
         self.pictures: dict[str, Image.Image] = {}
         """Screens by checkpoint; "" is the present one."""
         self.terminals: list[FakeTerminal] = []
+        self.lost: Losing | Failure = Losing(read=NOW)
+        """What going back loses."""
+        self.asked_losing: list[str] = []
         self.deleted: dict[str, SandboxView] = {}
         """What is in the trash."""
 
@@ -471,6 +475,12 @@ class FakeService(FakeSaves, EngineService):
 
     async def compare_file(self, spec: DiffSpec, path: str) -> TextDiff:
         return TextDiff(why=f"{path} is as it was")
+
+    async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
+        self.asked_losing.append(checkpoint)
+        if isinstance(self.lost, Failure):
+            raise OperationError(self.lost)
+        return self.lost
 
     async def write_patch(self, spec: DiffSpec, below: str, file: Path) -> int:
         await self.operate(f"patch {below}")

@@ -374,6 +374,7 @@ async def test_a_form_whose_look_at_the_host_fails_says_so_and_looks_again(
 
 
 LOOKERS = {
+    "cockpit/choice.py:_look": "asks by `EngineService.ask`, which raises OperationError only",
     "cockpit/log.py:_follow": "test_a_log_that_cannot_be_read_says_so_and_is_read_again",
     "cockpit/shells.py:_add_left": "asks by `EngineService.ask`, which raises OperationError only",
     "cockpit/shells.py:_open": "likewise; `PaneMemory.read` never raises",
