@@ -8,7 +8,7 @@ import warnings
 from collections.abc import AsyncIterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from quicksand.base.delegation import Delegation
 from quicksand.base.errors import StateError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from quicksand.guest.files import GuestFiles
     from quicksand.life.events import Event
     from quicksand.life.mounts import MountHandle, Mounts
+    from quicksand.records.params import MachineOptions, ResumeOptions
     from quicksand.records.sandboxes import Entry
     from quicksand.saves.manifest import SaveManifest
 
@@ -86,7 +87,7 @@ class Sandbox:
         base_dir: str | Path | None = None,
         trust: bool = False,
         progress_callback: Progress | None = None,
-        **options: Any,
+        **options: Unpack[MachineOptions],
     ) -> None:
         """Check the options; ``options`` are the fields of `SandboxConfig`. Nothing starts yet.
 
@@ -644,7 +645,7 @@ class Snapshot:
         found = Path(path).absolute()
         return cls(found, machinery.check_portable(found), Path(base_dir) if base_dir else None)
 
-    async def resume(self, **options: Any) -> Sandbox:
+    async def resume(self, **options: Unpack[ResumeOptions]) -> Sandbox:
         """Start a new sandbox with this disk; ``options`` are those of `Sandbox`. The caller stops
         it. Raises as `Sandbox` and `Sandbox.start`."""
         sandbox = Sandbox(image=str(self.path), base_dir=self._base_dir, **options)

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from quicksand.snapshots.changed_files import Pair, diff_disks
     from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
     from quicksand.snapshots.comparison import (
-        Difference,
         compare_disks,
         read_file,
         write_patch,
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AutoSave",
     "Checkpoint",
-    "Difference",
     "GuestFiles",
     "GuestProcess",
     "Pair",
@@ -173,7 +171,6 @@ _HOMES = {
         "list_checkpoints",
     ),
     "snapshots.comparison": (
-        "Difference",
         "compare_disks",
         "read_file",
         "write_patch",
