@@ -130,8 +130,8 @@ class DiffScreen(ActionScreen, Doer):
     def _hint(self) -> CommandHint:
         spec = self._spec
         a, *more = spec.words
-        values = {"name": self._sandbox.name, "a": a, "b": more[0] if more else ""}
-        return CommandHint(command_line("diff", parent=spec.parent, **values))
+        b, name = more[0] if more else "", self._sandbox.name
+        return CommandHint(command_line("diff", parent=spec.parent, name=name, a=a, b=b))
 
     @property
     def selection(self) -> Selection:

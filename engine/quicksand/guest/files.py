@@ -142,6 +142,9 @@ class GuestFiles:
                 await channel.opened()
                 async for data in _content(channel, path):
                     yield data
+        except AgentRefusedError as error:
+            await self._tell_directory(path, error)
+            raise
         finally:
             channel.close()
 
@@ -190,7 +193,7 @@ class GuestFiles:
             "exclusive": exclusive,
             "mtime_ns": mtime_ns,
         }
-        return await self._write(await self._session(), params, checked(content))
+        return await self._write(await self._session(), path, params, checked(content))
 
     async def write_extents(
         self,
@@ -206,19 +209,37 @@ class GuestFiles:
         session = await self._session()
         params: dict[str, Any] = {**_path("path", path), "mode": mode, "mtime_ns": mtime_ns}
         if not session.can(COPIES):
-            return await self._write(session, params, extents.with_zeros(content))
-        return await self._write(session, {**params, "sparse": True}, extents.encode(content))
+            return await self._write(session, path, params, extents.with_zeros(content))
+        params["sparse"] = True
+        return await self._write(session, path, params, extents.encode(content))
 
-    async def _write(self, session: Session, params: dict[str, Any], content: StdinSource) -> int:
+    async def _write(
+        self, session: Session, path: str, params: dict[str, Any], content: StdinSource
+    ) -> int:
         channel = session.open("file_write", params, streams=())
         try:
             with _by_errno():
                 await self._send(channel, content)
                 reply = await channel.reply
+        except AgentRefusedError as error:
+            await self._tell_directory(path, error)
+            raise
         finally:
             channel.close()
         written = reply.get("bytes")
         return written if isinstance(written, int) else 0
+
+    async def _tell_directory(self, path: str, error: AgentRefusedError) -> None:
+        """Raise GuestIsADirectoryError if ``path`` was refused since it is a directory: the agent
+        looks for itself and has no error number for that."""
+        if error.code != "bad_request" or error.errno is not None:
+            return
+        try:
+            is_directory = (await self.stat(path)).is_dir
+        except AgentRefusedError:
+            return
+        if is_directory:
+            raise GuestIsADirectoryError(error.words, code=error.code, hint=error.advice) from error
 
     @staticmethod
     async def _send(channel: Channel, content: StdinSource) -> None:
