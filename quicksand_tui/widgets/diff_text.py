@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
@@ -46,4 +47,6 @@ class DiffText(LogView):
         name = CLASSES.get(self._signs[number]) if number < len(self._signs) else None
         if name is None:
             return strip
-        return strip.apply_style(Style(color=self.get_component_rich_style(name).color))
+        colour = Style(color=self.get_component_rich_style(name).color)
+        coloured = [Segment(text, (style or Style.null()) + colour) for text, style, _ in strip]
+        return Strip(coloured, strip.cell_length)

@@ -20,6 +20,7 @@ from quicksand_tui.screens.diff import DiffScreen
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.views.diffs import diff_row, folded_at_first, grow, tree_lines
+from quicksand_tui.widgets.diff_text import DiffText
 from tests.unit.app.fakes import (
     CLEAN,
     KEPT,
@@ -129,6 +130,19 @@ async def test_enter_shows_the_text_and_escape_goes_back_step_by_step(
         await is_shown(app, "/srv/app")
         await pilot.press("escape")
         await until(lambda: isinstance(app.screen, MainScreen))
+
+
+async def test_added_lines_have_another_colour_than_those_that_stay() -> None:
+    async with in_diff(DiffService()) as (app, pilot):
+        await is_shown(app, "M hosts")
+        await pilot.press("j", "enter")
+        await is_shown(app, "+10.0.2.2 x")
+        text = app.screen.query_one(DiffText)
+        colours = [
+            {segment.style.color for segment in text.render_line(y) if segment.style is not None}
+            for y in range(3)
+        ]
+        assert len({frozenset(each) for each in colours}) == 3
 
 
 async def test_directories_open_and_fold() -> None:
