@@ -100,6 +100,8 @@ class DiffScreen(ActionScreen, Doer):
         self._shown_path = ""
         """The path whose text is shown."""
         self._steps = 0
+        self._reads = False
+        """Disks are being read, and nothing is shown yet."""
         self._table = LongTable(plan_diff_columns, ascii_only=ascii_only)
         self._empty = Static(classes="empty", markup=False)
         self._tree = Vertical(self._table, self._empty, id="diff-tree", classes="-empty")
@@ -115,7 +117,7 @@ class DiffScreen(ActionScreen, Doer):
         yield self._actions
 
     def on_mount(self) -> None:
-        self.set_interval(TICK_S, self._show_progress)
+        self.set_interval(TICK_S, self.show_progress)
         self.do_refresh()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -152,7 +154,7 @@ class DiffScreen(ActionScreen, Doer):
     def do_refresh(self) -> None:
         """Reads both disks again."""
         self._view = None
-        self._steps = 0
+        self._steps, self._reads = 0, True
         self._say(f"Reading {self._spec.title} …")
         self._read(self._spec)
 
@@ -163,9 +165,11 @@ class DiffScreen(ActionScreen, Doer):
                 "They cannot be compared", lambda engine: engine.compare(spec, self._report)
             )
         except OperationError as error:
+            self._reads = False
             hint = f"\n{error.failure.hint}" if error.failure.hint else ""
             self._say(f"✗ {error.failure.message}{hint}")
             return
+        self._reads = False
         self._view = found
         self._folded = folded_at_first(await asyncio.to_thread(grow, found.paths))
         await self._arrange(self._query)
@@ -173,8 +177,9 @@ class DiffScreen(ActionScreen, Doer):
     def _report(self, steps: int) -> None:
         self._steps = steps  # on the engine's thread
 
-    def _show_progress(self) -> None:
-        if self._view is None and self._steps and not self._table.row_count:
+    def show_progress(self) -> None:
+        """Says how far reading is."""
+        if self._reads and self._steps:
             steps = f"{self._steps:,}".replace(",", " ")
             self._say(f"Reading {self._spec.title} … {steps} entries\nesc leaves")
 

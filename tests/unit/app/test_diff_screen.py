@@ -215,6 +215,10 @@ async def test_what_cannot_be_read_says_why() -> None:
     service.trouble = Failure(title="x", message="a layer is damaged", hint="take a checkpoint")
     async with in_diff(service) as (app, pilot):
         await is_shown(app, "✗ a layer is damaged", "take a checkpoint")
+        assert isinstance(app.screen, DiffScreen)
+        app.screen.show_progress()  # as its clock does
+        await pilot.pause()
+        assert "✗ a layer is damaged" in screen_text(app)
         service.trouble = None
         await pilot.press("r")
         await is_shown(app, "M hosts")
