@@ -377,6 +377,15 @@ def go_there(world: World, selection: Selection) -> str | None:
     return _busy(world, selection.sandbox)
 
 
+def diff(world: World, selection: Selection) -> str | None:
+    """Checkpoints are compared whatever is under way: that only reads."""
+    if selection.sandbox is None or selection.checkpoint is None:
+        return "no checkpoint is selected"
+    if selection.checkpoint.error:
+        return "it cannot be read"
+    return None
+
+
 def compare(world: World, selection: Selection) -> str | None:
     if selection.checkpoint is None or selection.sandbox is None:
         return "no checkpoint is selected"

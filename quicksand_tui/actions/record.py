@@ -21,6 +21,7 @@ class Group(StrEnum):
     VIEW = "View"
     LOG = "Log"
     TREE = "Checkpoints"
+    DIFF = "What differs"
     MOUNTS = "Mounts"
     SAVES = "Saves"
     TRASH = "Trash"
@@ -36,6 +37,7 @@ class Scope(StrEnum):
     MAIN = "main"
     LOG = "log"
     TREE = "tree"
+    DIFF = "diff"
     MOUNTS = "mounts"
     SAVES = "saves"
     TRASH = "trash"
@@ -49,6 +51,7 @@ class Scope(StrEnum):
 _SCOPES = {
     Group.LOG: Scope.LOG,
     Group.TREE: Scope.TREE,
+    Group.DIFF: Scope.DIFF,
     Group.MOUNTS: Scope.MOUNTS,
     Group.SAVES: Scope.SAVES,
     Group.TRASH: Scope.TRASH,

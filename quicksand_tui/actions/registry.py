@@ -31,6 +31,12 @@ def _everywhere(make: Maker, verb: str) -> tuple[Action, ...]:
     return (
         make("refresh", "r", "Read everything again (changes show by themselves)",
              verb=verb, footer=False),
+        *_on_all_screens(make),
+    )
+
+
+def _on_all_screens(make: Maker) -> tuple[Action, ...]:
+    return (
         make("jobs", "J", "Show running and recent jobs", footer=False),
         make("commands", "at", "Show your actions as commands", footer=False),
         make("command", "colon", "Type a command, with completion", footer=False,
@@ -112,6 +118,28 @@ WALL_ACTIONS: tuple[Action, ...] = (
     _wall("back", "escape q", "Go back to where you came from"),
 )
 # fmt: on
+
+_diff = Maker(Group.DIFF)
+
+# The table is formatted by hand, with each action in a row or two.
+# fmt: off
+DIFF_ACTIONS: tuple[Action, ...] = (
+    _diff("open", "enter", "Show what differs in it, or open or fold a directory",
+          label="show", verb="diff"),
+    _diff("unfold", "right", "Open a directory", footer=False),
+    _diff("fold", "left", "Fold a directory, or go to the one above", footer=False),
+    _diff("fold_all", "asterisk", "Open all directories, or fold them", footer=False),
+    _diff("against", "v", "Compare with its parent instead, or with here",
+          label="parent/here"),
+    _diff("patch", "p", "Save it as a patch, or all that is below it"),
+    _diff("filter", "slash", "Filter: words, !word, kind:a", takes_text=True),
+    _diff("copy", "y", "Copy its path, if the terminal allows it", footer=False),
+    _diff("refresh", "r", "Read both disks again", label="again"),
+    *_on_all_screens(_diff),
+    _diff("back", "escape q", "Leave text, filter, comparison, one at a time"),
+)
+# fmt: on
+
 
 _panes = Maker(Group.PANES)
 
@@ -332,8 +360,10 @@ ACTIONS: tuple[Action, ...] = (
           takes_text=True),
     _tree("pin", "p", "Protect it from deletion, or no longer",
           reasons.go_there, verb="checkpoint pin"),
-    _tree("compare", "space", "Compare its screen with another one, or stop it",
-          reasons.compare, footer=False),
+    _tree("diff", "f", "Show files that differ from here, or a marked one",
+          reasons.diff, verb="diff"),
+    _tree("compare", "space", "Mark it, to compare it with another one",
+          reasons.diff, footer=False),
     _tree("look", "o", "Show its screen large, beside the one compared with",
           reasons.look, footer=False),
     _tree("copy", "y", "Copy its tag, if the terminal allows it",
@@ -347,6 +377,7 @@ ACTIONS: tuple[Action, ...] = (
     _mounts("copy", "y", "Copy its path in the guest, if the terminal allows it",
             reasons.copy_mount, footer=False),
     _mounts("back", "escape", "Go back to the lists"),
+    *DIFF_ACTIONS,
     *SAVES_ACTIONS,
     *WALL_ACTIONS,
     *PANE_ACTIONS,

@@ -1,11 +1,10 @@
-"""`quicksand-tui checkpoint, revert, undo, tree, diff`: keep moments of a sandbox, go back to them,
-compare them."""
+"""`quicksand-tui checkpoint, revert, undo, tree`: keep moments of a sandbox, go back to them."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,7 +39,6 @@ from quicksand_tui.verbs import checkpoints
 from quicksand_tui.verbs.record import ignore
 
 if TYPE_CHECKING:
-    from quicksand.disks.diff.changes import FileChange
     from quicksand.snapshots.checkpoint import Checkpoint
 
     from quicksand_tui.verbs.checkpoints import Reached
@@ -315,69 +313,3 @@ def _facts(past: Past) -> dict[str, Any]:
         ],
         "broken": [{"id": id_, "error": error} for id_, error in past.broken.items()],
     }
-
-
-LETTERS = {"added": "A", "removed": "D", "changed": "M", "type-changed": "T"}
-
-
-@command_of("diff")
-def diff_command(name: str, a: str, b: str | None, as_json: bool) -> int:
-    """List the files that differ between checkpoint A and checkpoint B.
-
-    Without B, A is compared with the disk as it is now. A marks an added path, D a removed one, M a
-    changed one (in brackets, if more than its content changed), T one whose type changed. A moved
-    file is listed as removed in one place and added in another.
-
-    The files are read from the sandbox's disk; it may run or not, and nothing is booted. Data that
-    the guest has not written to its disk yet are not seen.
-    """
-
-    async def main(signals: Signals) -> int:
-        entry = Registry(paths()).find(name)
-        sandbox = Sandbox.open(entry.id)
-        try:
-            async with shown(f"{name}: comparing"):
-                changes = await sandbox.diff(a, b)
-        finally:
-            sandbox.close()
-        if b is None and entry.is_live:
-            say(f"{clean(entry.name)} is running: compared with what has reached its disk so far")
-        if as_json:
-            print_json([asdict(change) for change in changes])
-        else:
-            _show_changes(changes)
-        return Exit.OK
-
-    return run_async(main)
-
-
-def _show_changes(changes: list[FileChange]) -> None:
-    if changes:
-        for line in format_table(("", "", "", ""), [_change_row(change) for change in changes])[1:]:
-            print(line)
-    counts = [
-        f"{count} {kind}"
-        for kind in LETTERS
-        if (count := sum(change.kind == kind for change in changes))
-    ]
-    say(", ".join(counts) or "no file differs")
-
-
-def _change_row(change: FileChange) -> tuple[str, ...]:
-    """Returns the cells of a changed file: letter, path, size, remarks."""
-    before, after = change.type_before, change.type_after
-    path = change.path
-    if "directory" in (after or before or "") and path != "/":
-        path += "/"
-    remarks = ""
-    if change.kind == "type-changed":
-        remarks = f"({before} -> {after})"
-    elif change.differs not in ((), ("content",), ("content", "mtime")):
-        remarks = f"({', '.join(change.differs)})"
-    return LETTERS[change.kind], path, _sizes(change), remarks
-
-
-def _sizes(change: FileChange) -> str:
-    before, after = change.size_before, change.size_after
-    known = [show_size(size) for size in (before, after) if size is not None]
-    return known[0] if before == after and known else " -> ".join(known)

@@ -21,6 +21,7 @@ from quicksand_tui.widgets.details import STYLES, Details
 
 if TYPE_CHECKING:
     from quicksand_tui.cockpit.base import Confirm
+    from quicksand_tui.cockpit.choice import Choice
     from quicksand_tui.cockpit.desktop import DesktopPanel
     from quicksand_tui.cockpit.log import LogPanel
     from quicksand_tui.cockpit.mounts import MountsPanel
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.kit.outer_terminal import OuterTerminal
+    from quicksand_tui.model.losing import Losing
     from quicksand_tui.model.sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import Selection, World
     from quicksand_tui.views.happenings import Happening
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 
 SCREENS_ROWS_MIN = 16
 """Rows of the area below which the facts have all of it, and no pictures are shown."""
+
+CHOICE_ROWS_MIN = 14
+"""Rows of the area below which the facts have all of it."""
 
 
 class Area(Vertical):
@@ -76,6 +81,7 @@ class Area(Vertical):
         self._bar = TabBar(ascii_only=ascii_only, id="area-tabs")
         self.details = Details(ascii_only=ascii_only, id="details")
         self.details.can_focus = True
+        self._choice: Choice | None = None
         self._screens: ThenAndNow | None = None
         self._tab = Tab.DETAILS
         self._parts: dict[Tab, Widget] = {Tab.DETAILS: self.details}
@@ -166,6 +172,8 @@ class Area(Vertical):
         self._tab = tab
         for name, part in self._parts.items():
             part.display = name is tab
+        if self._choice is not None:
+            self._choice.show(self._world(), None, None)
         if self._screens is not None:
             self._screens.show(None, None)  # until the details are shown again
 
@@ -211,6 +219,7 @@ class Area(Vertical):
         sandbox = selection.sandbox
         if self._tab is Tab.DETAILS:
             self.details.show(world, selection)
+            self._show_choice(world, selection)
             self._show_screens(selection)
         if not self._is_complete:
             return
@@ -228,6 +237,22 @@ class Area(Vertical):
         if self._tab is Tab.MOUNTS:
             self.mounts.show(world, sandbox)
         self.stats.show(sandbox if self._tab is Tab.STATS else None)
+
+    def _show_choice(self, world: World, selection: Selection) -> None:
+        """Shows what going back to the selected checkpoint would lose."""
+        checkpoint = selection.checkpoint if selection.in_tree else None
+        if self._choice is None:
+            if checkpoint is None:
+                return
+            self._choice = on_demand.Choice(self._ask_losing, ascii_only=self._ascii, id="choice")
+            self.mount(self._choice, after=self.details)
+        has_room = self.size.height >= CHOICE_ROWS_MIN
+        self._choice.show(world, selection.sandbox, checkpoint if has_room else None)
+
+    async def _ask_losing(self, sandbox_id: str, checkpoint: str) -> Losing:
+        return await self._service.ask(
+            "It is not known", lambda engine: engine.losing(sandbox_id, checkpoint)
+        )
 
     def _show_screens(self, selection: Selection) -> None:
         """Shows the screen at the selected checkpoint beside that of another one or the present."""

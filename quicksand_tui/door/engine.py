@@ -16,6 +16,7 @@ from quicksand.base.errors import HistoryError, QuicksandError
 from quicksand.guest.traffic import GuestTraffic
 from quicksand.sandbox import Sandbox
 
+from quicksand_tui.door import diffs
 from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.door.terminals import PANE_NAME, birth_of
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
@@ -25,7 +26,11 @@ from quicksand_tui.pixels.small import fit, read_png
 from quicksand_tui.verbs.saves import Verified
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from quicksand_tui.door.saves_look import Found
+    from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
+    from quicksand_tui.model.losing import Losing
     from quicksand_tui.pixels.cells import Cells
     from quicksand_tui.verbs.record import Report, Verb
 
@@ -137,6 +142,20 @@ class Engine:
             return await asyncio.to_thread(lambda: fit(read_png(data), *room))
         except ValueError as error:
             raise HistoryError(f"the picture of the checkpoint cannot be shown: {error}") from error
+
+    # What differs
+
+    async def compare(self, spec: DiffSpec, report: Callable[[int], None]) -> DiffView:
+        return await diffs.compare(spec, report)
+
+    async def compare_file(self, spec: DiffSpec, path: str) -> TextDiff:
+        return await diffs.compare_file(spec, path)
+
+    async def write_patch(self, spec: DiffSpec, below: str, file: Path) -> int:
+        return await diffs.write_patch(spec, below, file)
+
+    async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
+        return await diffs.losing(sandbox_id, checkpoint)
 
     async def run_command(
         self, sandbox_id: str, command: str, *, timeout_s: float

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.jobs import CommandOutput
+    from quicksand_tui.model.losing import Losing
     from quicksand_tui.model.sandboxes import GuestView
     from quicksand_tui.model.wall import Heard, WatchedTerminal
     from quicksand_tui.pixels.cells import Cells
@@ -76,6 +78,20 @@ class Questions(Protocol):
         """Runs a shell command as root in a running sandbox, and returns its result with the first
         64 KiB of output. The guest kills it after ``timeout_s``, or when this is cancelled.
         Raises OperationError if the guest does not answer."""
+
+    async def compare(self, spec: DiffSpec, report: Callable[[int], None]) -> DiffView:
+        """Compares two disks, and returns what differs; ``report`` gets a growing number of steps,
+        on another thread."""
+
+    async def compare_file(self, spec: DiffSpec, path: str) -> TextDiff:
+        """Compares what a path holds on two disks."""
+
+    async def write_patch(self, spec: DiffSpec, below: str, file: Path) -> int:
+        """Writes what differs below a path into a new file, as a patch; returns how many paths no
+        patch can have."""
+
+    async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
+        """Finds what going back to a checkpoint, by its id, would lose."""
 
 
 class Wall(Protocol):

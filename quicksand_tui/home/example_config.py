@@ -15,6 +15,7 @@ SCREENS = {
     Scope.MAIN: "The main screen",
     Scope.LOG: "A log",
     Scope.TREE: "The tree of checkpoints",
+    Scope.DIFF: "What differs between two checkpoints",
     Scope.MOUNTS: "The mounts",
     Scope.SAVES: "The saves",
     Scope.TRASH: "The trash",

@@ -7,6 +7,7 @@ says what breaks.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import selectors
 import threading
@@ -15,6 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from rich.console import Console, RenderableType
+from rich.segment import Segment
 from textual import constants
 from textual._compositor import Compositor
 from textual._xterm_parser import XTermParser
@@ -338,6 +341,22 @@ def action_bound_to(widget: Widget, key: str) -> str | None:
 def drawn_text(screen: Screen[Any]) -> str:
     """Returns the text of the screen, line by line."""
     return "\n".join(strip.text for strip in screen._compositor.render_strips())
+
+
+def drawn_lines(app: App[Any]) -> list[list[Segment]]:
+    """Returns what the app shows, row by row, with the screens below a dialog: what
+    `App.export_screenshot` makes a picture of."""
+    width, height = app.size
+    console = Console(
+        width=width,
+        height=height,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+    )
+    drawn = app.screen._compositor.render_update(full=True, screen_stack=app._background_screens)
+    segments = Segment.filter_control(console.render(cast("RenderableType", drawn)))
+    return list(Segment.split_and_crop_lines(segments, length=width))
 
 
 def tell_sizes(screen: Screen[Any]) -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions.registry import Scope
+from quicksand_tui.model.diffs import diff_specs
 from quicksand_tui.model.text import TITLE_CELLS, clip, sanitise
 from quicksand_tui.model.wall import LastCommand
 from quicksand_tui.screens import on_demand
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.jobs.run_many import RunMany
     from quicksand_tui.jobs.saves import SavesOperations
+    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.model.checkpoints import CheckpointView
@@ -91,6 +93,27 @@ class Dialogs:
         self._app.push_screen(
             on_demand.LookScreen(
                 self._service, sandbox, checkpoint, compared, ascii_only=self._ascii
+            )
+        )
+
+    def open_diff(
+        self,
+        sandbox: SandboxView,
+        checkpoint: CheckpointView,
+        other: CheckpointView | None,
+        everywhere: Handlers,
+    ) -> None:
+        """Shows what differs between a checkpoint and another one, or the present. ``everywhere``
+        are the actions that are the same on all screens."""
+        self._app.push_screen(
+            on_demand.DiffScreen(
+                self._service,
+                sandbox,
+                diff_specs(sandbox, checkpoint, other),
+                self._world(),
+                self._keys,
+                everywhere=everywhere,
+                ascii_only=self._ascii,
             )
         )
 

@@ -53,6 +53,7 @@ GROUPS = {
     Scope.MAIN: (Group.SANDBOX, Group.VIEW, Group.APP),
     Scope.LOG: (Group.LOG,),
     Scope.TREE: (Group.TREE,),
+    Scope.DIFF: (Group.DIFF,),
     Scope.MOUNTS: (Group.MOUNTS,),
     Scope.SAVES: (Group.SAVES,),
     Scope.TRASH: (Group.TRASH,),

@@ -410,9 +410,15 @@ class TreeActions(Doer):
             ),
         )
 
+    def do_diff(self) -> None:
+        sandbox, checkpoint = self._chosen
+        marked = self._places.checkpoints.compared_of(sandbox)
+        self._dialogs.open_diff(sandbox, checkpoint, marked, self._screen.handlers_of(Scope.MAIN))
+
     def do_compare(self) -> None:
-        self._places.checkpoints.compare(self._chosen[1])
-        if self._places.area.tab not in (Tab.DETAILS, Tab.TREE):
+        sandbox, checkpoint = self._chosen
+        self._places.checkpoints.compare(checkpoint)
+        if sandbox.has_display and self._places.area.tab not in (Tab.DETAILS, Tab.TREE):
             self._places.choose_tab(Tab.DETAILS)  # where the screens are
 
     def do_look(self) -> None:

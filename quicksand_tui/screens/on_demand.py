@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from quicksand_tui.jobs.run_many import RunMany
     from quicksand_tui.jobs.saves import SavesOperations
     from quicksand_tui.screens.confirm import Answer, ConfirmScreen, Question
+    from quicksand_tui.screens.diff import DiffScreen
     from quicksand_tui.screens.form import FormScreen
     from quicksand_tui.screens.help import HelpScreen
     from quicksand_tui.screens.jobs import JobsScreen
@@ -37,6 +38,7 @@ __all__ = [
     "Answer",
     "CommandsScreen",
     "ConfirmScreen",
+    "DiffScreen",
     "FailureScreen",
     "FormScreen",
     "HelpScreen",
@@ -105,6 +107,7 @@ _HOMES = {
         "ConfirmScreen",
         "Question",
     ),
+    "screens.diff": ("DiffScreen",),
     "screens.form": ("FormScreen",),
     "screens.help": ("HelpScreen",),
     "screens.jobs": ("JobsScreen",),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from quicksand.base.errors import ConfigError, DisplayError, PathError
 from quicksand.base.files import map_os_errors
 from quicksand.base.remedies import Words
+from quicksand.base.text import choose
 from quicksand.display.checks import check_region, check_scale, check_within
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Format(StrEnum):
         except ValueError:
             if wanted is not None:
                 raise ConfigError(
-                    f"{wanted!r} is no format of a screenshot", hint=f"one of {', '.join(cls)}"
+                    f"{wanted!r} is no format of a screenshot: {choose(cls)}"
                 ) from None
         assert path is not None
         # Not a PNG that is called .jpg: who opens it would be told that it is damaged.

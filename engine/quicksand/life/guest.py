@@ -58,6 +58,7 @@ class InGuest:
         stdin: StdinSource | None = None,
         env: Mapping[str, str] | None = None,
         entrypoint: bool = False,
+        check: bool = False,
     ) -> ExecuteResult:
         """Run a command and wait for its end.
 
@@ -73,10 +74,11 @@ class InGuest:
         the command, ``cwd``, ``shell``, ``env`` and a text for ``stdin``, are written as
         `os.fsdecode` makes them.
 
-        Raises ConfigError for a bad command or timeout, AgentRefusedError if the command cannot be
-        started (no such user or directory), StateError, MachineError, AgentUnreachableError if the
-        guest is gone (whether the command ran is then unknown), RevertedError if the sandbox was
-        reverted meanwhile. Cancelling ends the command.
+        With ``check`` a command that does not exit with 0 raises CommandFailedError, which ends
+        with its last output. Raises ConfigError for a bad command or timeout, AgentRefusedError if
+        the command cannot be started (no such user or directory), StateError, MachineError,
+        AgentUnreachableError if the guest is gone (whether the command ran is then unknown),
+        RevertedError if the sandbox was reverted meanwhile. Cancelling ends the command.
         """
         source = None if stdin is None else execution.checked(stdin)
         running = await self.spawn(
@@ -90,7 +92,10 @@ class InGuest:
             stdin=stdin is not None,
             entrypoint=entrypoint,
         )
-        return await execution.run(running, stdin=source, on_stdout=on_stdout, on_stderr=on_stderr)
+        result = await execution.run(
+            running, stdin=source, on_stdout=on_stdout, on_stderr=on_stderr
+        )
+        return result.check(command) if check else result
 
     async def spawn(
         self,

@@ -39,8 +39,13 @@ if TYPE_CHECKING:
     from quicksand.saves.saving import SaveOptions, save, write_snapshot
     from quicksand.saves.store import check_save
     from quicksand.saves.trailer import sidecar
-    from quicksand.snapshots.changed_files import diff_disks
+    from quicksand.snapshots.changed_files import Pair, diff_disks
     from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
+    from quicksand.snapshots.comparison import (
+        compare_disks,
+        read_file,
+        write_patch,
+    )
     from quicksand.snapshots.history import history_of
     from quicksand.snapshots.reverting import revert
     from quicksand.snapshots.taking import finished_history, take_checkpoint
@@ -54,6 +59,7 @@ __all__ = [
     "Checkpoint",
     "GuestFiles",
     "GuestProcess",
+    "Pair",
     "Qemu",
     "SandboxTrash",
     "SandboxUser",
@@ -66,6 +72,7 @@ __all__ = [
     "check_portable",
     "check_save",
     "check_save_name",
+    "compare_disks",
     "diff_disks",
     "expect_next",
     "explain",
@@ -79,6 +86,7 @@ __all__ = [
     "list_checkpoints",
     "make_machine",
     "may_be_save",
+    "read_file",
     "read_head",
     "read_stats",
     "read_thumbnail",
@@ -100,6 +108,7 @@ __all__ = [
     "with_desktop",
     "with_memory",
     "workspace_store",
+    "write_patch",
     "write_snapshot",
 ]
 
@@ -156,10 +165,18 @@ _HOMES = {
     ),
     "saves.store": ("check_save",),
     "saves.trailer": ("sidecar",),
-    "snapshots.changed_files": ("diff_disks",),
+    "snapshots.changed_files": (
+        "Pair",
+        "diff_disks",
+    ),
     "snapshots.checkpoint": (
         "Checkpoint",
         "list_checkpoints",
+    ),
+    "snapshots.comparison": (
+        "compare_disks",
+        "read_file",
+        "write_patch",
     ),
     "snapshots.history": ("history_of",),
     "snapshots.reverting": ("revert",),

@@ -28,7 +28,9 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.home.config import Settings
 from quicksand_tui.kit.hands import Hands
 from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
+from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
 from quicksand_tui.model.jobs import CommandOutput, Failure, JobVerb, OperationError
+from quicksand_tui.model.losing import Losing
 from quicksand_tui.model.sandboxes import (
     GuestView,
     ImageView,
@@ -331,6 +333,9 @@ class FakeService(FakeSaves, EngineService):
         self.pictures: dict[str, Image.Image] = {}
         """Screens by checkpoint; "" is the present one."""
         self.terminals: list[FakeTerminal] = []
+        self.lost: Losing | Failure = Losing(read=NOW)
+        """What going back loses."""
+        self.asked_losing: list[str] = []
         self.deleted: dict[str, SandboxView] = {}
         """What is in the trash."""
 
@@ -467,6 +472,23 @@ class FakeService(FakeSaves, EngineService):
             raise OperationError(self.failure)
         image = self.pictures.get(at)
         return () if image is None else fit(image, *room)
+
+    async def compare(self, spec: DiffSpec, report: Callable[[int], None]) -> DiffView:
+        await self.operate(f"compare {spec.title}")
+        return DiffView(read=NOW)
+
+    async def compare_file(self, spec: DiffSpec, path: str) -> TextDiff:
+        return TextDiff(why=f"{path} is as it was")
+
+    async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
+        self.asked_losing.append(checkpoint)
+        if isinstance(self.lost, Failure):
+            raise OperationError(self.lost)
+        return self.lost
+
+    async def write_patch(self, spec: DiffSpec, below: str, file: Path) -> int:
+        await self.operate(f"patch {below}")
+        return 0
 
     async def run_command(
         self, sandbox_id: str, command: str, *, timeout_s: float

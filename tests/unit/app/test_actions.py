@@ -20,6 +20,7 @@ from quicksand_tui.kit.base import ActionScreen
 from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.sandboxes import SandboxView, State
 from quicksand_tui.model.world import Panel, Selection
+from quicksand_tui.screens.diff import DiffScreen
 from quicksand_tui.screens.help import help_content
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.saves import SavesScreen, TrashScreen
@@ -34,13 +35,16 @@ from tests.unit.app.fakes import (
     DEBIAN,
     EMPTY,
     FULL,
+    KEPT,
     OLD,
     PAUSED,
     WEB,
     WEB_PAST,
     FakeService,
+    select,
     shown,
 )
+from tests.unit.app.test_checkpoints import open_tree
 
 FORBIDDEN = {"ctrl+h", "ctrl+i", "ctrl+j", "ctrl+m", "ctrl+left_square_bracket"}
 """The same bytes as Backspace, Tab, line feed, Enter and Escape."""
@@ -62,13 +66,20 @@ def test_every_action_has_keys_of_its_own_and_words(scope: Scope) -> None:
 
 
 async def test_every_action_is_carried_out_by_something_and_nothing_else_is() -> None:
-    async with shown(FakeService()) as (app, _):
+    async with shown(FakeService(KEPT)) as (app, pilot):
         screens: dict[Scope, ActionScreen] = dict.fromkeys(Scope, app.main)
         ways = ((Scope.SAVES, "saves"), (Scope.TRASH, "trash"), (Scope.WALL, "wall"))
         for scope, opens in ways:
             screens[Scope.MAIN].handlers_of(Scope.MAIN)[opens]()
             assert isinstance(app.screen, ActionScreen) and app.screen.scope is scope
             screens[scope] = app.screen
+        while app.screen is not app.main:
+            app.pop_screen()
+        await select(pilot, WEB_PAST)
+        await open_tree(pilot)
+        app.main.handlers_of(Scope.TREE)["diff"]()
+        assert isinstance(app.screen, DiffScreen)
+        screens[Scope.DIFF] = app.screen
         for scope, screen in screens.items():
             missing = {action.id for action in in_scope(scope)} - screen.handlers_of(scope).keys()
             assert not missing, scope

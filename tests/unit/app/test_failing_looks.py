@@ -374,6 +374,7 @@ async def test_a_form_whose_look_at_the_host_fails_says_so_and_looks_again(
 
 
 LOOKERS = {
+    "cockpit/choice.py:_look": "asks by `EngineService.ask`, which raises OperationError only",
     "cockpit/log.py:_follow": "test_a_log_that_cannot_be_read_says_so_and_is_read_again",
     "cockpit/shells.py:_add_left": "asks by `EngineService.ask`, which raises OperationError only",
     "cockpit/shells.py:_open": "likewise; `PaneMemory.read` never raises",
@@ -385,6 +386,10 @@ LOOKERS = {
     "panes/copying.py:changed": "searches what is in memory",
     "panes/workspace.py:_run_clock": "looks at nothing of the host",
     "screens/command.py:_load_history": "`CommandHistory.read` never raises",
+    "screens/diff.py:_filter": "arranges what is in memory",
+    "screens/diff.py:_read": "asks by `EngineService.ask`, which raises OperationError only",
+    "screens/diff.py:_read_text": "likewise",
+    "screens/diff.py:_save_patch": "likewise",
     "screens/form.py:_look": "test_a_form_whose_look_at_the_host_fails_says_so_and_looks_again",
     "screens/form.py:action_submit": "likewise",
     "screens/terminal_loan.py:open": "an OSError is the failure that is shown",

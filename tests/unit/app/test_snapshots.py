@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from quicksand_tui.door.protocol import LogKind, ShellView
+from quicksand_tui.model.diffs import DiffView
 from quicksand_tui.model.jobs import CommandOutput, Failure
 from quicksand_tui.model.sandboxes import TrafficRates, UseHistory
 from quicksand_tui.model.world import World
@@ -44,6 +45,8 @@ from tests.unit.app.fakes import (
     select,
     until,
 )
+from tests.unit.app.test_choice import LOST as LOST_FILES
+from tests.unit.app.test_diff_screen import PATHS, DiffService
 from tests.unit.quick_apps import usual_wait
 
 SMALL, LARGE, WIDE = (80, 24), (120, 36), (200, 50)
@@ -60,6 +63,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("textual.app.wait_for_idle", usual_wait)
     monkeypatch.setattr("textual.pilot.wait_for_idle", usual_wait)
     monkeypatch.setattr(Notification, "time_left", 3600.0)
+    monkeypatch.setattr("quicksand_tui.cockpit.choice.PAUSE_S", 0.0)
 
 
 def show(keys: str = "", *, sees: str = "") -> Callable[[Pilot[int]], Any]:
@@ -69,6 +73,7 @@ def show(keys: str = "", *, sees: str = "") -> Callable[[Pilot[int]], Any]:
         app = await ready(pilot)
         await pilot.press(*keys.split())
         await until(lambda: sees in screen_text(app))
+        await until(lambda: "reading the files" not in screen_text(app))
         still(app)
         await pilot.pause()
 
@@ -346,6 +351,26 @@ def test_tree_in_a_narrow_terminal(snap_compare: Compare) -> None:
     assert snap_compare(
         app(MEASURED), terminal_size=(60, 20), run_before=show("u", sees="enter goes back")
     )
+
+
+@ALL_SIZES
+def test_what_differs(snap_compare: Compare, size: tuple[int, int]) -> None:
+    service = DiffService()
+    service.view = DiffView(paths=PATHS)
+
+    async def run(pilot: Pilot[int]) -> None:
+        await show("u", sees="enter goes back")(pilot)
+        await show("f", sees="M hosts")(pilot)
+        await show("j enter", sees="10.0.2.2")(pilot)
+
+    assert snap_compare(make_app(service), terminal_size=size, run_before=run)
+
+
+def test_choosing_where_to_revert_to(snap_compare: Compare) -> None:
+    service = FakeService(MEASURED)
+    service.lost = LOST_FILES
+    keys = show("u", sees="309 removed")
+    assert snap_compare(make_app(service), terminal_size=LARGE, run_before=keys)
 
 
 def test_details_of_a_checkpoint(snap_compare: Compare) -> None:
