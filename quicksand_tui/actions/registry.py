@@ -205,9 +205,9 @@ _log, _tree, _mounts = Maker(Group.LOG), Maker(Group.TREE), Maker(Group.MOUNTS)
 ACTIONS: tuple[Action, ...] = (
     _sandbox("new", "n", "Start a new sandbox from an image", reasons.new, verb="run"),
     _sandbox("open", "enter", "Open a shell; start a stopped one, resume a paused one",
-             reasons.open_, footer=False, changes=True),
+             reasons.open_, footer=False, changes=True, takes_keys=True),
     _sandbox("shell", "s", "Open shells beside each other, to split and zoom",
-             reasons.shell, verb="shell"),
+             reasons.shell, verb="shell", takes_keys=True),
     _sandbox("full_shell", "f", "Open one shell that fills the whole terminal",
              reasons.shell_now, verb="shell", footer=False),
     _sandbox("desktop", "w", "Watch its screen, with mouse and keys",

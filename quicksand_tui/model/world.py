@@ -61,6 +61,11 @@ class World:
     def sandbox(self, sandbox_id: str | None) -> SandboxView | None:
         return next((s for s in self.sandboxes if s.id == sandbox_id), None)
 
+    def find_sandbox(self, name: str) -> SandboxView | None:
+        """Returns the sandbox with that id, or else with that name."""
+        named = (view for view in self.sandboxes if view.name == name)
+        return self.sandbox(name) or next(named, None)
+
     def image(self, name: str | None) -> ImageView | None:
         return next((i for i in self.images if i.name == name), None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
@@ -359,7 +360,8 @@ class MainScreen(ActionScreen):
             return
         self._aim = aim
         try:
-            reason = action.disabled_reason(self.world, self.selection)
+            world = replace(self.world, keymap=self._app_keys.here)
+            reason = action.disabled_reason(world, self.selection)
             if reason is not None:
                 tell(self, reason, severity="warning")
                 return

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from quicksand_tui.actions.reasons import waits_for
 from quicksand_tui.actions.registry import Scope, find_action
 from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
@@ -257,11 +256,8 @@ class MainActions(Doer):
         sandbox = self._selection.sandbox
         if sandbox is None:
             return
-        screen = self._screen
         self._places.choose_tab(Tab.SHELLS)
         self._begin.note_command(find_action("shell").command_for(sandbox.name), sandbox.id)
-        if why := waits_for(screen.world, sandbox):
-            tell(self._screen, f"{why}: the shell opens then, and gets what you type; esc leaves")
         self._places.area.shells.open(sandbox)
 
     def do_desktop(self) -> None:

@@ -121,7 +121,7 @@ class QuicksandApp(App[int]):
         self.stack = ScreenStack(self)
         self.theme_choice = theme or ThemeChoice(wish=os.environ.get("TEXTUAL_THEME", ""))
         self.operations = Operations(service, self, clock=clock)
-        self.operations.keymap = self.settings.keymap
+        self.operations.hints = lambda: self.keys.here
         self.operations.read_only = self.settings.read_only
         self.world_watch = self._make_world_watch(clock, look_at_least_s)
         self.saves = SavesWatch(
@@ -399,7 +399,7 @@ class QuicksandApp(App[int]):
             tell(self, f"{told.summary}: {told.lines[0]}", severity="warning")
 
     def _use_keymap(self) -> None:
-        keymap = self.operations.keymap = self.settings.keymap
+        keymap = self.settings.keymap
         self.set_keymap(keymap.changes_from(default_keymap()))
         self.keys.hands.line_keys = line_keys(keymap)
         if (driver := driver_of(self)) is not None:
@@ -501,6 +501,7 @@ class QuicksandApp(App[int]):
         they are meant for that, but were sent to the widget focused before."""
         if not self.screen_stack:
             return  # the app ends
+        self.keys.hands.handle(event)
         screen = self.stack.front
         if screen is not None and (taken := screen.take_key(event)) is not None:
             if taken:
