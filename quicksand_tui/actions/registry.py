@@ -288,6 +288,8 @@ ACTIONS: tuple[Action, ...] = (
          label="console/qemu/events"),
     _log("back", "escape", "Clear the search, then go back to the lists"),
     # No other key: `u` opens the tree, and a second one must not go back unasked.
+    _tree("ask", "u", "Return to it; asks first",
+          reasons.go_there, label="ask first", footer=False, changes=True),
     _tree("go", "enter", "Return to it; a stopped sandbox starts there",
           reasons.go_there, label="go there", careful=True, changes=True),
     _tree("remove", "d", "Delete it; asks first",

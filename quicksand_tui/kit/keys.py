@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quicksand_tui.kit.hands import Burst, Hands
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from quicksand_tui.actions.registry import Action
     from quicksand_tui.home.config import Settings
     from quicksand_tui.model.keymap import Keymap, Prefix
+    from quicksand_tui.model.world import Selection, World
 
 
 class Keys:
@@ -38,6 +40,10 @@ class Keys:
         screen = self._app.screen if self._app.screen_stack else None
         scope = getattr(screen, "help_scope", None)
         return self.map if scope is None else self.map.seen_from(scope.value)
+
+    def why_not(self, action: Action, world: World, selection: Selection) -> str | None:
+        """Returns why an action is not possible now, naming keys that work here; None if it is."""
+        return action.disabled_reason(replace(world, keymap=self.here), selection)
 
     @property
     def prefix(self) -> Prefix:

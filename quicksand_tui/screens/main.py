@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
@@ -360,8 +359,7 @@ class MainScreen(ActionScreen):
             return
         self._aim = aim
         try:
-            world = replace(self.world, keymap=self._app_keys.here)
-            reason = action.disabled_reason(world, self.selection)
+            reason = self._app_keys.why_not(action, self.world, self.selection)
             if reason is not None:
                 tell(self, reason, severity="warning")
                 return

@@ -397,6 +397,18 @@ class TreeActions(Doer):
             return
         self._begin.do(starting.start(checkpoint.id, shown=checkpoint.name), sandbox)
 
+    def do_ask(self) -> None:
+        """Asks before going back: `u` opens the tree, and may come twice."""
+        sandbox, checkpoint = self._chosen
+        tag, live = clip(checkpoint.tag, TITLE_CELLS), sandbox.is_live
+        self._dialogs.confirm(
+            f"Return to {tag}?" if live else f"Start at {tag}?",
+            losses.of_return(sandbox, checkpoint, self._screen.world.taken),
+            "Return" if live else "Start",
+            self.do_go,
+            undo=losses.way_back_from(self._screen.world.keymap),
+        )
+
     def do_remove(self) -> None:
         sandbox, checkpoint = self._chosen
         self._dialogs.confirm(

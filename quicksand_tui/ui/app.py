@@ -500,7 +500,8 @@ class QuicksandApp(App[int]):
         """Passes on keys typed after one that opens a form, a filter, the command line or a shell:
         they are meant for that, but were sent to the widget focused before."""
         if not self.screen_stack:
-            return  # the app ends
+            event.prevent_default()  # the app ends, and Textual would look for a screen
+            return
         self.keys.hands.handle(event)
         screen = self.stack.front
         if screen is not None and (taken := screen.take_key(event)) is not None:
@@ -512,6 +513,8 @@ class QuicksandApp(App[int]):
         elif isinstance(self.focused, LineInput) and self.focused.takes(event):
             self.focused.post_message(events.Key(event.key, event.character))
         else:
+            if screen is not None:
+                screen.answer(event)
             return
         event.stop()
         event.prevent_default()

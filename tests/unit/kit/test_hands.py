@@ -306,7 +306,7 @@ async def test_a_line_that_is_typed_after_a_pause_goes_to_the_line_on_a_busy_hos
         for key in keys:
             app.post_message(key)
         await until(lambda: isinstance(app.screen, CommandScreen))
-        await until(lambda: app.screen.query_one("#line", LineInput).value == "rev")
+        await until(lambda: "".join(line.value for line in app.screen.query(LineInput)) == "rev")
         assert not toasts(app)
 
 
