@@ -176,6 +176,13 @@ class Area(Vertical):
         return self.mounts.selected_of(sandbox)
 
     @property
+    def is_prefixed(self) -> bool:
+        """Whether the next key is a command to the tab, since the prefix was typed."""
+        if self._tab is Tab.SHELLS:
+            return self.shells.prefixed
+        return self._tab is Tab.DESKTOP and self.desktop.view.prefixed
+
+    @property
     def can_focus_tab(self) -> bool:
         """Whether the tab that is shown has something to focus."""
         if self._tab is Tab.SHELLS:
@@ -251,11 +258,10 @@ class Area(Vertical):
         tabs = tuple((tab.value, tab.value.capitalize()) for tab in found)
         if typing and self.shells.keeps_keys:
             prefixed = self.shells.prefixed
-            style = "reverse" if prefixed else MUTED
+            style = MUTED
             leads = self._typing_leads(sandbox or self.shells.typed_into, prefixed=prefixed)
         elif self._tab is Tab.DESKTOP and self.desktop.view.has_focus:
-            prefixed = self.desktop.view.prefixed
-            style = "reverse" if prefixed else MUTED
+            prefixed, style = self.desktop.view.prefixed, MUTED
             leads = self._typing_leads(sandbox, prefixed=prefixed)
             if sandbox is not None and sandbox.state is State.PAUSED and not prefixed:
                 style = STYLES[ROLES[State.PAUSED]]

@@ -11,17 +11,20 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from quicksand_tui.actions.reasons import READ_ONLY
-from quicksand_tui.actions.registry import Scope
-from quicksand_tui.cockpit.base import PrefixedPart
+from quicksand_tui.cockpit.pane_actions import PaneActions
 from quicksand_tui.cockpit.waiting_shell import NEW, Awaited, WaitingShell, typed_text
 from quicksand_tui.door.service import shells_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.sandboxes import State
-from quicksand_tui.panes.content import LinkState
-from quicksand_tui.panes.layout import Arrangement, Side, Way
-from quicksand_tui.panes.pane import Pane
-from quicksand_tui.panes.view import PaneCopied, ShellsLeft, ShellsZoomed
+from quicksand_tui.panes.layout import Arrangement
+from quicksand_tui.panes.view import (
+    PaneAsksToPaste,
+    PaneCopied,
+    PanePrefixed,
+    ShellsLeft,
+    ShellsZoomed,
+)
 from quicksand_tui.panes.workspace import Workspace, WorkspaceEmptied, WorkspaceRearranged
 from quicksand_tui.views import losses
 
@@ -33,15 +36,14 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.panes.pane import Pane
 
 
-class Shells(PrefixedPart, Vertical):
+class Shells(PaneActions, Vertical):
     """Shows the workspace of one sandbox; the shells of hidden workspaces keep running.
 
     Keys go to the guest; after the prefix, they are those of `Scope.PANES` in the registry.
     """
-
-    scope = Scope.PANES
 
     def __init__(
         self,
@@ -67,8 +69,10 @@ class Shells(PrefixedPart, Vertical):
         self._spaces: dict[str, Workspace] = {}
         self._sandbox: SandboxView | None = None
         self._awaited = Awaited()
+        self._awaits_for = ""
+        """The id of the sandbox whose shell gets what is typed into the placeholder."""
         self._nothing = WaitingShell(
-            lambda: keys.prefix, lambda: self.keeps_keys, self._type_early, classes="nothing"
+            lambda: keys.prefix, lambda: self._takes_early, self._type_early, classes="nothing"
         )
         self._said = ""
 
@@ -94,6 +98,12 @@ class Shells(PrefixedPart, Vertical):
     def _awaits(self) -> bool:
         """Whether a shell of the sandbox is being opened."""
         return self._sandbox is not None and self._sandbox.id in self._awaited
+
+    @property
+    def _takes_early(self) -> bool:
+        """Whether the placeholder takes keys, for the sandbox that it was focused for."""
+        sandbox = self._sandbox
+        return sandbox is not None and sandbox.id == self._awaits_for and self.keeps_keys
 
     @property
     def keeps_keys(self) -> bool:
@@ -123,8 +133,13 @@ class Shells(PrefixedPart, Vertical):
             for pane in space.panes:
                 pane.release_keys()
         before, self._sandbox = self.workspace, sandbox
-        if sandbox is not None:
-            self._awaited.adopt(sandbox)
+        if sandbox is not None and self._awaited.adopt(sandbox):
+            self._awaits_for = sandbox.id
+        if self._awaits_for and (sandbox is None or sandbox.id != self._awaits_for):
+            # What is typed on is meant for no other sandbox.
+            self._awaits_for = ""
+            if self._nothing.has_focus:
+                self.post_message(ShellsLeft())
         if before is not self.workspace and before is not None:
             before.display = False
         if self.workspace is not None:
@@ -171,7 +186,7 @@ class Shells(PrefixedPart, Vertical):
         else:
             begun = self._awaited.begin(sandbox.id)
             self.show(sandbox)
-            self.screen.set_focus(self._nothing)
+            self.focus_current()
             if begun:
                 self._open(sandbox)
 
@@ -183,6 +198,9 @@ class Shells(PrefixedPart, Vertical):
         self._awaited.adopt(found)
         terminals = await self._terminals_of(found.id)
         kept = await asyncio.to_thread(self._memory.panes.read, found.id)
+        if self._find_sandbox(found.id) is None:
+            self._awaited.end(found.id)  # it was deleted meanwhile
+            return
         if found.id not in self._spaces:
             space = Workspace(
                 found.id,
@@ -223,8 +241,8 @@ class Shells(PrefixedPart, Vertical):
         return None
 
     async def _terminals_of(self, sandbox_id: str) -> dict[str, str]:
-        """Returns the sessions to show, by `Pane.terminal_name`. Panes' terminals are shared with
-        other apps; one opened by a command keeps that terminal's size, and is shown only if no
+        """Returns the sessions to show, by `LinkStatus.terminal_name`. Panes' terminals are shared
+        with other apps; one opened by a command keeps that terminal's size, and is shown only if no
         client is attached."""
         return {
             f"{shell.session} {shell.birth}": shell.session
@@ -297,7 +315,8 @@ class Shells(PrefixedPart, Vertical):
     def focus_current(self) -> None:
         if self.workspace is not None:
             self.workspace.focus_current()
-        elif self._awaits:
+        elif self._awaits and self._sandbox is not None:
+            self._awaits_for = self._sandbox.id
             self.screen.set_focus(self._nothing)
 
     @on(WorkspaceEmptied)
@@ -318,8 +337,8 @@ class Shells(PrefixedPart, Vertical):
         event.stop()
         tell(self, f"Copied {event.size}; {self._behind_prefix('paste')} pastes")
 
-    @on(Pane.PasteAsked)
-    def _ask_before_paste(self, event: Pane.PasteAsked) -> None:
+    @on(PaneAsksToPaste)
+    def _ask_before_paste(self, event: PaneAsksToPaste) -> None:
         event.stop()
         self._confirm(
             f"Paste {len(event.text.splitlines())} lines?",
@@ -335,13 +354,8 @@ class Shells(PrefixedPart, Vertical):
         """Returns the key of an action of the main screen."""
         return self._app_keys.map.hint(action_id)
 
-    def _behind_prefix(self, action_id: str) -> str:
-        """Returns the prefix and the key of an action."""
-        key = self._app_keys.map.hint(action_id, Scope.PANES.value)
-        return f"{self._app_keys.prefix.text} {key}"
-
-    @on(Pane.Prefixed)
-    def _prefixed_in_pane(self, event: Pane.Prefixed) -> None:
+    @on(PanePrefixed)
+    def _prefixed_in_pane(self, event: PanePrefixed) -> None:
         event.stop()
         self.carry_out_prefixed(event.key, event.pane.type)
 
@@ -350,98 +364,6 @@ class Shells(PrefixedPart, Vertical):
         event.stop()
         self.carry_out_prefixed(event.key, self._type_early)
 
-    # Actions, by the registry's ids
-
-    def do_split_beside(self) -> None:
-        self._split(Way.BESIDE)
-
-    def do_split_below(self) -> None:
-        self._split(Way.BELOW)
-
-    def _split(self, way: Way) -> None:
-        pane = self.pane
-        if pane is not None and pane.status.state is LinkState.DELETED:
-            tell(self, pane.status.text, severity="warning")
-        elif self.workspace is not None and not self.workspace.split(way):
-            tell(self, "There is no room for another pane here", severity="warning")
-
-    def do_next(self) -> None:
-        if self.workspace is not None:
-            self.workspace.go_on()
-
-    def do_before(self) -> None:
-        if self.workspace is not None:
-            self.workspace.go_on(-1)
-
-    def do_go_left(self) -> None:
-        self._go(Side.LEFT)
-
-    def do_go_right(self) -> None:
-        self._go(Side.RIGHT)
-
-    def do_go_up(self) -> None:
-        self._go(Side.UP)
-
-    def do_go_down(self) -> None:
-        self._go(Side.DOWN)
-
-    def _go(self, side: Side) -> None:
-        if self.workspace is not None:
-            self.workspace.go(side)
-
-    def do_line_left(self) -> None:
-        self._move_line(Side.LEFT)
-
-    def do_line_right(self) -> None:
-        self._move_line(Side.RIGHT)
-
-    def do_line_up(self) -> None:
-        self._move_line(Side.UP)
-
-    def do_line_down(self) -> None:
-        self._move_line(Side.DOWN)
-
-    def _move_line(self, side: Side) -> None:
-        if self.workspace is not None:
-            self.workspace.move_line(side)
-
-    def do_copy_mode(self) -> None:
-        if (pane := self.pane) is not None:
-            pane.copying.begin()
-
-    def do_page_back(self) -> None:
-        if (pane := self.pane) is not None:
-            pane.copying.begin(by_mouse=True).press("pageup")
-            pane.copying.changed()
-
-    def do_paste(self) -> None:
-        if (pane := self.pane) is None:
-            return
-        if self.app.clipboard:
-            pane.paste(self.app.clipboard)
-        else:
-            tell(
-                self,
-                f"Nothing was copied yet: {self._behind_prefix('copy_mode')} and v, "
-                "or drag with the mouse",
-            )
-
-    def do_swap_before(self) -> None:
-        if self.workspace is not None:
-            self.workspace.swap(-1)
-
-    def do_swap_next(self) -> None:
-        if self.workspace is not None:
-            self.workspace.swap(1)
-
-    def do_even(self) -> None:
-        if self.workspace is not None:
-            self.workspace.even_out()
-
-    def do_broadcast(self) -> None:
-        if self.workspace is not None:
-            self.workspace.toggle_broadcast()
-
     def do_close(self) -> None:
         pane, sandbox = self.pane, self._sandbox
         if pane is None or sandbox is None:
@@ -449,10 +371,9 @@ class Shells(PrefixedPart, Vertical):
         if not pane.is_open or sandbox.state is not State.RUNNING:
             self._end(pane)
             return
-        title = pane.terminal.title or "The shell"
         self._confirm(
             "End this shell?",
-            (f"{title}: what runs in it ends",),
+            (f"{pane.what_runs}: what runs in it ends",),
             "End",
             lambda: self._end(pane),
             undo=f"{self._behind_prefix('back')} leaves it running.",

@@ -53,10 +53,12 @@ class Awaited:
         """Ends the wait; returns what was typed meanwhile."""
         return self._typed.pop(sandbox_id, b"")
 
-    def adopt(self, sandbox: SandboxView) -> None:
-        """Goes on under the id that a new sandbox has by now."""
-        if (typed := self._typed.pop(f"{NEW}{sandbox.name}", None)) is not None:
-            self._typed[sandbox.id] = typed
+    def adopt(self, sandbox: SandboxView) -> bool:
+        """Goes on under the id that a new sandbox has by now; returns False if it is not new."""
+        if (typed := self._typed.pop(f"{NEW}{sandbox.name}", None)) is None:
+            return False
+        self._typed[sandbox.id] = typed
+        return True
 
 
 class WaitingShell(Static, can_focus=True):
