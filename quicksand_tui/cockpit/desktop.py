@@ -14,7 +14,8 @@ from textual.widgets import Static
 
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.cockpit.base import DesktopChanged, PrefixedPart
-from quicksand_tui.cockpit.desktop_view import DesktopTold, DesktopView
+from quicksand_tui.cockpit.desktop_events import DesktopTold
+from quicksand_tui.cockpit.desktop_view import DesktopView
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import TITLE_CELLS, clip

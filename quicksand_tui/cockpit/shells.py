@@ -12,7 +12,6 @@ from textual.containers import Vertical
 
 from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.cockpit.pane_actions import PaneActions
-from quicksand_tui.cockpit.waiting_shell import NEW, Awaited, WaitingShell, typed_text
 from quicksand_tui.door.service import shells_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import JobVerb
@@ -25,6 +24,7 @@ from quicksand_tui.panes.view import (
     ShellsLeft,
     ShellsZoomed,
 )
+from quicksand_tui.panes.waiting import NEW, Awaited, WaitingShell, typed_text
 from quicksand_tui.panes.workspace import Workspace, WorkspaceEmptied, WorkspaceRearranged
 from quicksand_tui.views import losses
 

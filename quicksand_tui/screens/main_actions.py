@@ -13,7 +13,7 @@ from quicksand_tui.model.specs import CheckpointSpec
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.screens import on_demand
-from quicksand_tui.verbs import checkpoints, life, packages, starting
+from quicksand_tui.verbs import checkpoints, life, starting
 from quicksand_tui.views import losses
 from quicksand_tui.views.layout import Part, Tab
 from quicksand_tui.views.losses import losses_of_stop
@@ -235,20 +235,8 @@ class MainActions(Doer):
         self._dialogs.ask(on_demand.install_form(), take)
 
     def do_uninstall(self) -> None:
-        if (image := self._selection.image) is None:
-            return
-
-        def remove() -> None:
-            self._dialogs.save_operations.do(packages.uninstall(image.name), name=image.name)
-
-        again = self._screen.world.keymap.hint("install")
-        self._dialogs.confirm(
-            f"Uninstall {clip(image.name, TITLE_CELLS)}?",
-            ["its versions from packages; not if a sandbox or a save needs one"],
-            "Uninstall",
-            remove,
-            undo=f"{again} fetches it again.",
-        )
+        if (image := self._selection.image) is not None:
+            self._dialogs.ask_to_uninstall(image)
 
     # Views
 
@@ -399,15 +387,7 @@ class TreeActions(Doer):
 
     def do_ask(self) -> None:
         """Asks before going back: `u` opens the tree, and may come twice."""
-        sandbox, checkpoint = self._chosen
-        tag, live = clip(checkpoint.tag, TITLE_CELLS), sandbox.is_live
-        self._dialogs.confirm(
-            f"Return to {tag}?" if live else f"Start at {tag}?",
-            losses.of_return(sandbox, checkpoint, self._screen.world.taken),
-            "Return" if live else "Start",
-            self.do_go,
-            undo=losses.way_back_from(self._screen.world.keymap),
-        )
+        self._dialogs.ask_to_return(*self._chosen, then=self.do_go)
 
     def do_remove(self) -> None:
         sandbox, checkpoint = self._chosen

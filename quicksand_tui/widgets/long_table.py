@@ -16,8 +16,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from quicksand_tui.model.text import clip, clip_middle, plain
-from quicksand_tui.views.filters import with_searched
 from quicksand_tui.views.rows import PADDING, Cell, Column, Row, muted_style
+from quicksand_tui.views.searched import with_searched
 
 NOTE_MIN = 6
 """The least room in cells for a note and the gap before it."""

@@ -13,8 +13,8 @@ import pytest
 from textual.events import Key, MouseDown, MouseUp
 from textual.pilot import Pilot
 
-from quicksand_tui.cockpit.waiting_shell import WaitingShell
 from quicksand_tui.kit.hands import ANSWER_AFTER_S, GAP_S, LETTERS, Hands
+from quicksand_tui.panes.waiting import WaitingShell
 from quicksand_tui.screens.command import CommandScreen
 from quicksand_tui.screens.confirm import ConfirmScreen
 from quicksand_tui.screens.jobs import JobsScreen
