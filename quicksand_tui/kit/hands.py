@@ -36,6 +36,9 @@ LETTERS = 3
 ANSWER_AFTER_S = 0.3
 """Seconds before which a question takes no answer, since nobody can have read it."""
 
+ENTERS = frozenset({"enter", "ctrl+j"})
+"""Textual's names of what ends a line: what the key sends, and the line feed that texts have."""
+
 MOVES = frozenset({"j", "k", "space"})
 """Keys that move and mark in lists; users press them as fast as they type text."""
 
@@ -134,19 +137,19 @@ class Hands:
         self._step(when)
         if key.key == self._last_key:
             self._chain += 1  # a held or repeated key is deliberate
-        if not (key.is_printable or key.key == "enter"):
+        if not (key.is_printable or key.key in ENTERS):
             self.burst = Burst()  # not part of a text
         burst = self.burst
         if key.key in self.line_keys and (burst.letters == 0 or burst.line_ended):
             burst.opened.add(key.key)
             burst.in_line = True
-        burst.line_ended = burst.in_line and key.key == "enter"
+        burst.line_ended = burst.in_line and key.key in ENTERS
         burst.in_line = burst.in_line and not burst.line_ended
         is_letter = key.is_printable and key.key != self._last_key and key.key not in MOVES
         if is_letter:
             burst.when.append(when)
             burst.has_more_lines = burst.has_more_lines or burst.enter
-        burst.enter = burst.enter or key.key == "enter"
+        burst.enter = burst.enter or key.key in ENTERS
         self._last_key = key.key
         self.press = self._noted[key] = Press(burst, when, burst.letters, is_letter)
 

@@ -111,6 +111,8 @@ class ActionBar(Static):
         key_of = self._keymap.first_of
         last = [a for a in shown if a.id in self.LAST]
         lead = f" {self._keymap.prefix.text} " if self._behind_prefix else ""
+        if self._prefixed:
+            lead += "… "
         room = self.size.width - cell_len(lead) - sum(_width(key_of(a), a.label) for a in last)
         kept = []
         for action in (a for a in shown if a.id not in self.LAST):

@@ -138,3 +138,18 @@ async def test_an_id_that_nobody_sees_hides_nothing() -> None:
         app.main.filter_by(f"id:{DB.id}")
         assert app.main.sandboxes.table.row_count == 1
         assert isinstance(app.main.sandboxes.table, LongTable)
+
+
+async def test_the_footer_says_that_keys_count_after_the_prefix_and_that_one_is_awaited() -> None:
+    async with shown(FakeService(KEPT)) as (app, pilot):
+        await pilot.press("s")
+        await until(lambda: isinstance(app.focused, Pane))
+
+        def footer() -> str:
+            return screen_text(app).splitlines()[-1]
+
+        await until(lambda: footer().startswith("  ctrl-]  % split"))
+        await pilot.press(PREFIX)
+        await until(lambda: footer().startswith("  ctrl-] …  % split"))
+        await pilot.press("d")
+        await until(lambda: "ctrl-]" not in footer())
