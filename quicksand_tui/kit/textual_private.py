@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from textual import constants
+from textual import constants, events
 from textual._compositor import Compositor
 from textual._xterm_parser import XTermParser
 from textual.app import App
@@ -37,7 +37,7 @@ from quicksand_tui.kit.probe import (
     over_ssh,
 )
 from quicksand_tui.kit.slim import slim
-from quicksand_tui.panes.input import ESCAPE_WAIT_S, InputSplitter, Piece
+from quicksand_tui.panes.input import ESCAPE, ESCAPE_WAIT_S, InputSplitter, Piece
 
 if TYPE_CHECKING:
     from textual._compositor import CompositorMap, ReflowResult
@@ -282,6 +282,9 @@ class RawDriver(LinuxDriver):
                     continue
                 if piece.is_command:
                     self.send_message(CommandTyped())
+                if piece.data == ESCAPE:  # Textual would await more, and take ESC and s for ^ and s
+                    self.process_message(events.Key("escape", "\x1b"))
+                    continue
                 for message in parser.feed(decode(piece.data)):
                     self.process_message(message)
 
