@@ -3,6 +3,8 @@ guest."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.e2e.test_app_tmux import APP, BOOT_S, left_clean, nothing_runs_on
@@ -22,7 +24,8 @@ def test_what_is_typed_from_the_start_on_reaches_the_shell_and_esc_cancels_nothi
         terminal.press("Escape")
         terminal.sees("debian-1")
         # In one read, as a slow line or a busy host delivers it; the guest is still to come.
-        terminal.type("s", "mkdir -p /srv/x; cd /srv/x; echo typed-$((6 * 7))\r")
+        tell = r"printf '\033]7;file://x/srv/x\a'"
+        terminal.type("s", f"cd /srv; {tell}; echo typed-$((6 * 7))\r")
         terminal.sees("typed-42", " 1 bash /srv/x", timeout=BOOT_S)
 
         terminal.prefixed("c")
@@ -49,7 +52,7 @@ def test_what_is_typed_from_the_start_on_reaches_the_shell_and_esc_cancels_nothi
         left_clean(terminal, 0)
 
 
-def test_log_and_mounts_tell_what_is_true_of_the_sandbox_that_is_shown() -> None:
+def test_log_and_mounts_tell_what_is_true_of_the_sandbox_that_is_shown(tmp_path: Path) -> None:
     with Terminal(APP, columns=120, rows=36) as terminal:
         terminal.sees("Press n to start one from debian")
         for name in ("debian-1", "debian-2"):
@@ -62,14 +65,14 @@ def test_log_and_mounts_tell_what_is_true_of_the_sandbox_that_is_shown() -> None
         terminal.type("two")
         terminal.press("Enter")
         terminal.sees("checkpoint two: ")
-        terminal.type(":mount . /tmp:/mnt/host\r")
+        terminal.type(f":mount . {tmp_path}:/mnt/host\r")
         terminal.press("D")
         terminal.sees("● mounted", "/mnt/host")
         terminal.press("Escape")
         terminal.type(":revert . two\r")
         terminal.sees("reverted to two")
         terminal.press("l", "t", "t")
-        terminal.sees("debian-2 · events", "checkpoint two", "/tmp is at /mnt/host", "went back to")
+        terminal.sees("debian-2 · events", "checkpoint two", "is at /mnt/host", "went back to")
         terminal.press("t")
         terminal.sees("debian-2 · commands", "$ quicksand-tui checkpoint debian-2 two")
         assert "run debian --name debian-1" not in terminal.text
