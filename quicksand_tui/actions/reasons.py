@@ -98,17 +98,11 @@ def shell(world: World, selection: Selection) -> str | None:
     """A shell waits for the current job if the guest can answer after it."""
     sandbox, why = _selected(world, selection)
     if sandbox is not None and (job := world.job(sandbox.id)) is not None:
-        answers = job.verb not in _ENDING and not sandbox.id.startswith("new:")
-        return None if answers else _busy(world, sandbox)
+        return None if job.verb not in _ENDING else _busy(world, sandbox)
     return why if sandbox is None else shell_now(world, selection)
 
 
 _ENDING = {JobVerb.STOP, JobVerb.KILL, JobVerb.DELETE}
-
-
-def waits_for(world: World, sandbox: SandboxView) -> str:
-    """Says what a shell in the sandbox has to wait for; "" if for nothing."""
-    return _busy(world, sandbox) or ""
 
 
 def shell_now(world: World, selection: Selection) -> str | None:

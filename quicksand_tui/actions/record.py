@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions import reasons
+from quicksand_tui.model.keymap import BEHIND_PREFIX
 from quicksand_tui.verbs.commands import Value, command_about
 from quicksand_tui.verbs.rows import find_verb
 
@@ -59,7 +60,7 @@ _SCOPES = {
     Group.PANES: Scope.PANES,
     Group.DESKTOP: Scope.DESKTOP,
 }
-PREFIXED = frozenset({Scope.PANES, Scope.DESKTOP})
+PREFIXED = frozenset(Scope(name) for name in BEHIND_PREFIX)
 """Scopes whose keys work only after the prefix."""
 
 """The scopes of groups of actions. All other groups belong to the main screen."""
@@ -98,6 +99,8 @@ class Action:
     letters after it would be typed elsewhere."""
     takes_text: bool = False
     """Whether it opens a line for text, into which a text goes that begins with its key."""
+    takes_keys: bool = False
+    """Whether it opens a shell, which takes what is typed behind its key."""
     changes: bool = False
     """Whether it changes anything, so that a read-only app refuses it. True as well if its verb
     does."""

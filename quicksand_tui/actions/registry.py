@@ -258,9 +258,9 @@ _log, _tree, _mounts = Maker(Group.LOG), Maker(Group.TREE), Maker(Group.MOUNTS)
 ACTIONS: tuple[Action, ...] = (
     _sandbox("new", "n", "Start a new sandbox from an image", reasons.new, verb="run"),
     _sandbox("open", "enter", "Open a shell; start a stopped one, resume a paused one",
-             reasons.open_, footer=False, changes=True),
+             reasons.open_, footer=False, changes=True, takes_keys=True),
     _sandbox("shell", "s", "Open shells beside each other, to split and zoom",
-             reasons.shell, verb="shell"),
+             reasons.shell, verb="shell", takes_keys=True),
     _sandbox("full_shell", "f", "Open one shell that fills the whole terminal",
              reasons.shell_now, verb="shell", footer=False),
     _sandbox("desktop", "w", "Watch its screen, with mouse and keys",
@@ -349,6 +349,8 @@ ACTIONS: tuple[Action, ...] = (
          label="console/qemu/events"),
     _log("back", "escape", "Clear the search, then go back to the lists"),
     # No other key: `u` opens the tree, and a second one must not go back unasked.
+    _tree("ask", "u", "Return to it; asks first",
+          reasons.go_there, label="ask first", footer=False, changes=True),
     _tree("go", "enter", "Return to it; a stopped sandbox starts there",
           reasons.go_there, label="go there", careful=True, changes=True),
     _tree("remove", "d", "Delete it; asks first",

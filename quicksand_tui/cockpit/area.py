@@ -95,7 +95,7 @@ class Area(Vertical):
             self._app_keys,
             self._memory,
             confirm=self._confirm,
-            find_sandbox=lambda sandbox_id: self._world().sandbox(sandbox_id),
+            find_sandbox=lambda name: self._world().find_sandbox(name),
             ascii_only=self._ascii,
             id="shells-tab",
         )
@@ -184,10 +184,17 @@ class Area(Vertical):
         return self.mounts.selected_of(sandbox)
 
     @property
+    def is_prefixed(self) -> bool:
+        """Whether the next key is a command to the tab, since the prefix was typed."""
+        if self._tab is Tab.SHELLS:
+            return self.shells.prefixed
+        return self._tab is Tab.DESKTOP and self.desktop.view.prefixed
+
+    @property
     def can_focus_tab(self) -> bool:
         """Whether the tab that is shown has something to focus."""
         if self._tab is Tab.SHELLS:
-            return self.shells.workspace is not None
+            return self.shells.keeps_keys
         return self._tab is not Tab.DESKTOP or self.desktop.can_take_focus
 
     def cover_changed(self) -> None:
@@ -199,7 +206,7 @@ class Area(Vertical):
         """Focuses the tab; returns False if it has nothing to focus."""
         self.complete()
         if self._tab is Tab.SHELLS:
-            if self.shells.workspace is None:
+            if not self.shells.keeps_keys:
                 return False
             self.shells.focus_current()
         elif self._tab is Tab.DESKTOP:
@@ -274,12 +281,12 @@ class Area(Vertical):
         with_desktop = sandbox is not None and sandbox.has_display
         found = tabs_of(self._tab, with_tree=with_tree, with_desktop=with_desktop)
         tabs = tuple((tab.value, tab.value.capitalize()) for tab in found)
-        if typing and (pane := self.shells.pane) is not None:
-            style = "reverse" if pane.prefixed else MUTED
-            leads = self._typing_leads(sandbox or self.shells.typed_into, prefixed=pane.prefixed)
+        if typing and self.shells.keeps_keys:
+            prefixed = self.shells.prefixed
+            style = MUTED
+            leads = self._typing_leads(sandbox or self.shells.typed_into, prefixed=prefixed)
         elif self._tab is Tab.DESKTOP and self.desktop.view.has_focus:
-            prefixed = self.desktop.view.prefixed
-            style = "reverse" if prefixed else MUTED
+            prefixed, style = self.desktop.view.prefixed, MUTED
             leads = self._typing_leads(sandbox, prefixed=prefixed)
             if sandbox is not None and sandbox.state is State.PAUSED and not prefixed:
                 style = STYLES[ROLES[State.PAUSED]]

@@ -16,6 +16,7 @@ from quicksand_tui.views.rows import (
     IMAGE_ORDERS,
     NO_IMAGES_TEXT,
     ORDERS,
+    SEARCHED,
     arrange_images,
     arrange_sandboxes,
     empty_text,
@@ -47,6 +48,7 @@ SANDBOXES: Listing[SandboxView] = Listing(
     orders=ORDERS,
     marked_text=lambda marked: f"{len(marked)} marked" if marked else "",
     placeholder="words, !word, state:running, image:debian",
+    searched=SEARCHED,
 )
 SAVES: Listing[SaveView] = Listing(
     title="Saves",

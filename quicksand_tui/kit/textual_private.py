@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from rich.console import Console, RenderableType
 from rich.segment import Segment
-from textual import constants
+from textual import constants, events
 from textual._compositor import Compositor
 from textual._xterm_parser import XTermParser
 from textual.app import App
@@ -32,7 +32,7 @@ from quicksand_tui.kit.answers import DRAWN_QUESTION, ReplyReader, over_ssh
 from quicksand_tui.kit.columns import keep_columns
 from quicksand_tui.kit.probe import ANSWER_LOCAL_S, ANSWER_SSH_S, POINTER_RESET, cell_pixels
 from quicksand_tui.kit.slim import slim
-from quicksand_tui.panes.input import ESCAPE_WAIT_S, InputSplitter, Piece
+from quicksand_tui.panes.input import ESCAPE, ESCAPE_WAIT_S, InputSplitter, Piece
 
 if TYPE_CHECKING:
     from textual._compositor import CompositorMap, ReflowResult
@@ -278,6 +278,9 @@ class RawDriver(LinuxDriver):
                     continue
                 if piece.is_command:
                     self.send_message(CommandTyped())
+                if piece.data == ESCAPE:  # Textual would await more, and take ESC and s for ^ and s
+                    self.process_message(events.Key("escape", "\x1b"))
+                    continue
                 for message in parser.feed(decode(piece.data)):
                     self.process_message(message)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.model.jobs import SAVE_VERBS, Job
 from quicksand_tui.model.keymap import NO_KEYS, Keymap
+from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.saves import NO_SAVES, SavesView
 
 if TYPE_CHECKING:
@@ -60,6 +61,20 @@ class World:
 
     def sandbox(self, sandbox_id: str | None) -> SandboxView | None:
         return next((s for s in self.sandboxes if s.id == sandbox_id), None)
+
+    def find_sandbox(self, name: str) -> SandboxView | None:
+        """Returns the sandbox with that id, or else with that name."""
+        named = (view for view in self.sandboxes if view.name == name)
+        return self.sandbox(name) or next(named, None)
+
+    @property
+    def running_names(self) -> tuple[str, ...]:
+        """The names of the sandboxes that keep running after the app has ended."""
+        return tuple(
+            view.name
+            for view in self.sandboxes
+            if view.state in (State.RUNNING, State.PAUSED) and not view.discard
+        )
 
     def image(self, name: str | None) -> ImageView | None:
         return next((i for i in self.images if i.name == name), None)

@@ -29,6 +29,7 @@ from quicksand_tui.kit.answers import over_ssh
 from quicksand_tui.kit.outline import NAME, Looks, outline
 from quicksand_tui.kit.probe import Probe
 from quicksand_tui.model.text import ascii_only
+from quicksand_tui.opening.asyncio_alone import import_asyncio
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as in shells: 128 plus the signal's number."""
@@ -98,6 +99,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
     if not theme:
         probe.draw(_outline(*probe.size, remembered, ascii_glyphs=ascii_glyphs))
     is_ssh = spare_the_line(os.environ)
+    import_asyncio()
     from quicksand_tui.door.service import EngineService  # noqa: PLC0415
     from quicksand_tui.home.config import ConfigFile, Settings  # noqa: PLC0415
     from quicksand_tui.ui.app import QuicksandApp  # noqa: PLC0415
@@ -139,7 +141,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
         service.close()
     if app.return_code:
         return app.return_code
-    sys.stdout.write(farewell(app.running_names))
+    sys.stdout.write(farewell(app.world_watch.world.running_names))
     return app.return_value or 0
 
 

@@ -3,6 +3,7 @@ strips."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -135,6 +136,9 @@ def reversed_at(strip: Strip, x: int) -> Strip:
 
 STRIPS_MAX = 1024
 
+MESSAGE_ROWS = 6
+"""The most rows of a message, which may hold what a guest says."""
+
 NOT_REVERSED = RichStyle(reverse=False)
 UNDERLINED = RichStyle(underline=True)
 
@@ -169,8 +173,8 @@ class Picture:
             return self._copy_row(shown.copy_mode, number, last=last)
         cursor = shown.terminal.cursor
         is_open = shown.status.state is LinkState.OPEN
-        if y == 0 and not is_open:
-            return self._message()
+        if not is_open and y < len(said := self._message()):
+            return self._said(said[y])
         strip = self._marked_line(number)
         if is_open and cursor.visible and cursor.line == number:
             return self._with_cursor(strip, cursor.x, cursor.shape)
@@ -231,9 +235,15 @@ class Picture:
             return reversed_at(strip, x)
         return painted(strip, [(range(x, x + 1), UNDERLINED)])
 
-    def _message(self) -> Strip:
-        status, pane = self._shown.status, self._pane
+    def _message(self) -> list[str]:
+        """Returns the lines that take the place of the first rows: why there is no program here,
+        and which key goes on."""
+        status, width = self._shown.status, self._pane.size.width - 2
         text = status.text or f"{status.state.value}…"
+        return textwrap.wrap(text, max(1, width), max_lines=MESSAGE_ROWS, placeholder=" …")
+
+    def _said(self, text: str) -> Strip:
+        pane = self._pane
         style = pane.get_component_rich_style("pane--message")
         return Strip([Segment(f" {text} ", style)]).adjust_cell_length(
             pane.size.width, pane.rich_style

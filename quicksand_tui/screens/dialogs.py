@@ -12,6 +12,7 @@ from quicksand_tui.model.diffs import diff_specs
 from quicksand_tui.model.text import TITLE_CELLS, clip, sanitise
 from quicksand_tui.model.wall import LastCommand
 from quicksand_tui.screens import on_demand
+from quicksand_tui.verbs.packages import uninstall
 from quicksand_tui.verbs.saves import discard
 from quicksand_tui.views import losses
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.jobs import Failure
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.sandboxes import ImageView, SandboxView
     from quicksand_tui.model.saves import SaveView
     from quicksand_tui.model.specs import NewSpec, Told
     from quicksand_tui.model.world import World
@@ -217,6 +218,29 @@ class Dialogs:
             lambda: begin(now=False),
             undo=f"In the trash they stay for a week: {trash} shows it.",
             harder=("For good", lambda: begin(now=True)),
+        )
+
+    def ask_to_return(
+        self, sandbox: SandboxView, checkpoint: CheckpointView, *, then: Callable[[], None]
+    ) -> None:
+        """Asks before a sandbox goes back to a checkpoint, or starts there."""
+        world, tag = self._world(), clip(checkpoint.tag, TITLE_CELLS)
+        self.confirm(
+            f"Return to {tag}?" if sandbox.is_live else f"Start at {tag}?",
+            losses.of_return(sandbox, checkpoint, world.taken),
+            "Return" if sandbox.is_live else "Start",
+            then,
+            undo=losses.way_back_from(world.keymap),
+        )
+
+    def ask_to_uninstall(self, image: ImageView) -> None:
+        again = self._world().keymap.hint("install")
+        self.confirm(
+            f"Uninstall {clip(image.name, TITLE_CELLS)}?",
+            ["its versions from packages; not if a sandbox or a save needs one"],
+            "Uninstall",
+            lambda: self.save_operations.do(uninstall(image.name), name=image.name),
+            undo=f"{again} fetches it again.",
         )
 
     # Screens

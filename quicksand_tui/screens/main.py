@@ -268,8 +268,12 @@ class MainScreen(ActionScreen):
         event.stop()
         selection = self.selection
         self._show_bar(selection.sandbox)
-        self._actions.show(self.world, selection, self.places.scope)
+        self._show_actions(selection)
         self._app_keys.panes.update()
+
+    def _show_actions(self, selection: Selection) -> None:
+        prefixed = self.area.is_prefixed
+        self._actions.show(self.world, selection, self.places.scope, prefixed=prefixed)
 
     def _show_bar(self, sandbox: SandboxView | None) -> None:
         self.area.show_bar(sandbox, with_tree=self.places.tree_is_tab, typing=self.places.in_shells)
@@ -283,7 +287,7 @@ class MainScreen(ActionScreen):
         selection = self.selection
         self.area.show(world, selection, self._held)
         self._show_bar(selection.sandbox)
-        self._actions.show(world, selection, self.places.scope)
+        self._show_actions(selection)
         tab = self.area.tab if self.places.part is Part.AREA else None
         self._command_line.show_hint(hint_for(selection, tab))
         self._app_keys.panes.update()
@@ -382,7 +386,7 @@ class MainScreen(ActionScreen):
             return
         self._aim = aim
         try:
-            reason = action.disabled_reason(self.world, self.selection)
+            reason = self._app_keys.why_not(action, self.world, self.selection)
             if reason is not None:
                 tell(self, reason, severity="warning")
                 return

@@ -185,7 +185,7 @@ class BrowsingScreen(ActionScreen, Doer, Generic[T]):
     def _carry_out(self, action: Action) -> None:
         if self.app.screen is not self:
             return
-        reason = action.disabled_reason(self.world, self.selection)
+        reason = self._app_keys.why_not(action, self.world, self.selection)
         if reason is not None:
             tell(self, reason, severity="warning")
             return

@@ -134,7 +134,7 @@ class Everywhere(Doer):
         if not self._terminal.toggle_mouse():
             tell(self._app, "This terminal has no mouse to give back", severity="warning")
             return
-        again = f"{self._keys.map.hint('mouse')} again takes it back"
+        again = f"{self._keys.here.hint('mouse')} again takes it back"
         tell(
             self._app,
             f"The mouse is the terminal's: select and copy as there; {again}"

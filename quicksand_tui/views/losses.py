@@ -91,6 +91,25 @@ def of_checkpoint(sandbox: SandboxView, checkpoint: CheckpointView, now: float) 
     return losses
 
 
+def of_return(sandbox: SandboxView, checkpoint: CheckpointView, now: float) -> list[str]:
+    """Returns what going back to a checkpoint leaves behind."""
+    age = "" if checkpoint.created is None else f" {age_text(now - checkpoint.created)} ago"
+    tag = clip(checkpoint.tag, NAME_CELLS)
+    if sandbox.is_live:
+        what = f"Memory, processes and disk of {sandbox.name}"
+        lines = [f"{what} become what they were at {tag}{age}."]
+    else:
+        lines = [f"{sandbox.name} starts as it was at {tag}{age}."]
+    if checkpoint.note:
+        lines.append(f"Its note: {clip(checkpoint.note, NOTE_CELLS)}")
+    return lines
+
+
+def way_back_from(keymap: Keymap) -> str:
+    """Returns how to undo going to a checkpoint."""
+    return f"The present state is kept as a checkpoint: {keymap.hint('undo')} returns to it."
+
+
 def of_unmount(mount: MountView) -> list[str]:
     return [
         f"{clip(mount.host, NOTE_CELLS)} is gone from the sandbox at once.",

@@ -201,7 +201,10 @@ _FIELDS: dict[str, Callable[[SandboxView], str]] = {
     "state": lambda view: view.state.value,
     "image": lambda view: view.image,
     "name": lambda view: view.name,
+    "id": lambda view: view.id,
 }
+SEARCHED = (Column("image", "Image", 10),)
+"""Columns that a filter looks at besides state and name: they are shown while there is one."""
 
 
 def arrange_sandboxes(views: Sequence[SandboxView], query: str, order: str) -> list[SandboxView]:
@@ -209,7 +212,7 @@ def arrange_sandboxes(views: Sequence[SandboxView], query: str, order: str) -> l
 
 
 def _text(view: SandboxView) -> str:
-    return "\n".join((view.state.value, view.image, view.name, view.id)).lower()
+    return "\n".join((view.state.value, view.image, view.name)).lower()
 
 
 def sandbox_row(view: SandboxView, world: World) -> Row:

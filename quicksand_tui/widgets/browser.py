@@ -20,7 +20,7 @@ from quicksand_tui.widgets.long_table import LongTable, PlanColumns
 
 if TYPE_CHECKING:
     from quicksand_tui.model.world import World
-    from quicksand_tui.views.rows import Row
+    from quicksand_tui.views.rows import Column, Row
 
 
 TROUBLE_USED = 12
@@ -51,6 +51,8 @@ class Listing(Generic[T]):
     marked_text: Callable[[Sequence[T]], str]
     placeholder: str
     """Explains queries."""
+    searched: tuple[Column, ...] = ()
+    """Columns that queries look at, so that they are shown while there is one."""
 
 
 class Browser(Vertical, Generic[T]):
@@ -256,6 +258,7 @@ class Browser(Vertical, Generic[T]):
 
     def _set_query(self, query: str) -> None:
         self.query_text = query
+        self.table.show_searched(self._listing.searched if query else ())
         self._draw()
 
     @on(Input.Changed, ".filter")

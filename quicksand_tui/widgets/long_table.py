@@ -17,6 +17,7 @@ from textual.strip import Strip
 
 from quicksand_tui.model.text import clip, clip_middle, plain
 from quicksand_tui.views.rows import PADDING, Cell, Column, Row, muted_style
+from quicksand_tui.views.searched import with_searched
 
 NOTE_MIN = 6
 """The least room in cells for a note and the gap before it."""
@@ -99,6 +100,7 @@ class LongTable(ScrollView, can_focus=True):
         self._plan = plan
         self._ascii = ascii_only
         self._columns: tuple[Column, ...] = ()
+        self._searched: Sequence[Column] = ()
         self._keys: Sequence[str] = ()
         self._places: dict[str, int] = {}
         self._make: MakeRow = lambda key: Row(key, {})
@@ -174,8 +176,18 @@ class LongTable(ScrollView, can_focus=True):
 
     def _resize(self) -> None:
         width = self.scrollable_content_region.width
-        self._columns = self._plan(width - GUTTER) if width else ()
+        self._columns = self._planned(width - GUTTER) if width else ()
         self.virtual_size = Size(width, len(self._keys) + 1)
+
+    def _planned(self, width: int) -> tuple[Column, ...]:
+        return with_searched(self._plan(width), self._searched, width)
+
+    def show_searched(self, columns: Sequence[Column]) -> None:
+        """Shows these columns, too, since a filter looks at them."""
+        if columns != self._searched:
+            self._searched = columns
+            self._resize()
+            self.refresh()
 
     def _follow(self) -> None:
         """Scrolls the cursor into view."""

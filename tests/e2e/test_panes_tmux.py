@@ -38,7 +38,7 @@ def terminal() -> Iterator[Terminal]:
 
 def split(terminal: Terminal, key: str, number: int) -> None:
     terminal.prefixed(key)
-    terminal.sees(f" {number} shell")
+    terminal.sees(f" {number} bash")
     terminal.until(lambda text: text.count("root@debian-1") >= 1, what="a prompt")
 
 
@@ -98,11 +98,11 @@ def test_panes_are_split_left_and_found_again(terminal: Terminal, places: Paths)
     with Terminal(APP, columns=120, rows=36) as again:
         again.sees("● running   debian-1")
         again.press("s")
-        again.sees("right-42", "below-42", " 3 shell")
+        again.sees("right-42", "below-42", " 3 bash")
         again.prefixed("z")
-        again.until(lambda text: " 2 shell" not in text, what="one pane alone")
+        again.until(lambda text: " 2 bash" not in text, what="one pane alone")
         again.prefixed("z")
-        again.sees(" 2 shell")
+        again.sees(" 2 bash")
         os.kill(Registry(places).list()[0].run.qemu_pid, signal.SIGKILL)  # type: ignore[union-attr]
         again.sees("(lost)", "ctrl-] d, a starts it")
         again.prefixed("d")
@@ -117,7 +117,7 @@ def test_panes_are_split_left_and_found_again(terminal: Terminal, places: Paths)
 
 def places_of(text: str) -> list[tuple[int, int]]:
     """Where the titles of the panes are."""
-    found = ((row, line.find(f" {n} shell")) for n in range(1, 4) for row, line in enum(text))
+    found = ((row, line.find(f" {n} bash")) for n in range(1, 4) for row, line in enum(text))
     return [(row, column) for row, column in found if column >= 0]
 
 
@@ -130,7 +130,7 @@ def test_panes_come_back_as_they_lay_and_in_two_apps_at_once(terminal: Terminal)
     terminal.prefixed("{")
     unmoved = places_of(terminal.text)
     terminal.press("C-]", "C-Left")
-    terminal.until(lambda text: "third-42" in text.split(" 3 shell")[0], what="another place")
+    terminal.until(lambda text: "third-42" in text.split(" 3 bash")[0], what="another place")
     before: list[tuple[int, int]] = []
 
     def is_moved(text: str) -> bool:

@@ -185,7 +185,7 @@ def test_the_command_to_delete_is_another_for_one_that_runs() -> None:
 
 
 def test_what_changes_anything_is_refused_by_a_read_only_app() -> None:
-    by_hand = {"main.open", "tree.go", "tree.checkpoint", "tree.undo"}
+    by_hand = {"main.open", "tree.go", "tree.ask", "tree.checkpoint", "tree.undo"}
     by_hand |= {
         "desktop.checkpoint",
         "desktop.revert",

@@ -293,9 +293,9 @@ async def test_a_late_answer_changes_the_theme_unless_one_was_chosen() -> None:
         await ready(pilot)
         app.post_message(TerminalAnswered(LIGHT))
         await until(lambda: app.theme == "quicksand-light")
-        assert app.theme_choice.name == ""
+        assert app.looks.chosen == ""
         app.theme = "quicksand-contrast"
-        await until(lambda: app.theme_choice.name == "quicksand-contrast")
+        await until(lambda: app.looks.chosen == "quicksand-contrast")
         app.post_message(TerminalAnswered(DARK))
         await until(lambda: app.terminal.abilities == DARK)
         assert app.theme == "quicksand-contrast"
