@@ -22,8 +22,12 @@ def check_sound(terminal: Terminal) -> None:
     cursor = screen.cursor
     assert 0 <= cursor.x < terminal.columns
     assert 0 <= cursor.y < terminal.rows
-    assert not cursor.pending or cursor.x == terminal.columns - 1
+    assert not cursor.pending or cursor.x in (terminal.columns - 1, screen.right - 1)
     assert 0 <= screen.top < screen.end <= terminal.rows
+    assert 0 <= screen.left < screen.right - 1 < terminal.columns
+    assert screen.has_sides == ((screen.left, screen.right) != (0, terminal.columns))
+    for grid in (screen.main, screen.alternate):
+        assert grid.open_columns == (0 if screen.has_sides else terminal.columns)
     assert len(screen.scrollback) <= screen.scrollback.limit
     for number in range(terminal.first_line, terminal.end_line):
         cells, runs = terminal.cells(number), terminal.line(number)
