@@ -218,6 +218,8 @@ class Modes:
     bracketed_paste: bool = False
     synchronized: bool = False
     """The program is in the middle of drawing; see `Terminal.hold_s`."""
+    clusters: bool = False
+    """What readers see as one character shares a cell; see `width`."""
 
 
 ANSI_FLAGS: Final = {4: "insert", 20: "newline"}
@@ -246,14 +248,12 @@ PRIVATE_FLAGS: Final = {
     1045: "reverse_wrap_all",
     2004: "bracketed_paste",
     2026: "synchronized",
+    2027: "clusters",
 }
 """The fields of `Modes` by their number in DECSET and DECRST."""
 
 TRACKING: Final = {mode.value: mode for mode in MouseTracking if mode is not MouseTracking.OFF}
 ENCODINGS: Final = {mode.value: mode for mode in MouseEncoding if mode is not MouseEncoding.X10}
-
-GRAPHEME_CLUSTERS: Final = 2027
-"""The mode in which joined characters share a cell, as they always do here."""
 
 _SET, _RESET, _ALWAYS_SET, _ALWAYS_RESET, _UNKNOWN = 1, 2, 3, 4, 0
 """The answers of DECRQM."""
@@ -288,8 +288,6 @@ def private_state(modes: Modes, number: int, *, alternate: bool) -> int:
         is_set = modes.mouse_encoding is ENCODINGS[number]
     elif number in ALTERNATE_SCREEN:
         is_set = alternate
-    elif number == GRAPHEME_CLUSTERS:
-        return _ALWAYS_SET
     elif number == _CURSOR_COUPLING:
         return _ALWAYS_RESET
     else:

@@ -21,6 +21,7 @@ from quicksand_tui.terminal.width import (
     Widths,
     has_room,
     joins,
+    joins_by_zwj,
     widens,
 )
 
@@ -158,12 +159,16 @@ class Writer:
         """Adds a character to the last cell, if it belongs there; returns whether it does."""
         at = -1 if cells[-1] else -2
         cluster = cells[at]
-        if (width and not joins(cluster, char)) or not has_room(cluster):
+        if (width and not self._joins(cluster, char)) or not has_room(cluster):
             return False
         cells[at] = cluster + char
-        if at == -1 and widens(cluster, char):
+        if at == -1 and self._modes.clusters and widens(cluster, char):
             cells.append("")
         return True
+
+    def _joins(self, cluster: str, char: str) -> bool:
+        """Whether a character that has a width still joins the cell before it."""
+        return (joins if self._modes.clusters else joins_by_zwj)(cluster, char)
 
     # The character before the cursor
 
@@ -180,11 +185,11 @@ class Writer:
     def _join_before(self, char: str, width: int) -> bool:
         """Adds a character to the cell before the cursor, if it belongs there; returns whether."""
         cluster = self._cluster_before()
-        if not cluster or (width and not joins(cluster, char)) or not has_room(cluster):
+        if not cluster or (width and not self._joins(cluster, char)) or not has_room(cluster):
             return False
         x, row = self._column_before(), self._screen.row
         is_wide = x + 1 < len(row.cells) and not row.cells[x + 1]
-        if is_wide or not widens(cluster, char):
+        if is_wide or not (self._modes.clusters and widens(cluster, char)):
             row.cells[x] = cluster + char
             row.used = max(row.used, x + 1)
             row.kind = CLUSTERS

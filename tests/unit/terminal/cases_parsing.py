@@ -85,7 +85,7 @@ CASES = (
         None,
         b"\x1b[?1002;1$y\x1b[?1000;2$y",
     ),
-    Case("DECRQM of clusters", b"\x1b[?2027$p", None, None, b"\x1b[?2027;3$y"),
+    Case("DECRQM of clusters", b"\x1b[?2027$p", None, None, b"\x1b[?2027;2$y"),
     Case("DECRQM of synchronized output", b"\x1b[?2026$p", None, None, b"\x1b[?2026;2$y"),
     Case(
         "DECRQSS of SGR",

@@ -32,7 +32,25 @@ _TEXTS = st.sampled_from(
 _CONTROLS = st.sampled_from([*map(chr, range(32)), "\x7f", "\r\n", "\r\n", "\n", "\t"])
 _NUMBERS = st.one_of(
     st.sampled_from(
-        ["", "0", "1", "2", "3", "4", "5", "7", "8", "9", "25", "47", "69", "1049", "1045", "2026"]
+        [
+            "",
+            "0",
+            "1",
+            "2",
+            "3",
+            "4",
+            "5",
+            "7",
+            "8",
+            "9",
+            "25",
+            "47",
+            "69",
+            "1049",
+            "1045",
+            "2026",
+            "2027",
+        ]
     ),
     st.integers(0, 120).map(str),
     st.sampled_from(["65535", "99999999999", "1" * 60]),
@@ -55,7 +73,7 @@ _MARGINS = st.builds(
     lambda left, right, text: f"\x1b[?69h\x1b[{left};{right}s{text}",
     _SMALL,
     _SMALL,
-    st.sampled_from(["", "", "\x1b[?6h", "\x1b[2;4r", "\x1b[4h", "\x1b[?1045h"]),
+    st.sampled_from(["", "", "\x1b[?6h", "\x1b[2;4r", "\x1b[4h", "\x1b[?1045h", "\x1b[?2027h"]),
 )
 _BOXES = st.builds(
     lambda numbers, final: f"\x1b[{';'.join(numbers)}{final}",
