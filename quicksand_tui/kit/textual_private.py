@@ -25,7 +25,6 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
-from quicksand_tui.kit.columns import keep_columns
 from quicksand_tui.kit.probe import (
     ANSWER_LOCAL_S,
     ANSWER_SSH_S,
@@ -36,7 +35,7 @@ from quicksand_tui.kit.probe import (
     cell_pixels,
     over_ssh,
 )
-from quicksand_tui.kit.slim import slim
+from quicksand_tui.kit.shown import Shown, erases_in_colour
 from quicksand_tui.panes.input import ESCAPE_WAIT_S, InputSplitter, Piece
 
 if TYPE_CHECKING:
@@ -114,6 +113,7 @@ class RawDriver(LinuxDriver):
         self._splitter = InputSplitter()
         self._is_drawn = False
         """The alternate screen is already shown."""
+        self._shown = Shown(erases=erases_in_colour(os.environ))
         self.has_terminal = False
         """The terminal is the app's, not another program's."""
         self.last_images = b""
@@ -137,6 +137,7 @@ class RawDriver(LinuxDriver):
 
     def start_application_mode(self) -> None:
         self._is_drawn = self._probe is not None and self._probe.taken_over
+        self._shown.forget()
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self._is_drawn = False
         if self._probe is not None and self._writer_thread is not None:
@@ -218,7 +219,7 @@ class RawDriver(LinuxDriver):
         # Textual shapes the pointer even after it has given the terminal back.
         if data.startswith(_POINTER) and not self.has_terminal:
             return
-        super().write(slim(keep_columns(data)))
+        super().write(self._shown.slim(data, *self._get_terminal_size()))
 
     @property
     def mouse(self) -> bool:

@@ -105,7 +105,7 @@ class Writer:
         while at < total:
             if cursor.pending:
                 self._leave_margin()
-            x, limit = cursor.x, screen.limit
+            x, limit = cursor.x, screen.grid.open_columns or screen.limit
             end = min(x + total - at, limit)
             piece = text[at : at + end - x]
             at += end - x
@@ -168,7 +168,9 @@ class Writer:
 
     def _joins(self, cluster: str, char: str) -> bool:
         """Whether a character that has a width still joins the cell before it."""
-        return (joins if self._modes.clusters else joins_by_zwj)(cluster, char)
+        if self._modes.clusters:
+            return joins(cluster, char)
+        return cluster[-1] == ZWJ and joins_by_zwj(cluster, char)
 
     # The character before the cursor
 
@@ -224,7 +226,7 @@ class Writer:
         while at < total:
             if cursor.pending:
                 self._leave_margin()
-            x, limit = cursor.x, screen.limit
+            x, limit = cursor.x, screen.grid.open_columns or screen.limit
             end = x + total - at
             if end > limit:
                 end = limit
