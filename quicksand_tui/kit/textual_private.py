@@ -6,13 +6,16 @@ says what breaks.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import selectors
 import threading
+import time
 from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from textual import constants
@@ -25,6 +28,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
+from quicksand_tui.kit.line import Line
 from quicksand_tui.kit.probe import (
     ANSWER_LOCAL_S,
     ANSWER_SSH_S,
@@ -39,12 +43,19 @@ from quicksand_tui.kit.shown import Shown, erases_in_colour
 from quicksand_tui.panes.input import ESCAPE_WAIT_S, InputSplitter, Piece
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from textual._compositor import CompositorMap, ReflowResult
 
     from quicksand_tui.kit.probe import Probe
 
 READ_SIZE = 64 * 1024
 """The most bytes of one read from the terminal."""
+FRAME_MIN = 256
+"""Characters of what is worth a question whether it has arrived."""
+WAIT_MAX_S = 1.0
+"""After so long what waits for the line is tried again in any case."""
+WRITTEN_AT_ONCE = 1024
+"""Characters of one write to the terminal: after each, it is known how fast the line is."""
 IDLE_S = 0.1
 """Seconds between two checks whether the app has ended."""
 
@@ -84,12 +95,18 @@ class PatientFile:
     """The file that Textual's writer thread writes to. It ignores a terminal that is gone: an error
     would end the thread, and the app would wait for ever for its queue to empty."""
 
-    def __init__(self, file: IO[str]) -> None:
+    def __init__(self, file: IO[str], line: Line) -> None:
         self._file = file
+        self._line = line
 
     def write(self, text: str) -> None:
-        with contextlib.suppress(OSError):
-            self._file.write(text)
+        for at in range(0, len(text), WRITTEN_AT_ONCE):
+            part = text[at : at + WRITTEN_AT_ONCE]
+            begun = time.monotonic()
+            with contextlib.suppress(OSError):
+                self._file.write(part)
+                self._file.flush()
+            self._line.wrote(len(part.encode()), time.monotonic() - begun)
 
     def flush(self) -> None:
         with contextlib.suppress(OSError):
@@ -109,10 +126,16 @@ class RawDriver(LinuxDriver):
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        self._file = PatientFile(cast("IO[str]", self._file))  # type: ignore[assignment]
+        self._is_far = over_ssh(os.environ)
+        """Between the system and the terminal lies a network."""
+        self.line = Line()
+        """What is on its way to the terminal."""
+        file = PatientFile(cast("IO[str]", self._file), self.line)
+        self._file = file  # type: ignore[assignment]
         self._splitter = InputSplitter()
         self._is_drawn = False
         """The alternate screen is already shown."""
+        self._again: asyncio.TimerHandle | None = None
         self._shown = Shown(erases=erases_in_colour(os.environ))
         self.has_terminal = False
         """The terminal is the app's, not another program's."""
@@ -147,6 +170,7 @@ class RawDriver(LinuxDriver):
         if self.raw:
             self._report_keys_plainly()  # after a stop, Textual has pushed its flags again
         self._drawn.clear()
+        self.line.forget_questions()
         self._owes_nothing.set()
         self.has_terminal = True
         self.send_message(TerminalTaken())
@@ -173,7 +197,7 @@ class RawDriver(LinuxDriver):
         """Writes what draws images or deletes them; returns False while another program has the
         terminal, which then shows none of ours."""
         if self.has_terminal and data:
-            super().write(data.decode("ascii"))
+            self._send(data.decode("ascii"))
         return self.has_terminal
 
     def when_drawn(self, call: Callable[[], object]) -> bool:
@@ -183,7 +207,7 @@ class RawDriver(LinuxDriver):
             return False
         self._drawn.append(call)
         self._owes_nothing.clear()
-        super().write(DRAWN_QUESTION.decode("ascii"))
+        self._send(DRAWN_QUESTION.decode("ascii"))
         return True
 
     @property
@@ -219,7 +243,31 @@ class RawDriver(LinuxDriver):
         # Textual shapes the pointer even after it has given the terminal back.
         if data.startswith(_POINTER) and not self.has_terminal:
             return
-        super().write(self._shown.slim(data, *self._get_terminal_size()))
+        slimmed = self._shown.slim(data, *self._get_terminal_size())
+        self._send(slimmed)
+        is_slow = self._is_far or self.line.bytes_per_s is not None
+        if len(slimmed) >= FRAME_MIN and is_slow and self.line.may_ask:
+            # Noted first: the answer may come at once.
+            self.line.ask()
+            if not self.when_drawn(self.line.answer):
+                self.line.answer()
+
+    def _send(self, data: str) -> None:
+        self.line.put(len(data.encode()))
+        super().write(data)
+
+    def when_free(self, call: Callable[[], object]) -> None:
+        """Calls ``call`` on the loop when the line can take the next frame."""
+        context = copy_context()
+
+        def later() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(call, context=context)
+
+        if self._again is not None:
+            self._again.cancel()
+        self._again = self._loop.call_later(WAIT_MAX_S, call, context=context)
+        self.line.when_free(later)
 
     @property
     def mouse(self) -> bool:
@@ -350,7 +398,7 @@ def drawn_text(screen: Screen[Any]) -> str:
 
 def tell_sizes(screen: Screen[Any]) -> None:
     """Has a new screen send every widget its size (see `TellingCompositor`)."""
-    screen._compositor = TellingCompositor()
+    screen._compositor = TellingCompositor(screen)
 
 
 class TellingCompositor(Compositor):
@@ -359,10 +407,14 @@ class TellingCompositor(Compositor):
     Textual's (8.2) compares with the last one computed, perhaps only to find a widget, such as one
     that was just mounted and focused. Such a widget never got a Resize: a new shell stayed without
     a guest, and a tree empty. See Textual's issue 5024.
+
+    It also draws nothing while the line to the terminal has enough to carry: what changes meanwhile
+    is drawn afterwards, once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, screen: Screen[Any]) -> None:
         super().__init__()
+        self._screen = screen
         self._told: CompositorMap = {}
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
@@ -370,3 +422,27 @@ class TellingCompositor(Compositor):
         result = super().reflow(parent, size)
         self._told = self._full_map
         return result
+
+    def render_update(
+        self,
+        full: bool = False,
+        screen_stack: list[Screen[Any]] | None = None,
+        simplify: bool = False,
+    ) -> RenderableType | None:
+        driver = driver_of(self._screen.app)
+        if simplify or driver is None or not driver.line.is_busy:
+            return super().render_update(full, screen_stack, simplify)
+        if full:
+            self._dirty_regions.add(self.size.region)
+        driver.when_free(self._draw)
+        return None
+
+    def _draw(self) -> None:
+        """Draws what had to wait."""
+        screen = self._screen
+        if not screen.is_running:
+            return
+        if is_batching(screen.app):
+            screen.refresh()
+        else:
+            screen._compositor_refresh()
