@@ -255,11 +255,14 @@ def _separate(text: str, cells: list[str]) -> tuple[str, int]:
     """Returns the text of cells, and a flag if it needed separators."""
     if len(text) == len(cells) - cells.count(""):
         return text, 0
-    marked = cells.copy()
-    for x, cell in enumerate(cells[1:]):
-        if not cell and len(cells[x]) > 1 and char_width(cells[x][0]) == 1:
-            marked[x] = WIDENED + cells[x]
-    return _separated(marked), _CLUSTERS
+    kept = [c if len(c) < 2 else _marked(c, cells[x + 1 : x + 2]) for x, c in enumerate(cells)]
+    return "".join(kept), _CLUSTERS
+
+
+def _marked(cluster: str, after: list[str]) -> str:
+    """Returns how a cluster is packed; ``after`` is the cell behind it, if there is one."""
+    is_widened = after == [""] and char_width(cluster[0]) == 1
+    return f"{SEPARATOR}{WIDENED if is_widened else ''}{cluster}{SEPARATOR}"
 
 
 def _separated(texts: list[str]) -> str:

@@ -159,6 +159,8 @@ class Writer:
         """Adds a character to the last cell, if it belongs there; returns whether it does."""
         at = -1 if cells[-1] else -2
         cluster = cells[at]
+        if width and cluster[-1] != ZWJ and not self._modes.clusters:
+            return False
         if (width and not self._joins(cluster, char)) or not has_room(cluster):
             return False
         cells[at] = cluster + char
@@ -168,9 +170,7 @@ class Writer:
 
     def _joins(self, cluster: str, char: str) -> bool:
         """Whether a character that has a width still joins the cell before it."""
-        if self._modes.clusters:
-            return joins(cluster, char)
-        return cluster[-1] == ZWJ and joins_by_zwj(cluster, char)
+        return (joins if self._modes.clusters else joins_by_zwj)(cluster, char)
 
     # The character before the cursor
 
