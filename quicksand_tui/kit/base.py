@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.screen import ModalScreen, Screen, ScreenResultType
 
 from quicksand_tui.kit.telling import SHOWN_S, tell
-from quicksand_tui.kit.textual_private import tell_sizes
+from quicksand_tui.kit.textual_compositor import tell_sizes
 from quicksand_tui.model.keymap import UNBOUND, key_text
 
 if TYPE_CHECKING:

@@ -17,7 +17,18 @@ from textual.strip import Strip
 
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.selection import columns_of
-from quicksand_tui.terminal import DEFAULT_COLOUR, RGB, Attribute, CursorShape, Style, Underline
+from quicksand_tui.terminal import (
+    DEFAULT_COLOUR,
+    RGB,
+    VS16,
+    Attribute,
+    CursorShape,
+    Style,
+    Underline,
+    clusters_in,
+    counted,
+    is_disputed,
+)
 
 if TYPE_CHECKING:
     from textual.widget import Widget
@@ -85,10 +96,29 @@ def line_strip(
 
 
 def _fitting(run: Run) -> str:
-    """Returns the text with the guest's width, which for some characters is not Rich's."""
-    if run.text.isascii() or cell_len(run.text) == run.columns:
+    """Returns the text with the guest's width, which for some characters is not Rich's, and not
+    that of the terminal, which joins what the guest may have counted one by one: an emoji with a
+    skin tone has blanks behind it then, and an emoji that is narrow for the guest is a symbol."""
+    if run.text.isascii():
         return run.text
+    if not is_disputed(run.text):
+        same = cell_len(run.text) == run.columns
+        return run.text if same else set_cell_size(run.text, run.columns)
+    for joined in (False, True):
+        if counted(run.text, joined=joined) == run.columns:
+            units = clusters_in(run.text)
+            return "".join(_sized(unit, counted(unit, joined=joined)) for unit in units)
     return set_cell_size(run.text, run.columns)
+
+
+def _sized(unit: str, columns: int) -> str:
+    """Returns what is drawn as one character, in so many columns."""
+    width = cell_len(unit)
+    if width > columns:
+        unit = unit.replace(VS16, "")
+        unit = unit if cell_len(unit) <= columns else unit[0]
+        width = cell_len(unit)
+    return unit + " " * (columns - width) if width <= columns else set_cell_size(unit, columns)
 
 
 def painted(strip: Strip, marks: Iterable[tuple[range, RichStyle]]) -> Strip:

@@ -16,7 +16,7 @@ from quicksand_tui.actions.registry import find_action
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.home.state import ThemeChoice
 from quicksand_tui.kit.base import ActionScreen
-from quicksand_tui.kit.textual_private import drawn_lines, drawn_text
+from quicksand_tui.kit.textual_compositor import drawn_lines, drawn_text
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.drawing import Run, runs_of, to_png, to_svg
 from quicksand_tui.ui.shots import SHOTS, ShotSpec
