@@ -188,7 +188,7 @@ def measure(user: User, flood: int) -> dict[str, object]:
     jitter = random.Random(7)
     user.wait(b"bench")
     user.type(b"s")
-    user.wait(b"1 bash")
+    user.wait(b"1 shell")
     user.rest(1.0)
     key = 0
     calm: list[float] = []
@@ -202,7 +202,7 @@ def measure(user: User, flood: int) -> dict[str, object]:
     user.wait(b"<cat>")
     cat_s = time.perf_counter() - begun
     user.type(b"\x1d%")
-    user.wait(b"2 bash")
+    user.wait(b"2 shell")
     user.rest(1.0)
     begun = time.perf_counter()
     user.type(b"F\x1do")
