@@ -13,7 +13,9 @@ from textual.widget import Widget
 
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.cockpit import on_demand
+from quicksand_tui.model.overview import NOTHING_KNOWN, Known
 from quicksand_tui.model.sandboxes import State
+from quicksand_tui.views.happenings import events_of
 from quicksand_tui.views.layout import Tab, tabs_of
 from quicksand_tui.views.rows import MUTED, ROLES, state_text
 from quicksand_tui.widgets.bars import TabBar
@@ -40,6 +42,10 @@ if TYPE_CHECKING:
 
 SCREENS_ROWS_MIN = 16
 """Rows of the area below which the facts have all of it, and no pictures are shown."""
+
+
+LABELS = {Tab.DETAILS: "Overview"}
+"""Labels of tabs whose names are others."""
 
 
 class Area(Vertical):
@@ -206,11 +212,31 @@ class Area(Vertical):
             self.screen.set_focus(self._parts[self._tab])
         return True
 
-    def show(self, world: World, selection: Selection, held: SandboxView | None = None) -> None:
-        """Shows the selection; the shells of ``held`` stay whatever is selected."""
+    def known_of(self, selection: Selection) -> Known:
+        """Returns what this app knows of the selected sandbox besides what the disk says."""
+        sandbox = selection.sandbox
+        if sandbox is None:
+            return NOTHING_KNOWN
+        events = events_of(sandbox.id, self._events(), self._operations.ended)
+        if not self._is_complete:
+            return Known(events=events)
+        shells, glance = self.shells.known_of(sandbox.id)
+        return Known(shells=shells, glance=glance, events=events)
+
+    def show(
+        self,
+        world: World,
+        selection: Selection,
+        held: SandboxView | None = None,
+        *,
+        known: Known = NOTHING_KNOWN,
+        beside: bool = False,
+    ) -> None:
+        """Shows the selection; the shells of ``held`` stay whatever is selected. ``known`` is about
+        the selected sandbox; with ``beside``, what has happened is shown elsewhere."""
         sandbox = selection.sandbox
         if self._tab is Tab.DETAILS:
-            self.details.show(world, selection)
+            self.details.show(world, selection, known, beside=beside)
             self._show_screens(selection)
         if not self._is_complete:
             return
@@ -248,7 +274,7 @@ class Area(Vertical):
         """Shows the line of tabs; with ``typing``, keys go to a shell, and it says so."""
         with_desktop = sandbox is not None and sandbox.has_display
         found = tabs_of(self._tab, with_tree=with_tree, with_desktop=with_desktop)
-        tabs = tuple((tab.value, tab.value.capitalize()) for tab in found)
+        tabs = tuple((tab.value, LABELS.get(tab, tab.value.capitalize())) for tab in found)
         if typing and (pane := self.shells.pane) is not None:
             style = "reverse" if pane.prefixed else MUTED
             leads = self._typing_leads(sandbox or self.shells.typed_into, prefixed=pane.prefixed)

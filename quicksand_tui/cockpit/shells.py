@@ -18,7 +18,9 @@ from quicksand_tui.door.service import shells_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.keymap import Keymap, key_text
+from quicksand_tui.model.overview import Glance
 from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.text import sanitise
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.layout import Arrangement, Side, Way
 from quicksand_tui.panes.pane import Pane
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.model.sandboxes import SandboxView
+
+
+GLANCE_MAX = 12
+"""How many of a shell's last lines the overview shows."""
 
 
 class _Waiting(Static, can_focus=True):
@@ -107,6 +113,17 @@ class Shells(PartWidget, Vertical):
     def typed_into(self) -> SandboxView | None:
         """The sandbox whose shells get keys, as last seen; None if there is none."""
         return None if self._opening or self.workspace is None else self._sandbox
+
+    def known_of(self, sandbox_id: str) -> tuple[tuple[str, ...], Glance | None]:
+        """Returns the titles of the open shells of a sandbox, and the last lines of the one that
+        had the focus last."""
+        space = self._spaces.get(sandbox_id)
+        if space is None or space.current is None:
+            return (), None
+        titles = tuple(space.title_of(pane).strip() for pane in space.panes)
+        return titles, Glance(
+            title=space.title_of(space.current).strip(), lines=last_lines(space.current, GLANCE_MAX)
+        )
 
     def has_open(self, sandbox_id: str) -> bool:
         """Whether this app has an open shell in that sandbox."""
@@ -469,3 +486,16 @@ def _no_shell(sandbox: SandboxView | None, keymap: Keymap) -> str:
     if sandbox.state is State.PAUSED:
         return f"It is paused: {keymap.hint('pause')} lets it go on."
     return f"It is {sandbox.state.value}: there is nothing to open a shell in."
+
+
+def last_lines(pane: Pane, count: int) -> tuple[str, ...]:
+    """Returns the last lines of a pane's screen, without the blank ones at its end."""
+    terminal = pane.terminal
+    lines: list[str] = []
+    for number in reversed(range(terminal.screen_line, terminal.end_line)):
+        text = sanitise(terminal.text(number), limit=terminal.columns)
+        if text or lines:
+            lines.append(text)
+        if len(lines) == count:
+            break
+    return tuple(reversed(lines))

@@ -45,6 +45,8 @@ class CheckpointView:
     """Bytes that deleting it would free; None until they are measured."""
     shared: int | None = None
     """Bytes it shares with other checkpoints."""
+    has_picture: bool = False
+    """A picture of the screen was kept with it."""
     error: str = ""
     """Why it cannot be read."""
 
@@ -103,10 +105,12 @@ class Marks:
     head: str
     broken: str
     here: str
+    fold: str
+    """Checkpoints that are not drawn."""
 
 
-FANCY = Marks(branch="├─", last="└─", lane="│ ", node="○", head="●", broken="✗", here="← here")
-PLAIN = Marks(branch="|-", last="`-", lane="| ", node="o", head="*", broken="x", here="<- here")
+FANCY = Marks(branch="├─", last="└─", lane="│ ", node="○", head="●", broken="✗", here="← here", fold="⋯")
+PLAIN = Marks(branch="|-", last="`-", lane="| ", node="o", head="*", broken="x", here="<- here", fold=":")
 
 
 @dataclass(slots=True)
@@ -123,7 +127,7 @@ class Forest:
         The branch that leads to the head comes last among siblings, so that it is drawn straight
         on. A checkpoint whose parent is gone becomes a root.
         """
-        line = set(_line_to(head, parents))
+        line = set(line_to(head, parents))
         forest = cls()
         for id_, parent in parents.items():
             known = parent is not None and parent in parents
@@ -170,7 +174,7 @@ class Forest:
                 waiting.append((branch, below + marks.branch, below + marks.lane))
 
 
-def _line_to(head: str | None, parents: Mapping[str, str | None]) -> Iterator[str]:
+def line_to(head: str | None, parents: Mapping[str, str | None]) -> Iterator[str]:
     seen: set[str] = set()
     while head is not None and head not in seen:
         yield head

@@ -14,11 +14,12 @@ from textual.widgets import Static
 from quicksand_tui.actions.hints import LISTS, hint_for
 from quicksand_tui.actions.record import PREFIXED
 from quicksand_tui.actions.registry import Scope, find_action, in_scope
+from quicksand_tui.cockpit.aside import Aside
 from quicksand_tui.cockpit.base import Asked, DesktopChanged, MountMoved
 from quicksand_tui.cockpit.cockpit import Cockpit
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.tree import TreePanel
-from quicksand_tui.home.state import recall_shape
+from quicksand_tui.home.state import recall_needs, recall_shape
 from quicksand_tui.kit.base import ActionScreen, SavesShown, bindings_of, refuse_paste
 from quicksand_tui.kit.outline import BRAND
 from quicksand_tui.kit.telling import tell
@@ -114,8 +115,11 @@ class MainScreen(ActionScreen):
         self.lists = Lists(ascii_only=ascii_only, id="lists")
         self.checkpoints = TreePanel(ascii_only=ascii_only, id="checkpoints")
         self.area = area
-        shape = recall_shape(memory.remembered)
-        self.cockpit = Cockpit(self.lists, self.checkpoints, area, shape, id="cockpit")
+        self.aside = Aside(ascii_only=ascii_only, id="aside")
+        shape, needs = recall_shape(memory.remembered), recall_needs(memory.remembered)
+        self.cockpit = Cockpit(
+            self.lists, self.checkpoints, area, self.aside, shape, needs, id="cockpit"
+        )
         area.choose(shape.tab)
         self.places = Places(self, self.cockpit, memory, self._show_selection)
         self._main_actions = MainActions(self, self.places, operations, dialogs, full_shell)
@@ -213,6 +217,7 @@ class MainScreen(ActionScreen):
         self.world = world
         self._show_top()
         self.lists.show(world)
+        self.places.fit(self.lists.rows_wanted, world)
         self._show_selection()
 
     def _show_top(self) -> None:
@@ -258,7 +263,11 @@ class MainScreen(ActionScreen):
         world, selection = self.world, self.selection
         self.checkpoints.show(world, selection.sandbox)
         selection = self.selection
-        self.area.show(world, selection, self._held)
+        known = self.area.known_of(selection)
+        beside = self.cockpit.has_aside
+        self.area.show(world, selection, self._held, known=known, beside=beside)
+        if beside:
+            self.aside.show(world, selection.sandbox, known)
         self._show_bar(selection.sandbox)
         self._actions.show(world, selection, self.places.scope)
         tab = self.area.tab if self.places.part is Part.AREA else None
@@ -280,6 +289,7 @@ class MainScreen(ActionScreen):
             return  # the focus has moved on, and tells so by itself
         self.places.follow_focus(event.widget)
         self.checkpoints.focus_changed(self.world)
+        self.lists.browser.focus_changed()
         self._show_selection()
 
     def on_screen_resume(self) -> None:
@@ -399,7 +409,7 @@ class MainScreen(ActionScreen):
         own: Handlers = {}
         match scope:
             case Scope.TREE:
-                own = self._tree_actions.handlers
+                own = {**self._tree_actions.handlers, **self.checkpoints.handlers}
             case Scope.LOG:
                 own = self.area.logs.handlers
             case Scope.MOUNTS:
