@@ -13,9 +13,11 @@ from textual.widget import Widget
 
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.cockpit import on_demand
+from quicksand_tui.cockpit.base import KnownChanged
+from quicksand_tui.cockpit.changed import ChangedFiles
 from quicksand_tui.model.overview import NOTHING_KNOWN, Known
 from quicksand_tui.model.sandboxes import State
-from quicksand_tui.views.happenings import events_of
+from quicksand_tui.views.happenings import events_of, last_commands
 from quicksand_tui.views.layout import Tab, tabs_of
 from quicksand_tui.views.rows import MUTED, ROLES, state_text
 from quicksand_tui.widgets.bars import TabBar
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.kit.outer_terminal import OuterTerminal
+    from quicksand_tui.model.overview import Changes, Glance
     from quicksand_tui.model.sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import Selection, World
     from quicksand_tui.views.happenings import Happening
@@ -43,6 +46,11 @@ if TYPE_CHECKING:
 SCREENS_ROWS_MIN = 16
 """Rows of the area below which the facts have all of it, and no pictures are shown."""
 
+
+GLANCE_EVERY_S = 1.0
+"""Seconds between two looks at the shell in the overview."""
+GLANCE_LESS = 20
+"""Lines of the area that the overview of a sandbox needs besides its shell's."""
 
 LABELS = {Tab.DETAILS: "Overview"}
 """Labels of tabs whose names are others."""
@@ -79,10 +87,13 @@ class Area(Vertical):
         self._world = world
         self._events = events
         self._ascii = ascii_only
+        self._changed = ChangedFiles(service, self, self._tell_found)
         self._bar = TabBar(ascii_only=ascii_only, id="area-tabs")
         self.details = Details(ascii_only=ascii_only, id="details")
         self.details.can_focus = True
         self._screens: ThenAndNow | None = None
+        self._seen: tuple[str, int, tuple[tuple[str, ...], Glance | None]] | None = None
+        """The sandbox whose shells were shown last, how many lines, and what they were."""
         self._tab = Tab.DETAILS
         self._parts: dict[Tab, Widget] = {Tab.DETAILS: self.details}
         """The mounted tabs."""
@@ -139,6 +150,17 @@ class Area(Vertical):
     @property
     def _is_complete(self) -> bool:
         return len(self._parts) > 1
+
+    def on_mount(self) -> None:
+        self.set_interval(GLANCE_EVERY_S, self._glance)
+
+    def _glance(self) -> None:
+        """Has the shell that is shown in the overview shown anew, if it has changed."""
+        if self._tab is not Tab.DETAILS or not self._is_complete or self._seen is None:
+            return
+        sandbox_id, lines, before = self._seen
+        if self.app.screen is self.screen and self.shells.known_of(sandbox_id, lines) != before:
+            self.post_message(KnownChanged())
 
     def compose(self) -> ComposeResult:
         yield self._bar
@@ -212,6 +234,13 @@ class Area(Vertical):
             self.screen.set_focus(self._parts[self._tab])
         return True
 
+    @property
+    def doing(self) -> dict[str, str]:
+        """What is done in sandboxes, by id: the program of the shell that had the focus last, else
+        the last command that this app ran there."""
+        found = last_commands(self._operations.ended)
+        return found | self.shells.programs if self._is_complete else found
+
     def known_of(self, selection: Selection) -> Known:
         """Returns what this app knows of the selected sandbox besides what the disk says."""
         sandbox = selection.sandbox
@@ -220,8 +249,24 @@ class Area(Vertical):
         events = events_of(sandbox.id, self._events(), self._operations.ended)
         if not self._is_complete:
             return Known(events=events)
-        shells, glance = self.shells.known_of(sandbox.id)
-        return Known(shells=shells, glance=glance, events=events)
+        lines = max(4, self.size.height - GLANCE_LESS)
+        shells, glance = found = self.shells.known_of(sandbox.id, lines)
+        self._seen = (sandbox.id, lines, found)
+        return Known(
+            shells=shells, glance=glance, events=events, changes=self._changes(sandbox, selection)
+        )
+
+    def _changes(self, sandbox: SandboxView, selection: Selection) -> Changes | None:
+        """Returns what has changed; the disk is not looked at while one types into a shell."""
+        is_seen = self.is_attached and self.app.screen is self.screen
+        if self._tab not in (Tab.DETAILS, Tab.TREE) or not is_seen:
+            self._changed.stop()
+            return None
+        chosen = selection.checkpoint if selection.in_tree else None
+        return self._changed.of(sandbox, chosen.id if chosen is not None else None)
+
+    def _tell_found(self) -> None:
+        self.post_message(KnownChanged())
 
     def show(
         self,

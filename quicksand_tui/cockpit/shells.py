@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView
 
 
-GLANCE_MAX = 12
-"""How many of a shell's last lines the overview shows."""
-
-
 class _Waiting(Static, can_focus=True):
     """The placeholder of a shell that is being opened. It takes keys that are meant for the shell,
     so that they are not read as commands."""
@@ -114,16 +110,22 @@ class Shells(PartWidget, Vertical):
         """The sandbox whose shells get keys, as last seen; None if there is none."""
         return None if self._opening or self.workspace is None else self._sandbox
 
-    def known_of(self, sandbox_id: str) -> tuple[tuple[str, ...], Glance | None]:
-        """Returns the titles of the open shells of a sandbox, and the last lines of the one that
-        had the focus last."""
+    def known_of(self, sandbox_id: str, lines: int) -> tuple[tuple[str, ...], Glance | None]:
+        """Returns the titles of the open shells of a sandbox, and at most that many last lines of
+        the one that had the focus last."""
         space = self._spaces.get(sandbox_id)
         if space is None or space.current is None:
             return (), None
         titles = tuple(space.title_of(pane).strip() for pane in space.panes)
         return titles, Glance(
-            title=space.title_of(space.current).strip(), lines=last_lines(space.current, GLANCE_MAX)
+            title=space.title_of(space.current).strip(), lines=last_lines(space.current, lines)
         )
+
+    @property
+    def programs(self) -> dict[str, str]:
+        """The title of the shell that had the focus last, by the id of its sandbox."""
+        current = {id_: space.current for id_, space in self._spaces.items()}
+        return {id_: pane.terminal.title or "shell" for id_, pane in current.items() if pane}
 
     def has_open(self, sandbox_id: str) -> bool:
         """Whether this app has an open shell in that sandbox."""

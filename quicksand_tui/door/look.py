@@ -60,6 +60,7 @@ class TreeReader:
     def __init__(self, registry: Registry, sandbox_id: str) -> None:
         self._registry = registry
         self._id = sandbox_id
+        self._place = registry.place(sandbox_id)
         self._views: dict[str, tuple[Node, CheckpointView]] = {}
         self._tree = NO_TREE
         self._sizes: dict[str, tuple[int, int]] = {}
@@ -92,7 +93,9 @@ class TreeReader:
     def _view(self, node: Node) -> CheckpointView:
         known = self._views.get(node.id)
         if known is None or known[0] is not node:
-            known = self._views[node.id] = (node, view_of(Checkpoint.from_node(node)))
+            view = view_of(Checkpoint.from_node(node))
+            has_picture = os.path.lexists(self._place.screen(node.id))
+            known = self._views[node.id] = (node, replace(view, has_picture=has_picture))
         return known[1]
 
     def _changed(self, found: Tree) -> int | None:

@@ -98,9 +98,7 @@ def terminal_name(environ: Mapping[str, str]) -> str:
     return " ".join(environ.get(word, "") for word in ("TERM_PROGRAM", "TERM", "COLORTERM"))
 
 
-def outline(
-    columns: int, rows: int, looks: Looks, shape: Shape, needs: Needs = USUAL_NEEDS
-) -> str:
+def outline(columns: int, rows: int, looks: Looks, shape: Shape, needs: Needs = USUAL_NEEDS) -> str:
     """Returns the sequences that draw the outline on the alternate screen; "" without room."""
     # Leaves the lines at the top, of the keys and, if there is room, of the command.
     height = rows - (3 if rows >= COMMAND_LINE_FROM else 2)

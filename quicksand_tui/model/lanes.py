@@ -9,13 +9,18 @@ later. Lanes in between are crossed (``├─│─○``). A root has nothing ab
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from quicksand_tui.model.checkpoints import line_to
 
 Rank = Callable[[str], tuple[float, str]]
 """Returns what orders checkpoints that do not descend from each other: the time, and the id."""
+
+
+LANES_MAX = 8
+"""Lanes beside each other up to which checkpoints are drawn in the order of time; a tree with more
+is drawn branch by branch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,10 @@ class LaneRow:
     @property
     def width(self) -> int:
         """Cells that the drawing takes, with the mark."""
-        return sum(len(stroke.text) for stroke in (*self.before, *self.after)) + bool(self.id)
+        left, right = (
+            "".join(stroke.text for stroke in part) for part in (self.before, self.after)
+        )
+        return len(left) + 1 + len(right.rstrip()) if self.id else len((left + right).rstrip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +130,9 @@ def lane_rows(
     *,
     turned: bool = False,
 ) -> tuple[LaneRow, ...]:
-    """Draws the checkpoints, whose parents are given by id, from the oldest to the newest; turned,
-    the newest comes first, and parents are below their children.
+    """Draws the checkpoints, whose parents are given by id, from the oldest to the newest, as far
+    as that leaves it readable; turned, the newest comes first, and parents are below their
+    children.
 
     A parent that is unknown, or part of a circle, counts as none: each checkpoint has one row.
     """
@@ -133,6 +142,8 @@ def lane_rows(
         if parent is not None:
             children[parent].append(id_)
     order = _in_order(kept, children, rank)
+    if _lanes_of(order, kept, children) > LANES_MAX:
+        order = _branch_by_branch(kept, children, rank, set(line_to(head, kept)))
     place = {id_: at for at, id_ in enumerate(order)}
     way = list(line_to(head, kept)) if head in kept else []
     on_way = set(way)
@@ -181,9 +192,7 @@ def _child(
     yield _row(drawing, id_, lane, fork, on_line=on_line)
 
 
-def _row(
-    drawing: _Drawing, id_: str, lane: int, fork: int | None, *, on_line: bool
-) -> LaneRow:
+def _row(drawing: _Drawing, id_: str, lane: int, fork: int | None, *, on_line: bool) -> LaneRow:
     row = LaneRow(
         id=id_,
         lane=lane,
@@ -208,6 +217,49 @@ def _in_order(
         for child in children[id_]:
             heapq.heappush(ready, (rank(child), child))
     return order
+
+
+def _lanes_of(
+    order: Sequence[str], parents: Mapping[str, str | None], children: Mapping[str, Sequence[str]]
+) -> int:
+    """Returns how many checkpoints have children still to come, at most, at any row."""
+    left = {id_: len(found) for id_, found in children.items()}
+    most = now = 0
+    for id_ in order:
+        parent = parents[id_]
+        if parent is not None:
+            left[parent] -= 1
+            now -= not left[parent]
+        now += bool(left[id_])
+        most = max(most, now)
+    return most
+
+
+def _branch_by_branch(
+    parents: Mapping[str, str | None],
+    children: Mapping[str, Sequence[str]],
+    rank: Rank,
+    line: Collection[str],
+) -> list[str]:
+    """Returns the ids so that each branch comes whole, the small ones first: hardly any lanes are
+    beside each other then."""
+    sizes = dict.fromkeys(parents, 1)
+    for id_ in reversed(_in_order(parents, children, rank)):
+        parent = parents[id_]
+        if parent is not None:
+            sizes[parent] += sizes[id_]
+
+    def order(id_: str) -> tuple[bool, int, tuple[float, str]]:
+        return (id_ in line, sizes[id_], rank(id_))
+
+    waiting = sorted((id_ for id_, parent in parents.items() if parent is None), key=order)
+    waiting.reverse()
+    found = []
+    while waiting:
+        id_ = waiting.pop()
+        found.append(id_)
+        waiting += sorted(children[id_], key=order, reverse=True)
+    return found
 
 
 def _without_circles(parents: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
@@ -15,7 +16,7 @@ from quicksand_tui.actions.hints import LISTS, hint_for
 from quicksand_tui.actions.record import PREFIXED
 from quicksand_tui.actions.registry import Scope, find_action, in_scope
 from quicksand_tui.cockpit.aside import Aside
-from quicksand_tui.cockpit.base import Asked, DesktopChanged, MountMoved
+from quicksand_tui.cockpit.base import Asked, DesktopChanged, KnownChanged, MountMoved
 from quicksand_tui.cockpit.cockpit import Cockpit
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.tree import TreePanel
@@ -214,7 +215,7 @@ class MainScreen(ActionScreen):
         self.show(world)
 
     def show(self, world: World) -> None:
-        self.world = world
+        self.world = world = replace(world, doing=self.area.doing)
         self._show_top()
         self.lists.show(world)
         self.places.fit(self.lists.rows_wanted, world)
@@ -259,6 +260,7 @@ class MainScreen(ActionScreen):
     @on(Browser.Moved)
     @on(TreePanel.Moved)
     @on(MountMoved)
+    @on(KnownChanged)
     def _show_selection(self) -> None:
         world, selection = self.world, self.selection
         self.checkpoints.show(world, selection.sandbox)

@@ -156,3 +156,16 @@ def _words(job: EndedJob) -> str:
 
 def _took(seconds: float) -> str:
     return pause_text(seconds) if seconds < 1 else seconds_text(seconds)
+
+
+GLYPHS = {"done": "✓", "failed": "✗", "cancelled": "○"}
+
+
+def last_commands(ended: Sequence[EndedJob]) -> dict[str, str]:
+    """Returns the last command that was run in each sandbox, and how it ended, by id."""
+    return {
+        sandbox_id: f"{GLYPHS.get(job.outcome, '')} {_words(job)}"
+        for job in ended
+        if job.job.verb is JobVerb.RUN
+        for sandbox_id in job.job.sandboxes
+    }

@@ -1,8 +1,8 @@
 """Lays out the parts of the main screen for any size of the terminal.
 
 Most terminals have two columns: the lists with the tree below, and the main area. A wide one has a
-third, which shows what goes on; a small one has all in one column. In a low one the tree is a tab of
-the area; in a very small one, and when zoomed, the focused part fills the screen.
+third, which shows what goes on; a small one has all in one column. In a low one the tree is a tab
+of the area; in a very small one, and when zoomed, the focused part fills the screen.
 """
 
 from __future__ import annotations
@@ -144,9 +144,7 @@ def below_tabs(area: Rect) -> Rect:
     return Rect(area.x, area.y + 1, area.width, max(0, area.height - 1))
 
 
-def _tabbed(
-    width: int, height: int, shape: Shape, focus: Part, needs: Needs
-) -> dict[Part, Rect]:
+def _tabbed(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> dict[Part, Rect]:
     """Lists above the area, of which the tree is a tab."""
     rows = max(ROWS_MIN, height * 9 // 20)
     area = Rect(0, rows, width, height - rows)
@@ -156,9 +154,7 @@ def _tabbed(
     return places
 
 
-def _stacked(
-    width: int, height: int, shape: Shape, focus: Part, needs: Needs
-) -> dict[Part, Rect]:
+def _stacked(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> dict[Part, Rect]:
     """All three below each other. The one with the focus gets the room that it can use."""
     wanted = max(LIST_LEAST, needs.listed + FRAME)
     tree_wanted = max(TREE_LEAST, needs.drawn + FRAME)
@@ -180,7 +176,7 @@ def _stacked(
 def _two(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> dict[Part, Rect]:
     usual = _kept(width * 9 // 20, 48, 72)
     if shape.tab in (Tab.SHELLS, Tab.DESKTOP):
-        usual = max(LISTS_MIN, min(usual, width - AREA_USUAL - 2))
+        usual = max(LISTS_MIN, min(usual, width - AREA_USUAL))
     left = _kept(shape.lists or usual, LISTS_MIN, width - AREA_MIN)
     return {
         **_left(left, height, needs),
@@ -203,7 +199,7 @@ def _left(width: int, height: int, needs: Needs) -> dict[Part, Rect]:
     """The lists as tall as they need, up to a share, and the tree below them."""
     tree = max(TREE_LEAST, needs.drawn + FRAME)
     most = max(height * 9 // 20, height - tree)
-    rows = _kept(needs.listed + FRAME, min(LIST_LEAST + 1, most), most)
+    rows = _kept(needs.listed + FRAME, min(LIST_LEAST + 2, most), most)
     return {
         Part.LISTS: Rect(0, 0, width, rows),
         Part.TREE: Rect(0, rows, width, height - rows),

@@ -73,7 +73,7 @@ def overview(view: SandboxView, world: World, known: Known = NOTHING_KNOWN) -> l
 
 def stage(view: SandboxView, world: World, known: Known) -> list[Block]:
     """Returns the blocks about now."""
-    return [*_head(view, world), *_shells(view, known)]
+    return [*_head(view, world), *_shells(view, world, known)]
 
 
 def beside(view: SandboxView, world: World, known: Known) -> list[Block]:
@@ -159,14 +159,15 @@ def _mount_words(mount: MountView) -> list[Words]:
     return [(f"{glyph} ", role), *mount_words(mount)]
 
 
-def _shells(view: SandboxView, known: Known) -> Iterator[Block]:
+def _shells(view: SandboxView, world: World, known: Known) -> Iterator[Block]:
     if known.glance is None and view.state is State.RUNNING:
-        yield Block("Shell", (_line(("its last lines are shown here while one is open", "muted")),), "s opens one")
+        words = ("its last lines are shown here while one is open", "muted")
+        yield Block("Shell", (_line(words),), f"{world.keymap.hint('shell')} opens one")
     if len(known.shells) > 1:
         yield Block("Shells", tuple(_line((title, "")) for title in known.shells))
     if known.glance is not None:
         lines = tuple(_line((line, "")) for line in known.glance.lines)
-        yield Block(known.glance.title, lines, "s opens it")
+        yield Block(known.glance.title, lines, f"{world.keymap.hint('shell')} opens it")
 
 
 # Since
@@ -236,7 +237,7 @@ def _facts(view: SandboxView, world: World) -> Iterator[Shown]:
             machine += f" · {view.cpus} CPU{'s' if view.cpus != 1 else ''}"
         network = f" · network {view.network.replace('_', ' ')}" if view.network else ""
         yield _line((machine + network, "muted"))
-    if (used := memory_text(view)):
+    if used := memory_text(view):
         yield _line((used, "muted"))
     if view.accel:
         slow = " · no security boundary" if view.accel == "tcg" else ""
@@ -306,8 +307,6 @@ def fitted(left: Sequence[Words], right: Sequence[Words], width: int) -> list[Wo
     if beside:
         shown += [(" " * (room + 2), ""), *right]
     return shown
-
-
 
 
 def _flowing(items: Sequence[list[Words]], width: int) -> Iterator[list[Words]]:

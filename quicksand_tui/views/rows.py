@@ -218,9 +218,10 @@ def list_needs(world: World) -> ListNeeds:
     )
 
 
-def plan_sandbox_columns(width: int, needs: ListNeeds = ListNeeds()) -> tuple[Column, ...]:  # noqa: B008 - frozen
+def plan_sandbox_columns(width: int, needs: ListNeeds | None = None) -> tuple[Column, ...]:
     """Returns the columns that fit into ``width`` cells, by what they are worth. Names are cut
     last; what is left goes to the name, the image and what is done there."""
+    needs = needs or ListNeeds()
     sizes = {column.key: column.width for column in _COLUMNS}
     gaps = {column.key: column.gap for column in _COLUMNS}
     most = {
@@ -231,8 +232,7 @@ def plan_sandbox_columns(width: int, needs: ListNeeds = ListNeeds()) -> tuple[Co
     }
     sizes["image"] = min(most["image"], 10)
     sizes["ports"], sizes["last"] = min(most["ports"], 10), min(most["last"], 16)
-    # One cell is enough after the last one, beside the scroll bar.
-    room = width - 1 - sizes["state"] - gaps["state"]
+    room = width - sizes["state"] - gaps["state"] - gaps["name"]
     sizes["name"] = max(1, min(most["name"], _NAME_FIRST, room))
     room -= sizes["name"]
     shown = {"state", "name"}
@@ -263,6 +263,7 @@ def plan_sandbox_columns(width: int, needs: ListNeeds = ListNeeds()) -> tuple[Co
         for column in _COLUMNS
         if column.key in shown
     )
+    # One cell is enough after the last one, beside the scroll bar.
     return (*before, replace(last, gap=1))
 
 
@@ -425,16 +426,19 @@ def empty_text(world: World, query: str) -> str:
 
 def _no_sandboxes_text(world: World) -> str:
     usable = world.usable_images
+    hint = world.keymap.hint
     if not usable:
         if world.images_error:
             return f"No sandboxes yet, and the images cannot be read.\n{world.images_error}"
         if world.images:
-            return "No sandboxes yet, and no image can be used.\ntab goes to them and shows why."
-        return "No sandboxes yet, and no image to start one from.\nSee below how to get one."
+            return "No sandboxes yet, and no image can be used: 3 shows why."
+        install = hint("install")
+        return f"No image yet: {install} installs one, `quicksand-tui setup` builds debian."
     # Prefers debian, and images that need not be built, which takes minutes.
     best = min(usable, key=lambda image: (not image.is_built, image.name != "debian"))
-    text = f"No sandboxes yet.\nPress {world.keymap.hint('new')} to start one from {best.name}."
-    return text if best.is_built else f"{text}\nThe first one builds the image, in some minutes."
+    if best.is_built:
+        return f"{hint('new')} starts your first sandbox, from {best.name}."
+    return f"{hint('new')} builds {best.name}, in some minutes, and starts your first sandbox."
 
 
-NO_IMAGES_TEXT = "No images yet.\nquicksand-tui setup gets debian"
+NO_IMAGES_TEXT = "No images yet: `quicksand-tui setup` builds debian."

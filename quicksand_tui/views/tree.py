@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from quicksand_tui.model.amounts import age_text, pause_text, size_text
 from quicksand_tui.model.checkpoints import FANCY, PLAIN, Marks
 from quicksand_tui.model.folds import FOLD, Folded, fold
-from quicksand_tui.model.lanes import FANCY_LINES, PLAIN_LINES, LaneRow, Stroke, lane_rows
+from quicksand_tui.model.lanes import FANCY_LINES, PLAIN_LINES, LaneRow, lane_rows
 from quicksand_tui.views.rows import Cell, Column, Row, Words
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _marks(view: CheckpointView) -> str:
     return picture + (PIN if view.pinned else "") + ("" if view.has_memory else DISK_ONLY)
 
 
-def _row(  # noqa: PLR0913 - one row, of what is the same in all
+def _row(
     row: LaneRow,
     view: CheckpointView,
     tree: CheckpointTree,
@@ -112,7 +112,7 @@ def _row(  # noqa: PLR0913 - one row, of what is the same in all
     if view.auto and not here and not is_fresh:
         role = "muted"
     age = "" if view.created is None else age_text(look.now - view.created)
-    own = "" if view.own is None else size_text(view.own)
+    own = "" if view.own is None or view.error else size_text(view.own)
     pause = pause_text(view.pause_s) if view.has_memory else view.tier
     own_marks = _marks(view)
     return Row(
@@ -121,7 +121,9 @@ def _row(  # noqa: PLR0913 - one row, of what is the same in all
             lead=_stem(row, mark, mark_role, stem),
             tag=Cell(view.tag, role, gives_way=True),
             when=Cell(HERE if here else age, "accent" if here else quiet),
-            own=Cell("" if view.error else _since(tree) if here else own, "accent" if here else quiet),
+            own=Cell(
+                "" if view.error else _since(tree) if here else own, "accent" if here else quiet
+            ),
             marks=Cell("".join(m if m in own_marks else " " for m in kinds), "accent"),
             note=Cell(view.error or view.note, "error" if view.error else ""),
             pause=Cell("" if view.error else pause, "success" if is_fresh else quiet),
@@ -143,9 +145,7 @@ def _fold_row(row: LaneRow, count: int, marks: Marks, stem: int) -> Row:
 EMPTY = Cell("")
 
 
-def _cells(
-    *, lead: tuple[Words, ...], tag: Cell = EMPTY, **cells: Cell
-) -> dict[str, Cell]:
+def _cells(*, lead: tuple[Words, ...], tag: Cell = EMPTY, **cells: Cell) -> dict[str, Cell]:
     given = {"when": EMPTY, "own": EMPTY, "marks": EMPTY, "note": EMPTY, "pause": EMPTY}
     return {**given, "size": EMPTY, **cells, "tag": replace(tag, lead=lead)}
 
@@ -157,6 +157,8 @@ def _stem(row: LaneRow, mark: str, role: str, width: int) -> tuple[Words, ...]:
     strokes += [(mark, role)] if mark else []
     strokes += [(stroke.text, "accent" if stroke.on_line else "muted") for stroke in row.after]
     glyphs = [(glyph, style) for text, style in strokes for glyph in text]
+    while glyphs and glyphs[-1][0] == " ":
+        glyphs.pop()
     first = max(0, at + 1 - width) if mark else 0
     shown = glyphs[first : first + width]
     if first:
@@ -181,8 +183,8 @@ def _joined(glyphs: Iterable[tuple[str, str]]) -> Iterable[Words]:
 
 # The table
 
-_TAG_MIN = 10
-_NOTE_MIN = 8
+_TAG_MIN, _TAG_FIRST = 10, 28
+_NOTE_MIN = 6
 _WHEN = Column("when", "Age", 4, right=True, gap=1)
 _OWN = Column("own", "Own", 6, right=True)
 _PAUSE = Column("pause", "Pause", 7, right=True)
@@ -195,24 +197,34 @@ def plan_tree_columns(width: int, needs: tuple[int, int, int, int]) -> tuple[Col
     stem, name, note, kinds = needs
     lead = stem + 1
     name = max(_TAG_MIN, name)
-    when = _WHEN if width >= lead + _TAG_MIN + 2 + _WHEN.cells else None
-    room = width - lead - 2 - (when.cells if when is not None else 0)
-    tag = max(1, min(name, room))
+    room = width - lead - 2
+    tag = max(1, min(name, _TAG_FIRST, room))
+    if room - tag < _WHEN.cells <= room - _TAG_MIN:
+        tag = room - _WHEN.cells
     room -= tag
-    shown = {"tag": Column("tag", "Checkpoint", lead + tag)}
-    if when is not None:
-        shown["when"] = when
-    wanted = [Column("marks", "", kinds, gap=1)] if kinds else []
-    # A pause is worth less than the rest of a note.
-    more = [Column("note", "Note", min(note, _NOTE_MIN))] if note else []
-    room += 1  # one cell is enough after the last one, beside the scroll bar
-    for column in (*wanted, _OWN, *more, _PAUSE, _SIZE):
-        unsaid = note - shown["note"].width if "note" in shown else 0
-        if column.cells + (unsaid if column in (_PAUSE, _SIZE) else 0) <= room:
+    shown: dict[str, Column] = {}
+
+    def take(column: Column) -> None:
+        nonlocal room
+        if column.width > 0 and column.cells <= room:
             shown[column.key] = column
             room -= column.cells
+
+    for column in (_WHEN, Column("marks", "", kinds, gap=1), _OWN):
+        take(column)
+    more = max(0, min(name - tag, room))
+    tag, room = tag + more, room - more
+    take(Column("note", "Note", min(note, _NOTE_MIN)))
+    # A pause is worth less than the rest of a note.
+    unsaid = note - (shown["note"].width if "note" in shown else 0)
+    for column in (_PAUSE, _SIZE):
+        if column.cells + unsaid <= room:
+            take(column)
     if "note" in shown:
         shown["note"] = Column("note", "Note", min(note, shown["note"].width + room))
+    shown["tag"] = Column("tag", "Checkpoint", lead + tag)
     order = ("tag", "marks", "when", "own", "pause", "size", "note")
     *before, last = (shown[key] for key in order if key in shown)
-    return (*before, replace(last, gap=1))
+    # One cell is enough after the last one, beside the scroll bar.
+    wider = last.gap - 1 if last.key == "note" and last.width < note else 0
+    return (*before, replace(last, gap=1, width=last.width + wider))

@@ -158,7 +158,7 @@ class Browser(Vertical, Generic[T]):
             found = self._listing.arrange(self._things, self.query_text, self.order)
             keys = [thing.key for thing in found]
             # Nothing moves below the cursor; a new thing comes where it belongs.
-            stays = self.order in self._listing.still and self.table.has_focus
+            stays = self.order in self._listing.still and self._has_focus
             if stays and self._last_wanted == wanted:
                 keys = kept_order(self._keys, keys)
                 self._unsettled = keys != [thing.key for thing in found]
@@ -170,6 +170,10 @@ class Browser(Vertical, Generic[T]):
         world, row = self._snapshot, self._listing.row
         self.table.show(self._keys, lambda key: row(self._by_key[key], world), self._marks)
         self._draw_frame()
+
+    @property
+    def _has_focus(self) -> bool:
+        return self.table.is_attached and self.table.has_focus
 
     def show_titles(self, titles: tuple[Title, ...]) -> None:
         """Shows all lists in the frame; this one's count and order are added to its title."""
@@ -197,7 +201,7 @@ class Browser(Vertical, Generic[T]):
             if cell_len(why) > room:
                 why = why.rpartition(": ")[2]  # without the path
             below = " · ".join(filter(None, (f"✗ {clip(why, room)}", below)))
-        elif not below and shown and self.table.has_focus:
+        elif not below and shown and self._has_focus:
             below = clip(self._listing.keys(world), max(10, self.size.width - 6))
         empty = "" if shown else self._empty_text(self.query_text)
         titles = self._others or (Title("", self._listing.title, active=True),)
@@ -236,10 +240,10 @@ class Browser(Vertical, Generic[T]):
         self._draw()
 
     def on_click(self, event: events.Click) -> None:
-        if event.y != 0 or event.widget is not self:
+        if event.screen_y != self.region.y:
             return
         for begin, end, name in self._title_places:
-            if begin <= event.x < end and name:
+            if begin <= event.screen_x - self.region.x < end and name:
                 event.stop()
                 self.post_message(self.TitleClicked(name))
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
+from textual.geometry import Region, Size
+from textual.selection import Selection as Selected
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import Visual
+from textual.widget import Widget
 
 from quicksand_tui.model.amounts import age_text, pause_text, size_text
 from quicksand_tui.model.overview import NOTHING_KNOWN, Known
@@ -46,18 +51,54 @@ STYLES = {
 LABEL_WIDTH = 9
 
 
+class Lines(Widget):
+    """Lines of text, of which only those that change are drawn again."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._lines: list[Content] = []
+
+    def put(self, lines: list[Content]) -> None:
+        before, self._lines = self._lines, lines
+        if len(before) != len(lines):
+            self.refresh(layout=True)
+            return
+        for y, (was, now) in enumerate(zip(before, lines, strict=True)):
+            if was != now or was.spans != now.spans:
+                self.refresh(Region(0, y, self.size.width, 1))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._lines)
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y >= len(self._lines) or not width:
+            return Strip.blank(width, self.rich_style)
+        line = self._lines[y]
+        if (chosen := self.text_selection) is not None and (span := chosen.get_span(y)) is not None:
+            style = Style.from_styles(self.screen.get_component_styles("screen--selection"))
+            begin, end = span
+            line = line.stylize(style, begin, len(line) if end == -1 else end)
+        drawn = Visual.to_strips(
+            self, line, width, 1, self.visual_style, apply_selection=False, pad=True
+        )
+        return drawn[0].apply_offsets(0, y) if drawn else Strip.blank(width, self.rich_style)
+
+    def get_selection(self, selection: Selected) -> tuple[str, str]:
+        return selection.extract("\n".join(line.plain for line in self._lines)), "\n"
+
+
 class Facts(VerticalScroll, can_focus=False):
     """A panel of lines with a label and a value; long values wrap beside the label."""
 
     def __init__(self, *, ascii_only: bool, **options: Any) -> None:
         super().__init__(**options)
-        self._text = Static(markup=False)
+        self._text = Lines()
         self._ascii = ascii_only
         self._lines: list[Line] = []
         self._more: tuple[Shown, ...] = ()
         self._blocks: list[Block] | None = None
         self._title = ""
-        self._drawn = 0
 
     def compose(self) -> ComposeResult:
         yield self._text
@@ -106,18 +147,13 @@ class Facts(VerticalScroll, can_focus=False):
     def _draw(self) -> None:
         width = max(20, self.scrollable_content_region.width)
         if self._blocks is not None:
-            self._put([self._assembled(line) for line in laid_out(self._blocks, width)])
+            self._text.put([self._assembled(line) for line in laid_out(self._blocks, width)])
             return
         more = [self._assembled(fitted(*line, width)) for line in self._more]
-        self._put(self._wrap(self._lines) + ([Content(""), *more] if more else []))
+        self._text.put(self._wrap(self._lines) + ([Content(""), *more] if more else []))
 
     def _assembled(self, words: Sequence[Words]) -> Content:
         return Content.assemble(*((self._fit(text), STYLES[role]) for text, role in words))
-
-    def _put(self, drawn: list[Content]) -> None:
-        # The screen needs a new layout only if the number of lines has changed.
-        self._text.update(Content("\n").join(drawn), layout=len(drawn) != self._drawn)
-        self._drawn = len(drawn)
 
     def _fit(self, text: str) -> str:
         return plain(text) if self._ascii else text
@@ -152,10 +188,24 @@ class Details(Facts):
         in_tree = selection.in_tree and selection.checkpoint is not None
         if selection.panel is not Panel.SANDBOXES or sandbox is None or in_tree:
             title, lines = describe(world, selection)
-            self.show_lines(title, lines, place_lines(known) if in_tree else ())
+            below = changed_lines(sandbox, selection.checkpoint, known) if in_tree else ()
+            self.show_lines(title, lines, below)
             return
         shown = stage if beside else overview
         self.show_blocks(sandbox.name, shown(sandbox, world, known))
+
+
+def changed_lines(
+    sandbox: SandboxView | None, checkpoint: CheckpointView | None, known: Known
+) -> Iterator[Shown]:
+    """Yields which files differ from those of the checkpoint before."""
+    lines = list(place_lines(known))
+    if not lines or sandbox is None or checkpoint is None:
+        return
+    parent = sandbox.tree.find(checkpoint.parent)
+    since = f" since {clip(parent.tag, TITLE_CELLS)}" if parent is not None else ""
+    yield [(f"Files that differ{since}", "heading")], []
+    yield from lines
 
 
 class Happened(Facts):

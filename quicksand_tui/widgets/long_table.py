@@ -25,7 +25,7 @@ GUTTER = 2
 """Cells before the first column, for the mark."""
 MARK = "◆"
 
-HEAD_FROM = 7
+HEAD_FROM = 5
 """The number of rows from which there is room for a head."""
 
 PlanColumns = Callable[[int], tuple[Column, ...]]

@@ -29,6 +29,7 @@ from quicksand_tui.home.config import Settings
 from quicksand_tui.kit.hands import Hands
 from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
 from quicksand_tui.model.jobs import CommandOutput, Failure, JobVerb, OperationError
+from quicksand_tui.model.overview import Changes
 from quicksand_tui.model.sandboxes import (
     GuestView,
     ImageView,
@@ -327,6 +328,7 @@ class FakeService(FakeSaves, EngineService):
         self.running = self.most_running = 0
         """Commands."""
         self.reports: list[Report] = []
+        self.changed = Changes()
         self.pictures: dict[str, Image.Image] = {}
         """Screens by checkpoint; "" is the present one."""
         self.terminals: list[FakeTerminal] = []
@@ -463,6 +465,10 @@ class FakeService(FakeSaves, EngineService):
             raise OperationError(self.failure)
         image = self.pictures.get(at)
         return () if image is None else fit(image, *room)
+
+    async def changes(self, sandbox_id: str, before: str, after: str = "") -> Changes:
+        self.calls.append(f"changes {sandbox_id} {before} {after}".rstrip())
+        return self.changed
 
     async def run_command(
         self, sandbox_id: str, command: str, *, timeout_s: float

@@ -110,7 +110,7 @@ ASSETS = MountView(
 _WAVE = (2, 3, 9, 22, 48, 31, 12, 5, 4, 9, 17, 41, 40, 37, 52, 60, 33, 21, 8, 3)
 
 
-def _box(  # noqa: PLR0913 - a table reads well so
+def _box(
     number: int,
     name: str,
     state: State,
@@ -122,7 +122,9 @@ def _box(  # noqa: PLR0913 - a table reads well so
     disk: float,
 ) -> SandboxView:
     live = state in (State.RUNNING, State.PAUSED)
-    wave = tuple(float(max(0, min(100, cpu * (0.6 + _WAVE[(n + number) % 20] / 60)))) for n in range(20))
+    wave = tuple(
+        float(max(0, min(100, cpu * (0.6 + _WAVE[(n + number) % 20] / 60)))) for n in range(20)
+    )
     from quicksand_tui.model.checkpoints import NO_TREE
 
     return SandboxView(
