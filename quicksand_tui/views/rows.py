@@ -211,11 +211,18 @@ class ListNeeds:
 def list_needs(world: World) -> ListNeeds:
     views = world.sandboxes
     return ListNeeds(
-        name=max((cell_len(view.name) for view in views), default=_NAME_USUAL),
+        name=max((_name_cells(view, world) for view in views), default=_NAME_USUAL),
         image=max((cell_len(view.image) for view in views), default=7),
         ports=max((cell_len(ports_text(view)) for view in views), default=0),
         last=max((cell_len(last_text(view, world)) for view in views), default=0),
     )
+
+
+def _name_cells(view: SandboxView, world: World) -> int:
+    """Returns the cells of a name, and of how far a job is, which stands beside it."""
+    job = world.job(view.id)
+    beside = cell_len(job.progress) + 2 if job is not None and job.progress else 0
+    return cell_len(view.name) + beside
 
 
 def plan_sandbox_columns(width: int, needs: ListNeeds | None = None) -> tuple[Column, ...]:

@@ -253,7 +253,7 @@ class LongTable(ScrollView, can_focus=True):
 
     def _cell(self, cell: Cell, column: Column, base: Style) -> list[Segment]:
         """Draws a cell as plain text, not markup, because names may hold anything."""
-        lead = [Segment(text, base + self._colour(role)) for text, role in cell.lead]
+        lead = [Segment(self._fit(text), base + self._colour(role)) for text, role in cell.lead]
         width = max(0, column.width - sum(segment.cell_length for segment in lead))
         text = self._fit(_cut(cell, width)) if width else ""
         style = base + self._colour(cell.role)

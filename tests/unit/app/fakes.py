@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
@@ -467,7 +468,6 @@ class FakeService(FakeSaves, EngineService):
         return () if image is None else fit(image, *room)
 
     async def changes(self, sandbox_id: str, before: str, after: str = "") -> Changes:
-        self.calls.append(f"changes {sandbox_id} {before} {after}".rstrip())
         return self.changed
 
     async def run_command(
@@ -767,3 +767,8 @@ def screen_text(app: QuicksandApp) -> str:
 
 def toasts(app: QuicksandApp) -> list[str]:
     return [note.message for note in app._notifications]
+
+
+def drawn(app: QuicksandApp, mark: str, tag: str) -> bool:
+    """Whether a checkpoint is in the tree, with that mark."""
+    return re.search(f"{mark}[ │]+{re.escape(tag)}", screen_text(app)) is not None

@@ -125,8 +125,6 @@ def _box(
     wave = tuple(
         float(max(0, min(100, cpu * (0.6 + _WAVE[(n + number) % 20] / 60)))) for n in range(20)
     )
-    from quicksand_tui.model.checkpoints import NO_TREE
-
     return SandboxView(
         id=f"{number + 16:02x}{0x22CC33DD44 + number * 7919:010x}",
         name=name,
@@ -148,7 +146,6 @@ def _box(
             memory=tuple(int(used * MIB * (0.8 + n / 100)) for n in range(20)) if live else (),
             disk=tuple(int(disk * MIB * (0.7 + n / 66)) for n in range(20)),
         ),
-        tree=NO_TREE,
     )
 
 

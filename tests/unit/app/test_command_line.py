@@ -183,7 +183,7 @@ async def test_views_are_changed() -> None:
         await type_line(pilot, "theme quicksand-light")
         await until(lambda: app.theme == "quicksand-light")
         await type_line(pilot, "filter !web a")
-        await until(lambda: "Sandboxes /!web a" in screen_text(app))
+        await until(lambda: " /!web a" in screen_text(app))
         await type_line(pilot, "quit")
         await until(lambda: app.return_value == 0)
 

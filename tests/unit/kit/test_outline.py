@@ -75,7 +75,7 @@ def test_it_is_there_before_the_app_and_in_its_colours(tmp_path: Path) -> None:
     with recording(tmp_path / "keys", env={"WAIT_FOR": str(gate)}) as terminal:
         terminal.sees("quicksand", "Sandboxes")
         assert b"\x1b[0;38;2;240;192;64;48;2;16;16;16m" in terminal.output
-        assert "[Details]" not in terminal.text
+        assert "[Overview]" not in terminal.text
         terminal.type(b"q")
         gate.touch()
         assert terminal.ends() == 0
