@@ -14,13 +14,13 @@ from textual.widgets import Static
 from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import Asked, PartWidget
+from quicksand_tui.cockpit.glances import last_lines
 from quicksand_tui.door.service import shells_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.keymap import Keymap, key_text
 from quicksand_tui.model.overview import Glance
 from quicksand_tui.model.sandboxes import State
-from quicksand_tui.model.text import sanitise
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.layout import Arrangement, Side, Way
 from quicksand_tui.panes.pane import Pane
@@ -488,16 +488,3 @@ def _no_shell(sandbox: SandboxView | None, keymap: Keymap) -> str:
     if sandbox.state is State.PAUSED:
         return f"It is paused: {keymap.hint('pause')} lets it go on."
     return f"It is {sandbox.state.value}: there is nothing to open a shell in."
-
-
-def last_lines(pane: Pane, count: int) -> tuple[str, ...]:
-    """Returns the last lines of a pane's screen, without the blank ones at its end."""
-    terminal = pane.terminal
-    lines: list[str] = []
-    for number in reversed(range(terminal.screen_line, terminal.end_line)):
-        text = sanitise(terminal.text(number), limit=terminal.columns)
-        if text or lines:
-            lines.append(text)
-        if len(lines) == count:
-            break
-    return tuple(reversed(lines))

@@ -60,7 +60,6 @@ class TreeReader:
     def __init__(self, registry: Registry, sandbox_id: str) -> None:
         self._registry = registry
         self._id = sandbox_id
-        self._place = registry.place(sandbox_id)
         self._views: dict[str, tuple[Node, CheckpointView]] = {}
         self._tree = NO_TREE
         self._sizes: dict[str, tuple[int, int]] = {}
@@ -93,9 +92,9 @@ class TreeReader:
     def _view(self, node: Node) -> CheckpointView:
         known = self._views.get(node.id)
         if known is None or known[0] is not node:
-            view = view_of(Checkpoint.from_node(node))
-            has_picture = os.path.lexists(self._place.screen(node.id))
-            known = self._views[node.id] = (node, replace(view, has_picture=has_picture))
+            has_picture = os.path.lexists(self._registry.place(self._id).screen(node.id))
+            view = replace(view_of(Checkpoint.from_node(node)), has_picture=has_picture)
+            known = self._views[node.id] = (node, view)
         return known[1]
 
     def _changed(self, found: Tree) -> int | None:

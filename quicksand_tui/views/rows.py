@@ -170,9 +170,8 @@ NETWORK_COLUMN = "network"
 """The key of the network column; guests are asked for traffic only while it is visible."""
 PADDING = 2
 """Blank cells after each column."""
-_NAME_USUAL, _NAME_MAX = 14, 44
-_NAME_FIRST = 24
-"""Cells that a name gets before other columns do."""
+_NAME_USUAL, _NAME_MAX, _NAME_FIRST = 14, 44, 24
+"""Cells of names: usually, at most, and before other columns get any."""
 
 _COLUMNS = (
     Column("state", "", MARK_WIDTH, gap=1),
