@@ -51,8 +51,8 @@ NARROW = 50
 """The width in cells below which one part shows at a time."""
 LISTS_MIN, ASIDE_MIN, AREA_MIN = 30, 36, 40
 """The least widths of the columns in cells."""
-AREA_USUAL = 80
-"""Cells that a shell, or a desktop, gets if there is room."""
+AREA_USUAL, LISTS_BESIDE = 80, 36
+"""Cells that a shell, or a desktop, gets if there is room, and those of the lists beside it."""
 COMMAND_LINE_FROM = 20
 """The number of rows of the terminal from which the command line shows."""
 ROWS_MIN = 5
@@ -176,7 +176,7 @@ def _stacked(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -
 def _two(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> dict[Part, Rect]:
     usual = _kept(width * 9 // 20, 48, 72)
     if shape.tab in (Tab.SHELLS, Tab.DESKTOP):
-        usual = max(LISTS_MIN, min(usual, width - AREA_USUAL))
+        usual = max(LISTS_BESIDE, min(usual, width - AREA_USUAL))
     left = _kept(shape.lists or usual, LISTS_MIN, width - AREA_MIN)
     return {
         **_left(left, height, needs),

@@ -76,11 +76,15 @@ def stage(view: SandboxView, world: World, known: Known) -> list[Block]:
     return [*_head(view, world), *_shells(view, world, known)]
 
 
+def wide_stage(view: SandboxView, world: World, known: Known) -> list[Block]:
+    """Returns the blocks about now where others are beside them."""
+    return [*stage(view, world, known), *uses(view)]
+
+
 def beside(view: SandboxView, world: World, known: Known) -> list[Block]:
     """Returns the blocks that a column beside the stage has."""
     return [
         *since(view, world, known),
-        *uses(view),
         *_events(known.events, world.taken),
         *facts(view, world),
     ]
@@ -235,8 +239,9 @@ def _facts(view: SandboxView, world: World) -> Iterator[Shown]:
         machine = f"{view.image} · {size_text(view.memory_limit)} memory"
         if view.cpus is not None:
             machine += f" · {view.cpus} CPU{'s' if view.cpus != 1 else ''}"
-        network = f" · network {view.network.replace('_', ' ')}" if view.network else ""
-        yield _line((machine + network, "muted"))
+        yield _line((machine, "muted"))
+        if view.network:
+            yield _line((f"network {view.network.replace('_', ' ')}", "muted"))
     if used := memory_text(view):
         yield _line((used, "muted"))
     if view.accel:

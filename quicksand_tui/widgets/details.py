@@ -27,7 +27,7 @@ from quicksand_tui.views.overview import (
     laid_out,
     overview,
     place_lines,
-    stage,
+    wide_stage,
 )
 from quicksand_tui.views.overview import beside as happened
 from quicksand_tui.views.rows import MUTED, Line, Words
@@ -191,7 +191,7 @@ class Details(Facts):
             below = changed_lines(sandbox, selection.checkpoint, known) if in_tree else ()
             self.show_lines(title, lines, below)
             return
-        shown = stage if beside else overview
+        shown = wide_stage if beside else overview
         self.show_blocks(sandbox.name, shown(sandbox, world, known))
 
 

@@ -287,7 +287,7 @@ class Failing(FakeService):
 @contextlib.asynccontextmanager
 async def failing(*keys: str) -> Any:
     service = Failing(KEPT)
-    async with shown(service, size=(100, 30)) as (app, pilot):
+    async with shown(service, size=(120, 36)) as (app, pilot):
         await select(pilot, WEB)
         for key in keys:
             await pilot.press(key)
