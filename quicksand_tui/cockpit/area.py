@@ -154,6 +154,9 @@ class Area(Vertical):
     def on_mount(self) -> None:
         self.set_interval(GLANCE_EVERY_S, self._glance)
 
+    def on_resize(self) -> None:
+        self.post_message(KnownChanged())  # there may be room for pictures now, or none any more
+
     def _glance(self) -> None:
         """Has the shell that is shown in the overview shown anew, if it has changed."""
         if self._tab is not Tab.DETAILS or not self._is_complete or self._seen is None:
@@ -304,15 +307,15 @@ class Area(Vertical):
         """Shows the screen at the selected checkpoint beside that of another one or the present."""
         checkpoint = selection.checkpoint if selection.in_tree else None
         sandbox = selection.sandbox
+        has_room = self.size.height >= SCREENS_ROWS_MIN
         if self._screens is None:
-            if checkpoint is None or sandbox is None or not sandbox.has_display:
+            if checkpoint is None or sandbox is None or not (sandbox.has_display and has_room):
                 return
 
             self._screens = on_demand.ThenAndNow(
                 self._service, ascii_only=self._ascii, id="screens"
             )
             self.mount(self._screens)
-        has_room = self.size.height >= SCREENS_ROWS_MIN
         self._screens.show(sandbox, checkpoint if has_room else None, selection.compared)
 
     def show_bar(self, sandbox: SandboxView | None, *, with_tree: bool, typing: bool) -> None:

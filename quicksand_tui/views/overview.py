@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -170,7 +171,7 @@ def _shells(view: SandboxView, world: World, known: Known) -> Iterator[Block]:
     if len(known.shells) > 1:
         yield Block("Shells", tuple(_line((title, "")) for title in known.shells))
     if known.glance is not None:
-        lines = tuple(_line((line, "")) for line in known.glance.lines)
+        lines = tuple(_line((line, ""), ("", "")) for line in known.glance.lines)
         yield Block(known.glance.title, lines, f"{world.keymap.hint('shell')} opens it")
 
 
@@ -283,10 +284,21 @@ def laid_out(blocks: Sequence[Block], width: int) -> list[list[Words]]:
                 lines.append([])
             lines.append(_heading(block, width))
         lines += _flowing(block.items, width)
-        lines += [fitted(*line, width) for line in block.lines]
+        for left, right in block.lines:
+            lines += _wrapped(left, width) if not right else [fitted(left, right, width)]
         if block.bars is not None:
             lines += _use(block.bars, width)
     return lines
+
+
+def _wrapped(left: Sequence[Words], width: int) -> Iterator[list[Words]]:
+    """Yields a line, in several if it is one sentence that does not fit; others are cut."""
+    if len(left) == 1 and cell_len(left[0][0]) > width:
+        text, role = left[0]
+        for piece in textwrap.wrap(text, width):
+            yield fitted([(piece, role)], (), width)
+    else:
+        yield fitted(left, (), width)
 
 
 def _heading(block: Block, width: int) -> list[Words]:

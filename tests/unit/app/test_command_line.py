@@ -165,8 +165,8 @@ async def test_a_command_opens_a_screen(line: str, screen: type) -> None:
     ("line", "part", "tab"),
     [
         ("log web", Part.AREA, Tab.LOG),
-        ("tree web", Part.TREE, Tab.TREE),
-        ("revert web", Part.TREE, Tab.TREE),
+        ("tree web", Part.TREE, Tab.DETAILS),
+        ("revert web", Part.TREE, Tab.DETAILS),
         ("shell web", Part.AREA, Tab.SHELLS),
     ],
 )
