@@ -194,7 +194,7 @@ async def test_on_another_screen_a_command_is_about_that_or_goes_to_the_sandboxe
         await type_line(pilot, "saves")
         await until(lambda: isinstance(app.screen, SavesScreen) and app.world.saves.loaded)
         await type_line(pilot, "filter dev")
-        await until(lambda: "Saves /dev" in screen_text(app))
+        await until(lambda: " /dev" in screen_text(app))
         await type_line(pilot, "stop", enter=True)
         await until(lambda: "no sandbox is selected" in screen_text(app))
         await pilot.press("escape")

@@ -32,8 +32,8 @@ def shapes(history: History, head: int | None = None) -> list[str]:
         broken=history.broken(),
         head=None if head is None else id_of(head),
     )
-    head, *lines = draw(past, FANCY)
-    return [line[: head.index("AGE")].rstrip() for line in lines]
+    top, *lines = draw(past, FANCY)
+    return [line[: top.index("AGE")].rstrip() for line in lines]
 
 
 def test_a_chain_is_a_straight_line(history: History) -> None:
