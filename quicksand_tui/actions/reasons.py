@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 Reason = Callable[[World, Selection], str | None]
 """Returns why an action is not possible now; None if it is."""
 
-NO_IMAGE = "there is no image yet: `quicksand-tui setup` gets one"
+NO_IMAGE = "there is no image yet: {install} installs one, `quicksand-tui setup` builds debian"
+READING = "the store is still being read"
 READ_ONLY = "read-only: this app was told to change nothing"
 
 
@@ -87,7 +88,9 @@ _DOING = {
 def new(world: World, selection: Selection) -> str | None:
     if selection.panel is Panel.IMAGES and selection.image and selection.image.error:
         return f"the image {selection.image.name} is broken"
-    return None if world.usable_images else NO_IMAGE
+    if world.usable_images:
+        return None
+    return NO_IMAGE.format(install=world.keymap.hint("install")) if world.loaded else READING
 
 
 def uninstall(world: World, selection: Selection) -> str | None:

@@ -32,7 +32,8 @@ from quicksand_tui.cli.output import (
 from quicksand_tui.cli.progress import shown
 from quicksand_tui.cli.runner import Signals, opened, run_async
 from quicksand_tui.model.amounts import pause_text, seconds_text
-from quicksand_tui.model.checkpoints import FANCY, PLAIN, Forest, Marks
+from quicksand_tui.model.checkpoints import FANCY, PLAIN, Marks
+from quicksand_tui.model.lanes import FANCY_LINES, PLAIN_LINES, LaneRow, lane_rows
 from quicksand_tui.model.specs import CheckpointSpec
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import checkpoints
@@ -266,16 +267,27 @@ def draw(past: Past, marks: Marks, *, colour: bool = False) -> list[str]:
     in one column here. Nor has it columns for age, pause, size and note.
     """
     made = {checkpoint.id: checkpoint for checkpoint in past.checkpoints}
+
+    def rank(id_: str) -> tuple[float, str]:
+        return (made[id_].created if id_ in made else 0.0, id_)
+
+    drawn = lane_rows(past.parents, past.head, rank, FANCY_LINES if marks is FANCY else PLAIN_LINES)
+    width = max((row.width for row in drawn), default=0)
     rows: list[tuple[object, ...]] = [(past.name, "", "", "", "")]
     styles: list[dict[str, Any]] = [{}]
-    for before, id_ in Forest.grow(past.parents, past.head).lines(marks):
-        if id_ in made:
-            here = _here(past, marks) if id_ == past.head else ""
-            rows.append(_row(before, made[id_], marks, here=here))
-            styles.append({"bold": id_ == past.head or None, "dim": made[id_].auto or None})
+    for row in drawn:
+        if not row.id:
+            rows.append((_stem(row, "", width), "", "", "", ""))
+            styles.append({})
+        elif row.id in made:
+            here = _here(past, marks) if row.id == past.head else ""
+            mark = marks.head if row.id == past.head else marks.node
+            rows.append(_row(_stem(row, mark, width), made[row.id], here=here))
+            styles.append({"bold": row.id == past.head or None, "dim": made[row.id].auto or None})
         else:
-            reason = past.broken[id_][:NOTE_MAX]
-            rows.append((f"{before}{marks.broken} {id_} (broken)", "", "", "", reason))
+            reason = past.broken[row.id][:NOTE_MAX]
+            name = f"{_stem(row, marks.broken, width)}{row.id} (broken)"
+            rows.append((name, "", "", "", reason))
             styles.append({"fg": "red"})
     head, *lines = format_table(HEADS, rows)
     if colour:
@@ -284,17 +296,22 @@ def draw(past: Past, marks: Marks, *, colour: bool = False) -> list[str]:
     return [head, *lines]
 
 
+def _stem(row: LaneRow, mark: str, width: int) -> str:
+    """Returns the drawing of a row in ``width`` cells, and a space."""
+    before, after = ("".join(stroke.text for stroke in part) for part in (row.before, row.after))
+    return f"{before}{mark}{after}".ljust(width + 1)
+
+
 def _here(past: Past, marks: Marks) -> str:
     """Returns the mark of the sandbox's present state, with the bytes written to the disk since its
     checkpoint."""
     return f"{marks.here} +{show_size(past.changed)}" if past.changed else marks.here
 
 
-def _row(before: str, made: Checkpoint, marks: Marks, *, here: str) -> tuple[object, ...]:
-    glyph = marks.head if here else marks.node
+def _row(stem: str, made: Checkpoint, *, here: str) -> tuple[object, ...]:
     pinned = " (pinned)" if made.pinned else ""
     return (
-        f"{before}{glyph} {made.tag}{pinned}" + (f" {here}" if here else ""),
+        f"{stem}{made.tag}{pinned}" + (f" {here}" if here else ""),
         show_age(made.created),
         pause_text(made.pause_s) if made.has_memory else made.tier,
         show_size(made.bytes_written),

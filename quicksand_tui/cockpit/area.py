@@ -13,7 +13,11 @@ from textual.widget import Widget
 
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.cockpit import on_demand
+from quicksand_tui.cockpit.base import KnownChanged
+from quicksand_tui.cockpit.changed import ChangedFiles
+from quicksand_tui.model.overview import NOTHING_KNOWN, Known
 from quicksand_tui.model.sandboxes import State
+from quicksand_tui.views.happenings import events_of, last_commands
 from quicksand_tui.views.layout import Tab, tabs_of
 from quicksand_tui.views.rows import MUTED, ROLES, state_text
 from quicksand_tui.widgets.bars import TabBar
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.model.losing import Losing
+    from quicksand_tui.model.overview import Changes, Glance
     from quicksand_tui.model.sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import Selection, World
     from quicksand_tui.views.happenings import Happening
@@ -45,6 +50,15 @@ SCREENS_ROWS_MIN = 16
 
 CHOICE_ROWS_MIN = 14
 """Rows of the area below which the facts have all of it."""
+
+
+GLANCE_EVERY_S = 1.0
+"""Seconds between two looks at the shell in the overview."""
+GLANCE_LESS = 20
+"""Lines of the area that the overview of a sandbox needs besides its shell's."""
+
+LABELS = {Tab.DETAILS: "Overview"}
+"""Labels of tabs whose names are others."""
 
 
 class Area(Vertical):
@@ -78,11 +92,14 @@ class Area(Vertical):
         self._world = world
         self._events = events
         self._ascii = ascii_only
+        self._changed = ChangedFiles(service, self, self._tell_found)
         self._bar = TabBar(ascii_only=ascii_only, id="area-tabs")
         self.details = Details(ascii_only=ascii_only, id="details")
         self.details.can_focus = True
         self._choice: Choice | None = None
         self._screens: ThenAndNow | None = None
+        self._seen: tuple[str, int, tuple[tuple[str, ...], Glance | None]] | None = None
+        """The sandbox whose shells were shown last, how many lines, and what they were."""
         self._tab = Tab.DETAILS
         self._parts: dict[Tab, Widget] = {Tab.DETAILS: self.details}
         """The mounted tabs."""
@@ -139,6 +156,20 @@ class Area(Vertical):
     @property
     def _is_complete(self) -> bool:
         return len(self._parts) > 1
+
+    def on_mount(self) -> None:
+        self.set_interval(GLANCE_EVERY_S, self._glance)
+
+    def on_resize(self) -> None:
+        self.post_message(KnownChanged())  # there may be room for pictures now, or none any more
+
+    def _glance(self) -> None:
+        """Has the shell that is shown in the overview shown anew, if it has changed."""
+        if self._tab is not Tab.DETAILS or not self._is_complete or self._seen is None:
+            return
+        sandbox_id, lines, before = self._seen
+        if self.app.screen is self.screen and self.shells.known_of(sandbox_id, lines) != before:
+            self.post_message(KnownChanged())
 
     def compose(self) -> ComposeResult:
         yield self._bar
@@ -221,11 +252,54 @@ class Area(Vertical):
             self.screen.set_focus(self._parts[self._tab])
         return True
 
-    def show(self, world: World, selection: Selection, held: SandboxView | None = None) -> None:
-        """Shows the selection; the shells of ``held`` stay whatever is selected."""
+    @property
+    def doing(self) -> dict[str, str]:
+        """What is done in sandboxes, by id: the program of the shell that had the focus last, else
+        the last command that this app ran there."""
+        found = last_commands(self._operations.ended)
+        return found | self.shells.programs if self._is_complete else found
+
+    def known_of(self, selection: Selection) -> Known:
+        """Returns what this app knows of the selected sandbox besides what the disk says."""
+        sandbox = selection.sandbox
+        if sandbox is None:
+            return NOTHING_KNOWN
+        events = events_of(sandbox.id, self._events(), self._operations.ended)
+        if not self._is_complete:
+            return Known(events=events)
+        lines = max(4, self.size.height - GLANCE_LESS)
+        shells, glance = found = self.shells.known_of(sandbox.id, lines)
+        self._seen = (sandbox.id, lines, found)
+        return Known(
+            shells=shells, glance=glance, events=events, changes=self._changes(sandbox, selection)
+        )
+
+    def _changes(self, sandbox: SandboxView, selection: Selection) -> Changes | None:
+        """Returns what has changed; the disk is not looked at while one types into a shell."""
+        is_seen = self.is_attached and self.app.screen is self.screen
+        if self._tab not in (Tab.DETAILS, Tab.TREE) or not is_seen:
+            self._changed.stop()
+            return None
+        chosen = selection.checkpoint if selection.in_tree else None
+        return self._changed.of(sandbox, chosen.id if chosen is not None else None)
+
+    def _tell_found(self) -> None:
+        self.post_message(KnownChanged())
+
+    def show(
+        self,
+        world: World,
+        selection: Selection,
+        held: SandboxView | None = None,
+        *,
+        known: Known = NOTHING_KNOWN,
+        beside: bool = False,
+    ) -> None:
+        """Shows the selection; the shells of ``held`` stay whatever is selected. ``known`` is about
+        the selected sandbox; with ``beside``, what has happened is shown elsewhere."""
         sandbox = selection.sandbox
         if self._tab is Tab.DETAILS:
-            self.details.show(world, selection)
+            self.details.show(world, selection, known, beside=beside)
             self._show_choice(world, selection)
             self._show_screens(selection)
         if not self._is_complete:
@@ -265,22 +339,22 @@ class Area(Vertical):
         """Shows the screen at the selected checkpoint beside that of another one or the present."""
         checkpoint = selection.checkpoint if selection.in_tree else None
         sandbox = selection.sandbox
+        has_room = self.size.height >= SCREENS_ROWS_MIN
         if self._screens is None:
-            if checkpoint is None or sandbox is None or not sandbox.has_display:
+            if checkpoint is None or sandbox is None or not (sandbox.has_display and has_room):
                 return
 
             self._screens = on_demand.ThenAndNow(
                 self._service, ascii_only=self._ascii, id="screens"
             )
             self.mount(self._screens)
-        has_room = self.size.height >= SCREENS_ROWS_MIN
         self._screens.show(sandbox, checkpoint if has_room else None, selection.compared)
 
     def show_bar(self, sandbox: SandboxView | None, *, with_tree: bool, typing: bool) -> None:
         """Shows the line of tabs; with ``typing``, keys go to a shell, and it says so."""
         with_desktop = sandbox is not None and sandbox.has_display
         found = tabs_of(self._tab, with_tree=with_tree, with_desktop=with_desktop)
-        tabs = tuple((tab.value, tab.value.capitalize()) for tab in found)
+        tabs = tuple((tab.value, LABELS.get(tab, tab.value.capitalize())) for tab in found)
         if typing and self.shells.keeps_keys:
             prefixed = self.shells.prefixed
             style = MUTED

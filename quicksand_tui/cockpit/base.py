@@ -53,6 +53,10 @@ class MountMoved(Message):
     """The cursor of the mounts is on another one."""
 
 
+class KnownChanged(Message):
+    """Something was found out about the selected sandbox."""
+
+
 class PartWidget(Doer, Widget):
     """A part with its own keys: those of ``scope`` in the registry. It carries out those actions of
     them that it has methods for, and the main screen the others."""

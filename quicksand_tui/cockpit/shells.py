@@ -11,10 +11,12 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from quicksand_tui.actions.reasons import READ_ONLY
+from quicksand_tui.cockpit.glances import last_lines
 from quicksand_tui.cockpit.pane_actions import PaneActions
 from quicksand_tui.door.service import shells_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.model.overview import Glance
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.panes.layout import Arrangement
 from quicksand_tui.panes.view import (
@@ -116,6 +118,23 @@ class Shells(PaneActions, Vertical):
     def prefixed(self) -> bool:
         """Whether the next key is a command."""
         return self._nothing.prefixed or (self.pane is not None and self.pane.prefixed)
+
+    def known_of(self, sandbox_id: str, lines: int) -> tuple[tuple[str, ...], Glance | None]:
+        """Returns the titles of the open shells of a sandbox, and at most that many last lines of
+        the one that had the focus last."""
+        space = self._spaces.get(sandbox_id)
+        if space is None or space.current is None:
+            return (), None
+        titles = tuple(space.title_of(pane).strip() for pane in space.panes)
+        return titles, Glance(
+            title=space.title_of(space.current).strip(), lines=last_lines(space.current, lines)
+        )
+
+    @property
+    def programs(self) -> dict[str, str]:
+        """The title of the shell that had the focus last, by the id of its sandbox."""
+        current = {id_: space.current for id_, space in self._spaces.items()}
+        return {id_: pane.terminal.title or "shell" for id_, pane in current.items() if pane}
 
     def has_open(self, sandbox_id: str) -> bool:
         """Whether this app has an open shell in that sandbox."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.jobs import CommandOutput
     from quicksand_tui.model.losing import Losing
+    from quicksand_tui.model.overview import Changes
     from quicksand_tui.model.sandboxes import GuestView
     from quicksand_tui.model.wall import Heard, WatchedTerminal
     from quicksand_tui.pixels.cells import Cells
@@ -71,6 +72,10 @@ class Questions(Protocol):
     ) -> Cells:
         """Returns the screen of a sandbox in at most so many columns and rows: as it is now, or
         with ``at`` as it was just before that checkpoint; () if the checkpoint has no picture."""
+
+    async def changes(self, sandbox_id: str, before: str, after: str = "") -> Changes:
+        """Returns which files differ between two checkpoints of a sandbox, or with ``after`` ""
+        between one and the present disk. Nothing is booted; it may take seconds."""
 
     async def run_command(
         self, sandbox_id: str, command: str, *, timeout_s: float

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,9 @@ class World:
     """The app's keymap, for texts that name keys."""
     read_only: bool = False
     """The app changes nothing."""
+    doing: Mapping[str, str] = field(default_factory=dict)
+    """What is done in sandboxes, by id, as far as this app knows: programs in its shells, the last
+    command that it ran there."""
     removed: tuple[RemovedView, ...] = ()
     """Sandboxes that an undo restores from the trash; empty unless deleting them was the last thing
     this app did."""

@@ -20,6 +20,7 @@ from quicksand_tui.home.state import (
     config_file,
     is_config_named,
     memory,
+    recall_needs,
     recall_shape,
     state_dir,
     theme_wish,
@@ -153,7 +154,7 @@ def _outline(columns: int, rows: int, remembered: Remembered, *, ascii_glyphs: b
     looks = replace(
         looks.fitting(os.environ), ascii=ascii_glyphs or ascii_only(looks.ascii or None)
     )
-    return outline(columns, rows, looks, recall_shape(remembered))
+    return outline(columns, rows, looks, recall_shape(remembered), recall_needs(remembered))
 
 
 def _collect_garbage() -> None:

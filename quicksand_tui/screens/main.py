@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
@@ -14,11 +15,12 @@ from textual.widgets import Static
 from quicksand_tui.actions.hints import LISTS, hint_for
 from quicksand_tui.actions.record import PREFIXED, Group
 from quicksand_tui.actions.registry import Scope, find_action, in_scope
-from quicksand_tui.cockpit.base import Asked, DesktopChanged, MountMoved
+from quicksand_tui.cockpit.aside import Aside
+from quicksand_tui.cockpit.base import Asked, DesktopChanged, KnownChanged, MountMoved
 from quicksand_tui.cockpit.cockpit import Cockpit
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.tree import TreePanel
-from quicksand_tui.home.state import recall_shape
+from quicksand_tui.home.state import recall_needs, recall_shape
 from quicksand_tui.kit.base import ActionScreen, SavesShown, bindings_of, refuse_paste
 from quicksand_tui.kit.outline import BRAND
 from quicksand_tui.kit.telling import tell
@@ -119,8 +121,11 @@ class MainScreen(ActionScreen):
         self.lists = Lists(ascii_only=ascii_only, id="lists")
         self.checkpoints = TreePanel(ascii_only=ascii_only, id="checkpoints")
         self.area = area
-        shape = recall_shape(memory.remembered)
-        self.cockpit = Cockpit(self.lists, self.checkpoints, area, shape, id="cockpit")
+        self.aside = Aside(ascii_only=ascii_only, id="aside")
+        shape, needs = recall_shape(memory.remembered), recall_needs(memory.remembered)
+        self.cockpit = Cockpit(
+            self.lists, self.checkpoints, area, self.aside, shape, needs, id="cockpit"
+        )
         area.choose(shape.tab)
         self.places = Places(self, self.cockpit, memory, self._show_selection)
         self._main_actions = MainActions(self, self.places, operations, dialogs, full_shell)
@@ -233,9 +238,10 @@ class MainScreen(ActionScreen):
         self.show(world)
 
     def show(self, world: World) -> None:
-        self.world = world
+        self.world = world = replace(world, doing=self.area.doing)
         self._show_top()
         self.lists.show(world)
+        self.places.fit(self.lists.rows_wanted, world)
         self._show_selection()
 
     def _show_top(self) -> None:
@@ -281,11 +287,16 @@ class MainScreen(ActionScreen):
     @on(Browser.Moved)
     @on(TreePanel.Moved)
     @on(MountMoved)
+    @on(KnownChanged)
     def _show_selection(self) -> None:
         world, selection = self.world, self.selection
         self.checkpoints.show(world, selection.sandbox)
         selection = self.selection
-        self.area.show(world, selection, self._held)
+        known = self.area.known_of(selection)
+        beside = self.cockpit.has_aside
+        self.area.show(world, selection, self._held, known=known, beside=beside)
+        if beside:
+            self.aside.show(world, selection.sandbox, known)
         self._show_bar(selection.sandbox)
         self._show_actions(selection)
         tab = self.area.tab if self.places.part is Part.AREA else None
@@ -307,6 +318,7 @@ class MainScreen(ActionScreen):
             return  # the focus has moved on, and tells so by itself
         self.places.follow_focus(event.widget)
         self.checkpoints.focus_changed(self.world)
+        self.lists.browser.focus_changed()
         self._show_selection()
 
     def on_screen_resume(self) -> None:
@@ -432,7 +444,7 @@ class MainScreen(ActionScreen):
         own: Handlers = {}
         match scope:
             case Scope.TREE:
-                own = self._tree_actions.handlers
+                own = {**self._tree_actions.handlers, **self.checkpoints.handlers}
             case Scope.LOG:
                 own = self.area.logs.handlers
             case Scope.MOUNTS:

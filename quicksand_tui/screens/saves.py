@@ -333,6 +333,7 @@ TRASH: Listing[TrashedView] = Listing(
     orders=TRASH_ORDERS,
     marked_text=marked_text,
     placeholder="words, !word",
+    keys=lambda world: "",
 )
 
 

@@ -13,8 +13,6 @@ NAMES = ("state", "name", "tag")
 """Columns that never give way to another."""
 NAME_MIN = 14
 """Cells that a name keeps where another column needs room."""
-GAP = 2
-"""Blank cells after a column."""
 
 
 def with_searched(
@@ -27,7 +25,7 @@ def with_searched(
         return planned
     kept = list(planned)
     while True:
-        lack = sum(column.width + GAP for column in (*kept, *missing)) - width
+        lack = sum(column.cells for column in (*kept, *missing)) - width
         if lack <= 0:
             break
         at = next((n for n, column in enumerate(kept) if column.key == "name"), None)

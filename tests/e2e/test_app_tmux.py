@@ -45,7 +45,7 @@ def left_clean(terminal: Terminal, status: int) -> None:
 
 
 def start_sandbox(terminal: Terminal) -> None:
-    terminal.sees("Press n to start one from debian")
+    terminal.sees("n starts your first sandbox, from debian")
     terminal.press("n")
     terminal.sees("New sandbox", "$ quicksand-tui run debian --name debian-1 --detach")
     terminal.press("Enter")
@@ -59,7 +59,7 @@ def states(places: Paths) -> list[Status]:
 @pytest.mark.vm
 def test_a_sandboxs_life_by_keys(places: Paths) -> None:
     with Terminal(APP) as terminal:
-        terminal.sees("Press n to start one from debian")
+        terminal.sees("n starts your first sandbox, from debian")
         terminal.press("n")
         terminal.sees("New sandbox")
         terminal.press("Enter")
@@ -100,7 +100,7 @@ def test_a_sandboxs_life_by_keys(places: Paths) -> None:
         terminal.press("d")
         terminal.sees("Delete debian-1?")
         terminal.answer("C-y", "Delete debian-1?")
-        terminal.sees("No sandboxes yet", "debian-1 is in the trash")
+        terminal.sees("n starts your first sandbox", "debian-1 is in the trash")
         assert states(places) == []
 
         terminal.press("q")
@@ -143,7 +143,7 @@ def test_a_shell_that_is_left_runs_on_and_can_be_come_back_to() -> None:
         terminal.press("d")
         terminal.sees("Delete debian-1?")
         terminal.answer("C-y", "Delete debian-1?")
-        terminal.sees("No sandboxes yet")
+        terminal.sees("n starts your first sandbox")
 
 
 @pytest.mark.vm
@@ -158,7 +158,7 @@ def test_checkpoint_revert_undo_and_start_at_by_keys() -> None:
         terminal.sees("$ quicksand-tui checkpoint debian-1 clean")
         terminal.press("Enter")
         terminal.sees("checkpoint clean: stood still for")
-        terminal.sees("● clean  ← here")
+        terminal.sees("● clean", "HERE")
 
         in_guest("echo second > /root/file")
         terminal.press("u")
@@ -168,7 +168,7 @@ def test_checkpoint_revert_undo_and_start_at_by_keys() -> None:
         terminal.sees("$ quicksand-tui revert debian-1 clean  ✓")
         terminal.press("4")  # it is where it was before: in the list
         terminal.press("z")
-        terminal.sees("● clean  ← here", "○ before revert to clean")
+        terminal.sees("● clean", "HERE", "⋯ 1 auto")
         terminal.press("z")
         assert in_guest("cat /root/file") == "first\n"
 
@@ -184,18 +184,18 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         start_sandbox(terminal)
         in_guest("echo first > /root/file")
         asyncio.run(take_checkpoint("by-a-script", note="[red]of another client[/]"))
-        terminal.sees("● by-a-script", "on by-a-script")
+        terminal.sees("● by-a-script", "Since by-a-script")
         terminal.press("4")
-        terminal.sees("━ Checkpoints of debian-1 ━")
+        terminal.sees("━ 4 Tree of debian-1 ·")
         terminal.press("z")
-        terminal.until(lambda text: "─ Sandboxes" not in text, what="the tree alone")
-        terminal.sees("● by-a-script  ← here")
+        terminal.until(lambda text: "─ 1 Sandboxes" not in text, what="the tree alone")
+        terminal.sees("● by-a-script", "HERE")
         terminal.press("z")
-        terminal.sees("─ Sandboxes")
+        terminal.sees("─ 1 Sandboxes")
         terminal.press("1")
-        terminal.sees("━ Sandboxes")
+        terminal.sees("━ 1 Sandboxes")
         in_guest("echo second > /root/file; sync")
-        terminal.sees("written since")  # by then no letter is that of a text
+        terminal.sees("on disk")  # by then no letter is that of a text
         terminal.press("x")
         terminal.sees("○ stopped   debian-1")
         terminal.press("u")
@@ -269,20 +269,20 @@ def test_a_machine_that_is_killed_while_it_is_shown(places: Paths) -> None:
 def test_without_qemu_it_says_what_to_do(places: Paths) -> None:
     (places.data / "qemu").unlink()
     with Terminal(APP, PATH=f"{Path(sys.executable).parent}:/nowhere") as terminal:
-        terminal.sees("Press n to start one from debian")
+        terminal.sees("n starts your first sandbox, from debian")
         terminal.press("n")
         terminal.sees("New sandbox")
         terminal.press("Enter")
         terminal.sees("debian-1 did not start", "install QEMU 7.2 or newer")
         terminal.press("Enter")
-        terminal.sees("✗ failed", "No sandboxes yet")
+        terminal.sees("✗ failed", "n starts your first sandbox")
 
 
 @pytest.mark.vm
 def test_a_cancelled_start_leaves_nothing(places: Paths) -> None:
     # Cold, it takes seconds: a warm one may be over before a careful key counts.
     with Terminal(APP, QUICKSAND_TEMPLATES="off") as terminal:
-        terminal.sees("Press n to start one from debian")
+        terminal.sees("n starts your first sandbox, from debian")
         terminal.press("n")
         terminal.sees("New sandbox")
         terminal.press("Enter")
@@ -290,7 +290,7 @@ def test_a_cancelled_start_leaves_nothing(places: Paths) -> None:
         terminal.press("Escape")
         terminal.sees("It goes on: X cancels it", "booting the guest")
         terminal.press("X")
-        terminal.sees("No sandboxes yet", "cancelled")
+        terminal.sees("n starts your first sandbox", "cancelled")
         assert states(places) == []
         assert not [line for line in our_processes() if str(places.data) in line]
         terminal.press("q")
@@ -300,7 +300,7 @@ def test_a_cancelled_start_leaves_nothing(places: Paths) -> None:
 @pytest.mark.vm
 def test_a_start_ends_with_its_app_and_leaves_nothing(places: Paths) -> None:
     with Terminal(APP, QUICKSAND_TEMPLATES="off") as terminal:
-        terminal.sees("Press n to start one from debian")
+        terminal.sees("n starts your first sandbox, from debian")
         terminal.press("n")
         terminal.sees("New sandbox")
         terminal.press("Enter")
@@ -314,7 +314,7 @@ def test_a_start_ends_with_its_app_and_leaves_nothing(places: Paths) -> None:
 @pytest.mark.vm
 def test_two_apps_see_each_others_work_and_sandboxes_outlive_both(places: Paths) -> None:
     with Terminal(APP) as one, Terminal(APP, columns=120, rows=36) as two:
-        two.sees("No sandboxes yet")
+        two.sees("n starts your first sandbox")
         start_sandbox(one)
         two.sees("● running   debian-1", "TCG" if "TCG" in one.text else "")
 
@@ -339,7 +339,7 @@ def test_two_apps_see_each_others_work_and_sandboxes_outlive_both(places: Paths)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_app_and_restores_the_terminal(number: signal.Signals) -> None:
     with Terminal(APP) as terminal:
-        terminal.sees("No sandboxes yet")
+        terminal.sees("n starts your first sandbox")
         assert terminal.alternate
         os.kill(terminal.pid_of("-m quicksand_tui"), number)
         left_clean(terminal, 128 + number)
@@ -360,7 +360,7 @@ def test_a_crash_restores_the_terminal_and_says_what_it_was() -> None:
 
 def test_a_line_that_a_script_types_at_once_goes_where_its_first_key_leads() -> None:
     with Terminal(APP) as terminal:
-        terminal.sees("Press n to start one from debian")
+        terminal.sees("n starts your first sandbox, from debian")
         # One read for the app, without a person's pauses.
         terminal.press(":saves", "Enter", ":trash", "Enter", ":help", "Enter")
         terminal.sees("─ Keys ─", "Trash", "Restore it")
@@ -368,7 +368,7 @@ def test_a_line_that_a_script_types_at_once_goes_where_its_first_key_leads() -> 
         terminal.sees("Nothing has “delete xu”")
         for _ in range(4):  # the filter, the help, the trash, the saves
             terminal.press("Escape")
-        terminal.sees("Press n to start one from debian")
+        terminal.sees("n starts your first sandbox, from debian")
         terminal.press("delete xu and run it")
         terminal.sees("That was typed text")
         terminal.press(":quit", "Enter")
@@ -377,7 +377,7 @@ def test_a_line_that_a_script_types_at_once_goes_where_its_first_key_leads() -> 
 
 def test_a_storm_of_sizes_is_survived() -> None:
     with Terminal(APP) as terminal:
-        terminal.sees("No sandboxes yet")
+        terminal.sees("n starts your first sandbox")
         for columns, rows in ((200, 50), (40, 10), (20, 5), (120, 36), (79, 23), (80, 24)):
             terminal.resize(columns, rows)
         terminal.sees("━ Sandboxes ━", "quit")
@@ -387,7 +387,7 @@ def test_a_storm_of_sizes_is_survived() -> None:
 
 def test_without_colour_and_without_utf8_it_can_be_used() -> None:
     with Terminal(APP, NO_COLOR="1", QUICKSAND_TUI_ASCII="1") as terminal:
-        terminal.sees("- Sandboxes -", "No sandboxes yet")
+        terminal.sees("- 1 Sandboxes ", "n starts your first sandbox")
         assert terminal.text.isascii()
         terminal.press("q")
         left_clean(terminal, 0)

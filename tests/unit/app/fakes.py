@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
@@ -31,6 +32,7 @@ from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
 from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
 from quicksand_tui.model.jobs import CommandOutput, Failure, JobVerb, OperationError
 from quicksand_tui.model.losing import Losing
+from quicksand_tui.model.overview import Changes
 from quicksand_tui.model.sandboxes import (
     GuestView,
     ImageView,
@@ -330,6 +332,7 @@ class FakeService(FakeSaves, EngineService):
         self.running = self.most_running = 0
         """Commands."""
         self.reports: list[Report] = []
+        self.changed = Changes()
         self.pictures: dict[str, Image.Image] = {}
         """Screens by checkpoint; "" is the present one."""
         self.terminals: list[FakeTerminal] = []
@@ -489,6 +492,9 @@ class FakeService(FakeSaves, EngineService):
     async def write_patch(self, spec: DiffSpec, below: str, file: Path) -> int:
         await self.operate(f"patch {below}")
         return 0
+
+    async def changes(self, sandbox_id: str, before: str, after: str = "") -> Changes:
+        return self.changed
 
     async def run_command(
         self, sandbox_id: str, command: str, *, timeout_s: float
@@ -787,3 +793,8 @@ def screen_text(app: QuicksandApp) -> str:
 
 def toasts(app: QuicksandApp) -> list[str]:
     return [note.message for note in app._notifications]
+
+
+def drawn(app: QuicksandApp, mark: str, tag: str) -> bool:
+    """Whether a checkpoint is in the tree, with that mark."""
+    return re.search(f"{mark}[ │]+{re.escape(tag)}", screen_text(app)) is not None

@@ -287,7 +287,7 @@ class Failing(FakeService):
 @contextlib.asynccontextmanager
 async def failing(*keys: str) -> Any:
     service = Failing(KEPT)
-    async with shown(service, size=(100, 30)) as (app, pilot):
+    async with shown(service, size=(120, 36)) as (app, pilot):
         await select(pilot, WEB)
         for key in keys:
             await pilot.press(key)
@@ -346,7 +346,7 @@ async def test_saves_that_cannot_be_read_say_so_and_are_read_again(
 async def test_a_log_that_cannot_be_read_says_so_and_is_read_again(what: str) -> None:
     service = Failing(KEPT)
     service.fails = what
-    async with shown(service, size=(100, 30)) as (app, pilot):
+    async with shown(service, size=(140, 36)) as (app, pilot):
         await select(pilot, WEB)
         await pilot.press("l")
         await sees(app, f"it cannot be read: /data/images: {DENIED}")
@@ -375,6 +375,7 @@ async def test_a_form_whose_look_at_the_host_fails_says_so_and_looks_again(
 
 LOOKERS = {
     "cockpit/choice.py:_look": "asks by `EngineService.ask`, which raises OperationError only",
+    "cockpit/changed.py:_answer": "asks by `EngineService.ask`, which raises OperationError only",
     "cockpit/log.py:_follow": "test_a_log_that_cannot_be_read_says_so_and_is_read_again",
     "cockpit/shells.py:_add_left": "asks by `EngineService.ask`, which raises OperationError only",
     "cockpit/shells.py:_open": "likewise; `PaneMemory.read` never raises",

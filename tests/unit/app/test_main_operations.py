@@ -174,7 +174,7 @@ async def test_P_pauses_and_enter_lets_it_go_on() -> None:
         await pilot.press("P")
         await until(lambda: "‖ paused    web" in screen_text(app))
         await until(lambda: "quicksand-tui pause web  ✓" in screen_text(app))
-        await until(lambda: "P lets it go on" in screen_text(app))
+        await until(lambda: "P resumes it" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: "● running   web" in screen_text(app))
         await until(lambda: "quicksand-tui resume web  ✓" in screen_text(app))

@@ -374,7 +374,7 @@ def test_the_form_can_protect_what_programs_here_run() -> None:
 async def test_what_the_guest_wrote_that_programs_here_run_is_shown() -> None:
     told = replace(SRC, told=(".git/hooks/pre-commit", *(f"{n}/.envrc" for n in range(5))))
     world = replace(MOUNTED, sandboxes=(replace(WEB_MOUNTS, mounts=(told,)), DB))
-    async with shown(FakeService(world), size=(120, 36)) as (app, pilot):
+    async with shown(FakeService(world), size=(160, 45)) as (app, pilot):
         await until(lambda: "it wrote .git/hooks/pre-commit, 0/.envrc" in screen_text(app))
         assert "and 3 more" in screen_text(app)
         await open_list(pilot)

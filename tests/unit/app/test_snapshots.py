@@ -17,6 +17,7 @@ from textual.widgets import Input
 from quicksand_tui.door.protocol import LogKind, ShellView
 from quicksand_tui.model.diffs import DiffView
 from quicksand_tui.model.jobs import CommandOutput, Failure
+from quicksand_tui.model.overview import ChangedPlace, Changes
 from quicksand_tui.model.sandboxes import TrafficRates, UseHistory
 from quicksand_tui.model.world import World
 from quicksand_tui.panes.pane import Pane
@@ -45,6 +46,7 @@ from tests.unit.app.fakes import (
     select,
     until,
 )
+from tests.unit.app.rich import RICH
 from tests.unit.app.test_choice import LOST as LOST_FILES
 from tests.unit.app.test_diff_screen import PATHS, DiffService
 from tests.unit.quick_apps import usual_wait
@@ -97,9 +99,36 @@ def test_main(snap_compare: Compare, size: tuple[int, int]) -> None:
     assert snap_compare(app(), terminal_size=size, run_before=show(sees="● running for"))
 
 
+@pytest.mark.parametrize(
+    "size",
+    [SMALL, (100, 30), LARGE, (160, 45), WIDE],
+    ids=["80x24", "100x30", "120x36", "160x45", "200x50"],
+)
+def test_a_busy_day(snap_compare: Compare, size: tuple[int, int]) -> None:
+    service = FakeService(RICH)
+    service.changed = Changes(
+        places=(
+            ChangedPlace(letter="M", path="/etc/hosts", size=158),
+            ChangedPlace(letter="A", path="/srv/app/", files=12, size=48 << 10),
+            ChangedPlace(letter="D", path="/usr/share/doc/", files=309),
+        )
+    )
+
+    async def run(pilot: Pilot[int]) -> None:
+        tui = await ready(pilot)
+        await select(pilot, RICH.sandboxes[[view.name for view in RICH.sandboxes].index("web")])
+        tree = tui.main.checkpoints.table
+        await until(lambda: tree.selected_key == "k23")
+        if size[1] > 30:
+            await until(lambda: "/usr/share/doc/" in screen_text(tui))
+        await pilot.pause()
+
+    assert snap_compare(make_app(service), terminal_size=size, run_before=run)
+
+
 @SIZES
 def test_empty(snap_compare: Compare, size: tuple[int, int]) -> None:
-    assert snap_compare(app(EMPTY), terminal_size=size, run_before=show(sees="Press n"))
+    assert snap_compare(app(EMPTY), terminal_size=size, run_before=show(sees="n starts"))
 
 
 @SIZES
@@ -122,9 +151,7 @@ def test_a_start_under_way(snap_compare: Compare) -> None:
 
 
 def test_filter(snap_compare: Compare) -> None:
-    assert snap_compare(
-        app(), terminal_size=SMALL, run_before=show("slash d e b !", sees="Sandboxes /deb!")
-    )
+    assert snap_compare(app(), terminal_size=SMALL, run_before=show("slash d e b !", sees=" /deb!"))
 
 
 @SIZES
@@ -255,7 +282,7 @@ def test_narrow(snap_compare: Compare) -> None:
 
 
 def test_tiny(snap_compare: Compare) -> None:
-    assert snap_compare(app(), terminal_size=(40, 12), run_before=show(sees="● running"))
+    assert snap_compare(app(), terminal_size=(40, 12), run_before=show(sees="● web"))
 
 
 def test_shells_that_were_left(snap_compare: Compare) -> None:
@@ -374,7 +401,7 @@ def test_choosing_where_to_revert_to(snap_compare: Compare) -> None:
 
 
 def test_details_of_a_checkpoint(snap_compare: Compare) -> None:
-    assert snap_compare(app(MEASURED), terminal_size=LARGE, run_before=show("u k k", sees="Taken"))
+    assert snap_compare(app(MEASURED), terminal_size=LARGE, run_before=show("u g j", sees="Taken"))
 
 
 def test_tree_to_start_at(snap_compare: Compare) -> None:
@@ -427,7 +454,7 @@ def test_new_mount(
 
 @ALL_SIZES
 def test_stats(snap_compare: Compare, size: tuple[int, int]) -> None:
-    keys = "left_square_bracket" if size != SMALL else "left_square_bracket left_square_bracket"
+    keys = "left_square_bracket" if size != SMALL else "left_square_bracket 5"
     assert snap_compare(
         app(MEASURED), terminal_size=size, run_before=show(keys, sees="Within the guest")
     )
@@ -476,7 +503,8 @@ def test_without_colours(snap_compare: Compare, monkeypatch: pytest.MonkeyPatch)
 def test_delete_a_checkpoint(snap_compare: Compare) -> None:
     async def run(pilot: Pilot[int]) -> None:
         await show("u", sees="enter goes back")(pilot)
-        await show("k d", sees="undo goes back to")(pilot)
+        await show("j j enter", sees="before revert to")(pilot)
+        await show("d", sees="undo goes back to")(pilot)
 
     assert snap_compare(app(KEPT), terminal_size=SMALL, run_before=run)
 
