@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config import Settings
     from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.kit.outer_terminal import OuterTerminal
@@ -251,6 +252,19 @@ class Area(Vertical):
         elif self._tab is not Tab.TREE:
             self.screen.set_focus(self._parts[self._tab])
         return True
+
+    def handlers_of(self, scope: Scope) -> Handlers:
+        """Returns the handlers of the tab with that scope; none if it is of no tab."""
+        match scope:
+            case Scope.LOG:
+                return self.logs.handlers
+            case Scope.MOUNTS:
+                return self.mounts.handlers
+            case Scope.DESKTOP:
+                return self.desktop.handlers
+            case Scope.PANES:
+                return self.shells.handlers
+        return {}
 
     @property
     def doing(self) -> dict[str, str]:

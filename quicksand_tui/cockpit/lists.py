@@ -11,17 +11,19 @@ from textual.containers import Vertical
 
 from quicksand_tui.model.world import Panel, World
 from quicksand_tui.views.filters import nothing_matches
-from quicksand_tui.views.rows import (
+from quicksand_tui.views.image_rows import (
     IMAGE_ORDERS,
     NO_IMAGES_TEXT,
+    arrange_images,
+    image_row,
+    plan_image_columns,
+)
+from quicksand_tui.views.rows import (
     ORDERS,
     SEARCHED,
-    arrange_images,
     arrange_sandboxes,
     empty_text,
-    image_row,
     list_needs,
-    plan_image_columns,
     plan_sandbox_columns,
     sandbox_keys,
     sandbox_row,

@@ -441,17 +441,9 @@ class MainScreen(ActionScreen):
 
     def handlers_of(self, scope: Scope) -> Handlers:
         """Returns the handlers of the part with that scope, and the screen's for the rest."""
-        own: Handlers = {}
-        match scope:
-            case Scope.TREE:
-                own = {**self._tree_actions.handlers, **self.checkpoints.handlers}
-            case Scope.LOG:
-                own = self.area.logs.handlers
-            case Scope.MOUNTS:
-                own = self.area.mounts.handlers
-            case Scope.DESKTOP:
-                own = self.area.desktop.handlers
-            case Scope.PANES:
-                own = self.area.shells.handlers
+        if scope is Scope.TREE:
+            own: Handlers = {**self._tree_actions.handlers, **self.checkpoints.handlers}
+        else:
+            own = self.area.handlers_of(scope)
         main = {**self._main_actions.handlers, **self._ways.handlers}
         return {**self._everywhere, **main, **own}

@@ -1,4 +1,4 @@
-"""Turns sandboxes, images and checkpoints into rows of tables, and counts into text."""
+"""Turns sandboxes into rows of their table, and counts into text."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rich.cells import cell_len
 from quicksand_tui.model.amounts import age_text, percent_text, size_text, sparkline
 from quicksand_tui.model.jobs import JOB_STATES, Job, JobVerb
 from quicksand_tui.model.sandboxes import SandboxView, State
-from quicksand_tui.views.filters import filtered, in_order, nothing_matches
+from quicksand_tui.views.filters import filtered, nothing_matches
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.sandboxes import ImageView, TrafficRates
+    from quicksand_tui.model.sandboxes import TrafficRates
     from quicksand_tui.model.world import World
 
 
@@ -170,7 +170,7 @@ NETWORK_COLUMN = "network"
 """The key of the network column; guests are asked for traffic only while it is visible."""
 PADDING = 2
 """Blank cells after each column."""
-_NAME_USUAL, _NAME_MAX, _NAME_FIRST = 14, 44, 24
+_NAME_USUAL, NAME_MAX, _NAME_FIRST = 14, 44, 24
 """Cells of names: usually, at most, and before other columns get any."""
 
 _COLUMNS = (
@@ -231,7 +231,7 @@ def plan_sandbox_columns(width: int, needs: ListNeeds | None = None) -> tuple[Co
     sizes = {column.key: column.width for column in _COLUMNS}
     gaps = {column.key: column.gap for column in _COLUMNS}
     most = {
-        "name": max(len("Name"), min(needs.name, _NAME_MAX)),
+        "name": max(len("Name"), min(needs.name, NAME_MAX)),
         "image": max(len("Image"), min(needs.image, 18)),
         "ports": min(needs.ports, 24),
         "last": min(needs.last, 60),
@@ -349,48 +349,6 @@ def _spark(values: Sequence[float], width: int, top: float) -> Cell:
     return Cell(bars, "accent", keeps_end=True)
 
 
-def plan_image_columns(width: int) -> tuple[Column, ...]:
-    columns = [Column("name", "Name", 0)]
-    if width >= 40:
-        columns.append(Column("version", "Version", 10))
-    columns.append(Column("size", "Size", 8, right=True))
-    if width >= 30:
-        columns.append(Column("age", "Age", 4, right=True))
-    used = sum(c.width + PADDING for c in columns)
-    name = max(8, min(_NAME_MAX, width - used))
-    return tuple(replace(c, width=name) if c.key == "name" else c for c in columns)
-
-
-IMAGE_ORDERS = ("name", "age", "size")
-
-
-def arrange_images(views: Sequence[ImageView], query: str, order: str) -> Sequence[ImageView]:
-    keys: dict[str, Callable[[ImageView], Any]] = {
-        "age": lambda view: -(view.created or 0.0),
-        "size": lambda view: -(view.size or 0),
-    }
-    return in_order(filtered(views, query, _image_text), order, keys)
-
-
-def _image_text(view: ImageView) -> str:
-    return f"{view.name} {view.version} {view.arch}".lower()
-
-
-def image_row(image: ImageView, world: World) -> Row:
-    age = None if image.created is None else world.taken - image.created
-    if image.error:
-        size = Cell("✗ broken", "error")
-    else:
-        size = Cell(size_text(image.size) if image.is_built else "to build", "muted")
-    cells = {
-        "name": Cell(image.name, "muted" if image.error or not image.is_built else ""),
-        "version": Cell(image.version, "muted"),
-        "size": size,
-        "age": Cell(age_text(age), "muted"),
-    }
-    return Row(image.name, cells)
-
-
 # Lines of text
 
 
@@ -448,6 +406,3 @@ def _no_sandboxes_text(world: World) -> str:
     if best.is_built:
         return f"{hint('new')} starts your first sandbox, from {best.name}."
     return f"{hint('new')} builds {best.name}, in some minutes, and starts your first sandbox."
-
-
-NO_IMAGES_TEXT = "No images yet: `quicksand-tui setup` builds debian."

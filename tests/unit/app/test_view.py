@@ -10,6 +10,7 @@ from quicksand_tui.door.traffic import with_traffic
 from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.sandboxes import ImageView, SandboxView, State, TrafficRates
 from quicksand_tui.model.world import HostView, Panel, Selection, World
+from quicksand_tui.views.image_rows import image_row, plan_image_columns
 from quicksand_tui.views.overview import laid_out, overview
 from quicksand_tui.views.rows import (
     GLYPHS,
@@ -21,9 +22,7 @@ from quicksand_tui.views.rows import (
     counts_text,
     empty_text,
     host_text,
-    image_row,
     list_needs,
-    plan_image_columns,
     plan_sandbox_columns,
     sandbox_row,
     state_text,
