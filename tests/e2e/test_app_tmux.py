@@ -73,7 +73,7 @@ def test_a_sandboxs_life_by_keys(places: Paths) -> None:
         terminal.sees("24 80", "42-from-the-guest")
         terminal.type("exit 3")
         terminal.press("Enter")
-        terminal.sees("━ Sandboxes ━", "$ quicksand-tui shell debian-1")
+        terminal.sees("━ 1 Sandboxes ", "$ quicksand-tui shell debian-1")
 
         terminal.press("P")
         terminal.sees("‖ paused    debian-1", "$ quicksand-tui pause debian-1  ✓")
@@ -84,7 +84,7 @@ def test_a_sandboxs_life_by_keys(places: Paths) -> None:
         terminal.sees("debian-1 · console", "following")
         terminal.sees("42-from-the-guest")
         terminal.press("Escape")
-        terminal.sees("━ Sandboxes ━")
+        terminal.sees("━ 1 Sandboxes ")
 
         terminal.press("x")
         terminal.sees("○ stopped   debian-1", "$ quicksand-tui stop debian-1")
@@ -118,7 +118,7 @@ def test_a_shell_that_is_left_runs_on_and_can_be_come_back_to() -> None:
         terminal.press("Enter")
         terminal.sees("# sleep 600")
         terminal.press("C-]", "d")
-        terminal.sees("━ Sandboxes ━", "s shell")
+        terminal.sees("━ 1 Sandboxes ", "s shell")
         terminal.resize(100, 30)
 
         terminal.press("f")
@@ -132,14 +132,14 @@ def test_a_shell_that_is_left_runs_on_and_can_be_come_back_to() -> None:
         terminal.sees("30 100", "42-again")
         terminal.type("exit")
         terminal.press("Enter")
-        terminal.sees("━ Sandboxes ━", "--session")
+        terminal.sees("━ 1 Sandboxes ", "--session")
 
         # The first one has ended: there is nothing to come back to.
         terminal.press("f")
         terminal.until(lambda text: "Sandboxes" not in text, what="a new shell")
         terminal.type("exit")
         terminal.press("Enter")
-        terminal.sees("━ Sandboxes ━")
+        terminal.sees("━ 1 Sandboxes ")
         terminal.press("d")
         terminal.sees("Delete debian-1?")
         terminal.answer("C-y", "Delete debian-1?")
@@ -222,7 +222,7 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         terminal.press("z")
         assert "by-a-script" not in tags()
         terminal.press("Escape")
-        terminal.sees("━ Sandboxes ━")
+        terminal.sees("━ 1 Sandboxes ")
         terminal.press("q")
         left_clean(terminal, 0)
 
@@ -380,7 +380,7 @@ def test_a_storm_of_sizes_is_survived() -> None:
         terminal.sees("n starts your first sandbox")
         for columns, rows in ((200, 50), (40, 10), (20, 5), (120, 36), (79, 23), (80, 24)):
             terminal.resize(columns, rows)
-        terminal.sees("━ Sandboxes ━", "quit")
+        terminal.sees("━ 1 Sandboxes ", "quit")
         terminal.press("q")
         left_clean(terminal, 0)
 

@@ -65,7 +65,7 @@ def test_when_a_guests_agent_dies_the_shell_says_so_and_a_start_gives_a_new_one(
         terminal.sees(panicked, "✗ crashed   debian-1", timeout=60)
         terminal.press("C-]")
         terminal.type("d")
-        terminal.sees("━ Sandboxes ━")
+        terminal.sees("━ 1 Sandboxes ")
         terminal.press("a")
         terminal.sees("● running   debian-1", timeout=60)
         terminal.press("s")

@@ -100,7 +100,7 @@ def test_answers_come_once_whatever_becomes_of_the_sandbox(
     seen.only("c")
 
     terminal.prefixed("d")
-    terminal.sees("━ Sandboxes ━")
+    terminal.sees("━ 1 Sandboxes ")
     terminal.press("q")
     left_clean(terminal, 0)
     with Terminal(APP, columns=100, rows=30) as again:
@@ -131,7 +131,7 @@ def follow_with_the_command(app: Terminal, seen: Typed) -> None:
         seen.only("f", on=other)
         seen.only("g", on=app)
     app.prefixed("d")
-    app.sees("━ Sandboxes ━")
+    app.sees("━ 1 Sandboxes ")
     app.press("q")
     left_clean(app, 0)
     with Terminal([*APP, "shell", "debian-1", "--session", "p1"], columns=90, rows=20) as alone:

@@ -86,7 +86,7 @@ def test_a_terminal_of_ascii_has_it_in_that(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     env = {"WAIT_FOR": str(gate), "QUICKSAND_TUI_ASCII": "1"}
     with recording(tmp_path / "keys", env=env) as terminal:
-        terminal.sees("+- Sandboxes -")
+        terminal.sees("+- 1 Sandboxes -")
         assert terminal.text.isascii()
         terminal.type(b"q")
         gate.touch()
