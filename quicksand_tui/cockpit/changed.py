@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.jobs import OperationError
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.widget import Widget
+    from textual.worker import WorkType
 
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.sandboxes import SandboxView
@@ -76,7 +78,9 @@ class ChangedFiles:
         waits = time.monotonic() < self._not_before.get(question, 0.0)
         if not current and not waits and (self._asked is None or self._asked[0] != question):
             self._asked = (question, written)
-            asking = self._ask(question, written)
+
+            # Not a coroutine: one that is not begun before the app ends would never be awaited.
+            asking: WorkType[None] = partial(self._ask, question, written)
             self._owner.run_worker(asking, group="changes", exclusive=True, name="changes")
         return Changes(asked=True) if known is None else known[1]
 

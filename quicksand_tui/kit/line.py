@@ -119,6 +119,16 @@ class Line:
         with self._lock:
             self._asked.append((self._put, self._clock()))
 
+    def restart(self) -> None:
+        """Begins anew with nothing on its way: what was queued when another program got the
+        terminal is gone, and how long it had the terminal says nothing of the line."""
+        with self._lock:
+            self._on_way = self._unmeasured = 0
+            self._bytes_per_s = None
+            self._blocked = self._clock()
+            self._waiting = None
+            self.forget_questions()
+
     def forget_questions(self) -> None:
         """Waits for no answer any more."""
         with self._lock:

@@ -79,10 +79,12 @@ class TellingCompositor(Compositor):
         simplify: bool = False,
     ) -> RenderableType | None:
         driver = driver_of(self._screen.app)
-        if simplify or driver is None or not driver.line.is_busy:
+        if simplify or driver is None or (driver.has_terminal and not driver.line.is_busy):
             return super().render_update(full, screen_stack, simplify)
         if full:
             self._dirty_regions.add(self.size.region)
+        if not driver.has_terminal:
+            return None  # all is drawn when the app has it again
         driver.when_free(self._draw)
         return None
 

@@ -158,7 +158,7 @@ class RawDriver(LinuxDriver):
         if self.raw:
             self._report_keys_plainly()  # after a stop, Textual has pushed its flags again
         self._drawn.clear()
-        self.line.forget_questions()
+        self.line.restart()
         self._owes_nothing.set()
         self.has_terminal = True
         self.send_message(TerminalTaken())

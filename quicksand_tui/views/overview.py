@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
-
 from quicksand_tui.model.amounts import (
     age_text,
     clock_text,
@@ -19,7 +17,7 @@ from quicksand_tui.model.amounts import (
 )
 from quicksand_tui.model.overview import NOTHING_KNOWN, Known
 from quicksand_tui.model.sandboxes import State
-from quicksand_tui.model.text import clip
+from quicksand_tui.model.text import clip, drawn_cells
 from quicksand_tui.views.mounts import GLYPHS as MOUNT_GLYPHS
 from quicksand_tui.views.mounts import ROLES as MOUNT_ROLES
 from quicksand_tui.views.mounts import mount_words, told_words
@@ -293,7 +291,7 @@ def laid_out(blocks: Sequence[Block], width: int) -> list[list[Words]]:
 
 def _wrapped(left: Sequence[Words], width: int) -> Iterator[list[Words]]:
     """Yields a line, in several if it is one sentence that does not fit; others are cut."""
-    if len(left) == 1 and cell_len(left[0][0]) > width:
+    if len(left) == 1 and drawn_cells(left[0][0]) > width:
         text, role = left[0]
         for piece in textwrap.wrap(text, width):
             yield fitted([(piece, role)], (), width)
@@ -303,16 +301,16 @@ def _wrapped(left: Sequence[Words], width: int) -> Iterator[list[Words]]:
 
 def _heading(block: Block, width: int) -> list[Words]:
     beside = f" {block.beside}" if block.beside else ""
-    title = clip(block.title, max(4, width - cell_len(beside) - 2))
-    rule = max(0, width - cell_len(title) - cell_len(beside) - 1)
+    title = clip(block.title, max(4, width - drawn_cells(beside) - 2))
+    rule = max(0, width - drawn_cells(title) - drawn_cells(beside) - 1)
     return [(title, "heading"), (f" {'─' * rule}", "rule"), (beside, "muted")]
 
 
 def fitted(left: Sequence[Words], right: Sequence[Words], width: int) -> list[Words]:
     """Returns a line whose left side is cut so that the right one fits, unless that leaves it too
     little: then the right one is left out."""
-    beside = sum(cell_len(text) for text, _ in right)
-    length = sum(cell_len(text) for text, _ in left)
+    beside = sum(drawn_cells(text) for text, _ in right)
+    length = sum(drawn_cells(text) for text, _ in left)
     if beside and width - beside - 2 < min(length, max(16, width // 2)):
         right, beside = (), 0
     room = width - beside - (2 if beside else 0)
@@ -320,7 +318,7 @@ def fitted(left: Sequence[Words], right: Sequence[Words], width: int) -> list[Wo
     for text, role in left:
         cut = clip(text, room) if room > 0 else ""
         shown.append((cut, role))
-        room -= cell_len(cut)
+        room -= drawn_cells(cut)
     if beside:
         shown += [(" " * (room + 2), ""), *right]
     return shown
@@ -331,7 +329,7 @@ def _flowing(items: Sequence[list[Words]], width: int) -> Iterator[list[Words]]:
     line: list[Words] = []
     used = 0
     for item in items:
-        length = sum(cell_len(text) for text, _ in item)
+        length = sum(drawn_cells(text) for text, _ in item)
         if line and used + GAP + length > width:
             yield line
             line, used = [], 0

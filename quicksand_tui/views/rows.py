@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
-
 from quicksand_tui.model.amounts import age_text, percent_text, size_text, sparkline
 from quicksand_tui.model.jobs import JOB_STATES, Job, JobVerb
 from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.text import drawn_cells
 from quicksand_tui.views.filters import filtered, nothing_matches
 
 if TYPE_CHECKING:
@@ -211,17 +210,17 @@ def list_needs(world: World) -> ListNeeds:
     views = world.sandboxes
     return ListNeeds(
         name=max((_name_cells(view, world) for view in views), default=_NAME_USUAL),
-        image=max((cell_len(view.image) for view in views), default=7),
-        ports=max((cell_len(ports_text(view)) for view in views), default=0),
-        last=max((cell_len(last_text(view, world)) for view in views), default=0),
+        image=max((drawn_cells(view.image) for view in views), default=7),
+        ports=max((drawn_cells(ports_text(view)) for view in views), default=0),
+        last=max((drawn_cells(last_text(view, world)) for view in views), default=0),
     )
 
 
 def _name_cells(view: SandboxView, world: World) -> int:
     """Returns the cells of a name, and of how far a job is, which stands beside it."""
     job = world.job(view.id)
-    beside = cell_len(job.progress) + 2 if job is not None and job.progress else 0
-    return cell_len(view.name) + beside
+    beside = drawn_cells(job.progress) + 2 if job is not None and job.progress else 0
+    return drawn_cells(view.name) + beside
 
 
 def plan_sandbox_columns(width: int, needs: ListNeeds | None = None) -> tuple[Column, ...]:

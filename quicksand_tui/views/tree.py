@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
-
 from quicksand_tui.model.amounts import age_text, pause_text, size_text
 from quicksand_tui.model.checkpoints import FANCY, PLAIN, Marks
 from quicksand_tui.model.folds import FOLD, Folded, fold
 from quicksand_tui.model.lanes import FANCY_LINES, PLAIN_LINES, LaneRow, lane_rows
+from quicksand_tui.model.text import drawn_cells
 from quicksand_tui.views.rows import Cell, Column, Row, Words
 
 if TYPE_CHECKING:
@@ -76,8 +75,8 @@ def tree_rows(tree: CheckpointTree, look: TreeLook) -> TreeRows:
             rows.append(_fold_row(row, folded.counts[row.id], marks, stem))
         else:
             rows.append(Row(f"line:{number}", _cells(lead=_stem(row, "", "", stem)), dead=True))
-    names = max((cell_len(row.cells["tag"].text) for row in rows), default=0)
-    notes = max((cell_len(row.cells["note"].text) for row in rows), default=0)
+    names = max((drawn_cells(row.cells["tag"].text) for row in rows), default=0)
+    notes = max((drawn_cells(row.cells["note"].text) for row in rows), default=0)
     return TreeRows(rows=tuple(rows), folded=folded, needs=(stem, names, notes, len(kinds)))
 
 

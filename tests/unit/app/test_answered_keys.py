@@ -120,7 +120,7 @@ async def test_a_dialog_answers_a_key_that_it_does_not_know(
 async def test_what_a_filter_looks_at_is_seen() -> None:
     """`!debian` hides sandboxes of that image: so the image is shown then, even where there is no
     room for it otherwise."""
-    async with shown(FakeService(FULL), size=(60, 24)) as (app, pilot):
+    async with shown(FakeService(FULL), size=(36, 24)) as (app, pilot):
         table = app.main.sandboxes.table
         assert not table.shows_column("image")
         await pilot.press("slash", *"!debian")

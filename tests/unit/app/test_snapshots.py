@@ -26,6 +26,7 @@ from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.life import PAUSE, RESUME
 from quicksand_tui.verbs.starting import start
+from tests.unit.app.busy_day import RICH
 from tests.unit.app.fake_saves import DEV, LOST, NOTHING
 from tests.unit.app.fakes import (
     DB,
@@ -46,7 +47,6 @@ from tests.unit.app.fakes import (
     select,
     until,
 )
-from tests.unit.app.rich import RICH
 from tests.unit.app.test_choice import LOST as LOST_FILES
 from tests.unit.app.test_diff_screen import PATHS, DiffService
 from tests.unit.quick_apps import usual_wait

@@ -15,6 +15,7 @@ from quicksand_tui.model.text import clip, sanitise
 from quicksand_tui.views.rows import Row
 from quicksand_tui.views.tree import STEM_MAX, TreeLook, plan_tree_columns, tree_rows
 from quicksand_tui.widgets.long_table import LongTable
+from tests.unit.app.busy_day import TREE
 from tests.unit.app.fakes import (
     AUTO,
     DAMAGED,
@@ -28,7 +29,6 @@ from tests.unit.app.fakes import (
     shown,
     until,
 )
-from tests.unit.app.rich import TREE
 
 LOOK = TreeLook(now=NOW)
 OPEN = replace(LOOK, opened=(fold_of("c3"),))

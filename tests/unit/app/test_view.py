@@ -29,8 +29,8 @@ from quicksand_tui.views.rows import (
     with_jobs,
 )
 from quicksand_tui.widgets.details import describe
+from tests.unit.app.busy_day import RICH
 from tests.unit.app.fakes import AGENT, BROKEN, DB, DEBIAN, EMPTY, FULL, NOW, OLD, WEB
-from tests.unit.app.rich import RICH
 
 
 def row_of(view: SandboxView, world: World = FULL) -> dict[str, str]:
@@ -102,7 +102,8 @@ def test_the_columns_fit_into_any_width(width: int) -> None:
 @pytest.mark.parametrize(
     ("width", "keys"),
     [
-        (24, "state name"),
+        (22, "state name"),
+        (24, "state name cpu"),
         (34, "state name cpu spark"),
         (47, "state name image cpu spark memory"),
         (52, "state name image cpu spark memory disk"),
