@@ -64,7 +64,7 @@ def _busy(world: World, sandbox: SandboxView) -> str | None:
     job = world.job(sandbox.id)
     if job is None:
         return None
-    return f"{sandbox.name} is just being {_DOING.get(job.verb, 'changed')}"
+    return f"{sandbox.name} is being {_DOING.get(job.verb, 'changed')}"
 
 
 _DOING = {
@@ -74,7 +74,7 @@ _DOING = {
     JobVerb.PAUSE: "paused",
     JobVerb.RESUME: "resumed",
     JobVerb.DELETE: "deleted",
-    JobVerb.CHECKPOINT: "kept as a checkpoint",
+    JobVerb.CHECKPOINT: "checkpointed",
     JobVerb.REVERT: "reverted",
     JobVerb.UNDO: "reverted",
     JobVerb.REMOVE: "changed: a checkpoint is deleted",
@@ -138,7 +138,7 @@ def run(world: World, selection: Selection) -> str | None:
 
 def _no_guest(world: World, sandbox: SandboxView) -> str:
     if sandbox.state is State.PAUSED:
-        return f"{sandbox.name} is paused: {world.keymap.hint('pause')} lets it go on"
+        return f"{sandbox.name} is paused: {world.keymap.hint('pause')} resumes it"
     if sandbox.state in _NO_MACHINE:
         return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
     return f"{sandbox.name} does not run: {world.keymap.hint('start')} starts it"
@@ -153,7 +153,7 @@ def start(world: World, selection: Selection) -> str | None:
     if sandbox.state in (State.STOPPED, State.CRASHED):
         return None
     if sandbox.state is State.PAUSED:
-        return f"{sandbox.name} is paused: {world.keymap.hint('pause')} lets it go on"
+        return f"{sandbox.name} is paused: {world.keymap.hint('pause')} resumes it"
     return f"{sandbox.name} is {_already(sandbox.state)}"
 
 

@@ -396,9 +396,9 @@ class Area(Vertical):
         if prefixed:
             return (f"{name}{mouse}{prefix} …", f"{prefix} …")
         help_ = self._app_keys.map.hint("help", Scope.PANES.value)
-        leave = f"{prefix} and a key"
+        leave = f"prefix {prefix}"
         return (
-            f"{name}{mouse}{leave}; {help_} shows all",
+            f"{name}{mouse}{leave} · {prefix} {help_} shows its keys",
             f"{name}{mouse}{leave}",
             f"{mouse}{leave}",
             f"{mouse}{prefix} …",
@@ -409,8 +409,8 @@ class Area(Vertical):
         lost = "paused: what is typed is lost"
         prefix = self._app_keys.prefix.text
         return (
-            f"{sandbox.name} · {lost} · {prefix} and a key",
-            f"{lost} · {prefix} and a key",
+            f"{sandbox.name} · {lost} · prefix {prefix}",
+            f"{lost} · prefix {prefix}",
             f"{lost} · {prefix} …",
             lost,
             "paused: keys are lost",

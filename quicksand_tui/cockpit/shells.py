@@ -417,5 +417,5 @@ def _no_shell(sandbox: SandboxView | None, keymap: Keymap) -> str:
     if sandbox.state is State.RUNNING:
         return f"{keymap.hint('shell')} opens a shell here."
     if sandbox.state is State.PAUSED:
-        return f"It is paused: {keymap.hint('pause')} lets it go on."
+        return f"It is paused: {keymap.hint('pause')} resumes it."
     return f"It is {sandbox.state.value}: there is nothing to open a shell in."

@@ -77,6 +77,6 @@ class Keys:
             tell(
                 self._app,
                 "That was typed text: here letters are keys, so nothing was done. "
-                f"{here.hint('shell')} opens a shell, {here.hint('command')} takes commands",
+                f"{here.hint('shell')} opens a shell, {here.hint('command')} types a command",
                 severity="warning",
             )

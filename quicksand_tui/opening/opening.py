@@ -62,12 +62,7 @@ def farewell(names: tuple[str, ...]) -> str:
     if not names:
         return ""
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    goes = "goes" if len(names) == 1 else "go"
-    return f"{shown} {goes} on running; quicksand-tui comes back to {_them(names)}.\n"
-
-
-def _them(names: tuple[str, ...]) -> str:
-    return "it" if len(names) == 1 else "them"
+    return f"still running: {shown} (`quicksand-tui` opens the app again)\n"
 
 
 def spare_the_line(environ: MutableMapping[str, str]) -> bool:

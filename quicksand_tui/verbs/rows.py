@@ -52,7 +52,7 @@ def _section(title: str, *verbs: VerbRecord) -> tuple[VerbRecord, ...]:
 
 # fmt: off
 _USE = _section(
-    "Use",
+    "Run and use",
     verb("run", "run", "Start a sandbox and run a command or a shell in it.",
         argument("image", Kind.SOURCE, on_line=True),
         option("--name", Kind.TEXT, "",
@@ -259,7 +259,7 @@ _BACK = _section(
 )
 
 _LOOK = _section(
-    "Look",
+    "Show",
     verb("ps", "ps", "List sandboxes.",
         flag("-a --all", "Include sandboxes that are not running.", name="everything"),
         flag("-q --quiet", "Print names only."),

@@ -61,7 +61,7 @@ def _changes(was: SandboxView | None, view: SandboxView) -> Iterator[str]:
     if was.tree is not view.tree:
         yield from _tree_changes(was.tree, view.tree, tells_way=not reverted)
     if reverted:
-        yield f"went back to {clip(view.origin, TAG_CELLS)}"
+        yield f"reverted to {clip(view.origin, TAG_CELLS)}"
     if was.mounts is not view.mounts:
         yield from _mount_changes(was, view)
         yield from _written(was, view)
@@ -109,7 +109,7 @@ def _tree_changes(was: CheckpointTree, now: CheckpointTree, *, tells_way: bool) 
             yield f"checkpoint {clip(checkpoint.tag, TAG_CELLS)} is gone"
     reached = now.find(now.head) if tells_way else None
     if now.head != was.head and reached is not None and reached.id in before:
-        yield f"went back to {clip(reached.tag, TAG_CELLS)}"
+        yield f"reverted to {clip(reached.tag, TAG_CELLS)}"
 
 
 SOON_S = 3.0

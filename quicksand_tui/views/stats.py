@@ -29,8 +29,8 @@ def stats_lines(
 ) -> list[list[Part]]:
     """Returns what a sandbox uses on the host, with its history, and in the guest. ``why`` says why
     the guest reports nothing."""
-    lines = [[("Of the host", "heading")], *_host_lines(view, width), [("", "")]]
-    lines.append([("Within the guest", "heading")])
+    lines = [[("Host", "heading")], *_host_lines(view, width), [("", "")]]
+    lines.append([("Guest", "heading")])
     if guest is None:
         lines.append([(why or "asking…", "muted")])
         return lines

@@ -162,8 +162,8 @@ class Facts(VerticalScroll, can_focus=False):
 TIPS = (
     ("new", "starts a sandbox from an image"),
     ("", "goes to the next part"),
-    ("saves", "goes to the saves"),
-    ("command", "takes commands"),
+    ("saves", "shows the saves"),
+    ("command", "types a command"),
     ("help", "shows all keys"),
 )
 """Actions and what they do, shown while there are no sandboxes; "" is Tab."""
@@ -244,7 +244,7 @@ def describe_checkpoint(checkpoint: CheckpointView, now: float) -> list[Line]:
     if checkpoint.error:
         return [("State", [("✗ broken", "error")]), ("Why", [(checkpoint.error, "error")])]
     age = "" if checkpoint.created is None else f"{age_text(now - checkpoint.created)} ago"
-    pause = f" · stood still for {pause_text(checkpoint.pause_s)}" if checkpoint.has_memory else ""
+    pause = f" · paused for {pause_text(checkpoint.pause_s)}" if checkpoint.has_memory else ""
     cost = f"{pause} · {size_text(checkpoint.written)} written"
     lines: list[Line] = [("Taken", [(age, ""), (cost, "muted")])]
     if checkpoint.auto:

@@ -105,7 +105,7 @@ def test_a_sandboxs_life_by_keys(places: Paths) -> None:
 
         terminal.press("q")
         left_clean(terminal, 0)
-        assert "goes on running" not in terminal.text
+        assert "still running" not in terminal.text
 
 
 @pytest.mark.vm
@@ -157,7 +157,7 @@ def test_checkpoint_revert_undo_and_start_at_by_keys() -> None:
         terminal.type("clean")
         terminal.sees("$ quicksand-tui checkpoint debian-1 clean")
         terminal.press("Enter")
-        terminal.sees("checkpoint clean: stood still for")
+        terminal.sees("checkpoint clean: paused for")
         terminal.sees("● clean", "HERE")
 
         in_guest("echo second > /root/file")
@@ -173,7 +173,7 @@ def test_checkpoint_revert_undo_and_start_at_by_keys() -> None:
         assert in_guest("cat /root/file") == "first\n"
 
         terminal.press("U")
-        terminal.sees("back where it was (undo: U)")
+        terminal.sees("revert undone (undo: U)")
         terminal.sees("$ quicksand-tui undo debian-1  ✓")
         assert in_guest("cat /root/file") == "second\n"
 
@@ -202,7 +202,7 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         terminal.sees("enter starts it there")
         terminal.sees("─ by-a-script ─", "[red]of another client[/]")
         terminal.press("Enter")
-        terminal.sees("debian-1: goes on from by-a-script", timeout=BOOT_S)
+        terminal.sees("debian-1: started at by-a-script", timeout=BOOT_S)
         terminal.press("z")
         terminal.sees("○ before start at by-a-")
         terminal.press("z")
@@ -327,7 +327,7 @@ def test_two_apps_see_each_others_work_and_sandboxes_outlive_both(places: Paths)
 
         two.press("q")
         left_clean(two, 0)
-        assert "debian-1 goes on running; quicksand-tui comes back to it." in two.text
+        assert "still running: debian-1" in two.text
     with Terminal(APP) as three:
         three.sees("● running   debian-1")
         three.press("K")

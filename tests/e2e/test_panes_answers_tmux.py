@@ -50,7 +50,7 @@ def checkpoint(terminal: Terminal, name: str) -> None:
     terminal.sees("Checkpoint of debian-1")
     terminal.type(name)
     terminal.press("Enter")
-    terminal.sees(f"checkpoint {name}: stood still for")
+    terminal.sees(f"checkpoint {name}: paused for")
 
 
 class Typed:
@@ -116,7 +116,7 @@ def test_answers_come_once_whatever_becomes_of_the_sandbox(
         again.sees("enter starts it there")
         again.press("Home")
         again.press("Enter")
-        again.sees("● running   debian-1", "goes on from asked")
+        again.sees("● running   debian-1", "started at asked")
         again.press("s")
         again.until(lambda text: "(lost)" not in text and "asked" in text, what="the shell")
         seen.expected = seen.answers

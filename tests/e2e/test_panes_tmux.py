@@ -32,7 +32,7 @@ def terminal() -> Iterator[Terminal]:
     with Terminal(APP, columns=120, rows=36) as terminal:
         start_sandbox(terminal)
         terminal.press("s")
-        terminal.sees("ctrl-] and a key", "root@debian-1")
+        terminal.sees("prefix ctrl-]", "root@debian-1")
         yield terminal
 
 
@@ -53,7 +53,7 @@ def test_vi_is_as_it_was_after_a_checkpoint_and_a_revert_by_keys(terminal: Termi
     terminal.sees("Checkpoint of debian-1")
     terminal.type("in vi")
     terminal.press("Enter")
-    terminal.sees("checkpoint in vi: stood still for")
+    terminal.sees("checkpoint in vi: paused for")
 
     terminal.type(":q!")
     terminal.press("Enter")

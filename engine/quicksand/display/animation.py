@@ -51,7 +51,7 @@ class AnimationFormat(StrEnum):
             return cls.PNG if suffix == "apng" else cls(suffix)
         except ValueError:
             raise ConfigError(
-                f"the name {path.name!r} says no format of a recording: it must end with .gif, "
+                f"the name {path.name!r} has no suffix of an animation: it must end with .gif, "
                 ".png or .webp"
             ) from None
 

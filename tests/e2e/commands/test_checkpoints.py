@@ -87,7 +87,8 @@ def test_a_command_that_a_revert_takes_away_fails_and_says_why(vm: str) -> None:
         said = pipe_of(process.stderr).read()
     assert process.returncode == 125
     assert said == (
-        b"quicksand-tui: the sandbox was reverted to 'quiet'\nhint: what ran in it has never been\n"
+        b"quicksand-tui: the sandbox was reverted to 'quiet'\n"
+        b"hint: what ran there since then is undone\n"
     )
 
 

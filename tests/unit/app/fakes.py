@@ -427,7 +427,7 @@ class FakeService(FakeSaves, EngineService):
         return SimpleNamespace(id=sandbox_id, name=view.name, trashed=trashed, not_kept="")
 
     async def bring_back(self, sandbox_id: str, report: Report) -> Back:
-        report(Progress(sandbox_id, "out of the trash"))
+        report(Progress(sandbox_id, "restoring"))
         await self.operate(f"bring back {sandbox_id}", report)
         view = self.deleted.pop(sandbox_id)
         self.put(view)

@@ -143,14 +143,14 @@ def test_while_a_job_is_under_way_only_it_can_be_changed() -> None:
     job = Job(sandbox_id=DB.id, name="db", verb=JobVerb.START)
     view = replace(DB, state=State.STARTING)
     assert reason("cancel", view, job) is None
-    assert reason("delete", view, job) == "db is just being started"
+    assert reason("delete", view, job) == "db is being started"
     assert reason("cancel", view, replace(job, cancelling=True)) == "it is being cancelled"
     stop = Job(sandbox_id=WEB.id, name="web", verb=JobVerb.STOP)
     assert (
         reason("cancel", WEB, stop) == "only a start or a save can be cancelled; K ends it at once"
     )
     assert reason("kill", WEB, stop) is None
-    assert reason("stop", WEB, stop) == "web is just being stopped"
+    assert reason("stop", WEB, stop) == "web is being stopped"
 
 
 def test_new_needs_an_image_that_works() -> None:
@@ -169,7 +169,7 @@ def test_in_the_tree_what_cannot_be_read_is_neither_gone_to_nor_deleted() -> Non
         assert "no checkpoint" in str(why(FULL, Selection(sandbox=WEB_PAST)))
         job = Job(sandbox_id=WEB.id, name="web", verb=JobVerb.CHECKPOINT)
         busy = why(replace(FULL, jobs=(job,)), Selection(sandbox=WEB_PAST, checkpoint=CLEAN))
-        assert busy == "web is just being kept as a checkpoint"
+        assert busy == "web is being checkpointed"
 
 
 def test_commands_quote_the_name() -> None:

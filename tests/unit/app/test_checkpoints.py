@@ -78,7 +78,7 @@ async def test_a_checkpoint_is_taken_with_tag_and_note() -> None:
         service.hold.set()
         await until(lambda: toasts(app))
         assert service.calls[-1] == f"checkpoint {WEB.id} 'clean' 'it works'"
-        assert toasts(app) == ["web: checkpoint clean: stood still for 23 ms, 12M written"]
+        assert toasts(app) == ["web: checkpoint clean: paused for 23 ms, 12M written"]
         assert last_command(app) == ("quicksand-tui checkpoint web -m 'it works' clean", "done")
         await pilot.press("u")
         await until(lambda: drawn(app, "●", "clean"))
@@ -145,7 +145,7 @@ async def test_a_revert_goes_back_without_a_question_and_undo_comes_back() -> No
         await pilot.press("i")
         await until(lambda: "going back to clean" in screen_text(app))
         await pilot.press("U")
-        await until(lambda: "web is just being reverted" in toasts(app))
+        await until(lambda: "web is being reverted" in toasts(app))
         service.hold.set()
         await until(lambda: "web: reverted to clean (undo: U)" in toasts(app))
         assert service.calls == [f"revert {WEB.id} c1"]
@@ -153,7 +153,7 @@ async def test_a_revert_goes_back_without_a_question_and_undo_comes_back() -> No
         await pilot.press("u")
         await until(lambda: drawn(app, "●", "clean"))
         await pilot.press("U")
-        await until(lambda: "web: back where it was (undo: U)" in toasts(app))
+        await until(lambda: "web: revert undone (undo: U)" in toasts(app))
         assert service.calls[-1] == f"undo {WEB.id}"
         assert last_command(app) == ("quicksand-tui undo web", "done")
 
@@ -165,7 +165,7 @@ async def test_a_stopped_one_starts_at_a_checkpoint_and_says_what_that_loses() -
         await open_tree(pilot)
         await until(lambda: "enter starts it there" in screen_text(app))
         await pilot.press("k", "enter")
-        await until(lambda: "db: goes on from clean" in toasts(app))
+        await until(lambda: "db: started at clean" in toasts(app))
         assert service.calls == [f"start {DB.id} at c1"]
         assert last_command(app) == ("quicksand-tui start db --at clean", "done")
 
@@ -221,7 +221,7 @@ async def test_clones_are_made_of_the_present_and_of_a_checkpoint() -> None:
         await until(lambda: any(call.startswith("clone") for call in service.calls))
         assert service.calls == [f"clone {WEB.id} 3"]
         assert last_command(app)[0] == "quicksand-tui clone web -n 3"
-        await until(lambda: "web: 3 more: web-1, web-2, web-3" in toasts(app))
+        await until(lambda: "web: cloned as web-1, web-2, web-3" in toasts(app))
         panel = await open_tree(pilot)
         await go_to(pilot, panel, "c1")
         await pilot.press("b", "enter")

@@ -46,7 +46,7 @@ WALK: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("Delete web?", ("d",), ("escape",)),
     ("Start a stopped sandbox", ("question_mark",), ("escape",)),
     ("enter goes back", ("u",), ("escape",)),
-    ("Within the guest", ("left_square_bracket",), ("i",)),
+    ("Guest", ("left_square_bracket",), ("i",)),
     ("Saves", ("v",), ("escape",)),
     ("console", ("l",), ("escape",)),
 )

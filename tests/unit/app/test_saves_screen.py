@@ -53,10 +53,10 @@ async def test_saves_are_listed_and_the_selected_one_is_told_of() -> None:
         text = screen_text(app)
         assert "5 saves, 972M · ✗ 2 with problems · 2 in the trash, 80K" in text
         assert "✗ damaged: the save" in text and "✗ no base: its base" in text
-        assert "$ quicksand-tui run my-app  as enter does" in text
+        assert "$ quicksand-tui run my-app  same as enter" in text
         await go_to(pilot, DEV.key)
-        await until(lambda: "led to the save dev2 and the sandbox web" in screen_text(app))
-        await until(lambda: "frees 12K · 64M that others share stay" in screen_text(app))
+        await until(lambda: "children: the save dev2 and the sandbox web" in screen_text(app))
+        await until(lambda: "frees 12K · 64M shared with others stays" in screen_text(app))
         await pilot.press("escape")
         await until(lambda: isinstance(app.screen, MainScreen))
 

@@ -37,7 +37,7 @@ WORDS = {
     "desktop": "zoom all",
     "log": "console",
     "shells": "1 shell",
-    "stats": "Within the guest",
+    "stats": "Guest",
     "mounts": "Mounts of web",
     "mount": "Mount a directory in web",
     "jobs": "Jobs",

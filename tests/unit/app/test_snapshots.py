@@ -162,7 +162,7 @@ def test_new(snap_compare: Compare, size: tuple[int, int]) -> None:
 @SIZES
 def test_new_with_more(snap_compare: Compare, size: tuple[int, int]) -> None:
     async def run(pilot: Pilot[int]) -> None:
-        await show("n", sees="Begin with")(pilot)
+        await show("n", sees="Start from")(pilot)
         pilot.app.screen.query_one("#more").focus()
         await pilot.press("right")
         pilot.app.screen.query_one("#disk_size", Input).value = "20G"
@@ -178,7 +178,7 @@ def test_new_with_more(snap_compare: Compare, size: tuple[int, int]) -> None:
 @SIZES
 def test_new_from_a_save(snap_compare: Compare, size: tuple[int, int]) -> None:
     async def run(pilot: Pilot[int]) -> None:
-        await show("n", sees="Begin with")(pilot)
+        await show("n", sees="Start from")(pilot)
         pilot.app.screen.query_one("#begin").focus()
         await until(lambda: app_of(pilot).saves.view.loaded)
         await pilot.press("d", "e", "v")
@@ -455,9 +455,7 @@ def test_new_mount(
 @ALL_SIZES
 def test_stats(snap_compare: Compare, size: tuple[int, int]) -> None:
     keys = "left_square_bracket" if size != SMALL else "left_square_bracket 5"
-    assert snap_compare(
-        app(MEASURED), terminal_size=size, run_before=show(keys, sees="Within the guest")
-    )
+    assert snap_compare(app(MEASURED), terminal_size=size, run_before=show(keys, sees="Guest"))
 
 
 def in_a_shell(*more: str) -> Callable[[Pilot[int]], Any]:

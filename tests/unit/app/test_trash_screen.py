@@ -42,7 +42,7 @@ async def test_out_of_the_trash_for_good_only_after_a_question() -> None:
         await pilot.press("d")
         await until(lambda: isinstance(app.screen, ConfirmScreen))
         await pilot.press("ctrl+y")
-        await until(lambda: "2 things are gone for good" in toasts(app))
+        await until(lambda: "2 things are deleted for good" in toasts(app))
         assert last_command(app)[0].startswith("quicksand-tui trash --empty ")
         await pilot.press("d", "enter", "y")
         await until(lambda: len(toasts(app)) == 4)

@@ -375,7 +375,7 @@ async def test_what_was_deleted_is_brought_back_by_undo() -> None:
         await until(lambda: "web is in the trash (undo: U)" in toasts(app))
         await pilot.press("U")
         await until(lambda: app.world.sandbox(WEB.id) == WEB_PAST)
-        await until(lambda: "web is back and goes on where it was" in toasts(app))
+        await until(lambda: "web is back and runs where it was" in toasts(app))
         assert app.operations.log[-1].command == "quicksand-tui restore --start web"
         assert "bring back" in service.calls[-1]
 
@@ -478,7 +478,7 @@ async def test_in_a_stop_there_is_no_shell_to_wait_for() -> None:
         await pilot.press("x")
         await until(lambda: app.operations.jobs)
         await pilot.press("s")
-        await until(lambda: "web is just being stopped" in toasts(app))
+        await until(lambda: "web is being stopped" in toasts(app))
         service.hold.set()
 
 
