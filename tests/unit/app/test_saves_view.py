@@ -195,7 +195,7 @@ def test_the_details_tell_everything() -> None:
     assert lines(DAMAGED)["Why"] == DAMAGED.problems[0]
     assert lines(WHOLE)["State"].startswith("✓ whole")
     assert lines(BAD)["State"].endswith("every byte read 1m ago")
-    assert "from outside" in lines(replace(DEV, verdict=VerdictView(deep=False, when=NOW)))["State"]
+    assert "quick check" in lines(replace(DEV, verdict=VerdictView(deep=False, when=NOW)))["State"]
 
 
 def test_the_details_say_that_a_guest_could_not_write_out_its_memory() -> None:

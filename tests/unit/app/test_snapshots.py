@@ -533,7 +533,7 @@ def open_saves(key: str = "", *keys: str, sees: str) -> Callable[[Pilot[int]], A
 
 @SIZES
 def test_saves(snap_compare: Compare, size: tuple[int, int]) -> None:
-    run = open_saves(DEV.key, sees="led to the save dev2")
+    run = open_saves(DEV.key, sees="children: the save dev2")
     assert snap_compare(app(), terminal_size=size, run_before=run)
 
 
