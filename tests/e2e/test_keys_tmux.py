@@ -17,7 +17,7 @@ pytestmark = pytest.mark.vm
 
 def test_what_is_typed_from_the_start_on_reaches_the_shell_and_esc_cancels_nothing() -> None:
     with Terminal(APP) as terminal:
-        terminal.sees("Press n to start one from debian")
+        terminal.sees("n starts your first sandbox, from debian")
         terminal.press("n")
         terminal.sees("New sandbox")
         terminal.press("Enter")
@@ -54,12 +54,12 @@ def test_what_is_typed_from_the_start_on_reaches_the_shell_and_esc_cancels_nothi
 
 def test_log_and_mounts_tell_what_is_true_of_the_sandbox_that_is_shown(tmp_path: Path) -> None:
     with Terminal(APP, columns=120, rows=36) as terminal:
-        terminal.sees("Press n to start one from debian")
+        terminal.sees("n starts your first sandbox, from debian")
         for name in ("debian-1", "debian-2"):
             terminal.press("n")
             terminal.sees("New sandbox", name)
             terminal.press("Enter")
-            terminal.sees(f"● running   {name}", timeout=BOOT_S)
+            terminal.sees(f"● {name}", timeout=BOOT_S)
         terminal.press("c")
         terminal.sees("Checkpoint of debian-2")
         terminal.type("two")

@@ -117,7 +117,7 @@ async def test_the_published_alpine_runs_on_another_processor(
 ) -> None:
     """Its kernel is packed for EFI, which no machine here has."""
     assert "alpine" in command("install", "alpine", "--arch", "arm64")
-    with pytest.raises(ImageError, match="is for aarch64, not for x86_64"):
+    with pytest.raises(ImageError, match="is not built yet"):
         await Sandbox(image="alpine").start()
     monkeypatch.chdir(tmp_path)
     async with Sandbox(image="alpine", arch="arm64", name="arm") as vm:

@@ -41,7 +41,7 @@ def test_there_and_back_and_there_again(vm: str) -> None:
     assert "is back at 'before revert to the first" in succeed("undo", vm)
     assert in_vm(vm, "cat /root/f /dev/shm/f") == "two\ntwo"
     tree = succeed("tree", vm)
-    assert "○ the first" in tree
+    assert "○   the first" in tree
     assert "a note" in tree
     assert "● before revert to the first" in tree
 

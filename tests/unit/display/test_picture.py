@@ -132,7 +132,9 @@ def test_the_format(wanted: str | None, name: str | None, form: Format) -> None:
 
 def test_a_format_that_is_none() -> None:
     for wanted in ("gif", "jpg", 5):
-        with pytest.raises(ConfigError, match=f"{wanted!r} is not a picture format: choose png or ppm"):
+        with pytest.raises(
+            ConfigError, match=f"{wanted!r} is not a picture format: choose png or ppm"
+        ):
             Format.choose(wanted, None)  # type: ignore[arg-type]
 
 
