@@ -35,6 +35,7 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.sandboxes import SandboxView, State
 from quicksand_tui.model.world import World
 from quicksand_tui.panes.content import UNREAD_MAX, LinkState, LinkStatus, Said, Sink
+from quicksand_tui.terminal import Terminal
 from quicksand_tui.ui.app import QuicksandApp
 
 COLUMNS, ROWS = 160, 45
@@ -132,24 +133,28 @@ class User:
 
     def __init__(self, terminal: int) -> None:
         self._terminal = terminal
-        self._tail = b""
+        self._screen = Terminal(COLUMNS, ROWS, scrollback=0)
         self.flooded = False
         """Whether the end of the flood was drawn."""
 
-    def _read(self, seconds: float) -> bytes:
-        """Return what is drawn next, after the end of what came before; empty on a timeout."""
+    def _read(self, seconds: float) -> bool:
+        """Read what is drawn next; return False on a timeout."""
         if seconds <= 0 or not select.select([self._terminal], [], [], seconds)[0]:
-            return b""
-        seen = self._tail + os.read(self._terminal, 1 << 16)
-        self._tail = seen[-40:]
-        self.flooded = self.flooded or FLOODED in seen
-        return seen
+            return False
+        self._screen.feed(os.read(self._terminal, 1 << 16))
+        self.flooded = self.flooded or self._shows(FLOODED)
+        return True
+
+    def _shows(self, text: bytes) -> bool:
+        # Only what differs is written, so that a text may come in parts.
+        lines = range(self._screen.screen_line, self._screen.end_line)
+        return any(text.decode() in self._screen.text(line) for line in lines)
 
     def wait(self, text: bytes) -> None:
         """Wait until ``text`` is drawn. Raises TimeoutError."""
         deadline = time.perf_counter() + WAIT_S
-        while text not in (seen := self._read(deadline - time.perf_counter())):
-            if not seen:
+        while not self._shows(text):
+            if not self._read(deadline - time.perf_counter()):
                 raise TimeoutError(f"the app never drew {text!r}")
 
     def type(self, keys: bytes) -> None:

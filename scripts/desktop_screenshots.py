@@ -23,7 +23,7 @@ from textual.pilot import Pilot
 
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.ui.pictures import picture, write_picture
+from quicksand_tui.ui.pictures import picture, shown_by, write_picture
 from quicksand_tui.ui.shots import ShotSpec
 from screenshots import TARGET, places, say
 
@@ -95,8 +95,7 @@ class Visit:
 
     async def shoot(self, name: str) -> None:
         await self.rest()
-        svg = self._app.export_screenshot(title="quicksand-tui")
-        write_picture(TARGET / f"{name}.svg", svg)
+        write_picture(TARGET / f"{name}.svg", shown_by(self._app))
         say(f"made {name}.svg")
 
     async def job_done(self) -> None:

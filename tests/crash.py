@@ -439,7 +439,8 @@ class Box:
         own = {MARK, "keeper.sock", "keeper.lock", "current", runtime.current().name}
 
         def names() -> set[str]:
-            return {path.name for path in runtime.root.iterdir()}
+            found = {path.name for path in runtime.root.iterdir()}
+            return found - {"commands.log", "commands.log.1"}
 
         # The machine before the revert ends behind it.
         wait_for(lambda: names() == own, what=f"{own} alone", timeout=PATIENCE_S)

@@ -21,6 +21,8 @@ from quicksand_tui.terminal import Terminal as Emulator
 from tests.conftest import wait_for
 
 QUIT_AGAIN_S = 0.5
+METERED, METERED_S = 256, 0.05
+"""Bytes of one read from a slow line, and how much of its time may be made up for."""
 ON_ITS_TERMINAL = 'exec <>"$0" >&0 2>&0; exec "$@"'
 """A shell that leads a session gets the first terminal that it opens as its own."""
 
@@ -49,7 +51,15 @@ class PtyTerminal:
         answers: Mapping[bytes, bytes] = {},
         delay_s: float = 0.0,
         env: Mapping[str, str] = {},
+        bytes_per_s: int = 0,
+        is_far: bool = False,
     ) -> None:
+        """With ``bytes_per_s`` what the program writes is shown no faster than that; with
+        ``is_far`` it is read at once and waits here, as in the buffers of a network."""
+        self._bytes_per_s = bytes_per_s
+        self._far = bytearray() if is_far else None
+        self._metered = time.monotonic()
+        """Until when the line is taken by what was read."""
         self._answers = [(re.compile(question), answer) for question, answer in answers.items()]
         self._delay_s = delay_s
         self._due: deque[tuple[float, bytes]] = deque()
@@ -188,12 +198,23 @@ class PtyTerminal:
             wait = 0.02
             if self._due:
                 wait = max(0.0, min(wait, self._due[0][0] - time.monotonic()))
-            readable, _, _ = select.select([self.master], [], [], wait)
-            if readable:
+            ahead = self._metered - time.monotonic() if self._bytes_per_s else 0.0
+            reads = ahead <= 0 or self._far is not None
+            if ahead > 0:
+                wait = min(wait, ahead)
+            if not reads:
+                self._ended.wait(wait)
+            elif select.select([self.master], [], [], wait)[0]:
                 try:
                     self._read()
                 except OSError:
                     return
+            if self._far and time.monotonic() >= self._metered:
+                with self._lock:
+                    data = bytes(self._far[:METERED])
+                    del self._far[:METERED]
+                    self._meter(data)
+                    self._take(data)
             while self._due and self._due[0][0] <= time.monotonic():
                 with contextlib.suppress(OSError):
                     os.write(self.master, self._due.popleft()[1])
@@ -203,8 +224,19 @@ class PtyTerminal:
         with self._lock:
             if not select.select([self.master], [], [], 0)[0]:
                 return False
-            self._take(os.read(self.master, 65536))
+            far = self._far
+            data = os.read(self.master, METERED if self._bytes_per_s and far is None else 65536)
+            if far is not None:
+                far += data
+                return True
+            self._meter(data)
+            self._take(data)
             return True
+
+    def _meter(self, data: bytes) -> None:
+        if self._bytes_per_s:
+            began = max(self._metered, time.monotonic() - METERED_S)
+            self._metered = began + len(data) / self._bytes_per_s
 
     def _take(self, data: bytes) -> None:
         now = time.monotonic()

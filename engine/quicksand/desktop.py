@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
+from quicksand.base.errors import ConfigError
 from quicksand.life.sandbox_life import Life
 
 if TYPE_CHECKING:
@@ -215,19 +216,72 @@ class Desktop:
 
     # The pointer
 
-    async def mouse_move(self, x: int, y: int) -> None:
-        """Move the pointer to a place from 0 to 32767. Raises ConfigError."""
-        await self._display.move(x, y)
+    async def mouse_move(self, x: int, y: int, *, pixels: bool = False) -> None:
+        """Move the pointer to a place from 0 to 32767, the width and the height of the screen
+        whatever its size; with ``pixels`` to that pixel.
+
+        Every method of the pointer that takes or returns places counts so. Raises ConfigError,
+        DisplayError for pixels.
+        """
+        await self._display.move(*await self._place(x, y, pixels=pixels))
 
     async def mouse_move_px(self, x: int, y: int) -> None:
-        """Move the pointer to a pixel. Raises ConfigError if the screen has no such pixel,
-        DisplayError."""
-        await self._display.move(*await self._display.place_of(x, y))
+        """`mouse_move` with ``pixels``."""
+        await self.mouse_move(x, y, pixels=True)
 
-    async def mouse_click(self, button: str = "left", *, double: bool = False) -> None:
-        """Click "left", "middle", "right", "side" or "extra" where the pointer is. Raises
-        ConfigError."""
-        await self._display.click(button, 2 if double else 1)
+    @overload
+    async def mouse_click(self, button: str = "left", *, double: bool = False) -> None: ...
+
+    @overload
+    async def mouse_click(
+        self, x: int, y: int, /, *, double: bool = False, pixels: bool = False
+    ) -> None: ...
+
+    @overload
+    async def mouse_click(
+        self, button: str, x: int, y: int, /, *, double: bool = False, pixels: bool = False
+    ) -> None: ...
+
+    @overload
+    async def mouse_click(
+        self, button: str = "left", *, x: int, y: int, double: bool = False, pixels: bool = False
+    ) -> None: ...
+
+    async def mouse_click(
+        self,
+        button: str | int = "left",
+        first: int | None = None,
+        second: int | None = None,
+        *,
+        x: int | None = None,
+        y: int | None = None,
+        double: bool = False,
+        pixels: bool = False,
+    ) -> None:
+        """Click "left", "middle", "right", "side" or "extra" where the pointer is, or at a place,
+        which is that of `mouse_move`::
+
+            await sandbox.mouse_click()
+            await sandbox.mouse_click(400, 300, pixels=True)
+            await sandbox.mouse_click("right", 400, 300, pixels=True)
+
+        Raises ConfigError, DisplayError for pixels.
+        """
+        at = None
+        if isinstance(button, int):
+            across, down = button, first if second is None else None
+            button, first, second = "left", across, down
+        if (x, y) != (None, None) and (first, second) == (None, None):
+            first, second = x, y
+            x = y = None
+        if first is not None and second is not None and x is None and y is None:
+            at = await self._place(first, second, pixels=pixels)
+        elif pixels or (first, second, x, y) != (None, None, None, None):
+            raise ConfigError("a place has x and y", hint="mouse_click(400, 300, pixels=True)")
+        await self._display.click(button, 2 if double else 1, at)
+
+    async def _place(self, x: int, y: int, *, pixels: bool) -> tuple[int, int]:
+        return await self._display.place_of(x, y) if pixels else (x, y)
 
     async def mouse_down(self, button: str = "left") -> None:
         """Press a button and leave it so, until `mouse_up` or a checkpoint. Raises ConfigError."""
@@ -250,9 +304,10 @@ class Desktop:
         ConfigError."""
         await self._display.scroll(notches)
 
-    async def query_mouse_position(self) -> tuple[int, int]:
-        """Where the pointer is: (x, y) from 0 to 32767. A guest with an X server and xdotool is
+    async def query_mouse_position(self, *, pixels: bool = False) -> tuple[int, int]:
+        """Where the pointer is: (x, y) as in `mouse_move`. A guest with an X server and xdotool is
         asked, since viewers and programs move it, too. Of another guest this is where a method
         of this class, in any program, has moved it last; raises StateError if none has since the
         machine started or was reverted."""
-        return await self._display.position()
+        place = await self._display.position()
+        return await self._display.pixel_of(place) if pixels else place

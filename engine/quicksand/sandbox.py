@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from quicksand.base.delegation import Attribute, Delegation
 from quicksand.base.errors import StateError
@@ -33,6 +33,7 @@ from quicksand.records.registry import Registry
 if TYPE_CHECKING:
     from quicksand.base.progress import Progress
     from quicksand.guest.files import GuestFiles
+    from quicksand.records.params import MachineOptions, ResumeOptions
     from quicksand.records.sandboxes import Entry
     from quicksand.saves.manifest import SaveManifest
 
@@ -96,7 +97,7 @@ class Sandbox:
         base_dir: str | Path | None = None,
         trust: bool = False,
         progress_callback: Progress | None = None,
-        **options: Any,
+        **options: Unpack[MachineOptions],
     ) -> None:
         """Check the options; ``options`` are the fields of `SandboxConfig`. Nothing starts yet.
 
@@ -280,6 +281,7 @@ class Sandbox:
     spawn = _in_guest(InGuest.spawn)
     shell = _in_guest(InGuest.shell)
     attach_shell = _in_guest(InGuest.attach_shell)
+    watch_shell = _in_guest(InGuest.watch_shell)
     shells = _in_guest(InGuest.shells)
     create_user = _in_guest(InGuest.create_user)
     delete_user = _in_guest(InGuest.delete_user)
@@ -342,6 +344,9 @@ class Sandbox:
     pin_checkpoint = _to_checkpoints(Checkpoints.pin_checkpoint)
     note_checkpoint = _to_checkpoints(Checkpoints.note_checkpoint)
     diff = _to_checkpoints(Checkpoints.diff)
+    compare = _to_checkpoints(Checkpoints.compare)
+    compare_file = _to_checkpoints(Checkpoints.compare_file)
+    patch = _to_checkpoints(Checkpoints.patch)
 
     # Clones
 
@@ -463,7 +468,7 @@ class Snapshot:
         found = Path(path).absolute()
         return cls(found, machinery.check_portable(found), Path(base_dir) if base_dir else None)
 
-    async def resume(self, **options: Any) -> Sandbox:
+    async def resume(self, **options: Unpack[ResumeOptions]) -> Sandbox:
         """Start a new sandbox with this disk; ``options`` are those of `Sandbox`. The caller stops
         it. Raises as `Sandbox` and `Sandbox.start`."""
         sandbox = Sandbox(image=str(self.path), base_dir=self._base_dir, **options)

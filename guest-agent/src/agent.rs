@@ -114,6 +114,7 @@ impl Agent {
                 "exec",
                 "command_bytes",
                 "pty",
+                "pty_watch",
                 "files",
                 "copies",
                 "users",

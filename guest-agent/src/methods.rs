@@ -163,6 +163,9 @@ pub struct Attachment {
     pub session: String,
     /// The number of bytes of earlier output that are repeated.
     pub replay: Option<u64>,
+    /// Only looks on: it takes no input, sets no size, holds nothing back and is not counted.
+    #[serde(default)]
+    pub watch: bool,
 }
 
 /// The answers to requests that begin a session, open a channel, or name one.

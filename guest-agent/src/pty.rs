@@ -1,7 +1,7 @@
 //! Terminals that live on when their clients leave.
 
 use std::fs::{File, Permissions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, fchown};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -18,7 +18,7 @@ use crate::events::Event;
 use crate::output::{self, End, Sink};
 use crate::params::wrong;
 use crate::passwd::User;
-use crate::scrollback::TerminalOutput;
+use crate::scrollback::{Role, TerminalOutput};
 use crate::source::Source;
 use crate::spawn::{self, Child, Leads};
 use crate::sys;
@@ -32,6 +32,8 @@ const DEFAULT_SIZE: (u16, u16) = (80, 24);
 /// terminal may give another.
 const DEFAULT_SCROLLBACK: u64 = 256 * 1024;
 const MAX_SCROLLBACK: u64 = 16 << 20;
+/// The number of bytes that are told of the command line of a program in the foreground.
+const FOREGROUND_MAX: u64 = 1024;
 
 /// The terminals of one agent. All clones are the same list.
 #[derive(Clone, Debug, Default)]
@@ -140,6 +142,10 @@ struct Terminal {
     created_unix: f64,
     alive: bool,
     exit_code: Option<i32>,
+    /// The command line of the program in the foreground; empty if it cannot be read.
+    foreground: Vec<String>,
+    /// The directory of that program; `None` if it cannot be read.
+    cwd: Option<String>,
 }
 
 /// The reply to `pty_attach`.
@@ -267,6 +273,7 @@ impl Pty {
     }
 
     fn describe(&self) -> Terminal {
+        let (foreground, cwd) = self.foreground();
         let state = self.state();
         Terminal {
             session: self.id.clone(),
@@ -279,7 +286,30 @@ impl Pty {
             created_unix: self.created_unix_ns as f64 / 1e9,
             alive: state.exit.is_none(),
             exit_code: state.exit.map(|exit| exit.code),
+            foreground,
+            cwd,
         }
+    }
+
+    /// Returns the command line and the directory of the program in the foreground, as far as they
+    /// can be read.
+    fn foreground(&self) -> (Vec<String>, Option<String>) {
+        if !self.state().runs {
+            return (Vec::new(), None);
+        }
+        let leader = foreground_group(self.master.fd().get_ref().as_fd()).unwrap_or(self.pid);
+        // It may end at any moment, which is no failure.
+        let mut words = Vec::new();
+        if let Ok(file) = File::open(format!("/proc/{leader}/cmdline")) {
+            let _ = file.take(FOREGROUND_MAX).read_to_end(&mut words);
+        }
+        let words = words.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+        let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
+        let cwd = std::fs::read_link(format!("/proc/{leader}/cwd"));
+        (
+            words.collect(),
+            cwd.ok().map(|path| path.to_string_lossy().into_owned()),
+        )
     }
 
     /// Returns the reply to a client that attaches. `replay` is the number of bytes that are
@@ -358,8 +388,8 @@ pub enum Next {
 impl Attachment {
     /// Adds a reader that first gets the last `replay` bytes of output, or fewer if there are
     /// fewer.
-    pub fn new(pty: &Arc<Pty>, replay: usize) -> Self {
-        let (key, replay) = pty.output.add_reader(replay);
+    pub fn new(pty: &Arc<Pty>, replay: usize, role: Role) -> Self {
+        let (key, replay) = pty.output.add_reader(replay, role);
         Self {
             pty: pty.clone(),
             key,

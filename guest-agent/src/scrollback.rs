@@ -9,6 +9,18 @@ use tokio::sync::{Notify, watch};
 const LAG_LIMIT: u64 = 1 << 20;
 /// When this many bytes wait for a single client, the terminal is no longer read.
 const BACKLOG_LIMIT: u64 = 64 * 1024;
+/// A watcher may be this many bytes behind; then it goes on with the last ones.
+const WATCH_LIMIT: u64 = 64 * 1024;
+const WATCH_REST: u64 = 16 * 1024;
+
+/// The part that a reader plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Is counted, and can hold the terminal back.
+    Client,
+    /// Only looks on: nobody notices it.
+    Watcher,
+}
 
 #[derive(Debug)]
 struct Scrollback {
@@ -26,6 +38,7 @@ struct Reader {
     /// The position of the next byte to send.
     position: u64,
     lagged: bool,
+    role: Role,
 }
 
 impl Scrollback {
@@ -41,13 +54,14 @@ impl Scrollback {
 
     /// Adds a reader that first gets the last `replay` bytes, or fewer if fewer are kept. Returns
     /// the reader's key and the number of bytes.
-    fn add_reader(&mut self, replay: usize) -> (u64, u64) {
+    fn add_reader(&mut self, replay: usize, role: Role) -> (u64, u64) {
         self.last_key += 1;
         let replay = replay.min(self.kept.len()) as u64;
         self.readers.push(Reader {
             key: self.last_key,
             position: self.head - replay,
             lagged: false,
+            role,
         });
         (self.last_key, replay)
     }
@@ -57,14 +71,20 @@ impl Scrollback {
         self.trim();
     }
 
+    /// Returns the number of clients.
     fn readers(&self) -> usize {
-        self.readers.len()
+        self.clients().count()
     }
 
-    /// Tells whether the terminal may be read. Only a single reader that is behind holds it back.
+    fn clients(&self) -> impl Iterator<Item = &Reader> {
+        self.readers.iter().filter(|reader| reader.role == Role::Client)
+    }
+
+    /// Tells whether the terminal may be read. Only a single client that is behind holds it back.
     fn takes_more(&self) -> bool {
-        match self.readers.as_slice() {
-            [only] => self.head - only.position < BACKLOG_LIMIT,
+        let mut clients = self.clients();
+        match (clients.next(), clients.next()) {
+            (Some(only), None) => self.head - only.position < BACKLOG_LIMIT,
             _ => true,
         }
     }
@@ -72,12 +92,16 @@ impl Scrollback {
     fn push(&mut self, bytes: &[u8]) {
         self.kept.extend(bytes);
         self.head += bytes.len() as u64;
-        if self.readers.len() > 1 {
-            for reader in &mut self.readers {
-                if self.head - reader.position > LAG_LIMIT {
-                    reader.position = self.head;
-                    reader.lagged = true;
-                }
+        let shared = self.readers() > 1;
+        for reader in &mut self.readers {
+            let (limit, rest) = match reader.role {
+                Role::Watcher => (WATCH_LIMIT, WATCH_REST),
+                Role::Client if shared => (LAG_LIMIT, 0),
+                Role::Client => continue,
+            };
+            if self.head - reader.position > limit {
+                reader.position = self.head - rest;
+                reader.lagged = true;
             }
         }
         self.trim();
@@ -174,8 +198,8 @@ impl TerminalOutput {
     }
 
     /// Adds a reader; see `Scrollback::add_reader`.
-    pub fn add_reader(&self, replay: usize) -> (u64, u64) {
-        let added = self.kept().add_reader(replay);
+    pub fn add_reader(&self, replay: usize, role: Role) -> (u64, u64) {
+        let added = self.kept().add_reader(replay, role);
         self.advanced.notify_one();
         added
     }
@@ -185,7 +209,7 @@ impl TerminalOutput {
         self.advanced.notify_one();
     }
 
-    /// Returns the number of readers.
+    /// Returns the number of clients.
     pub fn readers(&self) -> usize {
         self.kept().readers()
     }
@@ -223,8 +247,8 @@ mod tests {
     fn the_last_bytes_are_replayed_and_new_ones_follow() {
         let mut output = Scrollback::new(4);
         output.push(b"abcdef");
-        let (all, whole) = output.add_reader(99);
-        let (some, part) = output.add_reader(2);
+        let (all, whole) = output.add_reader(99, Role::Client);
+        let (some, part) = output.add_reader(2, Role::Client);
         assert_eq!((whole, part), (4, 2));
         output.push(b"gh");
         assert_eq!(read(&mut output, all), b"cdefgh");
@@ -235,10 +259,10 @@ mod tests {
     #[test]
     fn one_reader_holds_the_terminal_back_and_two_do_not() {
         let mut output = Scrollback::new(10);
-        let (first, _) = output.add_reader(0);
+        let (first, _) = output.add_reader(0, Role::Client);
         output.push(&vec![0; BACKLOG_LIMIT as usize]);
         assert!(!output.takes_more());
-        let (second, _) = output.add_reader(0);
+        let (second, _) = output.add_reader(0, Role::Client);
         assert!(output.takes_more());
         output.push(&vec![1; LAG_LIMIT as usize]);
         assert!(output.take_lagged(first));
@@ -251,9 +275,31 @@ mod tests {
     }
 
     #[test]
+    fn a_watcher_is_not_counted_and_holds_nothing_back() {
+        let mut output = Scrollback::new(10);
+        let (watcher, _) = output.add_reader(0, Role::Watcher);
+        assert_eq!(output.readers(), 0);
+        output.push(&vec![0; BACKLOG_LIMIT as usize]);
+        assert!(output.takes_more());
+        let (client, _) = output.add_reader(0, Role::Client);
+        output.push(&vec![1; BACKLOG_LIMIT as usize]);
+        assert!(!output.takes_more());
+        assert_eq!(output.readers(), 1);
+        // It skips what it did not read in time; the client loses nothing.
+        assert!(output.take_lagged(watcher));
+        assert_eq!(read(&mut output, watcher), vec![1; WATCH_REST as usize]);
+        output.push(&vec![2; 2 * LAG_LIMIT as usize]);
+        assert!(!output.take_lagged(client));
+        assert_eq!(
+            output.head - output.reader(client).unwrap().position,
+            BACKLOG_LIMIT + 2 * LAG_LIMIT
+        );
+    }
+
+    #[test]
     fn every_byte_comes_once_and_in_order_around_the_ring() {
         let mut output = Scrollback::new(7);
-        let (key, _) = output.add_reader(0);
+        let (key, _) = output.add_reader(0, Role::Client);
         let mut seen = Vec::new();
         for byte in 0..100u8 {
             output.push(&[byte, byte]);

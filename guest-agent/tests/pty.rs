@@ -173,3 +173,37 @@ fn a_terminal_that_is_refused_starts_no_program() {
     assert_eq!(client.result("pty_list", json!({}))["sessions"], json!([]));
     assert!(agent.children().is_empty());
 }
+
+#[test]
+fn who_watches_a_terminal_sees_it_and_changes_nothing() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let id = client.send(
+        "pty_open",
+        json!({"command": "echo first; cd /tmp; exec cat", "cols": 100, "rows": 30}),
+    );
+    let session = client.wait_reply(id)["result"]["session"].clone();
+    client.read_until(id, "first");
+    let mut other = agent.session();
+    let watch = other.send(
+        "pty_attach",
+        json!({"session": session, "cols": 10, "rows": 5, "watch": true}),
+    );
+    let reply = other.wait_reply(watch);
+    assert_eq!(
+        (&reply["result"]["cols"], &reply["result"]["rows"]),
+        (&json!(100), &json!(30))
+    );
+    other.read_until(watch, "first");
+    wait_for("the program", || {
+        let list = client.result("pty_list", json!({}));
+        let entry = &list["sessions"][0];
+        assert_eq!(entry["attached"], 1);
+        (entry["foreground"] == json!(["cat"]) && entry["cwd"] == "/tmp").then_some(())
+    });
+    client.data(STDIN, id, b"seen\n");
+    other.read_until(watch, "seen");
+    other.result("pty_detach", json!({"id": watch}));
+    client.data(STDIN, id, b"\x04");
+    assert_eq!(client.collect_exit(id)["exit_code"], 0);
+}

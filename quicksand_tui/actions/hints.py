@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from quicksand_tui.model.world import Selection
 
 
-ENTER = "as enter does"
-SHOWS = "shows the same"
+ENTER = "same as enter"
+SHOWS = "as a command"
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,13 @@ MORE = (
         arguments=records.find_verb("tree").on_line,
     ),
     LineVerb(
+        name="diff",
+        about="Show files that differ between two checkpoints",
+        arguments=tuple(
+            found for found in records.find_verb("diff").on_line if found.kind is Kind.CHECKPOINT
+        ),
+    ),
+    LineVerb(
         name="unmount",
         about="Take a directory of this host away",
         arguments=records.find_verb("unmount").on_line,
@@ -306,7 +313,7 @@ def resolve(
                 sandbox = _find_sandbox(word, world, selected)
                 target = _with(target, sandbox=sandbox)
             case Kind.CHECKPOINT | Kind.TARGET:
-                found = _find_checkpoint(word, sandbox or selected)
+                found = checkpoint_named(word, sandbox or selected)
                 target = _with(target, checkpoint=found, sandbox=sandbox or selected)
             case Kind.SOURCE:
                 target = _find_source(word, world, target)
@@ -341,7 +348,8 @@ def _find_sandbox(word: str, world: World, selected: SandboxView | None) -> Sand
     raise CommandError(f"there is no sandbox {word!r}{_near(word, names)}")
 
 
-def _find_checkpoint(word: str, sandbox: SandboxView | None) -> CheckpointView:
+def checkpoint_named(word: str, sandbox: SandboxView | None) -> CheckpointView:
+    """Finds a checkpoint of a sandbox by its name. Raises CommandError."""
     if sandbox is None:
         raise CommandError("no sandbox is selected")
     for checkpoint in sandbox.tree.checkpoints:
@@ -390,6 +398,8 @@ def why_not(target: Target, world: World, selection: Selection) -> str | None:
     if target.checkpoint is None:
         action = target.action
         return None if action is None else action.disabled_reason(world, about)
+    if target.verb.name == "diff":
+        return reasons.diff(world, about)  # it only reads
     checks: Mapping[str, reasons.Reason] = {
         "start": reasons.start,
         "revert": reasons.checkpoint,

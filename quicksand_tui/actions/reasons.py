@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 Reason = Callable[[World, Selection], str | None]
 """Returns why an action is not possible now; None if it is."""
 
-NO_IMAGE = "there is no image yet: `quicksand-tui setup` gets one"
+NO_IMAGE = "there is no image yet: {install} installs one, `quicksand-tui setup` builds debian"
+READING = "the store is still being read"
 READ_ONLY = "read-only: this app was told to change nothing"
 
 
@@ -63,7 +64,7 @@ def _busy(world: World, sandbox: SandboxView) -> str | None:
     job = world.job(sandbox.id)
     if job is None:
         return None
-    return f"{sandbox.name} is just being {_DOING.get(job.verb, 'changed')}"
+    return f"{sandbox.name} is being {_DOING.get(job.verb, 'changed')}"
 
 
 _DOING = {
@@ -73,7 +74,7 @@ _DOING = {
     JobVerb.PAUSE: "paused",
     JobVerb.RESUME: "resumed",
     JobVerb.DELETE: "deleted",
-    JobVerb.CHECKPOINT: "kept as a checkpoint",
+    JobVerb.CHECKPOINT: "checkpointed",
     JobVerb.REVERT: "reverted",
     JobVerb.UNDO: "reverted",
     JobVerb.REMOVE: "changed: a checkpoint is deleted",
@@ -87,7 +88,9 @@ _DOING = {
 def new(world: World, selection: Selection) -> str | None:
     if selection.panel is Panel.IMAGES and selection.image and selection.image.error:
         return f"the image {selection.image.name} is broken"
-    return None if world.usable_images else NO_IMAGE
+    if world.usable_images:
+        return None
+    return NO_IMAGE.format(install=world.keymap.hint("install")) if world.loaded else READING
 
 
 def uninstall(world: World, selection: Selection) -> str | None:
@@ -98,17 +101,11 @@ def shell(world: World, selection: Selection) -> str | None:
     """A shell waits for the current job if the guest can answer after it."""
     sandbox, why = _selected(world, selection)
     if sandbox is not None and (job := world.job(sandbox.id)) is not None:
-        answers = job.verb not in _ENDING and not sandbox.id.startswith("new:")
-        return None if answers else _busy(world, sandbox)
+        return None if job.verb not in _ENDING else _busy(world, sandbox)
     return why if sandbox is None else shell_now(world, selection)
 
 
 _ENDING = {JobVerb.STOP, JobVerb.KILL, JobVerb.DELETE}
-
-
-def waits_for(world: World, sandbox: SandboxView) -> str:
-    """Says what a shell in the sandbox has to wait for; "" if for nothing."""
-    return _busy(world, sandbox) or ""
 
 
 def shell_now(world: World, selection: Selection) -> str | None:
@@ -141,7 +138,7 @@ def run(world: World, selection: Selection) -> str | None:
 
 def _no_guest(world: World, sandbox: SandboxView) -> str:
     if sandbox.state is State.PAUSED:
-        return f"{sandbox.name} is paused: {world.keymap.hint('pause')} lets it go on"
+        return f"{sandbox.name} is paused: {world.keymap.hint('pause')} resumes it"
     if sandbox.state in _NO_MACHINE:
         return f"{sandbox.name} {_NO_MACHINE[sandbox.state]}"
     return f"{sandbox.name} does not run: {world.keymap.hint('start')} starts it"
@@ -156,7 +153,7 @@ def start(world: World, selection: Selection) -> str | None:
     if sandbox.state in (State.STOPPED, State.CRASHED):
         return None
     if sandbox.state is State.PAUSED:
-        return f"{sandbox.name} is paused: {world.keymap.hint('pause')} lets it go on"
+        return f"{sandbox.name} is paused: {world.keymap.hint('pause')} resumes it"
     return f"{sandbox.name} is {_already(sandbox.state)}"
 
 
@@ -351,6 +348,16 @@ def copy_mount(world: World, selection: Selection) -> str | None:
     return None if selection.mount is not None else "no mount is selected"
 
 
+def wall(world: World, selection: Selection) -> str | None:
+    if not any(view.is_live for view in world.sandboxes):
+        return "Nothing runs that could be watched"
+    return None
+
+
+def on_wall(world: World, selection: Selection) -> str | None:
+    return None if selection.sandbox is not None else "There is no tile here"
+
+
 def mark(world: World, selection: Selection) -> str | None:
     if selection.panel is not Panel.SANDBOXES:
         return "only sandboxes can be marked here"
@@ -365,6 +372,15 @@ def go_there(world: World, selection: Selection) -> str | None:
     if chosen.error:
         return f"this checkpoint cannot be read: {chosen.error}"
     return _busy(world, selection.sandbox)
+
+
+def diff(world: World, selection: Selection) -> str | None:
+    """Checkpoints are compared whatever is under way: that only reads."""
+    if selection.sandbox is None or selection.checkpoint is None:
+        return "no checkpoint is selected"
+    if selection.checkpoint.error:
+        return "it cannot be read"
+    return None
 
 
 def compare(world: World, selection: Selection) -> str | None:

@@ -148,7 +148,7 @@ class _KeyAssigner:
         if key in ALIKE:
             return f"{shown} is what a terminal sends for {ALIKE[key]}"
         if self._is_reserved(key) and key not in fixed:
-            return f"{shown} cannot be given away: {RESERVED[key]}"
+            return f"{shown} is reserved: {RESERVED[key]}"
         if self.scope in PREFIXED and key == self.prefix.key:
             return f"{shown} is the prefix: typed twice it goes to the guest"
         holder = self.taken.get(key)

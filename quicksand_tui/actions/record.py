@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions import reasons
+from quicksand_tui.model.keymap import BEHIND_PREFIX
 from quicksand_tui.verbs.commands import Value, command_about
 from quicksand_tui.verbs.rows import find_verb
 
@@ -21,9 +22,11 @@ class Group(StrEnum):
     VIEW = "View"
     LOG = "Log"
     TREE = "Checkpoints"
+    DIFF = "What differs"
     MOUNTS = "Mounts"
     SAVES = "Saves"
     TRASH = "Trash"
+    WALL = "Wall"
     PANES = "Shells: the prefix, and then"
     DESKTOP = "Desktop: the prefix, and then"
     APP = "App"
@@ -35,9 +38,11 @@ class Scope(StrEnum):
     MAIN = "main"
     LOG = "log"
     TREE = "tree"
+    DIFF = "diff"
     MOUNTS = "mounts"
     SAVES = "saves"
     TRASH = "trash"
+    WALL = "wall"
     PANES = "panes"
     """Its keys work only after the prefix."""
     DESKTOP = "desktop"
@@ -47,13 +52,15 @@ class Scope(StrEnum):
 _SCOPES = {
     Group.LOG: Scope.LOG,
     Group.TREE: Scope.TREE,
+    Group.DIFF: Scope.DIFF,
     Group.MOUNTS: Scope.MOUNTS,
     Group.SAVES: Scope.SAVES,
     Group.TRASH: Scope.TRASH,
+    Group.WALL: Scope.WALL,
     Group.PANES: Scope.PANES,
     Group.DESKTOP: Scope.DESKTOP,
 }
-PREFIXED = frozenset({Scope.PANES, Scope.DESKTOP})
+PREFIXED = frozenset(Scope(name) for name in BEHIND_PREFIX)
 """Scopes whose keys work only after the prefix."""
 
 """The scopes of groups of actions. All other groups belong to the main screen."""
@@ -92,6 +99,8 @@ class Action:
     letters after it would be typed elsewhere."""
     takes_text: bool = False
     """Whether it opens a line for text, into which a text goes that begins with its key."""
+    takes_keys: bool = False
+    """Whether it opens a shell, which takes what is typed behind its key."""
     changes: bool = False
     """Whether it changes anything, so that a read-only app refuses it. True as well if its verb
     does."""

@@ -31,6 +31,12 @@ def _everywhere(make: Maker, verb: str) -> tuple[Action, ...]:
     return (
         make("refresh", "r", "Read everything again (changes show by themselves)",
              verb=verb, footer=False),
+        *_on_all_screens(make),
+    )
+
+
+def _on_all_screens(make: Maker) -> tuple[Action, ...]:
+    return (
         make("jobs", "J", "Show running and recent jobs", footer=False),
         make("commands", "at", "Show your actions as commands", footer=False),
         make("command", "colon", "Type a command, with completion", footer=False,
@@ -50,6 +56,8 @@ SAVES_ACTIONS: tuple[Action, ...] = (
            saves_reasons.cancel, careful=True),
     _saves("discard", "d", "Delete it, to the trash or for good; asks first",
            saves_reasons.discard, label="delete", verb="saves rm"),
+    _saves("prune", "p", "Choose old ones, look at them, and delete them",
+           saves_reasons.listed, verb="saves prune", footer=False),
     _saves("export", "e", "Write it to one file that other hosts can import",
            saves_reasons.export, verb="export"),
     _saves("import", "i", "Import a save or a sandbox from such a file", verb="import"),
@@ -86,6 +94,49 @@ SAVES_ACTIONS: tuple[Action, ...] = (
            saves_reasons.in_trash, footer=False),
     *_everywhere(_trash, "trash"),
     _trash("back", "escape q", "Go back to the saves"),
+)
+# fmt: on
+
+
+_wall = Maker(Group.WALL)
+
+# The table is formatted by hand, with each action in a row or two.
+# fmt: off
+WALL_ACTIONS: tuple[Action, ...] = (
+    _wall("enter", "enter", "Go into it: its shell or desktop on the main screen",
+          reasons.on_wall, label="go in"),
+    _wall("mark", "space", "Mark its sandbox; actions then apply to marked ones",
+          reasons.on_wall),
+    _wall("mark_all", "asterisk", "Mark all sandboxes on the wall, or none",
+          reasons.on_wall, footer=False),
+    _wall("execute", "exclamation_mark", "Run a command in it, or in all marked ones",
+          reasons.each(reasons.run), label="run", verb="exec"),
+    _wall("zoom", "z", "Show this tile alone, or all of them", reasons.on_wall),
+    _wall("all", "a", "Show all that run, not only those chosen before",
+          footer=False),
+    *_everywhere(_wall, "ps"),
+    _wall("back", "escape q", "Go back to where you came from"),
+)
+# fmt: on
+
+_diff = Maker(Group.DIFF)
+
+# The table is formatted by hand, with each action in a row or two.
+# fmt: off
+DIFF_ACTIONS: tuple[Action, ...] = (
+    _diff("open", "enter", "Show what differs in it, or open or fold a directory",
+          label="show", verb="diff"),
+    _diff("unfold", "right", "Open a directory", footer=False),
+    _diff("fold", "left", "Fold a directory, or go to the one above", footer=False),
+    _diff("fold_all", "asterisk", "Open all directories, or fold them", footer=False),
+    _diff("against", "v", "Compare with its parent instead, or with here",
+          label="parent/here"),
+    _diff("patch", "p", "Save it as a patch, or all that is below it"),
+    _diff("filter", "slash", "Filter: words, !word, kind:a", takes_text=True),
+    _diff("copy", "y", "Copy its path, if the terminal allows it", footer=False),
+    _diff("refresh", "r", "Read both disks again", label="again"),
+    *_on_all_screens(_diff),
+    _diff("back", "escape q", "Leave text, filter, comparison, one at a time"),
 )
 # fmt: on
 
@@ -139,6 +190,8 @@ PANE_ACTIONS: tuple[Action, ...] = (
     _panes("close", "x", "End this shell; asks first", changes=True),
     _panes("command", "colon", "Type a command, with completion", footer=False,
            takes_text=True),
+    _panes("jump", "apostrophe", "Jump to a row or a pane by its letters", footer=False),
+    _panes("last", "minus", "Go to the sandbox that you used before", footer=False),
     _panes("mouse", "m", "Let the terminal select text with the mouse, or not", footer=False),
     _panes("help", "question_mark", "Show all keys"),
     _panes("back", "d", "Go back to the sandboxes; the shells keep running"),
@@ -205,9 +258,9 @@ _log, _tree, _mounts = Maker(Group.LOG), Maker(Group.TREE), Maker(Group.MOUNTS)
 ACTIONS: tuple[Action, ...] = (
     _sandbox("new", "n", "Start a new sandbox from an image", reasons.new, verb="run"),
     _sandbox("open", "enter", "Open a shell; start a stopped one, resume a paused one",
-             reasons.open_, footer=False, changes=True),
+             reasons.open_, footer=False, changes=True, takes_keys=True),
     _sandbox("shell", "s", "Open shells beside each other, to split and zoom",
-             reasons.shell, verb="shell"),
+             reasons.shell, verb="shell", takes_keys=True),
     _sandbox("full_shell", "f", "Open one shell that fills the whole terminal",
              reasons.shell_now, verb="shell", footer=False),
     _sandbox("desktop", "w", "Watch its screen, with mouse and keys",
@@ -219,7 +272,7 @@ ACTIONS: tuple[Action, ...] = (
              reasons.each(reasons.stop), verb="stop", careful=True),
     _sandbox("pause", "P", "Freeze it, or resume it if it is paused",
              reasons.each(reasons.pause_or_resume), verb="pause", aliases=("resume",),
-             label_if_paused="go on", footer=False),
+             label_if_paused="resume", footer=False),
     _sandbox("kill", "K", "Pull the plug; asks first",
              reasons.each(reasons.kill), verb="kill", footer=False),
     _sandbox("checkpoint", "c", "Make a checkpoint of memory, processes and disk",
@@ -248,12 +301,18 @@ ACTIONS: tuple[Action, ...] = (
              reasons.mark, footer=False),
     _sandbox("mark_all", "asterisk", "Mark all listed ones, or none",
              reasons.mark, footer=False),
+    _sandbox("mark_range", "V", "Mark all rows that you pass from here; again ends it",
+             reasons.mark, footer=False),
     _view("install", "I", "Install an image from a package", verb="install", footer=False),
     _view("uninstall", "R", "Uninstall an image of a package; asks first",
           reasons.uninstall, verb="uninstall", footer=False),
     _view("saves", "v", "Go to the saves, to start, verify or delete them", verb="saves"),
     _view("trash", "T", "Go to the trash, which keeps things for a week",
           verb="trash", footer=False),
+    _view("jump", "apostrophe", "Jump to a row or a pane by its letters", footer=False),
+    _view("last", "minus", "Go to the sandbox that you used before", footer=False),
+    _view("wall", "W", "Watch what runs in all, or in those marked or filtered",
+          reasons.wall, footer=False),
     _view("filter", "slash", "Filter: words, !word, state:running, image:debian",
           reasons.filter_, takes=(Parameter("words", Kind.REST),), takes_text=True),
     _view("order", "o", "Order by state, name, age, CPU, memory, disk, in turn",
@@ -284,10 +343,14 @@ ACTIONS: tuple[Action, ...] = (
     _log("next", "n", "Go to the next match", footer=False),
     _log("previous", "N", "Go to the previous match", footer=False),
     _log("wrap", "w", "Wrap long lines, or cut them"),
+    _log("save", "e", "Save it as a file here"),
+    _log("copy", "y", "Copy it, if the terminal allows it", footer=False),
     _log("kind", "t", "Show console, QEMU's messages, events or commands",
          label="console/qemu/events"),
     _log("back", "escape", "Clear the search, then go back to the lists"),
     # No other key: `u` opens the tree, and a second one must not go back unasked.
+    _tree("ask", "u", "Return to it; asks first",
+          reasons.go_there, label="ask first", footer=False, changes=True),
     _tree("go", "enter", "Return to it; a stopped sandbox starts there",
           reasons.go_there, label="go there", careful=True, changes=True),
     _tree("remove", "d", "Delete it; asks first",
@@ -299,10 +362,15 @@ ACTIONS: tuple[Action, ...] = (
           takes_text=True),
     _tree("pin", "p", "Protect it from deletion, or no longer",
           reasons.go_there, verb="checkpoint pin"),
-    _tree("compare", "space", "Compare its screen with another one, or stop it",
-          reasons.compare, footer=False),
+    _tree("diff", "f", "Show files that differ from here, or a marked one",
+          reasons.diff, verb="diff"),
+    _tree("compare", "space", "Mark it, to compare it with another one",
+          reasons.diff, footer=False),
     _tree("look", "o", "Show its screen large, beside the one compared with",
           reasons.look, footer=False),
+    _tree("unfold", "right", "Show the automatic checkpoints that are folded here", footer=False),
+    _tree("fold", "left", "Fold automatic checkpoints again", footer=False),
+    _tree("turn", "O", "Show the newest checkpoints first, or last", footer=False),
     _tree("copy", "y", "Copy its tag, if the terminal allows it",
           reasons.go_there, footer=False),
     _tree("back", "escape", "Go back to the lists, or to where you came from"),
@@ -310,11 +378,13 @@ ACTIONS: tuple[Action, ...] = (
     _mounts("unmount", "d", "Unmount it; refused while programs use it",
             reasons.unmount, verb="unmount"),
     _mounts("force", "F", "Unmount it even while it is used; asks first",
-            reasons.unmount, label="by force", verb="unmount", flags=("force",)),
+            reasons.unmount, label="force unmount", verb="unmount", flags=("force",)),
     _mounts("copy", "y", "Copy its path in the guest, if the terminal allows it",
             reasons.copy_mount, footer=False),
     _mounts("back", "escape", "Go back to the lists"),
+    *DIFF_ACTIONS,
     *SAVES_ACTIONS,
+    *WALL_ACTIONS,
     *PANE_ACTIONS,
     *DESKTOP_ACTIONS,
 )

@@ -1,11 +1,10 @@
-"""`quicksand-tui checkpoint, revert, undo, tree, diff`: keep moments of a sandbox, go back to them,
-compare them."""
+"""`quicksand-tui checkpoint, revert, undo, tree`: keep moments of a sandbox, go back to them."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,14 +32,14 @@ from quicksand_tui.cli.output import (
 from quicksand_tui.cli.progress import shown
 from quicksand_tui.cli.runner import Signals, opened, run_async
 from quicksand_tui.model.amounts import pause_text, seconds_text
-from quicksand_tui.model.checkpoints import FANCY, PLAIN, Forest, Marks
+from quicksand_tui.model.checkpoints import FANCY, PLAIN, Marks
+from quicksand_tui.model.lanes import FANCY_LINES, PLAIN_LINES, LaneRow, lane_rows
 from quicksand_tui.model.specs import CheckpointSpec
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import checkpoints
 from quicksand_tui.verbs.record import ignore
 
 if TYPE_CHECKING:
-    from quicksand.disks.diff.changes import FileChange
     from quicksand.snapshots.checkpoint import Checkpoint
 
     from quicksand_tui.verbs.checkpoints import Reached
@@ -268,16 +267,27 @@ def draw(past: Past, marks: Marks, *, colour: bool = False) -> list[str]:
     in one column here. Nor has it columns for age, pause, size and note.
     """
     made = {checkpoint.id: checkpoint for checkpoint in past.checkpoints}
+
+    def rank(id_: str) -> tuple[float, str]:
+        return (made[id_].created if id_ in made else 0.0, id_)
+
+    drawn = lane_rows(past.parents, past.head, rank, FANCY_LINES if marks is FANCY else PLAIN_LINES)
+    width = max((row.width for row in drawn), default=0)
     rows: list[tuple[object, ...]] = [(past.name, "", "", "", "")]
     styles: list[dict[str, Any]] = [{}]
-    for before, id_ in Forest.grow(past.parents, past.head).lines(marks):
-        if id_ in made:
-            here = _here(past, marks) if id_ == past.head else ""
-            rows.append(_row(before, made[id_], marks, here=here))
-            styles.append({"bold": id_ == past.head or None, "dim": made[id_].auto or None})
+    for row in drawn:
+        if not row.id:
+            rows.append((_stem(row, "", width), "", "", "", ""))
+            styles.append({})
+        elif row.id in made:
+            here = _here(past, marks) if row.id == past.head else ""
+            mark = marks.head if row.id == past.head else marks.node
+            rows.append(_row(_stem(row, mark, width), made[row.id], here=here))
+            styles.append({"bold": row.id == past.head or None, "dim": made[row.id].auto or None})
         else:
-            reason = past.broken[id_][:NOTE_MAX]
-            rows.append((f"{before}{marks.broken} {id_} (broken)", "", "", "", reason))
+            reason = past.broken[row.id][:NOTE_MAX]
+            name = f"{_stem(row, marks.broken, width)}{row.id} (broken)"
+            rows.append((name, "", "", "", reason))
             styles.append({"fg": "red"})
     head, *lines = format_table(HEADS, rows)
     if colour:
@@ -286,17 +296,22 @@ def draw(past: Past, marks: Marks, *, colour: bool = False) -> list[str]:
     return [head, *lines]
 
 
+def _stem(row: LaneRow, mark: str, width: int) -> str:
+    """Returns the drawing of a row in ``width`` cells, and a space."""
+    before, after = ("".join(stroke.text for stroke in part) for part in (row.before, row.after))
+    return f"{before}{mark}{after}".ljust(width + 1)
+
+
 def _here(past: Past, marks: Marks) -> str:
     """Returns the mark of the sandbox's present state, with the bytes written to the disk since its
     checkpoint."""
     return f"{marks.here} +{show_size(past.changed)}" if past.changed else marks.here
 
 
-def _row(before: str, made: Checkpoint, marks: Marks, *, here: str) -> tuple[object, ...]:
-    glyph = marks.head if here else marks.node
+def _row(stem: str, made: Checkpoint, *, here: str) -> tuple[object, ...]:
     pinned = " (pinned)" if made.pinned else ""
     return (
-        f"{before}{glyph} {made.tag}{pinned}" + (f" {here}" if here else ""),
+        f"{stem}{made.tag}{pinned}" + (f" {here}" if here else ""),
         show_age(made.created),
         pause_text(made.pause_s) if made.has_memory else made.tier,
         show_size(made.bytes_written),
@@ -315,69 +330,3 @@ def _facts(past: Past) -> dict[str, Any]:
         ],
         "broken": [{"id": id_, "error": error} for id_, error in past.broken.items()],
     }
-
-
-LETTERS = {"added": "A", "removed": "D", "changed": "M", "type-changed": "T"}
-
-
-@command_of("diff")
-def diff_command(name: str, a: str, b: str | None, as_json: bool) -> int:
-    """List the files that differ between checkpoint A and checkpoint B.
-
-    Without B, A is compared with the disk as it is now. A marks an added path, D a removed one, M a
-    changed one (in brackets, if more than its content changed), T one whose type changed. A moved
-    file is listed as removed in one place and added in another.
-
-    The files are read from the sandbox's disk; it may run or not, and nothing is booted. Data that
-    the guest has not written to its disk yet are not seen.
-    """
-
-    async def main(signals: Signals) -> int:
-        entry = Registry(paths()).find(name)
-        sandbox = Sandbox.open(entry.id)
-        try:
-            async with shown(f"{name}: comparing"):
-                changes = await sandbox.diff(a, b)
-        finally:
-            sandbox.close()
-        if b is None and entry.is_live:
-            say(f"{clean(entry.name)} is running: compared with what has reached its disk so far")
-        if as_json:
-            print_json([asdict(change) for change in changes])
-        else:
-            _show_changes(changes)
-        return Exit.OK
-
-    return run_async(main)
-
-
-def _show_changes(changes: list[FileChange]) -> None:
-    if changes:
-        for line in format_table(("", "", "", ""), [_change_row(change) for change in changes])[1:]:
-            print(line)
-    counts = [
-        f"{count} {kind}"
-        for kind in LETTERS
-        if (count := sum(change.kind == kind for change in changes))
-    ]
-    say(", ".join(counts) or "no file differs")
-
-
-def _change_row(change: FileChange) -> tuple[str, ...]:
-    """Returns the cells of a changed file: letter, path, size, remarks."""
-    before, after = change.type_before, change.type_after
-    path = change.path
-    if "directory" in (after or before or "") and path != "/":
-        path += "/"
-    remarks = ""
-    if change.kind == "type-changed":
-        remarks = f"({before} -> {after})"
-    elif change.differs not in ((), ("content",), ("content", "mtime")):
-        remarks = f"({', '.join(change.differs)})"
-    return LETTERS[change.kind], path, _sizes(change), remarks
-
-
-def _sizes(change: FileChange) -> str:
-    before, after = change.size_before, change.size_after
-    known = [show_size(size) for size in (before, after) if size is not None]
-    return known[0] if before == after and known else " -> ".join(known)

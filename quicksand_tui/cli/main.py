@@ -20,6 +20,7 @@ from quicksand_tui.cli.output import (
     explain_os_error,
 )
 from quicksand_tui.model.text import similar
+from quicksand_tui.opening.asyncio_alone import import_asyncio
 
 SIMILAR = "quicksand-similar"
 """The name of the error handler of the standard streams (codecs.register_error)."""
@@ -92,17 +93,6 @@ def _end_by_interrupt() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _import_asyncio() -> None:
-    """Imports asyncio without ssl, which takes 7 ms to load: asyncio does without it, as where
-    Python has none. Whoever else wants it can import it."""
-    if "asyncio" not in sys.modules and "ssl" not in sys.modules:
-        sys.modules["ssl"] = None  # type: ignore[assignment]
-        try:
-            import asyncio  # noqa: F401, PLC0415
-        finally:
-            del sys.modules["ssl"]
-
-
 def _dispatch(argv: Sequence[str]) -> int:
     completes = bool(os.environ.get(COMPLETE_VARIABLE))
     try:
@@ -111,7 +101,7 @@ def _dispatch(argv: Sequence[str]) -> int:
             return open_app()
         if argv[:1] in (["exec"], ["run"]):
             _end_by_interrupt()
-            _import_asyncio()
+            import_asyncio()
         if argv[:1] == ["exec"] and not completes:
             from quicksand_tui.cli.executing import execute_plainly  # noqa: PLC0415
 

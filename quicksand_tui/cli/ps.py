@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import time
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from quicksand.base.paths import paths
@@ -16,6 +18,7 @@ from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import (
     format_table,
     has_colour,
+    is_terminal,
     is_unicode,
     print_json,
     print_lines,
@@ -35,24 +38,33 @@ GLYPHS = {
 }
 """The glyphs of states, in UTF-8 and in ASCII. The word beside each says the same."""
 
+LOOK_EVERY_S = 0.5
+"""Seconds between two looks of --watch at the disk."""
+HOME = "\x1b[H\x1b[J"
+"""Clears a terminal."""
 REASON_MAX = 200
 HEADS = ("NAME", "STATUS", "IMAGE", "AGE", "CPUS", "MEMORY", "ACCEL", "PORTS")
 
 
 @command_of("ps")
-def ps_command(everything: bool, quiet: bool, processes: bool, as_json: bool) -> None:
+def ps_command(everything: bool, quiet: bool, processes: bool, watch: bool, as_json: bool) -> None:
     """List sandboxes.
 
     Only running ones are listed; -a adds stopped, crashed (with the reason) and broken ones.
+
+    With --watch the list is shown again whenever it changes; with --json as well, each time on a
+    line of its own.
 
     With --all-processes this lists processes instead: those of sandboxes, and those that wait for a
     start (spare), which no other list shows.
     """
     if processes:
-        if everything or quiet:
-            raise click.UsageError("--all-processes goes with neither -a nor -q")
+        if everything or quiet or watch:
+            raise click.UsageError("--all-processes goes with none of -a, -q and --watch")
         _list_processes(as_json)
         return
+    if watch:
+        _watch(everything=everything, quiet=quiet, as_json=as_json)
     found = Registry(paths()).list()
     entries = [entry for entry in found if everything or entry.is_live]
     if as_json:
@@ -61,9 +73,30 @@ def ps_command(everything: bool, quiet: bool, processes: bool, as_json: bool) ->
         for entry in entries:
             print(entry.name)
     else:
-        _print(entries)
+        print_lines(_table(entries))
         if not entries and found:
             say(f"none runs; {len(found)} stopped: `quicksand-tui ps -a` lists them")
+
+
+def _watch(*, everything: bool, quiet: bool, as_json: bool) -> NoReturn:
+    """Shows the list whenever it changes, until it is interrupted."""
+    on_terminal = is_terminal(sys.stdout) and not as_json
+    shown: list[str] | None = None
+    registry = Registry(paths())
+    while True:
+        entries = [entry for entry in registry.list() if everything or entry.is_live]
+        if as_json:
+            lines = [json.dumps([_facts(entry) for entry in entries]).replace("\x7f", "\\u007f")]
+        else:
+            lines = [entry.name for entry in entries] if quiet else _table(entries)
+        if lines != shown:
+            if on_terminal:
+                sys.stdout.write(HOME)
+            elif shown is not None and not as_json:
+                print()
+            print("\n".join(lines), flush=True)
+            shown = lines
+        time.sleep(LOOK_EVERY_S)
 
 
 def _list_processes(as_json: bool) -> None:
@@ -89,7 +122,7 @@ def _list_processes(as_json: bool) -> None:
     print_lines(format_table(("PID", "WHAT", "FOR", "OF", "MEMORY", "CPU"), rows))
 
 
-def _print(entries: list[Entry]) -> None:
+def _table(entries: list[Entry]) -> list[str]:
     fancy = is_unicode(sys.stdout)
     rows = [_row(entry, fancy) for entry in entries]
     heads: tuple[str, ...] = HEADS
@@ -99,7 +132,7 @@ def _print(entries: list[Entry]) -> None:
     # rich does not draw this table, unlike others: importing it takes 24 ms, and all of `ps` 108
     # (medians of 20 runs on a pseudo-terminal).
     lines = format_table(heads, rows)
-    print_lines(_coloured(lines, entries, fancy) if has_colour(sys.stdout) else lines)
+    return _coloured(lines, entries, fancy) if has_colour(sys.stdout) else lines
 
 
 COLOURS = {

@@ -158,7 +158,7 @@ def restore_command(name: str, new_name: str | None, start: bool) -> int:
         print(back.name, flush=True)
         if not start:
             at = f" --at {back.instant}" if back.instant else ""
-            say(f"it is stopped: `quicksand-tui start{at} {clean(back.name)}` lets it go on")
+            say(f"it is stopped: `quicksand-tui start{at} {clean(back.name)}` resumes it")
         return Exit.OK
 
     return run_async(main)

@@ -168,7 +168,7 @@ def attached(name: str, *, with_display: bool = False) -> Iterator[Sandbox]:
         why = f": {entry.error}" if entry.error else ""
         raise StateError(
             f"the sandbox {entry.name!r} is paused{why}",
-            hint=f"`quicksand-tui resume {entry.name}` lets it go on",
+            hint=f"`quicksand-tui resume {entry.name}` resumes it",
         )
     sandbox = Sandbox.attach(entry.id)
     try:
@@ -198,7 +198,7 @@ async def why_gone(sandbox: Sandbox, error: AgentUnreachableError) -> QuicksandE
     """Returns the error to report when a connection broke: one that says how the machine ended, or
     ``error`` if it still runs."""
     if isinstance(error, RevertedError):
-        return RevertedError(str(error), hint="what ran in it has never been")
+        return RevertedError(str(error), hint="what ran there since then is undone")
     registry = Registry(paths())
     loop = asyncio.get_running_loop()
     deadline = loop.time() + END_WAIT_S

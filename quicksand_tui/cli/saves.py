@@ -225,7 +225,7 @@ def verify(names: tuple[str, ...], deep: bool, as_json: bool) -> int:
                 read, took = megabytes_text(verified.size), seconds_text(verified.seconds)
                 say(f"read {read} in {took}")
             elif verdicts:
-                say("looked at from outside; --deep reads every byte")
+                say("quick check; --deep reads every byte")
         is_good = all(verdict.is_whole for verdict in verdicts)
         return Exit.OK if is_good else Exit.FAILURE
 

@@ -340,5 +340,5 @@ class View:
         elif self._paused:
             text = f" {name} · paused: what is typed is lost · {self._how_to_leave}"
         else:
-            text = f" {name} · {self._how_to_leave} · {prefix} and a key: zoom, save"
+            text = f" {name} · {self._how_to_leave} · prefix {prefix}: zoom, save"
         await self._terminal.show_bar(text.replace("·", "-") if ascii_only() else text)

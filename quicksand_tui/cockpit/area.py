@@ -13,7 +13,11 @@ from textual.widget import Widget
 
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.cockpit import on_demand
+from quicksand_tui.cockpit.base import KnownChanged
+from quicksand_tui.cockpit.changed import ChangedFiles
+from quicksand_tui.model.overview import NOTHING_KNOWN, Known
 from quicksand_tui.model.sandboxes import State
+from quicksand_tui.views.happenings import events_of, last_commands
 from quicksand_tui.views.layout import Tab, tabs_of
 from quicksand_tui.views.rows import MUTED, ROLES, state_text
 from quicksand_tui.widgets.bars import TabBar
@@ -21,6 +25,7 @@ from quicksand_tui.widgets.details import STYLES, Details
 
 if TYPE_CHECKING:
     from quicksand_tui.cockpit.base import Confirm
+    from quicksand_tui.cockpit.choice import Choice
     from quicksand_tui.cockpit.desktop import DesktopPanel
     from quicksand_tui.cockpit.log import LogPanel
     from quicksand_tui.cockpit.mounts import MountsPanel
@@ -30,9 +35,12 @@ if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config import Settings
     from quicksand_tui.jobs.operations import Operations
+    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.kit.outer_terminal import OuterTerminal
+    from quicksand_tui.model.losing import Losing
+    from quicksand_tui.model.overview import Changes, Glance
     from quicksand_tui.model.sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import Selection, World
     from quicksand_tui.views.happenings import Happening
@@ -40,6 +48,18 @@ if TYPE_CHECKING:
 
 SCREENS_ROWS_MIN = 16
 """Rows of the area below which the facts have all of it, and no pictures are shown."""
+
+CHOICE_ROWS_MIN = 14
+"""Rows of the area below which the facts have all of it."""
+
+
+GLANCE_EVERY_S = 1.0
+"""Seconds between two looks at the shell in the overview."""
+GLANCE_LESS = 20
+"""Lines of the area that the overview of a sandbox needs besides its shell's."""
+
+LABELS = {Tab.DETAILS: "Overview"}
+"""Labels of tabs whose names are others."""
 
 
 class Area(Vertical):
@@ -73,10 +93,14 @@ class Area(Vertical):
         self._world = world
         self._events = events
         self._ascii = ascii_only
+        self._changed = ChangedFiles(service, self, self._tell_found)
         self._bar = TabBar(ascii_only=ascii_only, id="area-tabs")
         self.details = Details(ascii_only=ascii_only, id="details")
         self.details.can_focus = True
+        self._choice: Choice | None = None
         self._screens: ThenAndNow | None = None
+        self._seen: tuple[str, int, tuple[tuple[str, ...], Glance | None]] | None = None
+        """The sandbox whose shells were shown last, how many lines, and what they were."""
         self._tab = Tab.DETAILS
         self._parts: dict[Tab, Widget] = {Tab.DETAILS: self.details}
         """The mounted tabs."""
@@ -89,7 +113,7 @@ class Area(Vertical):
             self._app_keys,
             self._memory,
             confirm=self._confirm,
-            find_sandbox=lambda sandbox_id: self._world().sandbox(sandbox_id),
+            find_sandbox=lambda name: self._world().find_sandbox(name),
             ascii_only=self._ascii,
             id="shells-tab",
         )
@@ -134,6 +158,20 @@ class Area(Vertical):
     def _is_complete(self) -> bool:
         return len(self._parts) > 1
 
+    def on_mount(self) -> None:
+        self.set_interval(GLANCE_EVERY_S, self._glance)
+
+    def on_resize(self) -> None:
+        self.post_message(KnownChanged())  # there may be room for pictures now, or none any more
+
+    def _glance(self) -> None:
+        """Has the shell that is shown in the overview shown anew, if it has changed."""
+        if self._tab is not Tab.DETAILS or not self._is_complete or self._seen is None:
+            return
+        sandbox_id, lines, before = self._seen
+        if self.app.screen is self.screen and self.shells.known_of(sandbox_id, lines) != before:
+            self.post_message(KnownChanged())
+
     def compose(self) -> ComposeResult:
         yield self._bar
         yield self.details
@@ -166,6 +204,8 @@ class Area(Vertical):
         self._tab = tab
         for name, part in self._parts.items():
             part.display = name is tab
+        if self._choice is not None:
+            self._choice.show(self._world(), None, None)
         if self._screens is not None:
             self._screens.show(None, None)  # until the details are shown again
 
@@ -176,10 +216,17 @@ class Area(Vertical):
         return self.mounts.selected_of(sandbox)
 
     @property
+    def is_prefixed(self) -> bool:
+        """Whether the next key is a command to the tab, since the prefix was typed."""
+        if self._tab is Tab.SHELLS:
+            return self.shells.prefixed
+        return self._tab is Tab.DESKTOP and self.desktop.view.prefixed
+
+    @property
     def can_focus_tab(self) -> bool:
         """Whether the tab that is shown has something to focus."""
         if self._tab is Tab.SHELLS:
-            return self.shells.workspace is not None
+            return self.shells.keeps_keys
         return self._tab is not Tab.DESKTOP or self.desktop.can_take_focus
 
     def cover_changed(self) -> None:
@@ -191,7 +238,7 @@ class Area(Vertical):
         """Focuses the tab; returns False if it has nothing to focus."""
         self.complete()
         if self._tab is Tab.SHELLS:
-            if self.shells.workspace is None:
+            if not self.shells.keeps_keys:
                 return False
             self.shells.focus_current()
         elif self._tab is Tab.DESKTOP:
@@ -206,11 +253,68 @@ class Area(Vertical):
             self.screen.set_focus(self._parts[self._tab])
         return True
 
-    def show(self, world: World, selection: Selection, held: SandboxView | None = None) -> None:
-        """Shows the selection; the shells of ``held`` stay whatever is selected."""
+    def handlers_of(self, scope: Scope) -> Handlers:
+        """Returns the handlers of the tab with that scope; none if it is of no tab."""
+        match scope:
+            case Scope.LOG:
+                return self.logs.handlers
+            case Scope.MOUNTS:
+                return self.mounts.handlers
+            case Scope.DESKTOP:
+                return self.desktop.handlers
+            case Scope.PANES:
+                return self.shells.handlers
+        return {}
+
+    @property
+    def doing(self) -> dict[str, str]:
+        """What is done in sandboxes, by id: the program of the shell that had the focus last, else
+        the last command that this app ran there."""
+        found = last_commands(self._operations.ended)
+        return found | self.shells.programs if self._is_complete else found
+
+    def known_of(self, selection: Selection) -> Known:
+        """Returns what this app knows of the selected sandbox besides what the disk says."""
+        sandbox = selection.sandbox
+        if sandbox is None:
+            return NOTHING_KNOWN
+        events = events_of(sandbox.id, self._events(), self._operations.ended)
+        if not self._is_complete:
+            return Known(events=events)
+        lines = max(4, self.size.height - GLANCE_LESS)
+        shells, glance = found = self.shells.known_of(sandbox.id, lines)
+        self._seen = (sandbox.id, lines, found)
+        return Known(
+            shells=shells, glance=glance, events=events, changes=self._changes(sandbox, selection)
+        )
+
+    def _changes(self, sandbox: SandboxView, selection: Selection) -> Changes | None:
+        """Returns what has changed; the disk is not looked at while one types into a shell."""
+        is_seen = self.is_attached and self.app.screen is self.screen
+        if self._tab not in (Tab.DETAILS, Tab.TREE) or not is_seen:
+            self._changed.stop()
+            return None
+        chosen = selection.checkpoint if selection.in_tree else None
+        return self._changed.of(sandbox, chosen.id if chosen is not None else None)
+
+    def _tell_found(self) -> None:
+        self.post_message(KnownChanged())
+
+    def show(
+        self,
+        world: World,
+        selection: Selection,
+        held: SandboxView | None = None,
+        *,
+        known: Known = NOTHING_KNOWN,
+        beside: bool = False,
+    ) -> None:
+        """Shows the selection; the shells of ``held`` stay whatever is selected. ``known`` is about
+        the selected sandbox; with ``beside``, what has happened is shown elsewhere."""
         sandbox = selection.sandbox
         if self._tab is Tab.DETAILS:
-            self.details.show(world, selection)
+            self.details.show(world, selection, known, beside=beside)
+            self._show_choice(world, selection)
             self._show_screens(selection)
         if not self._is_complete:
             return
@@ -229,32 +333,48 @@ class Area(Vertical):
             self.mounts.show(world, sandbox)
         self.stats.show(sandbox if self._tab is Tab.STATS else None)
 
+    def _show_choice(self, world: World, selection: Selection) -> None:
+        """Shows what going back to the selected checkpoint would lose."""
+        checkpoint = selection.checkpoint if selection.in_tree else None
+        if self._choice is None:
+            if checkpoint is None:
+                return
+            self._choice = on_demand.Choice(self._ask_losing, ascii_only=self._ascii, id="choice")
+            self.mount(self._choice, after=self.details)
+        has_room = self.size.height >= CHOICE_ROWS_MIN
+        self._choice.show(world, selection.sandbox, checkpoint if has_room else None)
+
+    async def _ask_losing(self, sandbox_id: str, checkpoint: str) -> Losing:
+        return await self._service.ask(
+            "It is not known", lambda engine: engine.losing(sandbox_id, checkpoint)
+        )
+
     def _show_screens(self, selection: Selection) -> None:
         """Shows the screen at the selected checkpoint beside that of another one or the present."""
         checkpoint = selection.checkpoint if selection.in_tree else None
         sandbox = selection.sandbox
+        has_room = self.size.height >= SCREENS_ROWS_MIN
         if self._screens is None:
-            if checkpoint is None or sandbox is None or not sandbox.has_display:
+            if checkpoint is None or sandbox is None or not (sandbox.has_display and has_room):
                 return
 
             self._screens = on_demand.ThenAndNow(
                 self._service, ascii_only=self._ascii, id="screens"
             )
             self.mount(self._screens)
-        has_room = self.size.height >= SCREENS_ROWS_MIN
         self._screens.show(sandbox, checkpoint if has_room else None, selection.compared)
 
     def show_bar(self, sandbox: SandboxView | None, *, with_tree: bool, typing: bool) -> None:
         """Shows the line of tabs; with ``typing``, keys go to a shell, and it says so."""
         with_desktop = sandbox is not None and sandbox.has_display
         found = tabs_of(self._tab, with_tree=with_tree, with_desktop=with_desktop)
-        tabs = tuple((tab.value, tab.value.capitalize()) for tab in found)
-        if typing and (pane := self.shells.pane) is not None:
-            style = "reverse" if pane.prefixed else MUTED
-            leads = self._typing_leads(sandbox or self.shells.typed_into, prefixed=pane.prefixed)
+        tabs = tuple((tab.value, LABELS.get(tab, tab.value.capitalize())) for tab in found)
+        if typing and self.shells.keeps_keys:
+            prefixed = self.shells.prefixed
+            style = MUTED
+            leads = self._typing_leads(sandbox or self.shells.typed_into, prefixed=prefixed)
         elif self._tab is Tab.DESKTOP and self.desktop.view.has_focus:
-            prefixed = self.desktop.view.prefixed
-            style = "reverse" if prefixed else MUTED
+            prefixed, style = self.desktop.view.prefixed, MUTED
             leads = self._typing_leads(sandbox, prefixed=prefixed)
             if sandbox is not None and sandbox.state is State.PAUSED and not prefixed:
                 style = STYLES[ROLES[State.PAUSED]]
@@ -276,9 +396,9 @@ class Area(Vertical):
         if prefixed:
             return (f"{name}{mouse}{prefix} …", f"{prefix} …")
         help_ = self._app_keys.map.hint("help", Scope.PANES.value)
-        leave = f"{prefix} and a key"
+        leave = f"prefix {prefix}"
         return (
-            f"{name}{mouse}{leave}; {help_} shows all",
+            f"{name}{mouse}{leave} · {prefix} {help_} shows its keys",
             f"{name}{mouse}{leave}",
             f"{mouse}{leave}",
             f"{mouse}{prefix} …",
@@ -289,8 +409,8 @@ class Area(Vertical):
         lost = "paused: what is typed is lost"
         prefix = self._app_keys.prefix.text
         return (
-            f"{sandbox.name} · {lost} · {prefix} and a key",
-            f"{lost} · {prefix} and a key",
+            f"{sandbox.name} · {lost} · prefix {prefix}",
+            f"{lost} · prefix {prefix}",
             f"{lost} · {prefix} …",
             lost,
             "paused: keys are lost",

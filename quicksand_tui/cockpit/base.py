@@ -8,14 +8,18 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
+from quicksand_tui.actions.registry import in_scope
 from quicksand_tui.kit.base import ActionScreen
 from quicksand_tui.kit.doing import Doer
+from quicksand_tui.kit.telling import tell
+from quicksand_tui.model.keymap import key_text
 from quicksand_tui.model.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from quicksand_tui.actions.registry import Scope
+    from quicksand_tui.kit.keys import Keys
 
 
 class Confirm(Protocol):
@@ -49,6 +53,10 @@ class MountMoved(Message):
     """The cursor of the mounts is on another one."""
 
 
+class KnownChanged(Message):
+    """Something was found out about the selected sandbox."""
+
+
 class PartWidget(Doer, Widget):
     """A part with its own keys: those of ``scope`` in the registry. It carries out those actions of
     them that it has methods for, and the main screen the others."""
@@ -65,3 +73,25 @@ class PartWidget(Doer, Widget):
     def fit(self, text: str) -> Content:
         """Returns text, never markup, in characters that the terminal can show."""
         return Content(plain(text) if self.ascii_only else text)
+
+
+class PrefixedPart(PartWidget):
+    """A part whose keys go to a guest; after the prefix, they are those of its scope."""
+
+    _app_keys: Keys
+
+    def carry_out_prefixed(self, key: str, send: Callable[[bytes], None]) -> None:
+        """Carries out the key after the prefix, or tells that it does nothing; the prefix itself is
+        given to ``send`` for the guest."""
+        keymap, prefix = self._app_keys.map, self._app_keys.prefix
+        meant = (a for a in in_scope(self.scope) if key in keymap.keys_of(a))
+        action = next(meant, None)
+        if key == prefix.key:
+            send(prefix.data)
+        elif action is None:
+            shows = f"{prefix.text} {keymap.hint('help', self.scope.value)} shows what there is"
+            tell(self, f"{prefix.text} {key_text(key)} does nothing; {shows}")
+        else:
+            self.post_message(Asked(self.scope, action.id))
+            return
+        self._app_keys.panes.command_done()

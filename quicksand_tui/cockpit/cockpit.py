@@ -9,10 +9,11 @@ from textual.geometry import Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-from quicksand_tui.views.layout import Arrangement, Part, Shape, arrange
+from quicksand_tui.views.layout import Arrangement, Needs, Part, Shape, arrange
 
 if TYPE_CHECKING:
     from quicksand_tui.cockpit.area import Area
+    from quicksand_tui.cockpit.aside import Aside
     from quicksand_tui.cockpit.lists import Lists
     from quicksand_tui.cockpit.tree import TreePanel
 
@@ -40,22 +41,32 @@ class _Places(Layout):
 
 
 class Cockpit(Widget):
-    """The lists, the tree and the main area."""
+    """The lists, the tree, the main area, and what goes on beside it."""
 
     def __init__(
-        self, lists: Lists, checkpoints: TreePanel, area: Area, shape: Shape, **options: Any
+        self,
+        lists: Lists,
+        checkpoints: TreePanel,
+        area: Area,
+        aside: Aside,
+        shape: Shape,
+        needs: Needs,
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         self.lists = lists
         self.checkpoints = checkpoints
         self.area = area
+        self.aside = aside
         self.shape = shape
+        self.needs = needs
         self.focused_part = Part.LISTS
 
     def compose(self) -> ComposeResult:
         yield self.lists
         yield self.checkpoints
         yield self.area
+        yield self.aside
 
     @property
     def layout(self) -> Layout:
@@ -63,21 +74,29 @@ class Cockpit(Widget):
 
     def part_of(self, widget: Widget) -> Part:
         """Returns the part that a widget is or belongs to."""
-        for part, whole in ((Part.TREE, self.checkpoints), (Part.AREA, self.area)):
+        for part, whole in (
+            (Part.TREE, self.checkpoints),
+            (Part.AREA, self.area),
+            (Part.ASIDE, self.aside),
+        ):
             if widget is whole or whole in widget.ancestors:
                 return part
         return Part.LISTS
 
     def arrangement(self, size: Size | None = None) -> Arrangement:
         width, height = size or self.size
-        return arrange(width, height, self.shape, self.focused_part)
+        return arrange(width, height, self.shape, self.focused_part, self.needs)
 
-    def rearrange(self, shape: Shape, focused: Part) -> None:
+    @property
+    def has_aside(self) -> bool:
+        return Part.ASIDE in self.arrangement().places
+
+    def rearrange(self, shape: Shape, focused: Part, needs: Needs | None = None) -> None:
         """Lays out anew; draws nothing if nothing moves."""
         before = self.arrangement()
-        self.shape, self.focused_part = shape, focused
+        self.shape, self.focused_part, self.needs = shape, focused, needs or self.needs
         if self.arrangement() != before:
             # Textual drops its cached placement of the children only when a child asks for it.
-            for part in (self.lists, self.checkpoints, self.area):
+            for part in (self.lists, self.checkpoints, self.area, self.aside):
                 part.refresh(layout=True)
             self.refresh(layout=True)

@@ -12,11 +12,11 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Static
 
-from quicksand_tui.actions.registry import Scope, in_scope
-from quicksand_tui.cockpit.base import Asked, DesktopChanged, PartWidget
-from quicksand_tui.cockpit.desktop_view import DesktopTold, DesktopView
+from quicksand_tui.actions.registry import Scope
+from quicksand_tui.cockpit.base import DesktopChanged, PrefixedPart
+from quicksand_tui.cockpit.desktop_events import DesktopTold
+from quicksand_tui.cockpit.desktop_view import DesktopView
 from quicksand_tui.kit.telling import tell
-from quicksand_tui.model.keymap import key_text
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import TITLE_CELLS, clip
 
@@ -42,7 +42,7 @@ class RecordingEnded(Message):
         self.text = text
 
 
-class DesktopPanel(PartWidget, Vertical):
+class DesktopPanel(PrefixedPart, Vertical):
     """Shows the screen of the selected sandbox while it is visible.
 
     Keys go to the guest; after the prefix, they are those of `Scope.DESKTOP` in the registry.
@@ -98,20 +98,9 @@ class DesktopPanel(PartWidget, Vertical):
         tell(self, event.text, severity="warning")
 
     @on(DesktopView.Prefixed)
-    def _do_prefixed(self, event: DesktopView.Prefixed) -> None:
+    def _prefixed(self, event: DesktopView.Prefixed) -> None:
         event.stop()
-        keymap, prefix = self._app_keys.map, self._app_keys.prefix
-        meant = (a for a in in_scope(Scope.DESKTOP) if event.key in keymap.keys_of(a))
-        action = next(meant, None)
-        if event.key == prefix.key:
-            self.view.type(prefix.data)
-        elif action is None:
-            shows = f"{prefix.text} {keymap.hint('help', Scope.DESKTOP.value)} shows what there is"
-            tell(self, f"{prefix.text} {key_text(event.key)} does nothing; {shows}")
-        else:
-            self.post_message(Asked(Scope.DESKTOP, action.id))
-            return
-        self._app_keys.panes.command_done()
+        self.carry_out_prefixed(event.key, self.view.type)
 
     def do_zoom_in(self) -> None:
         self._zoom(ZOOM)

@@ -19,10 +19,17 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from quicksand_tui.cockpit.base import DesktopChanged
+from quicksand_tui.cockpit.desktop_events import (
+    ScreenDrawn,
+    ScreenEvents,
+    ScreenGone,
+    ScreenSeen,
+    chord_of,
+)
 from quicksand_tui.cockpit.guest_pictures import CellPicture, GuestPicture, TilePicture
 from quicksand_tui.kit.textual_private import driver_of
 from quicksand_tui.pixels.choice import Way, choose_way_in_text
-from quicksand_tui.pixels.keysyms import KEYS, Chord
+from quicksand_tui.pixels.keysyms import Chord
 from quicksand_tui.pixels.orders import ROWS, TILES, Drawn, Order
 from quicksand_tui.pixels.placeholders import IDS, delete_images
 from quicksand_tui.pixels.user_input import PASTE_MAX, ScreenInput
@@ -46,58 +53,6 @@ WHEEL_UP, WHEEL_DOWN = 8, 16
 PATIENCE_S = 2.0
 """Seconds to wait for the terminal's answer that it has drawn. One that takes longer is taken for
 one that answers no more."""
-
-
-class ScreenSeen(Message):
-    """The terminal has drawn a picture."""
-
-    def __init__(self, screen: int, number: int) -> None:
-        super().__init__()
-        self.screen = screen
-        self.number = number
-
-
-class ScreenDrawn(Message):
-    """There is a picture."""
-
-    def __init__(self, screen: int, picture: Drawn) -> None:
-        super().__init__()
-        self.screen = screen
-        self.picture = picture
-
-
-class ScreenGone(Message):
-    """The screen is gone."""
-
-    def __init__(self, screen: int, why: str) -> None:
-        super().__init__()
-        self.screen = screen
-        self.why = why
-
-
-class DesktopTold(Message):
-    """The screen has something to say to the user."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
-
-
-class _Sink:
-    """Posts what happens to the view; called on the engine's loop."""
-
-    def __init__(self, view: DesktopView, number: int) -> None:
-        self._view = view
-        self._number = number
-
-    def drawn(self, picture: Drawn) -> None:
-        self._view.post_message(ScreenDrawn(self._number, picture))
-
-    def gone(self, why: str) -> None:
-        self._view.post_message(ScreenGone(self._number, why))
-
-    def told(self, message: str) -> None:
-        self._view.post_message(DesktopTold(message))
 
 
 class DesktopView(Widget, can_focus=True):
@@ -169,7 +124,9 @@ class DesktopView(Widget, can_focus=True):
         self.order = Order()
         if sandbox_id:
             self._number += 1
-            self._screen = self._service.open_screen(sandbox_id, _Sink(self, self._number))
+            self._screen = self._service.open_screen(
+                sandbox_id, ScreenEvents(self.post_message, self._number)
+            )
             self.fit()
 
     def change(self, **changes: Any) -> None:
@@ -399,7 +356,7 @@ class DesktopView(Widget, can_focus=True):
             self.post_message(self.Prefixed(event.key))
         elif event.key == prefix.key:
             self.prefixed = True
-        elif (chord := _chord_of(event)) is not None:
+        elif (chord := chord_of(event)) is not None:
             self.press(chord)
 
     def on_paste(self, event: events.Paste) -> None:
@@ -456,15 +413,3 @@ class DesktopView(Widget, can_focus=True):
         event.prevent_default()
         self._point(event, self._buttons | wheel)
         self._point(event, self._buttons & ~wheel)
-
-
-def _chord_of(event: events.Key) -> Chord | None:
-    """Returns a key of Textual's as a chord; None if it has no equal."""
-    if event.is_printable and event.character:
-        return Chord(event.character)
-    *modifiers, name = event.key.split("+")
-    if name not in KEYS and len(name) != 1:
-        return None
-    return Chord(
-        name, shift="shift" in modifiers, alt="alt" in modifiers, control="ctrl" in modifiers
-    )

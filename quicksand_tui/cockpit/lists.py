@@ -11,17 +11,21 @@ from textual.containers import Vertical
 
 from quicksand_tui.model.world import Panel, World
 from quicksand_tui.views.filters import nothing_matches
-from quicksand_tui.views.layout import TABS_FROM
-from quicksand_tui.views.rows import (
+from quicksand_tui.views.image_rows import (
     IMAGE_ORDERS,
     NO_IMAGES_TEXT,
-    ORDERS,
     arrange_images,
-    arrange_sandboxes,
-    empty_text,
     image_row,
     plan_image_columns,
+)
+from quicksand_tui.views.rows import (
+    ORDERS,
+    SEARCHED,
+    arrange_sandboxes,
+    empty_text,
+    list_needs,
     plan_sandbox_columns,
+    sandbox_keys,
     sandbox_row,
 )
 from quicksand_tui.views.saves import ORDERS as SAVE_ORDERS
@@ -32,8 +36,7 @@ from quicksand_tui.views.saves import (
     plan_saves_columns,
     save_row,
 )
-from quicksand_tui.widgets.bars import TabBar
-from quicksand_tui.widgets.browser import Browser, Listing
+from quicksand_tui.widgets.browser import Browser, Listing, Title
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import ImageView, SandboxView
@@ -42,15 +45,20 @@ if TYPE_CHECKING:
 SANDBOXES: Listing[SandboxView] = Listing(
     title="Sandboxes",
     plan=plan_sandbox_columns,
+    needs=list_needs,
+    still=("state",),
+    keys=sandbox_keys,
     row=sandbox_row,
     arrange=arrange_sandboxes,
     orders=ORDERS,
     marked_text=lambda marked: f"{len(marked)} marked" if marked else "",
     placeholder="words, !word, state:running, image:debian",
+    searched=SEARCHED,
 )
 SAVES: Listing[SaveView] = Listing(
     title="Saves",
     plan=plan_saves_columns,
+    keys=lambda world: f"enter starts from it · {world.keymap.hint('saves')} manages them",
     row=save_row,
     arrange=arrange,
     orders=SAVE_ORDERS,
@@ -60,6 +68,7 @@ SAVES: Listing[SaveView] = Listing(
 IMAGES: Listing[ImageView] = Listing(
     title="Images",
     plan=plan_image_columns,
+    keys=lambda world: f"enter starts from it · {world.keymap.hint('install')} installs one",
     row=image_row,
     arrange=arrange_images,
     orders=IMAGE_ORDERS,
@@ -76,7 +85,6 @@ class Lists(Vertical):
         self.sandboxes = Browser(SANDBOXES, ascii_only=ascii_only, id="sandboxes")
         self.saves = Browser(SAVES, ascii_only=ascii_only, id="saves")
         self.images = Browser(IMAGES, ascii_only=ascii_only, id="images")
-        self._tabs = TabBar(ascii_only=ascii_only, id="list-tabs")
         self.panel = Panel.SANDBOXES
         """The visible list."""
         self._there: tuple[SandboxView, ...] = ()
@@ -84,7 +92,6 @@ class Lists(Vertical):
         """The name of a sandbox that the cursor goes to as soon as it appears."""
 
     def compose(self) -> ComposeResult:
-        yield self._tabs
         yield self.sandboxes
 
     def complete(self) -> None:
@@ -127,13 +134,23 @@ class Lists(Vertical):
             Panel.SAVES: len(world.saves.saves) if world.saves.loaded else 0,
             Panel.IMAGES: len(world.images),
         }
-        labels = [
-            (panel.value, f"{number} {panel.value.capitalize()}{_count(counts[panel])}")
+        titles = tuple(
+            Title(
+                panel.value,
+                f"{number} {panel.value.capitalize()}"
+                + ("" if panel is self.panel else _count(counts[panel])),
+                active=panel is self.panel,
+            )
             for number, panel in enumerate(Panel, 1)
-        ]
-        self._tabs.show(tuple(labels), self.panel.value)
+        )
+        self.browser.show_titles(titles)
         self._there = world.sandboxes
         self._go_to_wanted()
+
+    @property
+    def rows_wanted(self) -> int:
+        """How many lines the visible list has."""
+        return max(1, self.browser.table.row_count)
 
     def want(self, name: str) -> None:
         """Puts the cursor on the sandbox called ``name``, now or when it appears."""
@@ -147,13 +164,10 @@ class Lists(Vertical):
                     self._wanted = ""
                 return
 
-    def on_resize(self) -> None:
-        self._tabs.display = self.size.height >= TABS_FROM
-
-    @on(TabBar.Chosen)
-    def _tab_clicked(self, event: TabBar.Chosen) -> None:
+    @on(Browser.TitleClicked)
+    def _title_clicked(self, event: Browser.TitleClicked) -> None:
         event.stop()
-        self.screen.call_later(self.screen.run_action, f"panel('{event.tab}')")
+        self.screen.call_later(self.screen.run_action, f"panel('{event.name}')")
 
 
 def _count(number: int) -> str:

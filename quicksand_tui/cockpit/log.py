@@ -4,8 +4,10 @@ at a time."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on, work
@@ -188,6 +190,33 @@ class LogPanel(PartWidget, Vertical):
             self._follow(*self._followed)
         self._show_title()
 
+    def do_copy(self) -> None:
+        """Copies all lines that are kept."""
+        if not self.view.line_count:
+            tell(self, "There is nothing to copy yet")
+            return
+        self.app.copy_to_clipboard(self.view.text)
+        tell(self, f"Copied {self.view.line_count} lines, if the terminal allows it")
+
+    def do_save(self) -> None:
+        if not self.view.line_count:
+            tell(self, "There is nothing to save yet")
+            return
+        when = time.strftime("%Y%m%d-%H%M%S")
+        kind = self.kind.name.lower()
+        self._save(Path(f"{self._sandbox_name}-{kind}-{when}.log"), self.view.text)
+
+    @work(group="save")
+    async def _save(self, path: Path, text: str) -> None:
+        """Writes a new file; what is there already stays."""
+        try:
+            await asyncio.to_thread(_write_new, path, text)
+        except OSError as error:
+            why = error.strerror or str(error)
+            tell(self, f"The log was not saved: {path}: {why}", severity="warning")
+        else:
+            tell(self, f"Saved as {path}")
+
     def do_search(self) -> None:
         self._search.display = True
         # At once, because the next keys are the search's.
@@ -229,6 +258,11 @@ class LogPanel(PartWidget, Vertical):
         event.stop()
         self._search.display = False
         self.screen.set_focus(self.view)
+
+
+def _write_new(path: Path, text: str) -> None:
+    with path.open("x", encoding="utf-8", errors="replace") as file:
+        file.write(text.rstrip("\n") + "\n")
 
 
 def _read_lines(source: LogSource) -> list[str]:

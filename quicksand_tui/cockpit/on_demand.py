@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quicksand_tui.cockpit.choice import Choice
     from quicksand_tui.cockpit.desktop import DesktopPanel
     from quicksand_tui.cockpit.log import LogPanel
     from quicksand_tui.cockpit.mounts import MountsPanel
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from quicksand_tui.cockpit.then_and_now import ThenAndNow
 
 __all__ = [
+    "Choice",
     "DesktopPanel",
     "LogPanel",
     "MountsPanel",
@@ -21,6 +23,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "cockpit.choice": ("Choice",),
     "cockpit.desktop": ("DesktopPanel",),
     "cockpit.log": ("LogPanel",),
     "cockpit.mounts": ("MountsPanel",),

@@ -14,21 +14,24 @@ from textual.widgets import Static
 from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import PartWidget
 from quicksand_tui.kit.base import bindings_of
-from quicksand_tui.model.checkpoints import FANCY, PLAIN
+from quicksand_tui.model.amounts import size_text
+from quicksand_tui.model.folds import FOLD
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip
-from quicksand_tui.views.rows import plan_tree_columns
-from quicksand_tui.views.tree import tree_lines, tree_rows
+from quicksand_tui.views.tree import TreeLook, TreeRows, plan_tree_columns, tree_rows
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.checkpoints import CheckpointView
+    from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.world import World
-    from quicksand_tui.views.rows import Row
+    from quicksand_tui.views.rows import Column, Row
 
 NAME_CELLS = 30
+
+FRESH_S = 1.2
+"""Seconds for which a new checkpoint stands out."""
 
 
 class TreePanel(PartWidget, Vertical):
@@ -43,11 +46,18 @@ class TreePanel(PartWidget, Vertical):
     def __init__(self, *, ascii_only: bool, **options: Any) -> None:
         super().__init__(classes="-empty", **options)
         self.ascii_only = ascii_only
-        self.table = LongTable(plan_tree_columns, ascii_only=ascii_only)
+        self.table = LongTable(self._plan, ascii_only=ascii_only)
         self._empty = Static(classes="empty", markup=False)
         self._sandbox: SandboxView | None = None
+        self._tree = TreeRows()
         self._rows: dict[str, Row] = {}
         self._keys: list[str] = []
+        self._now = 0.0
+        self._opened: dict[str, set[str]] = {}
+        """By sandbox: the folds of automatic checkpoints that are open."""
+        self._turned = False
+        self._fresh: frozenset[str] = frozenset()
+        """Ids of checkpoints that were just made."""
         self._compared = ""
         """The id of the checkpoint whose screen is compared with another one's."""
         self._frame = ("", "", "")
@@ -55,6 +65,9 @@ class TreePanel(PartWidget, Vertical):
     def compose(self) -> ComposeResult:
         yield self.table
         yield self._empty
+
+    def _plan(self, width: int) -> tuple[Column, ...]:
+        return plan_tree_columns(width, self._tree.needs)
 
     def selected_of(self, sandbox: SandboxView | None) -> CheckpointView | None:
         """Returns the checkpoint under the cursor; None while the tree shows another sandbox."""
@@ -77,32 +90,64 @@ class TreePanel(PartWidget, Vertical):
         self.post_message(self.Moved())
 
     def _show_rows(self) -> None:
+        sandbox = self._sandbox
+        if sandbox is None:
+            found = TreeRows()
+        else:
+            look = TreeLook(
+                now=self._now,
+                opened=self._opened.get(sandbox.id, ()),
+                turned=self._turned,
+                fresh=self._fresh,
+                ascii_only=self.ascii_only,
+            )
+            found = tree_rows(sandbox.tree, look)
+        replan = found.needs != self._tree.needs
+        self._tree = found
+        self._rows = {row.key: row for row in found.rows}
+        keys = list(self._rows)
+        if keys != self._keys:
+            self._keys = keys
+        if replan:
+            self.table.replan()
         self.table.show(self._keys, self._rows.__getitem__, (self._compared,))
 
     def show(self, world: World, sandbox: SandboxView | None) -> None:
         """Shows the tree of a sandbox. The cursor goes to its head when the sandbox or its head has
         changed."""
         before, self._sandbox = self._sandbox, sandbox
-        self._rows = {} if sandbox is None else self._rows_of(sandbox, world.taken)
-        keys = list(self._rows)
+        self._now = world.taken
+        if before is not None and sandbox is not None and before.id == sandbox.id:
+            self._light(before.tree, sandbox.tree)
         stands = None if sandbox is None else (sandbox.id, sandbox.tree.head)
         stood = None if before is None else (before.id, before.tree.head)
-        if keys != self._keys:
-            self._keys = keys
         self._show_rows()
         if stands != stood and sandbox is not None:
             self.table.select(sandbox.tree.head or "")
         self._draw_frame(world)
 
-    def _rows_of(self, sandbox: SandboxView, now: float) -> dict[str, Row]:
-        lines = tree_lines(sandbox.tree, now, PLAIN if self.ascii_only else FANCY)
-        return {row.key: row for row in tree_rows(lines)}
+    def _light(self, before: CheckpointTree, now: CheckpointTree) -> None:
+        """Has checkpoints that were just made stand out for a moment."""
+        if before is now or self.app.animation_level == "none":
+            return
+        known = before.parents
+        made = frozenset(view.id for view in now.checkpoints if view.id not in known)
+        if made and known:
+            self._fresh = made
+            self.set_timer(FRESH_S, self._dim)
+
+    def _dim(self) -> None:
+        self._fresh = frozenset()
+        self._show_rows()
 
     def _draw_frame(self, world: World) -> None:
         sandbox = self._sandbox
-        name = f" of {clip(sandbox.name, NAME_CELLS)}" if sandbox is not None else ""
-        title = f"Checkpoints{name}"
-        below = consequence(sandbox, world.keymap) if self.has_focus_within and self._keys else ""
+        title = "4 Tree"
+        if sandbox is not None:
+            title = tree_title(sandbox.tree, clip(sandbox.name, NAME_CELLS))
+        below = ""
+        if self.has_focus_within and self._keys:
+            below = keys_text(sandbox, world.keymap)
         if sandbox is not None and sandbox.tree.error:
             below = f"its position is unknown: {sandbox.tree.error}"
         empty = "" if self._keys else nothing_text(world, sandbox)
@@ -130,7 +175,7 @@ class TreePanel(PartWidget, Vertical):
         self.post_message(self.Moved())
 
     @on(LongTable.Opened)
-    def _opened(self, event: LongTable.Opened) -> None:
+    def _opened_row(self, event: LongTable.Opened) -> None:
         event.stop()
         self.action_do("go")
 
@@ -138,15 +183,72 @@ class TreePanel(PartWidget, Vertical):
     def _head_clicked(self, event: LongTable.HeadClicked) -> None:
         event.stop()  # a tree has only one order
 
+    # Folds and the order
 
-def consequence(sandbox: SandboxView | None, keymap: Keymap) -> str:
-    """Returns what Enter on a checkpoint does."""
+    @property
+    def on_fold(self) -> bool:
+        """Whether the cursor is on automatic checkpoints that are not drawn."""
+        return (self.table.selected_key or "").startswith(FOLD)
+
+    def action_do(self, action_id: str) -> None:
+        if action_id == "go" and self.on_fold:
+            action_id = "unfold"
+        super().action_do(action_id)
+
+    def do_unfold(self) -> None:
+        """Draws the automatic checkpoints that are folded under the cursor."""
+        key, sandbox = self.table.selected_key, self._sandbox
+        if key is None or sandbox is None:
+            return
+        fold = key if key.startswith(FOLD) else f"{FOLD}{key}"
+        if fold not in self._tree.folded.counts:
+            return
+        self._opened.setdefault(sandbox.id, set()).add(fold)
+        self._show_rows()
+        first = next((k for k in self._keys if self._tree.folded.held_by.get(k) == fold), "")
+        self.table.select(first)
+
+    def do_fold(self) -> None:
+        """Folds the automatic checkpoints under the cursor, or those that hang from it."""
+        key, sandbox = self.table.selected_key, self._sandbox
+        if key is None or sandbox is None:
+            return
+        fold = self._tree.folded.held_by.get(key, f"{FOLD}{key}")
+        opened = self._opened.get(sandbox.id, set())
+        if fold in opened:
+            opened.discard(fold)
+            self._show_rows()
+            self.table.select(fold)
+
+    def do_turn(self) -> None:
+        """Draws the newest checkpoint first, or last."""
+        key = self.table.selected_key
+        self._turned = not self._turned
+        self._show_rows()
+        self.table.select(key or "")
+
+
+def tree_title(tree: CheckpointTree, name: str) -> str:
+    """Returns the title of the tree of the sandbox ``name``, with the count and the sizes."""
+    count = len(tree.checkpoints)
+    words = [f"4 Tree of {name}"]
+    if count:
+        words.append(f"{count} checkpoint{'s' if count != 1 else ''}")
+        sizes = [view.own for view in tree.checkpoints if view.own is not None]
+        if sizes:
+            words.append(size_text(sum(sizes)))
+    return " · ".join(words)
+
+
+def keys_text(sandbox: SandboxView | None, keymap: Keymap) -> str:
+    """Returns what the most useful keys do on a checkpoint."""
     if sandbox is None:
         return ""
+    tree = Scope.TREE.value
+    keys = f"{keymap.hint('note', tree)} note · {keymap.hint('clone', tree)} clone"
     if sandbox.state in (State.RUNNING, State.PAUSED):
-        undo = keymap.hint("undo")
-        return f"enter goes back, {undo} undoes it"
-    return "enter starts it there"
+        return f"enter goes back, {keymap.hint('undo')} undoes it · {keys}"
+    return f"enter starts it there · {keys}"
 
 
 def nothing_text(world: World, sandbox: SandboxView | None) -> str:

@@ -9,23 +9,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from quicksand.base.errors import HistoryError, QuicksandError
+from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
 from quicksand.guest.traffic import GuestTraffic
 from quicksand.sandbox import Sandbox
 
+from quicksand_tui.door import diffs
 from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.door.terminals import PANE_NAME, birth_of
+from quicksand_tui.model.changed import by_directory
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
+from quicksand_tui.model.overview import ChangedPlace, Changes
 from quicksand_tui.model.sandboxes import GuestView, ProcessView
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.pixels.small import fit, read_png
 from quicksand_tui.verbs.saves import Verified
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from quicksand_tui.door.saves_look import Found
+    from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
+    from quicksand_tui.model.losing import Losing
     from quicksand_tui.pixels.cells import Cells
     from quicksand_tui.verbs.record import Report, Verb
 
@@ -138,6 +146,25 @@ class Engine:
         except ValueError as error:
             raise HistoryError(f"the picture of the checkpoint cannot be shown: {error}") from error
 
+    # What differs
+
+    async def compare(self, spec: DiffSpec, report: Callable[[int], None]) -> DiffView:
+        return await diffs.compare(spec, report)
+
+    async def compare_file(self, spec: DiffSpec, path: str) -> TextDiff:
+        return await diffs.compare_file(spec, path)
+
+    async def write_patch(self, spec: DiffSpec, below: str, file: Path) -> int:
+        return await diffs.write_patch(spec, below, file)
+
+    async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
+        return await diffs.losing(sandbox_id, checkpoint)
+
+    async def changes(self, sandbox_id: str, before: str, after: str = "") -> Changes:
+        with contextlib.closing(Sandbox.open(sandbox_id)) as sandbox:
+            found = await sandbox.diff(before, after or None)
+        return await asyncio.to_thread(lambda: Changes(places=by_directory(_places(found))))
+
     async def run_command(
         self, sandbox_id: str, command: str, *, timeout_s: float
     ) -> CommandOutput:
@@ -169,6 +196,25 @@ class Engine:
             is_cut=is_cut or len(lines) > LINES_MAX,
             timed_out=status.timed_out,
         )
+
+
+LETTERS = {ChangeKind.ADDED: "A", ChangeKind.REMOVED: "D"}
+"""Of the other kinds it is M."""
+PATH_LIMIT = 400
+"""Characters of a path that is shown."""
+
+
+def _places(changes: Sequence[FileChange]) -> Iterator[ChangedPlace]:
+    """Yields what differs, but directories only if they have nothing in them that does."""
+    inner = {change.path.rpartition("/")[0] for change in changes}
+    for change in changes:
+        kind = change.type_after or change.type_before
+        is_directory = kind is FileType.DIRECTORY
+        if is_directory and (change.kind not in LETTERS or change.path in inner):
+            continue
+        path = sanitise(change.path, limit=PATH_LIMIT)
+        size = change.size_before if change.size_after is None else change.size_after
+        yield ChangedPlace(letter=LETTERS.get(change.kind, "M"), path=path, size=size)
 
 
 async def ask_traffic(sandbox_id: str) -> GuestTraffic | None:

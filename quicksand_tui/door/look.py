@@ -92,7 +92,9 @@ class TreeReader:
     def _view(self, node: Node) -> CheckpointView:
         known = self._views.get(node.id)
         if known is None or known[0] is not node:
-            known = self._views[node.id] = (node, view_of(Checkpoint.from_node(node)))
+            has_picture = os.path.lexists(self._registry.place(self._id).screen(node.id))
+            view = replace(view_of(Checkpoint.from_node(node)), has_picture=has_picture)
+            known = self._views[node.id] = (node, view)
         return known[1]
 
     def _changed(self, found: Tree) -> int | None:

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from quicksand_tui.door.saves_look import SavesReader
     from quicksand_tui.door.terminals import EngineTerminal
     from quicksand_tui.door.traffic import TrafficWatch, with_traffic
+    from quicksand_tui.door.wall import EngineWall
 
 __all__ = [
     "Engine",
     "EngineRecording",
     "EngineScreen",
     "EngineTerminal",
+    "EngineWall",
     "FileLog",
     "QuicksandError",
     "Reader",
@@ -52,6 +54,7 @@ _HOMES = {
         "TrafficWatch",
         "with_traffic",
     ),
+    "quicksand_tui.door.wall": ("EngineWall",),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.jobs import CommandOutput
+    from quicksand_tui.model.losing import Losing
+    from quicksand_tui.model.overview import Changes
     from quicksand_tui.model.sandboxes import GuestView
+    from quicksand_tui.model.wall import Heard, WatchedTerminal
     from quicksand_tui.pixels.cells import Cells
     from quicksand_tui.pixels.keysyms import Chord
     from quicksand_tui.pixels.orders import Drawn
@@ -69,12 +73,50 @@ class Questions(Protocol):
         """Returns the screen of a sandbox in at most so many columns and rows: as it is now, or
         with ``at`` as it was just before that checkpoint; () if the checkpoint has no picture."""
 
+    async def changes(self, sandbox_id: str, before: str, after: str = "") -> Changes:
+        """Returns which files differ between two checkpoints of a sandbox, or with ``after`` ""
+        between one and the present disk. Nothing is booted; it may take seconds."""
+
     async def run_command(
         self, sandbox_id: str, command: str, *, timeout_s: float
     ) -> CommandOutput:
         """Runs a shell command as root in a running sandbox, and returns its result with the first
         64 KiB of output. The guest kills it after ``timeout_s``, or when this is cancelled.
         Raises OperationError if the guest does not answer."""
+
+    async def compare(self, spec: DiffSpec, report: Callable[[int], None]) -> DiffView:
+        """Compares two disks, and returns what differs; ``report`` gets a growing number of steps,
+        on another thread."""
+
+    async def compare_file(self, spec: DiffSpec, path: str) -> TextDiff:
+        """Compares what a path holds on two disks."""
+
+    async def write_patch(self, spec: DiffSpec, below: str, file: Path) -> int:
+        """Writes what differs below a path into a new file, as a patch; returns how many paths no
+        patch can have."""
+
+    async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
+        """Finds what going back to a checkpoint, by its id, would lose."""
+
+
+class Wall(Protocol):
+    """Terminals of several guests that are watched, which nobody there notices. The UI's thread
+    calls the methods, which return at once and do not raise."""
+
+    def want(self, sandbox_ids: Collection[str]) -> None:
+        """Sets the sandboxes that are watched from now on."""
+
+    def terminals(self, sandbox_id: str) -> tuple[WatchedTerminal, ...] | None:
+        """Returns the terminals of a sandbox, the oldest first; None if they are not known yet."""
+
+    def why(self, sandbox_id: str) -> str:
+        """Returns why the terminals of a sandbox are not watched; "" if they are."""
+
+    def take(self, sandbox_id: str, session: str, birth: str) -> Heard:
+        """Removes and returns what a terminal has written."""
+
+    def close(self) -> None:
+        """Ends all looks."""
 
 
 class ScreenSink(Protocol):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ScreenRecording,
         ScreenSink,
         ShellView,
+        Wall,
     )
     from quicksand_tui.door.saves_look import SavesReader
     from quicksand_tui.door.traffic import TrafficWatch
@@ -144,6 +145,10 @@ class EngineService:
         return on_demand.EngineTerminal(
             sandbox_id, session, size, sink, engine=self._engine_loop(), tasks=self._tasks
         )
+
+    def open_wall(self) -> Wall:
+        """Begins to watch terminals of several guests at once; `Wall.want` says of which."""
+        return on_demand.EngineWall(engine=self._engine_loop(), tasks=self._tasks)
 
     def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
         """Opens the screen of a sandbox. Never raises: ``sink`` is told of failures."""

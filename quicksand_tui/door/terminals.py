@@ -24,6 +24,7 @@ from quicksand.records.sandboxes import Status
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.door.answering import AnswerRight
+from quicksand_tui.door.foreground import Foreground
 from quicksand_tui.model.remedies import text_of
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.panes.content import TYPED_MAX, UNREAD_MAX, LinkState, LinkStatus, Said, Sink
@@ -96,7 +97,7 @@ RETURN_POLL_S = 0.25
 symlink."""
 
 NEW = "enter opens a new one"
-"""Comes first in a message, since a narrow pane cuts its end."""
+"""Comes first in a message, since a title cuts its end."""
 
 
 def birth_of(info: ShellInfo) -> str:
@@ -186,6 +187,9 @@ class EngineTerminal:
 
     def _begin(self) -> None:
         self._to_send, self._resized = asyncio.Event(), asyncio.Event()
+        self._foreground = Foreground(
+            lambda running: self._to_ui(lambda: self._sink.running(running))
+        )
         self._room = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="quicksand-pane")
         self._tasks.add(self._task)
@@ -265,7 +269,7 @@ class EngineTerminal:
             while True:
                 try:
                     await self._open(sandbox)
-                    await self._relay()
+                    await self._relay(sandbox)
                     return
                 except RevertedError as error:
                     self._told = f"{error}"
@@ -336,13 +340,17 @@ class EngineTerminal:
         infos = await sandbox.shells()
         return next((info for info in infos if info.session == self._session), None)
 
-    async def _relay(self) -> None:
+    async def _relay(self, sandbox: Sandbox) -> None:
         """Passes data both ways until the program ends. Raises what broke the connection."""
         assert self._shell is not None
         shell = self._shell
         others = [
             asyncio.ensure_future(work)
-            for work in (self._send_typed(shell), self._send_sizes(shell))
+            for work in (
+                self._send_typed(shell),
+                self._send_sizes(shell),
+                self._foreground.follow(lambda: self._find(sandbox)),
+            )
         ]
         try:
             await self._pass_on(shell)
@@ -366,6 +374,7 @@ class EngineTerminal:
             else:
                 said = Said.NOW if self._right.takes_over() else Said.SHARED
             self._unread += len(piece.data)
+            self._foreground.spoke()
             self._tell_output(piece.data, said)
             while self._unread > UNREAD_MAX:
                 self._room.clear()

@@ -29,8 +29,8 @@ def checkpoint_form(sandbox: SandboxView) -> Form:
 
     return Form(
         title=f"Checkpoint of {sandbox.name}",
-        does="takes it",
-        button="Take it",
+        does="takes the checkpoint",
+        button="Take checkpoint",
         fields=(
             Field(id="tag", label="Tag", hint="a number if empty", limit=TAG_LIMIT),
             Field(id="note", label="Note", hint="optional", limit=NOTE_LIMIT),

@@ -58,14 +58,14 @@ def mount_form(sandbox: SandboxView) -> Form:
         fields=(
             Field(
                 id="host",
-                label="Here",
+                label="Host",
                 hint="a directory of this host",
                 limit=PATH_MAX,
                 complete=complete_directory,
             ),
             Field(
                 id="guest",
-                label="There",
+                label="Guest",
                 hint="its path in the sandbox",
                 limit=PATH_MAX,
                 suggest=lambda _, values: suggest_guest(values.get("host", "")),

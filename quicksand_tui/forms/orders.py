@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOUNT_WORD = find_verb("mount").parameter("mount").word
 """The name of HOST:GUEST[:ro|:protect] on the `:` line."""
 
-NEED_SANDBOX = frozenset({"tree", "unmount"})
+NEED_SANDBOX = frozenset({"diff", "tree", "unmount"})
 """Commands that need a sandbox and have no action to check that."""
 
 

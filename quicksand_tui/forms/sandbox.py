@@ -97,7 +97,7 @@ _FILE_OPTION = Option(
 
 
 def _image_option(image: ImageView) -> Option:
-    note = f"image {image.version}".strip() if image.is_built else "image, built first, in minutes"
+    note = f"image {image.version}".strip() if image.is_built else "image, not built yet"
     return Option(value=f"{IMAGE}{image.name}", label=image.name, note=note)
 
 
@@ -191,14 +191,14 @@ def _fields_of_origin(origins: _Origins, chosen: str) -> tuple[Field, ...]:
     return (
         Field(
             id="begin",
-            label="Begin with",
+            label="Start from",
             value=chosen,
             options=lambda now, _: origins.options(now),
         ),
         Field(
             id="file",
             label="File",
-            hint="its path; it may come from anywhere",
+            hint="the path of a disk image, a save or a bundle",
             limit=PATH_MAX,
             complete=lambda typed: complete_file(typed, ENDINGS),
             is_shown=lambda values: values["begin"] == FILE,

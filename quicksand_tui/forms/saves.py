@@ -173,8 +173,8 @@ def restore_form(trashed: TrashedView) -> Form:
 
     return Form(
         title=f"There is a {trashed.kind} {clip(trashed.name, TITLE_CELLS)} already",
-        does="brings it back",
-        button="Bring back",
+        does="restores it",
+        button="Restore",
         fields=(Field(id="name", label="Name", suggest=lambda now, _: suggest(now)),),
         command=lambda values: restore_of(values, trashed).command_for(),
         problems=problems,

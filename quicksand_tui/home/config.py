@@ -57,6 +57,11 @@ class Config:
     prefix: Prefix = DEFAULT_PREFIX
     keymap: Keymap = field(default_factory=default_keymap)
 
+    @property
+    def usual_machine(self) -> dict[str, str]:
+        """The options that it has for new machines."""
+        return {"memory_dir": self.memory_dir} if self.memory_dir else {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:

@@ -15,9 +15,11 @@ SCREENS = {
     Scope.MAIN: "The main screen",
     Scope.LOG: "A log",
     Scope.TREE: "The tree of checkpoints",
+    Scope.DIFF: "What differs between two checkpoints",
     Scope.MOUNTS: "The mounts",
     Scope.SAVES: "The saves",
     Scope.TRASH: "The trash",
+    Scope.WALL: "The wall",
     Scope.PANES: "Shells, behind the prefix",
     Scope.DESKTOP: "The desktop, behind the prefix",
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from quicksand_tui.model.text import LINE_MAX
-from quicksand_tui.views.layout import Shape, Tab
+from quicksand_tui.views.layout import USUAL_NEEDS, Needs, Shape, Tab
 
 APP = "quicksand"
 CONFIG_VARIABLE = "QUICKSAND_CONFIG"
@@ -176,14 +176,37 @@ def recall_shape(remembered: Remembered) -> Shape:
     tab = kept.get("tab")
     return Shape(
         lists=_cells(kept.get("lists")),
-        tree=_cells(kept.get("tree")),
         # Not the shells' tab, which would open a shell that nobody asked for.
         tab=Tab(tab) if tab in list(Tab) and tab != Tab.SHELLS else Tab.DETAILS,
     )
 
 
 def kept_shape(shape: Shape) -> dict[str, object]:
-    return {"lists": shape.lists, "tree": shape.tree, "tab": shape.tab.value}
+    return {"lists": shape.lists, "tab": shape.tab.value}
+
+
+NEEDS_NAME = "needs"
+"""The name of what there was to show, for the outline of the next run."""
+
+
+def recall_needs(remembered: Remembered) -> Needs:
+    """Returns how much there was to show in the last run."""
+    kept = remembered.get(NEEDS_NAME)
+    if not isinstance(kept, dict):
+        return USUAL_NEEDS
+    return Needs(
+        listed=_cells(kept.get("listed")),
+        drawn=_cells(kept.get("drawn")),
+        aside=kept.get("aside") is True,
+    )
+
+
+def kept_needs(needs: Needs) -> dict[str, object]:
+    return {
+        "listed": min(needs.listed, SHAPE_CELLS_MAX),
+        "drawn": min(needs.drawn, SHAPE_CELLS_MAX),
+        "aside": needs.aside,
+    }
 
 
 def _cells(value: object) -> int:

@@ -28,6 +28,7 @@ from quicksand_tui.verbs import removal
 if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.jobs import Failure
+    from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.sandboxes import RemovedView, SandboxView
     from quicksand_tui.verbs.record import Progress, Report, Verb
 
@@ -166,8 +167,8 @@ class Operations:
         self._clock = clock
         self._jobs: dict[str, Job] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self.keymap = default_keymap()
-        """The keys that messages name, such as "undo: U"."""
+        self.hints: Callable[[], Keymap] = default_keymap
+        """Returns the keys that messages name, such as "undo: U", as they work now."""
         self.read_only = False
         """Jobs that would change something do not begin."""
         self.log: deque[CommandRecord] = deque(maxlen=LOG_MAX)
@@ -253,7 +254,7 @@ class Operations:
             finally:
                 ended()
             got(result)
-            told = verb.tell(name, result, self.keymap)
+            told = verb.tell(name, result, self.hints())
             if not isinstance(told, Told):
                 return told
             if not told.lines:

@@ -10,8 +10,9 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import ModalScreen, Screen, ScreenResultType
 
-from quicksand_tui.kit.textual_private import tell_sizes
-from quicksand_tui.model.keymap import UNBOUND
+from quicksand_tui.kit.telling import SHOWN_S, tell
+from quicksand_tui.kit.textual_compositor import tell_sizes
+from quicksand_tui.model.keymap import UNBOUND, key_text
 
 if TYPE_CHECKING:
     from quicksand_tui.actions.registry import Action, Scope
@@ -65,6 +66,11 @@ class AppScreen(Screen[ScreenResultType]):
         """Whether the screen shows saves, so that they must be read."""
         return False
 
+    @property
+    def visible_sandboxes(self) -> frozenset[str]:
+        """Ids of the sandboxes whose CPU and memory are visible."""
+        return frozenset()
+
     def update_world(self, world: World) -> None:
         """Shows a changed world."""
 
@@ -85,6 +91,9 @@ class AppScreen(Screen[ScreenResultType]):
         """Takes a key meant for a widget that is just opening, though it was sent to the one
         focused before; returns False if there is none."""
         return False
+
+    def answer(self, key: events.Key) -> None:
+        """Answers a key that nothing here takes."""
 
 
 class ActionScreen(AppScreen[None]):
@@ -119,8 +128,25 @@ class Dialog(ModalScreen[ScreenResultType], AppScreen[ScreenResultType]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back", show=False)]
 
+    _answered = float("-inf")
+    """When the last key was read that nothing took, in seconds of the monotonic clock."""
+
     def action_leave(self) -> None:
         self.dismiss(None)
+
+    @property
+    def keys_text(self) -> str:
+        """What its keys do, as its frame says."""
+        lines = (widget.border_subtitle for widget in self.query("*"))
+        return next((str(line) for line in lines if line), "esc leaves")
+
+    def answer(self, key: events.Key) -> None:
+        """Says which keys do something here; once for a key that is held, and for a text."""
+        if key.key in self.active_bindings:
+            return
+        before, self._answered = self._answered, key.time
+        if key.time - before > SHOWN_S:
+            tell(self, f"{key_text(key.key)} does nothing here: {self.keys_text}")
 
     def on_paste(self, event: events.Paste) -> None:
         self.notify(refuse_paste(event), severity="warning", markup=False)

@@ -33,10 +33,15 @@ _TOKEN: Final = re.compile(
 )
 
 
+def is_disputed(text: str) -> bool:
+    """Whether terminals may disagree how many columns a text takes."""
+    return _DISPUTED.search(text) is not None
+
+
 def keep_columns(text: str) -> str:
     """Returns output that draws the same, and whose clusters of disputed width do not move what is
     behind them. Only where ``text`` itself has set the column before."""
-    if _DISPUTED.search(text) is None:
+    if not is_disputed(text):
         return text
     column: int | None = None
     kept: list[str] = []

@@ -4,14 +4,20 @@ focus, another window, or a paste without brackets.
 Letters of a text follow each other faster than deliberate keys. The first letter of a text looks
 like a key, so actions that matter wait a moment until it is certain. A text that begins with a key
 that opens a line, such as `:`, is meant for that line.
+
+A busy app handles a key long after it was read, when later ones are known already. So each key is
+judged by what was read up to it, and together with it (`Press`): whatever the host does meanwhile,
+the same keys do the same.
 """
 
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from textual.events import Key
@@ -20,11 +26,18 @@ if TYPE_CHECKING:
 GAP_S = 0.2
 """Seconds; keys that follow each other faster belong together, as at 60 words a minute."""
 
+READ_S = 0.01
+"""Seconds within which keys count as read together: no fingers are as fast. So a paste without
+brackets arrives, and a line of keys that a script sends."""
+
 LETTERS = 3
 """How many different letters that belong together are text."""
 
 ANSWER_AFTER_S = 0.3
 """Seconds before which a question takes no answer, since nobody can have read it."""
+
+ENTERS = frozenset({"enter", "ctrl+j"})
+"""Textual's names of what ends a line: what the key sends, and the line feed that texts have."""
 
 MOVES = frozenset({"j", "k", "space"})
 """Keys that move and mark in lists; users press them as fast as they type text."""
@@ -34,7 +47,8 @@ MOVES = frozenset({"j", "k", "space"})
 class Burst:
     """Keys that belong together."""
 
-    letters: int = 0
+    when: list[float] = field(default_factory=list)
+    """When each of its letters was read, in seconds on the clock's scale."""
     told: bool = False
     """The user was told that the keys were ignored as text."""
     opened: set[str] = field(default_factory=set)
@@ -44,10 +58,39 @@ class Burst:
     """Such a line has not ended."""
     line_ended: bool = False
     """Its last key ended such a line."""
+    enter: bool = False
+    """It has an Enter."""
+    has_more_lines: bool = False
+    """Letters follow an Enter in it."""
+
+    @property
+    def letters(self) -> int:
+        return len(self.when)
 
     @property
     def is_text(self) -> bool:
         return self.letters >= LETTERS
+
+
+@dataclass(frozen=True, slots=True)
+class Press:
+    """One key, with what was read up to it."""
+
+    burst: Burst
+    when: float
+    letters: int
+    """How many letters of its burst were read up to it, itself included."""
+    is_letter: bool
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it belongs to a text, by what was read up to it and together with it."""
+        return bisect_right(self.burst.when, self.when + READ_S) >= LETTERS
+
+    @property
+    def is_first(self) -> bool:
+        """Whether its burst begins with it."""
+        return self.letters == (1 if self.is_letter else 0)
 
 
 class Clock(Protocol):
@@ -84,32 +127,46 @@ class Hands:
         """Keys that open a line for text."""
         self.burst = Burst()
         """The burst that the last key belongs to."""
+        self._noted: WeakKeyDictionary[Key, Press] = WeakKeyDictionary()
+        self.press = Press(self.burst, self._last, 0, is_letter=False)
+        """The key that is being handled, or else the last one that was read."""
 
     def note(self, key: Key) -> None:
-        """Notes any key, since it is not known yet whether a field takes it."""
-        self._step(self._clock.of(key))
+        """Notes any key when it is read, since it is not known yet whether a field takes it."""
+        when = self._clock.of(key)
+        self._step(when)
         if key.key == self._last_key:
             self._chain += 1  # a held or repeated key is deliberate
-        if not (key.is_printable or key.key == "enter"):
+        if not (key.is_printable or key.key in ENTERS):
             self.burst = Burst()  # not part of a text
         burst = self.burst
         if key.key in self.line_keys and (burst.letters == 0 or burst.line_ended):
             burst.opened.add(key.key)
             burst.in_line = True
-        burst.line_ended = burst.in_line and key.key == "enter"
+        burst.line_ended = burst.in_line and key.key in ENTERS
         burst.in_line = burst.in_line and not burst.line_ended
-        if key.is_printable and key.key != self._last_key and key.key not in MOVES:
-            burst.letters += 1
+        is_letter = key.is_printable and key.key != self._last_key and key.key not in MOVES
+        if is_letter:
+            burst.when.append(when)
+            burst.has_more_lines = burst.has_more_lines or burst.enter
+        burst.enter = burst.enter or key.key in ENTERS
         self._last_key = key.key
+        self.press = self._noted[key] = Press(burst, when, burst.letters, is_letter)
+
+    def handle(self, key: Key) -> None:
+        """Notes that a key is handled now, which may be long after it was read."""
+        self.press = self._noted.get(key, self.press)
 
     def meant(self) -> None:
         """Notes a deliberate act other than a key: the mouse, or a whole command."""
         self.burst = Burst()
+        self.press = Press(self.burst, self._last, 0, is_letter=False)
 
     def note_typed(self, count: int) -> None:
         """Notes bytes typed into a shell, which may end in the middle of a text."""
-        self._step(self._clock.now())
-        self.burst.letters += count
+        when = self._clock.now()
+        self._step(when)
+        self.burst.when += [when] * min(count, LETTERS)
         self._last_key = ""
 
     def _step(self, when: float) -> None:
@@ -122,8 +179,8 @@ class Hands:
     def carefully(self, act: Callable[[], None], refuse: Callable[[Burst], None]) -> None:
         """Calls ``act`` if the last key was not part of a text, else ``refuse``. For a letter, this
         is decided after `GAP_S`; for any other key at once."""
-        burst = self.burst
-        if burst.letters == 0:
+        burst = self.press.burst
+        if self.press.letters == 0:
             act()
             return
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quicksand_tui.kit.hands import Burst, Hands
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from quicksand_tui.actions.registry import Action
     from quicksand_tui.home.config import Settings
     from quicksand_tui.model.keymap import Keymap, Prefix
+    from quicksand_tui.model.world import Selection, World
 
 
 class Keys:
@@ -33,19 +35,34 @@ class Keys:
         return self._settings.keymap
 
     @property
+    def here(self) -> Keymap:
+        """The same, with hints that count where the focus is: what a message names must work."""
+        screen = self._app.screen if self._app.screen_stack else None
+        scope = getattr(screen, "help_scope", None)
+        return self.map if scope is None else self.map.seen_from(scope.value)
+
+    def why_not(self, action: Action, world: World, selection: Selection) -> str | None:
+        """Returns why an action is not possible now, naming keys that work here; None if it is."""
+        return action.disabled_reason(replace(world, keymap=self.here), selection)
+
+    @property
     def prefix(self) -> Prefix:
         """The prefix key of the panes."""
         return self.map.prefix
 
     def refuse_text(self, action: Action) -> bool:
-        """Whether the last key belongs to text that nothing here takes; tells the user once. A text
-        that begins with the key of ``action`` is taken by the line that it opens."""
-        burst = self.hands.burst
+        """Whether the key that is handled belongs to text that nothing here takes; tells the user
+        once. A text that begins with the key of ``action`` is taken by the line or the shell that
+        it opens; several lines are meant for no shell that is still to be opened."""
+        press = self.hands.press
+        burst = press.burst
         if action.takes_text and burst.opened.intersection(self.map.keys_of(action)):
             return False
-        if burst.is_text:
+        if action.takes_keys and press.is_first and not burst.has_more_lines:
+            return False
+        if press.is_text:
             self._tell_text(burst)
-        return burst.is_text
+        return press.is_text
 
     def carefully(self, act: Callable[[], None]) -> None:
         """Calls ``act`` once it is certain that the last key does not belong to a text; else tells
@@ -56,10 +73,10 @@ class Keys:
         """Tells the user, once per burst, that keys were ignored as text."""
         if not burst.told:
             burst.told = True
+            here = self.here
             tell(
                 self._app,
                 "That was typed text: here letters are keys, so nothing was done. "
-                f"{self.map.hint('shell')} opens a shell, "
-                f"{self.map.hint('command')} takes commands",
+                f"{here.hint('shell')} opens a shell, {here.hint('command')} types a command",
                 severity="warning",
             )

@@ -12,13 +12,20 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from quicksand_tui.model.geometry import Rect
-from quicksand_tui.views.layout import COMMAND_LINE_FROM, TABS_FROM, Part, Shape, arrange
+from quicksand_tui.views.layout import (
+    COMMAND_LINE_FROM,
+    USUAL_NEEDS,
+    Needs,
+    Part,
+    Shape,
+    arrange,
+)
 
 NAME = "outline"
 """The name of the looks in `Remembered`."""
 
 BRAND = "quicksand"
-TITLES = {Part.LISTS: "Sandboxes", Part.TREE: "Checkpoints", Part.AREA: ""}
+TITLES = {Part.LISTS: "1 Sandboxes", Part.TREE: "4 Tree", Part.AREA: "", Part.ASIDE: ""}
 """The beginnings of the parts' titles; the area's depends on its content."""
 
 COLUMNS_MAX, ROWS_MAX = 1000, 500
@@ -91,7 +98,7 @@ def terminal_name(environ: Mapping[str, str]) -> str:
     return " ".join(environ.get(word, "") for word in ("TERM_PROGRAM", "TERM", "COLORTERM"))
 
 
-def outline(columns: int, rows: int, looks: Looks, shape: Shape) -> str:
+def outline(columns: int, rows: int, looks: Looks, shape: Shape, needs: Needs = USUAL_NEEDS) -> str:
     """Returns the sequences that draw the outline on the alternate screen; "" without room."""
     # Leaves the lines at the top, of the keys and, if there is room, of the command.
     height = rows - (3 if rows >= COMMAND_LINE_FROM else 2)
@@ -100,8 +107,8 @@ def outline(columns: int, rows: int, looks: Looks, shape: Shape) -> str:
     drawn = []
     if columns >= len(BRAND) + 2:
         drawn.append(f"\x1b[1;3H{_sgr(looks.accent, looks.background, bold=True)}{BRAND}")
-    for part, place in arrange(columns, height, shape, Part.LISTS).places.items():
-        tabs = 1 if part is Part.AREA or (part is Part.LISTS and place.height >= TABS_FROM) else 0
+    for part, place in arrange(columns, height, shape, Part.LISTS, needs).places.items():
+        tabs = 1 if part is Part.AREA else 0
         box = Rect(place.x, place.y + 1 + tabs, place.width, place.height - tabs)
         drawn.append(_box(box, TITLES[part], looks, focused=part is Part.LISTS))
     if not any(drawn):

@@ -1,4 +1,5 @@
-"""All uses of Textual's private API, which may change without notice, and nothing else.
+"""All uses of Textual's private API but those of the compositor (`textual_compositor.py`), and
+nothing else. That API may change without notice.
 
 Written for Textual 8.2. `tests/unit/kit/test_textual_private.py` has a canary for each name, which
 says what breaks.
@@ -6,39 +7,43 @@ says what breaks.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import selectors
 import threading
+import time
 from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from textual import constants
-from textual._compositor import Compositor
+from textual import constants, events
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
-from textual.geometry import Size
 from textual.message import Message
-from textual.screen import Screen
 from textual.widget import Widget
 
 from quicksand_tui.kit.answers import DRAWN_QUESTION, ReplyReader, over_ssh
-from quicksand_tui.kit.columns import keep_columns
+from quicksand_tui.kit.line import Line
 from quicksand_tui.kit.probe import ANSWER_LOCAL_S, ANSWER_SSH_S, POINTER_RESET, cell_pixels
-from quicksand_tui.kit.slim import slim
-from quicksand_tui.panes.input import ESCAPE_WAIT_S, InputSplitter, Piece
+from quicksand_tui.kit.shown import Shown, erases_in_colour
+from quicksand_tui.panes.input import ESCAPE, ESCAPE_WAIT_S, InputSplitter, Piece
 
 if TYPE_CHECKING:
-    from textual._compositor import CompositorMap, ReflowResult
-
     from quicksand_tui.kit.abilities import TerminalAbilities
     from quicksand_tui.kit.probe import Probe
 
 READ_SIZE = 64 * 1024
 """The most bytes of one read from the terminal."""
+FRAME_MIN = 256
+"""Characters of what is worth a question whether it has arrived."""
+WAIT_MAX_S = 1.0
+"""After so long what waits for the line is tried again in any case."""
+WRITTEN_AT_ONCE = 1024
+"""Characters of one write to the terminal: after each, it is known how fast the line is."""
 IDLE_S = 0.1
 """Seconds between two checks whether the app has ended."""
 
@@ -78,12 +83,18 @@ class PatientFile:
     """The file that Textual's writer thread writes to. It ignores a terminal that is gone: an error
     would end the thread, and the app would wait for ever for its queue to empty."""
 
-    def __init__(self, file: IO[str]) -> None:
+    def __init__(self, file: IO[str], line: Line) -> None:
         self._file = file
+        self._line = line
 
     def write(self, text: str) -> None:
-        with contextlib.suppress(OSError):
-            self._file.write(text)
+        for at in range(0, len(text), WRITTEN_AT_ONCE):
+            part = text[at : at + WRITTEN_AT_ONCE]
+            begun = time.monotonic()
+            with contextlib.suppress(OSError):
+                self._file.write(part)
+                self._file.flush()
+            self._line.wrote(len(part.encode()), time.monotonic() - begun)
 
     def flush(self) -> None:
         with contextlib.suppress(OSError):
@@ -103,10 +114,17 @@ class RawDriver(LinuxDriver):
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        self._file = PatientFile(cast("IO[str]", self._file))  # type: ignore[assignment]
+        self._is_far = over_ssh(os.environ)
+        """Between the system and the terminal lies a network."""
+        self.line = Line()
+        """What is on its way to the terminal."""
+        file = PatientFile(cast("IO[str]", self._file), self.line)
+        self._file = file  # type: ignore[assignment]
         self._splitter = InputSplitter()
         self._is_drawn = False
         """The alternate screen is already shown."""
+        self._again: asyncio.TimerHandle | None = None
+        self._shown = Shown(erases=erases_in_colour(os.environ))
         self.has_terminal = False
         """The terminal is the app's, not another program's."""
         self.last_images = b""
@@ -130,6 +148,7 @@ class RawDriver(LinuxDriver):
 
     def start_application_mode(self) -> None:
         self._is_drawn = self._probe is not None and self._probe.taken_over
+        self._shown.forget()
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self._is_drawn = False
         if self._probe is not None and self._writer_thread is not None:
@@ -139,6 +158,7 @@ class RawDriver(LinuxDriver):
         if self.raw:
             self._report_keys_plainly()  # after a stop, Textual has pushed its flags again
         self._drawn.clear()
+        self.line.restart()
         self._owes_nothing.set()
         self.has_terminal = True
         self.send_message(TerminalTaken())
@@ -165,7 +185,7 @@ class RawDriver(LinuxDriver):
         """Writes what draws images or deletes them; returns False while another program has the
         terminal, which then shows none of ours."""
         if self.has_terminal and data:
-            super().write(data.decode("ascii"))
+            self._send(data.decode("ascii"))
         return self.has_terminal
 
     def when_drawn(self, call: Callable[[], object]) -> bool:
@@ -175,7 +195,7 @@ class RawDriver(LinuxDriver):
             return False
         self._drawn.append(call)
         self._owes_nothing.clear()
-        super().write(DRAWN_QUESTION.decode("ascii"))
+        self._send(DRAWN_QUESTION.decode("ascii"))
         return True
 
     @property
@@ -211,7 +231,31 @@ class RawDriver(LinuxDriver):
         # Textual shapes the pointer even after it has given the terminal back.
         if data.startswith(_POINTER) and not self.has_terminal:
             return
-        super().write(slim(keep_columns(data)))
+        slimmed = self._shown.slim(data, *self._get_terminal_size())
+        self._send(slimmed)
+        is_slow = self._is_far or self.line.bytes_per_s is not None
+        if len(slimmed) >= FRAME_MIN and is_slow and self.line.may_ask:
+            # Noted first: the answer may come at once.
+            self.line.ask()
+            if not self.when_drawn(self.line.answer):
+                self.line.answer()
+
+    def _send(self, data: str) -> None:
+        self.line.put(len(data.encode()))
+        super().write(data)
+
+    def when_free(self, call: Callable[[], object]) -> None:
+        """Calls ``call`` on the loop when the line can take the next frame."""
+        context = copy_context()
+
+        def later() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(call, context=context)
+
+        if self._again is not None:
+            self._again.cancel()
+        self._again = self._loop.call_later(WAIT_MAX_S, call, context=context)
+        self.line.when_free(later)
 
     @property
     def mouse(self) -> bool:
@@ -275,6 +319,9 @@ class RawDriver(LinuxDriver):
                     continue
                 if piece.is_command:
                     self.send_message(CommandTyped())
+                if piece.data == ESCAPE:  # Textual would await more, and take ESC and s for ^ and s
+                    self.process_message(events.Key("escape", "\x1b"))
+                    continue
                 for message in parser.feed(decode(piece.data)):
                     self.process_message(message)
 
@@ -333,32 +380,3 @@ def action_bound_to(widget: Widget, key: str) -> str | None:
     """Returns the action that the widget itself binds to a key."""
     bound = widget._bindings.key_to_bindings.get(key, [])
     return bound[0].action if bound else None
-
-
-def drawn_text(screen: Screen[Any]) -> str:
-    """Returns the text of the screen, line by line."""
-    return "\n".join(strip.text for strip in screen._compositor.render_strips())
-
-
-def tell_sizes(screen: Screen[Any]) -> None:
-    """Has a new screen send every widget its size (see `TellingCompositor`)."""
-    screen._compositor = TellingCompositor()
-
-
-class TellingCompositor(Compositor):
-    """A compositor that compares a layout with the last one that widgets were told of.
-
-    Textual's (8.2) compares with the last one computed, perhaps only to find a widget, such as one
-    that was just mounted and focused. Such a widget never got a Resize: a new shell stayed without
-    a guest, and a tree empty. See Textual's issue 5024.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._told: CompositorMap = {}
-
-    def reflow(self, parent: Widget, size: Size) -> ReflowResult:
-        self._full_map = self._told
-        result = super().reflow(parent, size)
-        self._told = self._full_map
-        return result

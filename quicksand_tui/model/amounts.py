@@ -112,3 +112,14 @@ def sparkline(values: Sequence[float], width: int, *, top: float = 0.0) -> str:
     # Even the least value gets a visible bar.
     steps = [min(8, max(1, round(8 * value / most))) for value in shown]
     return "".join(BARS[step] for step in steps).rjust(max(0, width))
+
+
+DISK_STEP = 16 << 20
+"""Bytes of growth that fill the bars at least: less is hardly worth a look."""
+
+
+def disk_scale(values: Sequence[float]) -> tuple[Sequence[float], float, float]:
+    """Returns the history of a disk's size with the greatest and the least value of its bars. From
+    zero, all bars of a disk would be full."""
+    least = min(values, default=0)
+    return values, max([least + DISK_STEP, *values]), least

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 TAG_LIMIT = 128
 """Characters: the engine's limit, which a test compares, for the model knows no engine."""
@@ -45,6 +45,8 @@ class CheckpointView:
     """Bytes that deleting it would free; None until they are measured."""
     shared: int | None = None
     """Bytes it shares with other checkpoints."""
+    has_picture: bool = False
+    """A picture of the screen was kept with it."""
     error: str = ""
     """Why it cannot be read."""
 
@@ -94,83 +96,22 @@ NO_TREE = CheckpointTree()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """The characters that draw the tree."""
+    """The characters that mark checkpoints in the tree, and its words."""
 
-    branch: str
-    last: str
-    lane: str
     node: str
     head: str
     broken: str
     here: str
+    fold: str
+    """Checkpoints that are not drawn."""
 
 
-FANCY = Marks(branch="├─", last="└─", lane="│ ", node="○", head="●", broken="✗", here="← here")
-PLAIN = Marks(branch="|-", last="`-", lane="| ", node="o", head="*", broken="x", here="<- here")
+FANCY = Marks(node="○", head="●", broken="✗", here="← here", fold="⋯")
+PLAIN = Marks(node="o", head="*", broken="x", here="<- here", fold=":")
 
 
-@dataclass(slots=True)
-class Forest:
-    """The checkpoints as trees. Each is in it exactly once, even if the files hold circles."""
-
-    roots: list[str] = field(default_factory=list)
-    children: dict[str, list[str]] = field(default_factory=dict)
-
-    @classmethod
-    def grow(cls, parents: Mapping[str, str | None], head: str | None) -> Forest:
-        """Builds the forest of all ids in ``parents``; siblings keep their order there.
-
-        The branch that leads to the head comes last among siblings, so that it is drawn straight
-        on. A checkpoint whose parent is gone becomes a root.
-        """
-        line = set(_line_to(head, parents))
-        forest = cls()
-        for id_, parent in parents.items():
-            known = parent is not None and parent in parents
-            siblings = forest.children.setdefault(parent or "", []) if known else forest.roots
-            siblings.append(id_)
-        forest._cut_circles(parents)
-        for siblings in (forest.roots, *forest.children.values()):
-            siblings.sort(key=lambda id_: id_ in line)
-        return forest
-
-    def _cut_circles(self, ids: Collection[str]) -> None:
-        """Makes the oldest checkpoint of each circle a root."""
-        seen = {id_ for root in self.roots for id_ in self._descent(root)}
-        for id_ in ids:
-            if id_ not in seen:
-                for children in self.children.values():
-                    if id_ in children:
-                        children.remove(id_)
-                self.roots.append(id_)
-                seen |= set(self._descent(id_))
-
-    def _descent(self, root: str) -> Iterator[str]:
-        waiting = [root]
-        while waiting:
-            id_ = waiting.pop()
-            yield id_
-            waiting += self.children.get(id_, [])
-
-    def lines(self, marks: Marks) -> Iterator[tuple[str, str]]:
-        """Yields the drawing in front of each checkpoint, and its id, from top to bottom."""
-        waiting: list[tuple[str, str, str]] = []
-        for number, root in enumerate(self.roots, 1):
-            is_last = number == len(self.roots)
-            below = "  " if is_last else marks.lane
-            waiting.append((root, marks.last if is_last else marks.branch, below))
-        waiting.reverse()
-        while waiting:
-            id_, before, below = waiting.pop()
-            yield before, id_
-            *branches, straight = self.children.get(id_) or [""]
-            if straight:
-                waiting.append((straight, below, below))
-            for branch in reversed(branches):
-                waiting.append((branch, below + marks.branch, below + marks.lane))
-
-
-def _line_to(head: str | None, parents: Mapping[str, str | None]) -> Iterator[str]:
+def line_to(head: str | None, parents: Mapping[str, str | None]) -> Iterator[str]:
+    """Yields ``head`` and what it descends from, up to its root."""
     seen: set[str] = set()
     while head is not None and head not in seen:
         yield head

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 UNBOUND = "unbound"
@@ -215,6 +215,11 @@ class Bound(Protocol):
 
 DEFAULT_PREFIX = parse_prefix("ctrl-]")
 
+BEHIND_PREFIX = frozenset({"panes", "desktop"})
+"""Scopes whose keys work only after the prefix."""
+WITH_MAIN = frozenset({"log", "tree", "mounts"})
+"""Scopes of parts of the main screen, where its keys work, too, unless the part has them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Keymap:
@@ -223,6 +228,12 @@ class Keymap:
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Keys by the address of their action, for example "main.stop"; the first key is shown."""
     prefix: Prefix = DEFAULT_PREFIX
+    here: str = "main"
+    """The scope that has the focus, which decides what `hint` returns."""
+
+    def seen_from(self, scope: str) -> Keymap:
+        """Returns the same keys, with the hints that count where ``scope`` has the focus."""
+        return replace(self, here=scope)
 
     def keys_of(self, action: Bound) -> tuple[str, ...]:
         return self.keys.get(action.address, action.keys)
@@ -233,9 +244,27 @@ class Keymap:
         return key_text(keys[0]) if keys else ""
 
     def hint(self, action_id: str, scope: str = "main") -> str:
-        """Returns what to type for an action: its key, or its ``:`` command if it has none."""
+        """Returns what to type for an action: its key, or its ``:`` command if it has none.
+
+        For an action of the main screen, that is what works in the scope `here`: behind the prefix
+        in a shell, or after the key that leaves the scope.
+        """
         keys = self.keys.get(f"{scope}.{action_id}", ())
-        return key_text(keys[0]) if keys else ":" + action_id.replace("_", "-")
+        shown = key_text(keys[0]) if keys else ":" + action_id.replace("_", "-")
+        if scope != "main" or self.here == "main":
+            return shown
+        prefix = f"{self.prefix.text} " if self.here in BEHIND_PREFIX else ""
+        if own := self.keys.get(f"{self.here}.{action_id}", ()):
+            return prefix + key_text(own[0])
+        if not keys or (self.here in WITH_MAIN and not self._is_taken(keys[0])):
+            return prefix + shown
+        back = self.keys.get(f"{self.here}.back", ())
+        return f"{prefix}{key_text(back[0])}, {shown}" if back else shown
+
+    def _is_taken(self, key: str) -> bool:
+        """Whether the scope that has the focus has that key itself."""
+        own = (keys for address, keys in self.keys.items() if address.startswith(f"{self.here}."))
+        return any(key in keys for keys in own)
 
     def changes_from(self, usual: Keymap) -> dict[str, str]:
         """Returns the keys that differ from ``usual``, in the form Textual's keymap takes."""

@@ -175,6 +175,13 @@ def cells(text: str) -> int:
     return len(text) + wide - sum(unicodedata.category(c) in ("Mn", "Me") for c in text)
 
 
+def drawn_cells(text: str) -> int:
+    """Returns how many columns the app gives a text: as rich counts."""
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    return cell_len(text)
+
+
 def clip(text: str, width: int) -> str:
     """Returns ``text`` in at most ``width`` cells, with an ellipsis if it was longer."""
     from rich.cells import cell_len, set_cell_size  # noqa: PLC0415
@@ -251,6 +258,9 @@ _ASCII = str.maketrans(
         "█": "#",
         "░": ".",
         "♪": "!",
+        "⋯": ".",
+        "▣": "@",
+        "−": "-",
         REPLACEMENT: "?",
     }
 )

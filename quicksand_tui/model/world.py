@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.jobs import SAVE_VERBS, Job
 from quicksand_tui.model.keymap import NO_KEYS, Keymap
+from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.saves import NO_SAVES, SavesView
 
 if TYPE_CHECKING:
@@ -54,12 +56,29 @@ class World:
     """The app's keymap, for texts that name keys."""
     read_only: bool = False
     """The app changes nothing."""
+    doing: Mapping[str, str] = field(default_factory=dict)
+    """What is done in sandboxes, by id, as far as this app knows: programs in its shells, the last
+    command that it ran there."""
     removed: tuple[RemovedView, ...] = ()
     """Sandboxes that an undo restores from the trash; empty unless deleting them was the last thing
     this app did."""
 
     def sandbox(self, sandbox_id: str | None) -> SandboxView | None:
         return next((s for s in self.sandboxes if s.id == sandbox_id), None)
+
+    def find_sandbox(self, name: str) -> SandboxView | None:
+        """Returns the sandbox with that id, or else with that name."""
+        named = (view for view in self.sandboxes if view.name == name)
+        return self.sandbox(name) or next(named, None)
+
+    @property
+    def running_names(self) -> tuple[str, ...]:
+        """The names of the sandboxes that keep running after the app has ended."""
+        return tuple(
+            view.name
+            for view in self.sandboxes
+            if view.state in (State.RUNNING, State.PAUSED) and not view.discard
+        )
 
     def image(self, name: str | None) -> ImageView | None:
         return next((i for i in self.images if i.name == name), None)

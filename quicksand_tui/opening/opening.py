@@ -20,6 +20,7 @@ from quicksand_tui.home.state import (
     config_file,
     is_config_named,
     memory,
+    recall_needs,
     recall_shape,
     state_dir,
     theme_wish,
@@ -29,6 +30,7 @@ from quicksand_tui.kit.answers import over_ssh
 from quicksand_tui.kit.outline import NAME, Looks, outline
 from quicksand_tui.kit.probe import Probe
 from quicksand_tui.model.text import ascii_only
+from quicksand_tui.opening.asyncio_alone import import_asyncio
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as in shells: 128 plus the signal's number."""
@@ -60,12 +62,7 @@ def farewell(names: tuple[str, ...]) -> str:
     if not names:
         return ""
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    goes = "goes" if len(names) == 1 else "go"
-    return f"{shown} {goes} on running; quicksand-tui comes back to {_them(names)}.\n"
-
-
-def _them(names: tuple[str, ...]) -> str:
-    return "it" if len(names) == 1 else "them"
+    return f"still running: {shown} (`quicksand-tui` opens the app again)\n"
 
 
 def spare_the_line(environ: MutableMapping[str, str]) -> bool:
@@ -98,6 +95,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
     if not theme:
         probe.draw(_outline(*probe.size, remembered, ascii_glyphs=ascii_glyphs))
     is_ssh = spare_the_line(os.environ)
+    import_asyncio()
     from quicksand_tui.door.service import EngineService  # noqa: PLC0415
     from quicksand_tui.home.config import ConfigFile, Settings  # noqa: PLC0415
     from quicksand_tui.ui.app import QuicksandApp  # noqa: PLC0415
@@ -139,7 +137,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
         service.close()
     if app.return_code:
         return app.return_code
-    sys.stdout.write(farewell(app.running_names))
+    sys.stdout.write(farewell(app.world_watch.world.running_names))
     return app.return_value or 0
 
 
@@ -151,7 +149,7 @@ def _outline(columns: int, rows: int, remembered: Remembered, *, ascii_glyphs: b
     looks = replace(
         looks.fitting(os.environ), ascii=ascii_glyphs or ascii_only(looks.ascii or None)
     )
-    return outline(columns, rows, looks, recall_shape(remembered))
+    return outline(columns, rows, looks, recall_shape(remembered), recall_needs(remembered))
 
 
 def _collect_garbage() -> None:

@@ -52,6 +52,13 @@ class LinkStatus:
     runs: bool = True
     """Its sandbox runs, so a new terminal can be opened there."""
 
+    @property
+    def terminal_name(self) -> str:
+        """The name by which any app can find the terminal again; "" if there is none."""
+        if self.state in (LinkState.ENDED, LinkState.DELETED) or not self.birth:
+            return ""
+        return f"{self.session} {self.birth}"
+
 
 class GuestTerminal(Protocol):
     """A terminal in a guest. The UI's thread calls the methods, which return at once and do not
@@ -77,6 +84,20 @@ class GuestTerminal(Protocol):
         """Ends the program."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """What runs in the foreground of a terminal, as its guest says. All text is sanitised."""
+
+    command: str = ""
+    """The command line; "" if it is not known."""
+    directory: str = ""
+    """The program's directory; "" if it is not known."""
+
+
+def _ignore(_: Running) -> None:
+    """Takes what no title shows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sink:
     """Receives output and states of a terminal, in the UI's thread."""
@@ -84,6 +105,7 @@ class Sink:
     output: Callable[[bytes, Said], None]
     """Gets output; once after each opening it gets no bytes, when all earlier output has come."""
     status: Callable[[LinkStatus], None]
+    running: Callable[[Running], None] = _ignore
 
 
 class OpenTerminal(Protocol):

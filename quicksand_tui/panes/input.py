@@ -29,6 +29,15 @@ ESCAPE_WAIT_S = 0.03
 """An ESC with nothing after it for this time is the key itself. Terminals send sequences in one
 piece, but a network may cut them."""
 
+APP_ESCAPE_WAIT_S = 0.1
+"""The same for the app, which has time: a cut report of the mouse would be letters to it."""
+
+ESCAPE = b"\x1b"
+
+_ALONE = re.compile(rb"\x1b(?=[^\[\]\\OPX^_bf\x7f\x1b])")
+"""An ESC that is a key itself, though more came with it: it neither begins nor ends a sequence, and
+the app has no keys with Alt but those of its inputs (word by word: b, f, backspace)."""
+
 SEQUENCE_MAX = 4096
 """Bytes up to which an unfinished sequence is awaited."""
 
@@ -77,6 +86,8 @@ class InputSplitter:
         """The start of an unfinished sequence."""
         self._since = 0.0
         self._after_prefix = False
+        self._in_paste = False
+        """A paste into the app has not ended."""
 
     def feed(self, data: bytes) -> list[Piece]:
         """Returns the pieces of ``data`` in order; adjacent keys for the pane are one piece."""
@@ -85,7 +96,8 @@ class InputSplitter:
 
     def tick(self) -> list[Piece]:
         """Returns an unfinished sequence as keys once `ESCAPE_WAIT_S` have passed."""
-        if not self._rest or self._clock() - self._since < ESCAPE_WAIT_S:
+        wait = ESCAPE_WAIT_S if self.raw else APP_ESCAPE_WAIT_S
+        if not self._rest or self._clock() - self._since < wait:
             return []
         rest, self._rest = self._rest, b""
         if rest.startswith(_PASTE):
@@ -102,7 +114,7 @@ class InputSplitter:
         at = 0
         while at < len(data):
             if not self.raw and not self._after_prefix:
-                yield Piece(data[at:], for_pane=False)
+                yield from self._for_app(data[at:])
                 return
             token = self._token(data, at)
             if token is None:
@@ -110,6 +122,23 @@ class InputSplitter:
                 return
             at += len(token)
             yield self._sort(token)
+
+    def _for_app(self, data: bytes) -> Iterator[Piece]:
+        """Yields what the app gets; each ESC that is a key is a piece of its own."""
+        if self._in_paste or _PASTE in data:
+            self._in_paste = data.rfind(_PASTE_END) <= data.rfind(_PASTE)
+            yield Piece(data, for_pane=False)
+            return
+        at = 0
+        for match in _ALONE.finditer(data):
+            if match.start() > at:
+                yield Piece(data[at : match.start()], for_pane=False)
+            yield Piece(ESCAPE, for_pane=False)
+            at = match.end()
+        if data.endswith(ESCAPE):
+            self._rest, self._since = ESCAPE, self._clock()
+        if rest := data[at:].removesuffix(ESCAPE):
+            yield Piece(rest, for_pane=False)
 
     def _token(self, data: bytes, at: int) -> bytes | None:
         """Returns one key, sequence or run of text; None if it is incomplete."""

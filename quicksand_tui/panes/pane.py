@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
 from textual.geometry import Region, Size
-from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.keymap import DEFAULT_PREFIX, Prefix
+from quicksand_tui.panes.backlog import Backlog
 from quicksand_tui.panes.content import (
-    TYPED_MAX,
-    GuestTerminal,
     LinkState,
     LinkStatus,
     OpenTerminal,
+    Running,
     Said,
     Sink,
 )
@@ -30,10 +27,20 @@ from quicksand_tui.panes.copying import Copying
 from quicksand_tui.panes.gestures import WHEEL_LINES, Gestures
 from quicksand_tui.panes.input import for_application
 from quicksand_tui.panes.picture import Picture
-from quicksand_tui.panes.view import PaneChanged, Shown
+from quicksand_tui.panes.titles import what_runs
+from quicksand_tui.panes.typing import Typing, refuse_pasted
+from quicksand_tui.panes.view import (
+    PaneAsksToPaste,
+    PaneChanged,
+    PaneOutput,
+    PanePrefixed,
+    PaneTyped,
+    Shown,
+)
 from quicksand_tui.terminal import (
     Bell,
     ClipboardWrite,
+    CwdChanged,
     Event,
     MouseEvent,
     Terminal,
@@ -42,9 +49,6 @@ from quicksand_tui.terminal import (
 
 if TYPE_CHECKING:
     from quicksand_tui.panes.copy_mode import CopyMode
-
-SLICE = 4 * 1024
-"""Bytes parsed at once, which takes 1 ms; for the worst hostile input about 100 ms (measured)."""
 
 RESIZE_S = 2.0
 """Seconds without typing after which another client may have resized the terminal."""
@@ -79,37 +83,6 @@ class Pane(Widget, can_focus=True):
 
     Changed = PaneChanged
 
-    class Prefixed(Message):
-        """A key was typed after the prefix."""
-
-        def __init__(self, pane: Pane, key: str) -> None:
-            super().__init__()
-            self.pane = pane
-            self.key = key
-
-    class Output(Message):
-        """There is output to digest."""
-
-        def can_replace(self, message: Message) -> bool:
-            return isinstance(message, Pane.Output)
-
-    class Typed(Message):
-        """Keys were typed; they are given as bytes."""
-
-        def __init__(self, pane: Pane, data: bytes) -> None:
-            super().__init__()
-            self.pane = pane
-            self.data = data
-
-    class PasteAsked(Message):
-        """The user must confirm a paste of several lines, which the program would run one by
-        one."""
-
-        def __init__(self, pane: Pane, text: str) -> None:
-            super().__init__()
-            self.pane = pane
-            self.text = text
-
     def __init__(
         self,
         sandbox_id: str,
@@ -137,14 +110,10 @@ class Pane(Widget, can_focus=True):
         self.drawn = 0.0
         """When the frame clock last drew it, by the monotonic clock."""
         self._open_terminal = open_terminal
-        self._guest: GuestTerminal | None = None
-        self._early = b""
-        """Keys typed while no guest can take them."""
-        self._going_back = going_back
+        self._typing = Typing(going_back)
+        self._foreground = Running()
         self._start_hint = start_hint
-        self._went_back: object = None
-        """The result of ``going_back`` when the terminal was last opened."""
-        self._pending: deque[tuple[bytes, Said]] = deque()
+        self._backlog = Backlog()
         self._caught_up = False
         """The replayed output is parsed, so the terminal's modes are the present ones."""
         self._cursor_line = 0
@@ -171,8 +140,8 @@ class Pane(Widget, can_focus=True):
         if laid_out:
             self._gestures.cancel()
         self.copying.resize(rows, laid_out=laid_out)
-        if self._guest is not None:
-            self._guest.resize(columns, rows)
+        if self._typing.guest is not None:
+            self._typing.guest.resize(columns, rows)
         elif self.status.state is not LinkState.DELETED:
             self.connect()
         self.redraw()
@@ -183,14 +152,14 @@ class Pane(Widget, can_focus=True):
         self._set_status(
             LinkStatus(state=LinkState.CONNECTING, session=before.session, birth=before.birth)
         )
-        self._pending.clear()
-        self._guest = self._open_terminal(
+        self._backlog.drop()
+        self._typing.guest = self._open_terminal(
             self.sandbox_id,
             self.status.session,
             (self.terminal.columns, self.terminal.rows),
-            Sink(self._receive, self._set_status),
+            Sink(self._receive, self._set_status, self._take_running),
         )
-        self._write_early()
+        self._typing.flush()
 
     def reopen(self) -> None:
         """Opens a new terminal in place of an ended or lost one."""
@@ -209,22 +178,22 @@ class Pane(Widget, can_focus=True):
 
     def leave(self) -> None:
         """Closes the connection; the guest's terminal stays."""
-        if self._guest is not None:
-            self._guest.leave()
-            self._guest = None
+        if self._typing.guest is not None:
+            self._typing.guest.leave()
+            self._typing.guest = None
 
     def end(self) -> None:
-        if self._guest is not None:
-            self._guest.end()
-            self._guest = None
+        if self._typing.guest is not None:
+            self._typing.guest.end()
+            self._typing.guest = None
 
     def on_unmount(self) -> None:
         self._gestures.cancel()
         self.leave()
 
     def _receive(self, data: bytes, said: Said) -> None:
-        self._pending.append((data, said))
-        self.post_message(self.Output())
+        self._backlog.add(data, said)
+        self.post_message(PaneOutput())
 
     def _set_status(self, status: LinkStatus) -> None:
         if status.state is LinkState.OPEN:
@@ -238,54 +207,54 @@ class Pane(Widget, can_focus=True):
             status = replace(status, text=f"{self._start_hint}: {status.text}")
         self._shown.status = status
         if status.state is LinkState.OPEN:
-            self._went_back = self._going_back()
-            self._write_early()
+            self._typing.opened()
         self.redraw()
         if self.is_mounted:
             self.post_message(self.Changed())
 
-    def _drop_pending(self) -> None:
-        dropped = sum(len(data) for data, _ in self._pending)
-        self._pending.clear()
-        if self._guest is not None and dropped:
-            # Otherwise the guest would wait for ever for these bytes to be parsed.
-            self._guest.parsed(dropped)
-
-    def _set_text(self, text: str) -> None:
-        self._shown.status = replace(self.status, text=text)
+    def _take_running(self, running: Running) -> None:
+        self._foreground = running
         self.post_message(self.Changed())
+
+    @property
+    def what_runs(self) -> str:
+        """What its title says: the program's own, or the program and its directory."""
+        return what_runs(self.terminal.title, self.terminal.cwd, self._foreground)
+
+    def _drop_pending(self) -> None:
+        dropped = self._backlog.drop()
+        if self._typing.guest is not None and dropped:
+            # Otherwise the guest would wait for ever for these bytes to be parsed.
+            self._typing.guest.parsed(dropped)
 
     # Output
 
     @property
     def is_behind(self) -> bool:
         """Whether output waits to be parsed."""
-        return bool(self._pending)
+        return bool(self._backlog)
 
     def digest(self) -> None:
         """Parses a slice of the output."""
-        data, said = self._pending.popleft()
-        if len(data) > SLICE:
-            self._pending.appendleft((data[SLICE:], said))
-            data = data[:SLICE]
+        data, said = self._backlog.take()
         self.terminal.feed(data, answered=said is Said.NOW)
-        if self._guest is not None and data:
-            self._guest.parsed(len(data))
+        if self._typing.guest is not None and data:
+            self._typing.guest.parsed(len(data))
         self._caught_up = said is not Said.BEFORE
         self._report(self.terminal.take_replies())
         for event in self.terminal.take_events():
-            if said is not Said.BEFORE or isinstance(event, TitleChanged):
+            if said is not Said.BEFORE or isinstance(event, TitleChanged | CwdChanged):
                 self._heed(event)
 
     def _report(self, data: bytes) -> None:
         """Sends answers, mouse and focus reports, unless output is still being replayed or the
         guest is gone: then nothing waits for them."""
-        if self._guest is not None and data and self.is_open and self._caught_up:
-            self._guest.report(data, self.status.opening)
+        if self._typing.guest is not None and data and self.is_open and self._caught_up:
+            self._typing.guest.report(data, self.status.opening)
 
     def _heed(self, event: Event) -> None:
         match event:
-            case TitleChanged():
+            case TitleChanged() | CwdChanged():
                 self.post_message(self.Changed())
             case Bell() if not self.has_focus:
                 self.bell = True
@@ -356,40 +325,18 @@ class Pane(Widget, can_focus=True):
             data = for_application(data)
         if self.status.text:
             # The user has seen the message and goes on.
-            self._set_text("")
+            self._shown.status = replace(self.status, text="")
+            self.post_message(self.Changed())
         self.write(data)
-        self.post_message(self.Typed(self, data))
+        self.post_message(PaneTyped(self, data))
 
     def write(self, data: bytes) -> None:
         """Sends bytes to the guest, or keeps them until it can take them."""
-        if self._guest is not None and not self._holds_keys:
-            if data:
-                self._guest.write(data)
-        else:
-            self._early = (self._early + data)[:TYPED_MAX]
-
-    def _write_early(self) -> None:
-        early, self._early = self._early, b""
-        self.write(early)
+        self._typing.write(data)
 
     def release_keys(self) -> None:
-        """Types the keys that were held back, if the revert is over."""
-        if self._early and self._guest is not None and not self._holds_keys:
-            self._write_early()
-
-    @property
-    def _holds_keys(self) -> bool:
-        """Whether a revert is running, so that keys are meant for the guest after it."""
-        going = self._going_back()
-        return going is not None and going != self._went_back
-
-    @property
-    def terminal_name(self) -> str:
-        """The name by which any app can find the terminal again; "" if there is none."""
-        status = self.status
-        if status.state in (LinkState.ENDED, LinkState.DELETED) or not status.birth:
-            return ""
-        return f"{status.session} {status.birth}"
+        """Types the keys that were kept back, if the revert is over."""
+        self._typing.release()
 
     @property
     def is_open(self) -> bool:
@@ -420,7 +367,7 @@ class Pane(Widget, can_focus=True):
             self.prefixed = True
         else:
             self.prefixed = False
-            self.post_message(self.Prefixed(self, event.key))
+            self.post_message(PanePrefixed(self, event.key))
 
     def _press_in(self, mode: CopyMode, event: events.Key) -> None:
         left = mode.press(event.character if event.is_printable and event.character else event.key)
@@ -442,14 +389,10 @@ class Pane(Widget, can_focus=True):
         """Pastes a text into the guest's program; asks first if the program would run each line."""
         if self.copy_mode is not None and self.copy_mode.paste(text):
             self.copying.changed()
-        elif not self.is_open:
-            self._warn("Nothing was pasted: there is no program here to take it")
-        elif len(text.encode("utf-8", "replace")) > TYPED_MAX:
-            self._warn(
-                f"Nothing was pasted: a paste has {size_text(TYPED_MAX)} at most; copy a file"
-            )
+        elif why := refuse_pasted(text, is_open=self.is_open):
+            self._warn(why)
         elif len(text.splitlines()) > 1 and not self.terminal.modes.bracketed_paste:
-            self.post_message(self.PasteAsked(self, text))
+            self.post_message(PaneAsksToPaste(self, text))
         else:
             self.paste_now(text)
 
@@ -464,8 +407,8 @@ class Pane(Widget, can_focus=True):
 
     def _claim_size(self) -> None:
         """Gives the terminal this pane's size: of several clients, the one in use decides."""
-        if self._guest is not None and self.is_open:
-            self._guest.resize(self.terminal.columns, self.terminal.rows)
+        if self._typing.guest is not None and self.is_open:
+            self._typing.guest.resize(self.terminal.columns, self.terminal.rows)
 
     def on_focus(self) -> None:
         self.bell = False

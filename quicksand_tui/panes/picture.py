@@ -3,6 +3,7 @@ strips."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -16,7 +17,18 @@ from textual.strip import Strip
 
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.selection import columns_of
-from quicksand_tui.terminal import DEFAULT_COLOUR, RGB, Attribute, CursorShape, Style, Underline
+from quicksand_tui.terminal import (
+    DEFAULT_COLOUR,
+    RGB,
+    VS16,
+    Attribute,
+    CursorShape,
+    Style,
+    Underline,
+    clusters_in,
+    counted,
+    is_disputed,
+)
 
 if TYPE_CHECKING:
     from textual.widget import Widget
@@ -84,10 +96,29 @@ def line_strip(
 
 
 def _fitting(run: Run) -> str:
-    """Returns the text with the guest's width, which for some characters is not Rich's."""
-    if run.text.isascii() or cell_len(run.text) == run.columns:
+    """Returns the text with the guest's width, which for some characters is not Rich's, and not
+    that of the terminal, which joins what the guest may have counted one by one: an emoji with a
+    skin tone has blanks behind it then, and an emoji that is narrow for the guest is a symbol."""
+    if run.text.isascii():
         return run.text
+    if not is_disputed(run.text):
+        same = cell_len(run.text) == run.columns
+        return run.text if same else set_cell_size(run.text, run.columns)
+    for joined in (False, True):
+        if counted(run.text, joined=joined) == run.columns:
+            units = clusters_in(run.text)
+            return "".join(_sized(unit, counted(unit, joined=joined)) for unit in units)
     return set_cell_size(run.text, run.columns)
+
+
+def _sized(unit: str, columns: int) -> str:
+    """Returns what is drawn as one character, in so many columns."""
+    width = cell_len(unit)
+    if width > columns:
+        unit = unit.replace(VS16, "")
+        unit = unit if cell_len(unit) <= columns else unit[0]
+        width = cell_len(unit)
+    return unit + " " * (columns - width) if width <= columns else set_cell_size(unit, columns)
 
 
 def painted(strip: Strip, marks: Iterable[tuple[range, RichStyle]]) -> Strip:
@@ -135,6 +166,9 @@ def reversed_at(strip: Strip, x: int) -> Strip:
 
 STRIPS_MAX = 1024
 
+MESSAGE_ROWS = 6
+"""The most rows of a message, which may hold what a guest says."""
+
 NOT_REVERSED = RichStyle(reverse=False)
 UNDERLINED = RichStyle(underline=True)
 
@@ -169,8 +203,8 @@ class Picture:
             return self._copy_row(shown.copy_mode, number, last=last)
         cursor = shown.terminal.cursor
         is_open = shown.status.state is LinkState.OPEN
-        if y == 0 and not is_open:
-            return self._message()
+        if not is_open and y < len(said := self._message()):
+            return self._said(said[y])
         strip = self._marked_line(number)
         if is_open and cursor.visible and cursor.line == number:
             return self._with_cursor(strip, cursor.x, cursor.shape)
@@ -231,9 +265,15 @@ class Picture:
             return reversed_at(strip, x)
         return painted(strip, [(range(x, x + 1), UNDERLINED)])
 
-    def _message(self) -> Strip:
-        status, pane = self._shown.status, self._pane
+    def _message(self) -> list[str]:
+        """Returns the lines that take the place of the first rows: why there is no program here,
+        and which key goes on."""
+        status, width = self._shown.status, self._pane.size.width - 2
         text = status.text or f"{status.state.value}…"
+        return textwrap.wrap(text, max(1, width), max_lines=MESSAGE_ROWS, placeholder=" …")
+
+    def _said(self, text: str) -> Strip:
+        pane = self._pane
         style = pane.get_component_rich_style("pane--message")
         return Strip([Segment(f" {text} ", style)]).adjust_cell_length(
             pane.size.width, pane.rich_style

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from textual.message import Message
 
@@ -35,6 +35,50 @@ class Shown:
 
 class PaneChanged(Message):
     """The title or the state of a pane has changed."""
+
+
+class Typeable(Protocol):
+    """A pane, as its messages know it."""
+
+    broadcast: bool
+
+    def type(self, data: bytes) -> None: ...
+
+    def paste_now(self, text: str) -> None: ...
+
+
+class PanePrefixed(Message):
+    """A key was typed after the prefix."""
+
+    def __init__(self, pane: Typeable, key: str) -> None:
+        super().__init__()
+        self.pane = pane
+        self.key = key
+
+
+class PaneOutput(Message):
+    """There is output to digest."""
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, PaneOutput)
+
+
+class PaneTyped(Message):
+    """Keys were typed; they are given as bytes."""
+
+    def __init__(self, pane: Typeable, data: bytes) -> None:
+        super().__init__()
+        self.pane = pane
+        self.data = data
+
+
+class PaneAsksToPaste(Message):
+    """The user must confirm a paste of several lines, which the program would run one by one."""
+
+    def __init__(self, pane: Typeable, text: str) -> None:
+        super().__init__()
+        self.pane = pane
+        self.text = text
 
 
 class PaneCopied(Message):

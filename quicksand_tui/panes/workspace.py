@@ -22,6 +22,7 @@ from quicksand_tui.panes.clock import FrameClock
 from quicksand_tui.panes.content import LinkState, OpenTerminal
 from quicksand_tui.panes.layout import Arrangement, Leaf, Node, Side, Way, renamed
 from quicksand_tui.panes.pane import Pane
+from quicksand_tui.panes.view import PaneOutput, PaneTyped
 
 LEFT_BUTTON = 1
 
@@ -96,8 +97,9 @@ class Workspace(Widget):
         ascii_only: bool = False,
         **options: Any,
     ) -> None:
-        """Shows the guest's ``terminals`` (sessions by `Pane.terminal_name`) in ``arrangement``, or
-        a new terminal if there are none. The other arguments are those of `Pane`."""
+        """Shows the guest's ``terminals`` (sessions by `LinkStatus.terminal_name`) in
+        ``arrangement``, or a new terminal if there are none. The other arguments are those of
+        `Pane`."""
         super().__init__(**options)
         self._going_back = going_back
         self._start_hint = start_hint
@@ -145,7 +147,8 @@ class Workspace(Widget):
         """The layout of the panes whose terminals can be found again; None if there are none."""
         if self._node is None:
             return None
-        names = {pane.id or "": pane.terminal_name for pane in self.panes if pane.terminal_name}
+        known = {pane.id or "": pane.status.terminal_name for pane in self.panes}
+        names = {pane_id: name for pane_id, name in known.items() if name}
         there = Arrangement(self._node, self._current, self.zoomed).only(names)
         if there is None:
             return None
@@ -226,7 +229,8 @@ class Workspace(Widget):
         return True
 
     def add_missing(self, terminals: Mapping[str, str]) -> None:
-        """Opens panes for ``terminals`` (sessions by `Pane.terminal_name`) that no pane shows."""
+        """Opens panes for those of ``terminals``, sessions by `LinkStatus.terminal_name`, that no
+        pane shows."""
         shown = {f"{pane.status.session} {pane.status.birth}" for pane in self.panes}
         if any(pane.status.state is LinkState.CONNECTING for pane in self.panes):
             return  # the connecting pane may be any of them
@@ -344,16 +348,16 @@ class Workspace(Widget):
             pane.broadcast = wanted
         self.refresh()
 
-    @on(Pane.Typed)
-    def _pass_on(self, event: Pane.Typed) -> None:
+    @on(PaneTyped)
+    def _pass_on(self, event: PaneTyped) -> None:
         event.stop()
         if event.pane.broadcast:
             for pane in self.panes:
                 if pane is not event.pane and pane.broadcast:
                     pane.write(event.data)
 
-    @on(Pane.Output)
-    def _wake_clock(self, event: Pane.Output) -> None:
+    @on(PaneOutput)
+    def _wake_clock(self, event: PaneOutput) -> None:
         event.stop()
         self._clock.wake()
 
@@ -408,7 +412,7 @@ class Workspace(Widget):
         if pane is None:
             return ""
         number = self.panes.index(pane) + 1 if pane in self.panes else 0
-        words = [f" {number}", pane.terminal.title or "shell"]
+        words = [f" {number}", pane.what_runs]
         if pane.status.state is LinkState.LOST and pane.status.runs:
             words.append("(lost) enter opens a new one")
         elif pane.status.state is not LinkState.OPEN:

@@ -154,7 +154,7 @@ class CommandScreen(ModalScreen[Target | None], AppScreen[Target | None]):
                 self._complete(1 if key == "tab" else -1)
             case "down" | "up":
                 self._remember(1 if key == "down" else -1)
-            case "enter":
+            case "enter" | "ctrl+j":  # a text that is typed by a program has line feeds
                 self._carry_out()
             case "escape" | "ctrl+c":
                 self.dismiss(None)

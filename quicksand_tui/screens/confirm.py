@@ -85,15 +85,16 @@ class ConfirmScreen(Dialog[Answer]):
             with VerticalScroll(id="what", can_focus=False):
                 yield Static(Content("\n".join(question.losses)), markup=False, id="losses")
                 yield Static(Content(question.undo), markup=False, classes="note")
-                yield Static(Content(self._keys()), markup=False, classes="note")
+                yield Static(Content(self.keys_text), markup=False, classes="note")
             with Horizontal(classes="buttons"):
                 yield Button("Cancel", id="cancel", compact=True)
                 yield _button(f"{question.verb} {_short(CONFIRM)}", Answer.YES)
                 if question.harder:
                     yield _button(f"{question.harder} {_short(HARDER)}", Answer.HARDER)
 
-    def _keys(self) -> str:
-        """Returns the keys of the answers."""
+    @property
+    def keys_text(self) -> str:
+        """The keys of the answers."""
         question = self._question
         words = [f"{CONFIRM}: {_began(question.verb)}"]
         words += [f"{HARDER}: {_began(question.harder)}"] if question.harder else []

@@ -8,8 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions.registry import Scope
-from quicksand_tui.model.text import TITLE_CELLS, clip
+from quicksand_tui.model.diffs import diff_specs
+from quicksand_tui.model.text import TITLE_CELLS, clip, sanitise
+from quicksand_tui.model.wall import LastCommand
 from quicksand_tui.screens import on_demand
+from quicksand_tui.verbs.packages import uninstall
 from quicksand_tui.verbs.saves import discard
 from quicksand_tui.views import losses
 
@@ -21,11 +24,12 @@ if TYPE_CHECKING:
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.jobs.run_many import RunMany
     from quicksand_tui.jobs.saves import SavesOperations
+    from quicksand_tui.kit.doing import Handlers
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.jobs import Failure
-    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.sandboxes import ImageView, SandboxView
     from quicksand_tui.model.saves import SaveView
     from quicksand_tui.model.specs import NewSpec, Told
     from quicksand_tui.model.world import World
@@ -63,6 +67,7 @@ class Dialogs:
         self._last_command = ""
         """The last command run in many sandboxes."""
         self._left_run: RunMany | None = None
+        self._last_run: RunMany | None = None
         """A command that was running when its screen was left."""
 
     @cached_property
@@ -89,6 +94,27 @@ class Dialogs:
         self._app.push_screen(
             on_demand.LookScreen(
                 self._service, sandbox, checkpoint, compared, ascii_only=self._ascii
+            )
+        )
+
+    def open_diff(
+        self,
+        sandbox: SandboxView,
+        checkpoint: CheckpointView,
+        other: CheckpointView | None,
+        everywhere: Handlers,
+    ) -> None:
+        """Shows what differs between a checkpoint and another one, or the present. ``everywhere``
+        are the actions that are the same on all screens."""
+        self._app.push_screen(
+            on_demand.DiffScreen(
+                self._service,
+                sandbox,
+                diff_specs(sandbox, checkpoint, other),
+                self._world(),
+                self._keys,
+                everywhere=everywhere,
+                ascii_only=self._ascii,
             )
         )
 
@@ -194,6 +220,29 @@ class Dialogs:
             harder=("For good", lambda: begin(now=True)),
         )
 
+    def ask_to_return(
+        self, sandbox: SandboxView, checkpoint: CheckpointView, *, then: Callable[[], None]
+    ) -> None:
+        """Asks before a sandbox goes back to a checkpoint, or starts there."""
+        world, tag = self._world(), clip(checkpoint.tag, TITLE_CELLS)
+        self.confirm(
+            f"Return to {tag}?" if sandbox.is_live else f"Start at {tag}?",
+            losses.of_return(sandbox, checkpoint, world.taken),
+            "Return" if sandbox.is_live else "Start",
+            then,
+            undo=losses.way_back_from(world.keymap),
+        )
+
+    def ask_to_uninstall(self, image: ImageView) -> None:
+        again = self._world().keymap.hint("install")
+        self.confirm(
+            f"Uninstall {clip(image.name, TITLE_CELLS)}?",
+            ["its versions from packages; not if a sandbox or a save needs one"],
+            "Uninstall",
+            lambda: self.save_operations.do(uninstall(image.name), name=image.name),
+            undo=f"{again} fetches it again.",
+        )
+
     # Screens
 
     def open_help(self, scope: Scope) -> None:
@@ -203,6 +252,14 @@ class Dialogs:
         self._app.push_screen(
             on_demand.CommandsScreen(self._operations.log, ascii_only=self._ascii)
         )
+
+    def last_command_of(self, sandbox_id: str) -> LastCommand | None:
+        """Returns what the last command in several sandboxes has written in this one."""
+        run = self._last_run.find(sandbox_id) if self._last_run is not None else None
+        if self._last_run is None or run is None or run.output is None:
+            return None
+        output = run.output
+        return LastCommand(sanitise(self._last_run.command), output.exit_code, output.lines)
 
     def open_run_many(self, views: tuple[SandboxView, ...]) -> None:
         """Opens the screen for a command in ``views``, or that of one that was left running."""
@@ -214,6 +271,8 @@ class Dialogs:
             many = on_demand.RunMany(self._service, self._operations)
         if not views:
             return
+
+        self._last_run = many
 
         def leave(_: None) -> None:
             self._last_command = many.command or self._last_command

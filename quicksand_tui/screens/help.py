@@ -53,9 +53,11 @@ GROUPS = {
     Scope.MAIN: (Group.SANDBOX, Group.VIEW, Group.APP),
     Scope.LOG: (Group.LOG,),
     Scope.TREE: (Group.TREE,),
+    Scope.DIFF: (Group.DIFF,),
     Scope.MOUNTS: (Group.MOUNTS,),
     Scope.SAVES: (Group.SAVES,),
     Scope.TRASH: (Group.TRASH,),
+    Scope.WALL: (Group.WALL,),
     Scope.PANES: (Group.PANES,),
     Scope.DESKTOP: (Group.DESKTOP,),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
@@ -12,13 +13,14 @@ from textual.content import Content
 from textual.widgets import Static
 
 from quicksand_tui.actions.hints import LISTS, hint_for
-from quicksand_tui.actions.record import PREFIXED
+from quicksand_tui.actions.record import PREFIXED, Group
 from quicksand_tui.actions.registry import Scope, find_action, in_scope
-from quicksand_tui.cockpit.base import Asked, DesktopChanged, MountMoved
+from quicksand_tui.cockpit.aside import Aside
+from quicksand_tui.cockpit.base import Asked, DesktopChanged, KnownChanged, MountMoved
 from quicksand_tui.cockpit.cockpit import Cockpit
 from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.tree import TreePanel
-from quicksand_tui.home.state import recall_shape
+from quicksand_tui.home.state import recall_needs, recall_shape
 from quicksand_tui.kit.base import ActionScreen, SavesShown, bindings_of, refuse_paste
 from quicksand_tui.kit.outline import BRAND
 from quicksand_tui.kit.telling import tell
@@ -28,6 +30,7 @@ from quicksand_tui.model.world import Panel, Selection, World
 from quicksand_tui.panes.view import PaneChanged, ShellsLeft, ShellsZoomed
 from quicksand_tui.screens.main_actions import MainActions, TreeActions
 from quicksand_tui.screens.places import Places
+from quicksand_tui.screens.ways import Ways
 from quicksand_tui.views.layout import COMMAND_LINE_FROM, Part, Tab
 from quicksand_tui.views.rows import NETWORK_COLUMN, counts_text, host_text
 from quicksand_tui.views.saves import jobs_text
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.jobs import CommandRecord
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.specs import NewSpec
+    from quicksand_tui.model.wall import TileKey
     from quicksand_tui.screens.dialogs import Dialogs
     from quicksand_tui.screens.terminal_loan import FullShell
 
@@ -55,6 +59,9 @@ USUAL_WIDTH = 70
 
 TOP_USED = 4 + len("quicksand") + 4
 """Cells of the first line besides counts and host."""
+
+MARKING = frozenset({"mark", "mark_all", "mark_range"})
+"""Actions that do nothing with the sandbox under the cursor."""
 
 
 class MainScreen(ActionScreen):
@@ -114,12 +121,22 @@ class MainScreen(ActionScreen):
         self.lists = Lists(ascii_only=ascii_only, id="lists")
         self.checkpoints = TreePanel(ascii_only=ascii_only, id="checkpoints")
         self.area = area
-        shape = recall_shape(memory.remembered)
-        self.cockpit = Cockpit(self.lists, self.checkpoints, area, shape, id="cockpit")
+        self.aside = Aside(ascii_only=ascii_only, id="aside")
+        shape, needs = recall_shape(memory.remembered), recall_needs(memory.remembered)
+        self.cockpit = Cockpit(
+            self.lists, self.checkpoints, area, self.aside, shape, needs, id="cockpit"
+        )
         area.choose(shape.tab)
         self.places = Places(self, self.cockpit, memory, self._show_selection)
         self._main_actions = MainActions(self, self.places, operations, dialogs, full_shell)
         self._tree_actions = TreeActions(self, self.places, operations, dialogs)
+        self._ways = Ways(
+            self,
+            self.places,
+            do=self.action_do,
+            show_sandbox=self.show_sandbox,
+            find_sandbox=lambda id_: self._present().sandbox(id_),
+        )
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
@@ -194,6 +211,17 @@ class MainScreen(ActionScreen):
         return frozenset([*table.visible_keys, table.selected_key or ""]) - {""}
 
     @property
+    def chosen_sandboxes(self) -> frozenset[str]:
+        """Ids of the marked sandboxes, else of those that a filter lists; none without either."""
+        browser = self.lists.sandboxes
+        if browser.marked:
+            return frozenset(view.id for view in browser.marked)
+        if not browser.query_text:
+            return frozenset()
+        listed = browser.table.has_row
+        return frozenset(view.id for view in self.world.sandboxes if listed(view.id))
+
+    @property
     def sandboxes_with_network(self) -> frozenset[str]:
         """Ids of the running sandboxes whose network is visible."""
         table = self.lists.sandboxes.table
@@ -210,9 +238,10 @@ class MainScreen(ActionScreen):
         self.show(world)
 
     def show(self, world: World) -> None:
-        self.world = world
+        self.world = world = replace(world, doing=self.area.doing)
         self._show_top()
         self.lists.show(world)
+        self.places.fit(self.lists.rows_wanted, world)
         self._show_selection()
 
     def _show_top(self) -> None:
@@ -245,8 +274,12 @@ class MainScreen(ActionScreen):
         event.stop()
         selection = self.selection
         self._show_bar(selection.sandbox)
-        self._actions.show(self.world, selection, self.places.scope)
+        self._show_actions(selection)
         self._app_keys.panes.update()
+
+    def _show_actions(self, selection: Selection) -> None:
+        prefixed = self.area.is_prefixed
+        self._actions.show(self.world, selection, self.places.scope, prefixed=prefixed)
 
     def _show_bar(self, sandbox: SandboxView | None) -> None:
         self.area.show_bar(sandbox, with_tree=self.places.tree_is_tab, typing=self.places.in_shells)
@@ -254,13 +287,18 @@ class MainScreen(ActionScreen):
     @on(Browser.Moved)
     @on(TreePanel.Moved)
     @on(MountMoved)
+    @on(KnownChanged)
     def _show_selection(self) -> None:
         world, selection = self.world, self.selection
         self.checkpoints.show(world, selection.sandbox)
         selection = self.selection
-        self.area.show(world, selection, self._held)
+        known = self.area.known_of(selection)
+        beside = self.cockpit.has_aside
+        self.area.show(world, selection, self._held, known=known, beside=beside)
+        if beside:
+            self.aside.show(world, selection.sandbox, known)
         self._show_bar(selection.sandbox)
-        self._actions.show(world, selection, self.places.scope)
+        self._show_actions(selection)
         tab = self.area.tab if self.places.part is Part.AREA else None
         self._command_line.show_hint(hint_for(selection, tab))
         self._app_keys.panes.update()
@@ -280,6 +318,7 @@ class MainScreen(ActionScreen):
             return  # the focus has moved on, and tells so by itself
         self.places.follow_focus(event.widget)
         self.checkpoints.focus_changed(self.world)
+        self.lists.browser.focus_changed()
         self._show_selection()
 
     def on_screen_resume(self) -> None:
@@ -359,10 +398,12 @@ class MainScreen(ActionScreen):
             return
         self._aim = aim
         try:
-            reason = action.disabled_reason(self.world, self.selection)
+            reason = self._app_keys.why_not(action, self.world, self.selection)
             if reason is not None:
                 tell(self, reason, severity="warning")
                 return
+            if action.group is Group.SANDBOX and action.id not in MARKING:
+                self._ways.used(self.selection.sandbox)
             self.handlers_of(action.scope)[action.id]()
         finally:
             self._aim = None
@@ -385,6 +426,10 @@ class MainScreen(ActionScreen):
             self.sandboxes.table.select(sandbox_id)
         self._show_selection()
 
+    def open_tile(self, key: TileKey) -> None:
+        """Goes to what a tile of the wall shows."""
+        self._ways.open_tile(key)
+
     def filter_by(self, words: str) -> bool:
         self.lists.choose(Panel.SANDBOXES)
         self.sandboxes.filter_by(words)
@@ -396,16 +441,9 @@ class MainScreen(ActionScreen):
 
     def handlers_of(self, scope: Scope) -> Handlers:
         """Returns the handlers of the part with that scope, and the screen's for the rest."""
-        own: Handlers = {}
-        match scope:
-            case Scope.TREE:
-                own = self._tree_actions.handlers
-            case Scope.LOG:
-                own = self.area.logs.handlers
-            case Scope.MOUNTS:
-                own = self.area.mounts.handlers
-            case Scope.DESKTOP:
-                own = self.area.desktop.handlers
-            case Scope.PANES:
-                own = self.area.shells.handlers
-        return {**self._everywhere, **self._main_actions.handlers, **own}
+        if scope is Scope.TREE:
+            own: Handlers = {**self._tree_actions.handlers, **self.checkpoints.handlers}
+        else:
+            own = self.area.handlers_of(scope)
+        main = {**self._main_actions.handlers, **self._ways.handlers}
+        return {**self._everywhere, **main, **own}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from quicksand_tui.actions.reasons import waits_for
 from quicksand_tui.actions.registry import Scope, find_action
 from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
@@ -14,7 +13,7 @@ from quicksand_tui.model.specs import CheckpointSpec
 from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.screens import on_demand
-from quicksand_tui.verbs import checkpoints, life, packages, starting
+from quicksand_tui.verbs import checkpoints, life, starting
 from quicksand_tui.views import losses
 from quicksand_tui.views.layout import Part, Tab
 from quicksand_tui.views.losses import losses_of_stop
@@ -231,20 +230,8 @@ class MainActions(Doer):
         self._dialogs.ask_to_install()
 
     def do_uninstall(self) -> None:
-        if (image := self._selection.image) is None:
-            return
-
-        def remove() -> None:
-            self._dialogs.save_operations.do(packages.uninstall(image.name), name=image.name)
-
-        again = self._screen.world.keymap.hint("install")
-        self._dialogs.confirm(
-            f"Uninstall {clip(image.name, TITLE_CELLS)}?",
-            ["its versions from packages; not if a sandbox or a save needs one"],
-            "Uninstall",
-            remove,
-            undo=f"{again} fetches it again.",
-        )
+        if (image := self._selection.image) is not None:
+            self._dialogs.ask_to_uninstall(image)
 
     # Views
 
@@ -252,11 +239,8 @@ class MainActions(Doer):
         sandbox = self._selection.sandbox
         if sandbox is None:
             return
-        screen = self._screen
         self._places.choose_tab(Tab.SHELLS)
         self._begin.note_command(find_action("shell").command_for(sandbox.name), sandbox.id)
-        if why := waits_for(screen.world, sandbox):
-            tell(self._screen, f"{why}: the shell opens then, and gets what you type; esc leaves")
         self._places.area.shells.open(sandbox)
 
     def do_desktop(self) -> None:
@@ -328,6 +312,9 @@ class MainActions(Doer):
     def do_mark_all(self) -> None:
         self._places.lists.sandboxes.toggle_all()
 
+    def do_mark_range(self) -> None:
+        self._places.lists.sandboxes.toggle_range()
+
     def do_filter(self) -> None:
         self._places.go_to(Part.LISTS)
         self._places.lists.browser.open_filter()
@@ -396,6 +383,10 @@ class TreeActions(Doer):
             return
         self._begin.do(starting.start(checkpoint.id, shown=checkpoint.name), sandbox)
 
+    def do_ask(self) -> None:
+        """Asks before going back: `u` opens the tree, and may come twice."""
+        self._dialogs.ask_to_return(*self._chosen, then=self.do_go)
+
     def do_remove(self) -> None:
         sandbox, checkpoint = self._chosen
         self._dialogs.confirm(
@@ -407,9 +398,15 @@ class TreeActions(Doer):
             ),
         )
 
+    def do_diff(self) -> None:
+        sandbox, checkpoint = self._chosen
+        marked = self._places.checkpoints.compared_of(sandbox)
+        self._dialogs.open_diff(sandbox, checkpoint, marked, self._screen.handlers_of(Scope.MAIN))
+
     def do_compare(self) -> None:
-        self._places.checkpoints.compare(self._chosen[1])
-        if self._places.area.tab not in (Tab.DETAILS, Tab.TREE):
+        sandbox, checkpoint = self._chosen
+        self._places.checkpoints.compare(checkpoint)
+        if sandbox.has_display and self._places.area.tab not in (Tab.DETAILS, Tab.TREE):
             self._places.choose_tab(Tab.DETAILS)  # where the screens are
 
     def do_look(self) -> None:

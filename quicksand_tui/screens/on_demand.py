@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from quicksand_tui.jobs.run_many import RunMany
     from quicksand_tui.jobs.saves import SavesOperations
     from quicksand_tui.screens.confirm import Answer, ConfirmScreen, Question
+    from quicksand_tui.screens.diff import DiffScreen
     from quicksand_tui.screens.form import FormScreen
     from quicksand_tui.screens.help import HelpScreen
     from quicksand_tui.screens.jobs import JobsScreen
+    from quicksand_tui.screens.jump import JumpScreen, Target
     from quicksand_tui.screens.look import LookScreen
     from quicksand_tui.screens.reports import CommandsScreen, FailureScreen, ReportScreen
     from quicksand_tui.screens.run_many import RunManyScreen
@@ -36,16 +38,19 @@ __all__ = [
     "Answer",
     "CommandsScreen",
     "ConfirmScreen",
+    "DiffScreen",
     "FailureScreen",
     "FormScreen",
     "HelpScreen",
     "JobsScreen",
+    "JumpScreen",
     "LookScreen",
     "Question",
     "ReportScreen",
     "RunMany",
     "RunManyScreen",
     "SavesOperations",
+    "Target",
     "checkpoint_form",
     "checkpoint_of",
     "clone_form",
@@ -102,9 +107,14 @@ _HOMES = {
         "ConfirmScreen",
         "Question",
     ),
+    "screens.diff": ("DiffScreen",),
     "screens.form": ("FormScreen",),
     "screens.help": ("HelpScreen",),
     "screens.jobs": ("JobsScreen",),
+    "screens.jump": (
+        "JumpScreen",
+        "Target",
+    ),
     "screens.look": ("LookScreen",),
     "screens.reports": (
         "CommandsScreen",

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quicksand_tui.actions.registry import Scope
-from quicksand_tui.home.state import SHAPE_NAME, kept_shape
-from quicksand_tui.views.layout import STEP, Part, Shape, Tab, tabs_of, widened
+from quicksand_tui.home.state import NEEDS_NAME, SHAPE_NAME, kept_needs, kept_shape
+from quicksand_tui.views.layout import STEP, Needs, Part, Shape, Tab, tabs_of, widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from quicksand_tui.cockpit.cockpit import Cockpit
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.world import World
 
 AREA_SCOPES = {
     Tab.SHELLS: Scope.PANES,
@@ -84,6 +85,20 @@ class Places:
         self._screen.set_class(alone and self.area.tab is Tab.SHELLS, "-shell-alone")
         if shape is not None:
             self._memory.remember(SHAPE_NAME, kept_shape(shape))
+
+    def fit(self, listed: int, world: World) -> None:
+        """Gives the parts the room that they can use: the list has ``listed`` lines."""
+        if not world.sandboxes:
+            return  # what comes first is not known
+        needs = Needs(
+            listed=listed,
+            drawn=max(len(view.tree.checkpoints) for view in world.sandboxes),
+            aside=len(world.sandboxes) > 1,
+        )
+        cockpit = self.cockpit
+        if needs != cockpit.needs:
+            cockpit.rearrange(cockpit.shape, cockpit.focused_part, needs)
+            self._memory.remember(NEEDS_NAME, kept_needs(needs))
 
     def follow_focus(self, widget: Widget) -> None:
         """Follows the focus, which the mouse may have moved."""

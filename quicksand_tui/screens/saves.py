@@ -16,6 +16,7 @@ from quicksand_tui.actions.hints import CommandHint, save_hint, trash_hint
 from quicksand_tui.actions.registry import Scope, find_action, in_scope
 from quicksand_tui.actions.saves_reasons import job_to_cancel
 from quicksand_tui.cockpit.lists import SAVES
+from quicksand_tui.forms.prune import chosen_of, prune_form
 from quicksand_tui.forms.saves import (
     export_form,
     export_of,
@@ -184,7 +185,7 @@ class BrowsingScreen(ActionScreen, Doer, Generic[T]):
     def _carry_out(self, action: Action) -> None:
         if self.app.screen is not self:
             return
-        reason = action.disabled_reason(self.world, self.selection)
+        reason = self._app_keys.why_not(action, self.world, self.selection)
         if reason is not None:
             tell(self, reason, severity="warning")
             return
@@ -285,6 +286,13 @@ class SavesScreen(BrowsingScreen[SaveView]):
     def do_discard(self) -> None:
         self._dialogs.ask_to_discard(self.selection.saves)
 
+    def do_prune(self) -> None:
+        """Lists the old saves with their sizes, and asks before they go."""
+        self._dialogs.ask(
+            prune_form(),
+            lambda values: self._dialogs.ask_to_discard(chosen_of(values, self.world)),
+        )
+
     def do_export(self) -> None:
         if not (saves := self.selection.saves):
             return
@@ -325,6 +333,7 @@ TRASH: Listing[TrashedView] = Listing(
     orders=TRASH_ORDERS,
     marked_text=marked_text,
     placeholder="words, !word",
+    keys=lambda world: "",
 )
 
 

@@ -39,10 +39,12 @@ from quicksand_tui.terminal.style import (
 )
 from quicksand_tui.terminal.terminal import CursorView, Damage, Terminal
 from quicksand_tui.terminal.user_input import MouseAction, MouseButton, MouseEvent
+from quicksand_tui.terminal.width import VS16, clusters_in, counted, is_disputed
 
 __all__ = [
     "DEFAULT_COLOUR",
     "RGB",
+    "VS16",
     "Attribute",
     "Bell",
     "ClipboardWrite",
@@ -75,6 +77,9 @@ __all__ = [
     "TitleChanged",
     "Underline",
     "block_text",
+    "clusters_in",
+    "counted",
+    "is_disputed",
     "line_at",
     "move",
     "search",

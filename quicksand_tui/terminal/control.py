@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from quicksand_tui.terminal.dcs import SHAPES, handle_dcs
+from quicksand_tui.terminal import answers, rectangles
+from quicksand_tui.terminal.answers import SHAPES, handle_dcs
 from quicksand_tui.terminal.events import Bell
 from quicksand_tui.terminal.modes import (
     ANSI_FLAGS,
@@ -14,21 +15,14 @@ from quicksand_tui.terminal.modes import (
     TRACKING,
     MouseEncoding,
     MouseTracking,
-    ansi_state,
     private_state,
 )
 from quicksand_tui.terminal.osc import handle_osc
 from quicksand_tui.terminal.settings import ALTERNATE_SCREEN
-from quicksand_tui.terminal.state import SAVED_MODES_MAX, TITLES_MAX, State
+from quicksand_tui.terminal.state import LEVEL, SAVED_MODES_MAX, TITLES_MAX, State
 
 NUMBER_MAX: Final = 65535
 """Larger parameters count as this."""
-
-VERSION_LIKE: Final = 380
-"""The version in the answer to DA2. Programs read it as xterm's patch level: vim needs 277 for SGR
-mouse reports, Emacs 242 for modifyOtherKeys; they read 2000 and above as VTE's version."""
-
-NAME: Final = "quicksand-tui"
 
 Numbers = list[int]
 """The parameters, at least one; an omitted one is 0."""
@@ -84,6 +78,23 @@ def _decstbm(state: State, numbers: Numbers) -> None:
     state.screen.set_region((numbers[0] or 1) - 1, _second(numbers) or state.screen.height)
 
 
+def _decslrm(state: State, numbers: Numbers) -> None:
+    """DECSLRM while it is allowed (DECLRMM); otherwise the cursor is saved (SCOSC)."""
+    screen = state.screen
+    if state.modes.sides:
+        screen.set_sides((numbers[0] or 1) - 1, _second(numbers) or screen.columns)
+    else:
+        screen.save_cursor()
+
+
+def _decscl(state: State, numbers: Numbers) -> None:
+    """DECSCL: resets the terminal and sets the level, VT100 (61) to VT420 (64, and those above).
+    Only what programs probe for is gone below it."""
+    if 61 <= numbers[0] <= 65:
+        state.reset()
+        state.level = min(numbers[0] - 60, LEVEL)
+
+
 # Modes
 
 
@@ -114,6 +125,8 @@ def _decrst(state: State, numbers: Numbers) -> None:
 def _set_private(state: State, number: int, value: bool) -> None:
     modes, screen = state.modes, state.screen
     if number in PRIVATE_FLAGS:
+        if number in _ALLOWED and not _ALLOWED[number](state):
+            return
         setattr(modes, PRIVATE_FLAGS[number], value)
         _follow_flag(state, number, value)
     elif number in TRACKING:
@@ -129,12 +142,24 @@ def _set_private(state: State, number: int, value: bool) -> None:
         (screen.save_cursor if value else screen.restore_cursor)()
 
 
+_ALLOWED: Final[Mapping[int, Callable[[State], bool]]] = {
+    3: lambda state: state.modes.allows_columns,
+    69: lambda state: state.level >= LEVEL,
+}
+"""What modes depend on that may not change otherwise."""
+
+
 def _follow_flag(state: State, number: int, value: bool) -> None:
     """Carries out the side effects of changing a mode of `PRIVATE_FLAGS`."""
-    if number == 5:
-        state.screen.grid.all_dirty = True
+    screen = state.screen
+    if number == 3:
+        state.change_columns(wide=value)
+    elif number == 5:
+        screen.grid.all_dirty = True
     elif number == 6:
-        state.screen.move_to(0, 0)
+        screen.move_to(0, 0)
+    elif number == 69 and not value:
+        screen.reset_sides()
     elif number == 2026 and value and state.held_since is None:
         state.held_since = state.clock()
 
@@ -190,98 +215,26 @@ def _xtfmtkeys(state: State, numbers: Numbers) -> None:
 # The window
 
 
+def _decsnls(state: State, numbers: Numbers) -> None:
+    """DECSNLS: the number of rows, if the program may change it."""
+    if state.resizable and numbers[0]:
+        state.resize(state.screen.columns, numbers[0])
+
+
 def _xtwinops(state: State, numbers: Numbers) -> None:
     """Reports sizes, and pushes and pops titles. Never moves the window, and never reports the
     title: output that sets it could otherwise have it typed into a shell."""
-    if numbers[0] == 22 and len(state.titles) < TITLES_MAX:
+    number = numbers[0]
+    if number == 22 and len(state.titles) < TITLES_MAX:
         state.titles.append(state.title)
-    elif numbers[0] == 23 and state.titles:
+    elif number == 23 and state.titles:
         state.set_title(state.titles.pop())
+    elif state.resizable and (number == 8 or number >= 24):
+        columns, height = state.screen.columns, state.screen.height
+        rows = _second(numbers) if number == 8 else number
+        state.resize(numbers[2] if len(numbers) > 2 and numbers[2] else columns, rows or height)
     else:
-        _window(state, numbers[0])
-
-
-# Answers
-
-
-def _primary_attributes(state: State, numbers: Numbers) -> None:
-    """DA1: a VT220 with colours (22) and a clipboard that can be written (52)."""
-    if numbers[0] == 0:
-        state.replies.csi("?62;22;52c")
-
-
-def _secondary_attributes(state: State, numbers: Numbers) -> None:
-    """DA2: a VT220, the version, no cartridge."""
-    if numbers[0] == 0:
-        state.replies.csi(f">1;{VERSION_LIKE};0c")
-
-
-def _tertiary_attributes(state: State, numbers: Numbers) -> None:
-    """DA3: a unit id of zeros."""
-    if numbers[0] == 0:
-        state.replies.dcs("!|00000000")
-
-
-def _version(state: State, numbers: Numbers) -> None:
-    """XTVERSION: the name."""
-    if numbers[0] == 0:
-        state.replies.dcs(f">|{NAME}")
-
-
-def _status(state: State, numbers: Numbers) -> None:
-    """DSR: 5 asks for the status, 6 for the cursor's position."""
-    if numbers[0] == 5:
-        state.replies.csi("0n")
-    elif numbers[0] == 6:
-        state.replies.csi(f"{_place(state)}R")
-
-
-def _private_status(state: State, numbers: Numbers) -> None:
-    """DSR with ``?``: 6 cursor and page (DECXCPR), 15 no printer, 25 user keys locked, 26
-    keyboard."""
-    answers = {6: f"?{_place(state)};1R", 15: "?13n", 25: "?20n", 26: "?27;1;0;0n"}
-    if numbers[0] in answers:
-        state.replies.csi(answers[numbers[0]])
-
-
-def _place(state: State) -> str:
-    """Returns row and column from 1; in origin mode, rows count from the scroll region."""
-    screen = state.screen
-    top = screen.top if state.modes.origin else 0
-    return f"{screen.cursor.y - top + 1};{screen.cursor.x + 1}"
-
-
-def _ansi_mode(state: State, numbers: Numbers) -> None:
-    """DECRQM for a mode of SM."""
-    state.replies.csi(f"{numbers[0]};{ansi_state(state.modes, numbers[0])}$y")
-
-
-def _private_mode(state: State, numbers: Numbers) -> None:
-    """DECRQM for a mode of DECSET."""
-    found = private_state(state.modes, numbers[0], alternate=state.screen.is_alternate)
-    state.replies.csi(f"?{numbers[0]};{found}$y")
-
-
-def _modified_keys(state: State, numbers: Numbers) -> None:
-    """XTQMODKEYS: the level of modifyOtherKeys."""
-    if numbers[0] == 4:
-        state.replies.csi(f">4;{state.modes.modify_other_keys}m")
-
-
-def _window(state: State, number: int) -> None:
-    """XTWINOPS, heights first: 11 not minimised, 14 the text area in pixels, 16 a cell in pixels,
-    18 and 19 the text area in cells."""
-    columns, height = state.screen.columns, state.screen.height
-    if number == 11:
-        state.replies.csi("1t")
-    elif number in (18, 19):
-        state.replies.csi(f"{number - 10};{height};{columns}t")
-    elif state.cell_pixels is not None:
-        across, down = state.cell_pixels
-        if number == 14:
-            state.replies.csi(f"4;{height * down};{columns * across}t")
-        elif number == 16:
-            state.replies.csi(f"6;{down};{across}t")
+        answers.window(state, number)
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
@@ -289,7 +242,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "A": lambda state, n: state.screen.move_by(-(n[0] or 1), 0),
     "B": lambda state, n: state.screen.move_by(n[0] or 1, 0),
     "C": lambda state, n: state.screen.move_by(0, n[0] or 1),
-    "D": lambda state, n: state.screen.move_by(0, -(n[0] or 1)),
+    "D": lambda state, n: state.screen.back(n[0] or 1),
     "E": _cnl,
     "F": _cpl,
     "G": lambda state, n: state.screen.move_column((n[0] or 1) - 1),
@@ -306,39 +259,52 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "Z": lambda state, n: state.screen.back_tab(n[0] or 1),
     "^": lambda state, n: state.screen.scroll(-(n[0] or 1)),
     "`": lambda state, n: state.screen.move_column((n[0] or 1) - 1),
-    "a": lambda state, n: state.screen.move_by(0, n[0] or 1),
+    "a": lambda state, n: state.screen.move_beyond(0, n[0] or 1),
     "b": lambda state, n: state.writer.repeat(n[0] or 1),
-    "c": _primary_attributes,
+    "c": answers.primary_attributes,
     "d": lambda state, n: state.screen.move_row((n[0] or 1) - 1),
-    "e": lambda state, n: state.screen.move_by(n[0] or 1, 0),
+    "e": lambda state, n: state.screen.move_beyond(n[0] or 1, 0),
     "f": _cup,
     "g": _tbc,
     "h": _sm,
     "l": _rm,
-    "n": _status,
+    "n": answers.status,
     "r": _decstbm,
-    "s": lambda state, _: state.screen.save_cursor(),
+    "s": _decslrm,
     "t": _xtwinops,
     "u": lambda state, _: state.screen.restore_cursor(),
-    "?J": lambda state, n: state.screen.erase_in_display(n[0]),
-    "?K": lambda state, n: state.screen.erase_in_line(n[0]),
+    "?J": lambda state, n: state.screen.erase_in_display(n[0], selective=True),
+    "?K": lambda state, n: state.screen.erase_in_line(n[0], selective=True),
     "?W": _decst8c,
     "?h": _decset,
     "?l": _decrst,
-    "?m": _modified_keys,
-    "?n": _private_status,
+    "?m": answers.modified_keys,
+    "?n": answers.private_status,
     "?r": _xtrestore,
     "?s": _xtsave,
-    ">c": _secondary_attributes,
+    ">c": answers.secondary_attributes,
     ">f": _xtfmtkeys,
     ">m": _xtmodkeys,
     ">n": _xtmodkeys_off,
-    ">q": _version,
-    "=c": _tertiary_attributes,
+    ">q": answers.version,
+    "=c": answers.tertiary_attributes,
     "!p": lambda state, _: state.soft_reset(),
-    "$p": _ansi_mode,
-    "?$p": _private_mode,
+    "$p": answers.ansi_mode,
+    "?$p": answers.private_mode,
     " q": _decscusr,
+    '"p': _decscl,
+    '"q': rectangles.protect,
+    "'}": lambda state, n: state.screen.insert_columns(n[0] or 1),
+    "'~": lambda state, n: state.screen.delete_columns(n[0] or 1),
+    "$r": rectangles.change_attributes,
+    "$t": rectangles.reverse_attributes,
+    "$v": rectangles.copy,
+    "$x": rectangles.fill,
+    "$z": rectangles.erase,
+    "${": rectangles.erase_selectively,
+    "*x": rectangles.set_extent,
+    "*y": rectangles.checksum,
+    "*|": _decsnls,
 }
 """Keys are private prefix, intermediate characters and final character. Kitty's keyboard protocol
 (``CSI ? u``) is not supported; programs take the missing answer as a no."""
@@ -358,7 +324,7 @@ class Interpreter:
         self.sgr = screen.change_style
         self.controls: Mapping[str, Callable[[], object]] = {
             "\a": lambda: state.events.put(Bell()),
-            "\b": screen.backspace,
+            "\b": screen.back,
             "\t": screen.tab,
             "\n": screen.line_feed,
             "\v": screen.line_feed,
@@ -369,14 +335,18 @@ class Interpreter:
             "\x0f": lambda: screen.charsets.use(0),
         }
         self._escapes: Mapping[str, Callable[[], object]] = {
+            "6": screen.index_back,
             "7": screen.save_cursor,
             "8": screen.restore_cursor,
+            "9": screen.index_forward,
             "D": screen.index,
             "E": screen.next_line,
             "H": lambda: screen.tabs.set(screen.cursor.x),
             "M": screen.reverse_index,
             "N": lambda: screen.charsets.use_once(2),
             "O": lambda: screen.charsets.use_once(3),
+            "V": lambda: rectangles.start_protected(state),
+            "W": lambda: rectangles.end_protected(state),
             "Z": lambda: self.csi("", "c"),
             "c": state.reset,
             "n": lambda: screen.charsets.use(2),

@@ -54,7 +54,7 @@ class CommandFinished:
 
 @dataclass(frozen=True, slots=True)
 class PaletteChanged:
-    """OSC 4, 10, 11, 12, 104, 110, 111 or 112 changed colours."""
+    """OSC 4, 5, 10, 11, 12, 104, 105, 110, 111 or 112 changed colours."""
 
 
 Event = (
@@ -104,6 +104,26 @@ RATE: Final = 16 * 1024
 """Bytes per second beyond the burst."""
 
 
+class Allowance:
+    """How much may be done: ``burst`` at once, and ``rate`` per second of the clock."""
+
+    def __init__(self, burst: int, rate: int, clock: Callable[[], float]) -> None:
+        self._burst, self._rate, self._clock = burst, rate, clock
+        self._room = float(burst)
+        self._asked = clock()
+
+    def take(self, amount: int) -> bool:
+        """Takes so much; returns False and takes nothing if there is less."""
+        now = self._clock()
+        more = max(0.0, now - self._asked) * self._rate
+        self._room = min(self._burst, self._room + more)
+        self._asked = now
+        if amount > self._room:
+            return False
+        self._room -= amount
+        return True
+
+
 class Replies:
     """The queue of answers. An answer over the limits is dropped whole: the guest would read half
     of one as keys."""
@@ -111,22 +131,15 @@ class Replies:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.muted = False
         """Answers are dropped."""
-        self._clock = clock
         self._queue = bytearray()
-        self._room = float(BURST_MAX)
-        self._asked = clock()
+        self._room = Allowance(BURST_MAX, RATE, clock)
 
     def send(self, text: str) -> None:
         """Queues an answer in ASCII, unless it is muted or over the limits."""
-        if self.muted:
+        if self.muted or len(self._queue) + len(text) > BURST_MAX:
             return
-        now = self._clock()
-        self._room = min(BURST_MAX, self._room + max(0.0, now - self._asked) * RATE)
-        self._asked = now
-        if len(text) > self._room or len(self._queue) + len(text) > BURST_MAX:
-            return
-        self._room -= len(text)
-        self._queue += text.encode("ascii")
+        if self._room.take(len(text)):
+            self._queue += text.encode("ascii")
 
     def csi(self, text: str) -> None:
         """Queues a control sequence."""

@@ -31,6 +31,9 @@ class Grid:
         self, columns: int, height: int, packer: Packer, scrollback: Scrollback | None
     ) -> None:
         self.columns = columns
+        self.open_columns = columns
+        """As ``columns``, but 0 while there are left and right margins, where text may not simply
+        go on to the right."""
         self.height = height
         self.rows = [Row(columns) for _ in range(height)]
         self.scrollback = scrollback
@@ -117,6 +120,7 @@ class Grid:
         """Replaces the rows, filling up with blank ones below."""
         rows += [Row(columns) for _ in range(height - len(rows))]
         self.rows, self.columns, self.height = rows, columns, height
+        self.open_columns = columns
         self.all_dirty = True
 
     def content_end(self) -> int:

@@ -183,7 +183,28 @@ class Modes:
     autowrap: bool = True
     """Text wraps to the next row (DECAWM)."""
     origin: bool = False
-    """Rows count from the top of the scroll region (DECOM)."""
+    """Positions count from the margins (DECOM)."""
+    sides: bool = False
+    """Left and right margins may be set (DECLRMM)."""
+    reverse_wrap: bool = False
+    """Going back from the first column leads to the row above that wraps into this one."""
+    reverse_wrap_all: bool = False
+    """Likewise, but from any row to the one above, and from the first to the last."""
+    wraps_before_tab: bool = False
+    """A pending wrap comes before a tab (xterm's fix for more)."""
+    allows_columns: bool = False
+    """DECCOLM has effects: it clears the screen and removes the margins. The width stays, which is
+    the user's."""
+    wide_columns: bool = False
+    """DECCOLM is set."""
+    smooth_scroll: bool = False
+    """DECSCLM; remembered, without an effect."""
+    form_feed: bool = False
+    """DECPFF; remembered, without an effect, for lack of a printer."""
+    print_extent: bool = False
+    """DECPEX; remembered, without an effect, for lack of a printer."""
+    national: bool = False
+    """DECNRCM; remembered, without an effect: Britain's set is there in any case."""
     reverse_video: bool = False
     """The whole screen is reversed (DECSCNM)."""
     cursor_visible: bool = True
@@ -197,6 +218,8 @@ class Modes:
     bracketed_paste: bool = False
     synchronized: bool = False
     """The program is in the middle of drawing; see `Terminal.hold_s`."""
+    clusters: bool = False
+    """What readers see as one character shares a cell; see `width`."""
 
 
 ANSI_FLAGS: Final = {4: "insert", 20: "newline"}
@@ -204,35 +227,55 @@ ANSI_FLAGS: Final = {4: "insert", 20: "newline"}
 
 PRIVATE_FLAGS: Final = {
     1: "application_cursor",
+    3: "wide_columns",
+    4: "smooth_scroll",
     5: "reverse_video",
     6: "origin",
     7: "autowrap",
     12: "cursor_blinks",
+    18: "form_feed",
+    19: "print_extent",
     25: "cursor_visible",
+    40: "allows_columns",
+    41: "wraps_before_tab",
+    42: "national",
+    45: "reverse_wrap",
     66: "application_keypad",
     67: "backspace_sends_bs",
+    69: "sides",
     1004: "focus_events",
     1007: "alternate_scroll",
+    1045: "reverse_wrap_all",
     2004: "bracketed_paste",
     2026: "synchronized",
+    2027: "clusters",
 }
 """The fields of `Modes` by their number in DECSET and DECRST."""
 
 TRACKING: Final = {mode.value: mode for mode in MouseTracking if mode is not MouseTracking.OFF}
 ENCODINGS: Final = {mode.value: mode for mode in MouseEncoding if mode is not MouseEncoding.X10}
 
-GRAPHEME_CLUSTERS: Final = 2027
-"""The mode in which joined characters share a cell, as they always do here."""
-
-_SET, _RESET, _ALWAYS_SET, _UNKNOWN = 1, 2, 3, 0
+_SET, _RESET, _ALWAYS_SET, _ALWAYS_RESET, _UNKNOWN = 1, 2, 3, 4, 0
 """The answers of DECRQM."""
+
+_NEVER_SET: Final = frozenset({1, 2, 5, 7, 10, 11, 13, 14, 15, 16, 17, 18, 19})
+"""Modes of SM that DEC's terminals know: a keyboard that output locks (2, KAM), and settings of
+terminals that send their screen as a whole."""
+
+_CURSOR_COUPLING: Final = 60
+"""DECHCCM, for terminals that show part of a wider page."""
+
+_LOCAL_ECHO_OFF: Final = 12
+"""SRM, which is set: what is typed comes back from the program only."""
 
 
 def ansi_state(modes: Modes, number: int) -> int:
     """Returns DECRQM's answer for a mode of SM."""
     if number in ANSI_FLAGS:
         return _SET if getattr(modes, ANSI_FLAGS[number]) else _RESET
-    return _UNKNOWN
+    if number == _LOCAL_ECHO_OFF:
+        return _ALWAYS_SET
+    return _ALWAYS_RESET if number in _NEVER_SET else _UNKNOWN
 
 
 def private_state(modes: Modes, number: int, *, alternate: bool) -> int:
@@ -245,8 +288,8 @@ def private_state(modes: Modes, number: int, *, alternate: bool) -> int:
         is_set = modes.mouse_encoding is ENCODINGS[number]
     elif number in ALTERNATE_SCREEN:
         is_set = alternate
-    elif number == GRAPHEME_CLUSTERS:
-        return _ALWAYS_SET
+    elif number == _CURSOR_COUPLING:
+        return _ALWAYS_RESET
     else:
         return _UNKNOWN
     return _SET if is_set else _RESET

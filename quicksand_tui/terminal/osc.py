@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
@@ -22,7 +22,7 @@ from quicksand_tui.terminal.events import (
     PaletteChanged,
 )
 from quicksand_tui.terminal.rows import Mark
-from quicksand_tui.terminal.style import Special, colour_text, parse_colour
+from quicksand_tui.terminal.style import INDICES, Special, colour_text, parse_colour
 
 if TYPE_CHECKING:
     from quicksand_tui.terminal.state import State
@@ -52,13 +52,27 @@ def handle_osc(state: State, data: str, end: str, *, complete: bool) -> None:
 
 
 def _palette(state: State, rest: str, end: str) -> None:
-    """OSC 4: pairs of an index and a colour, or ``?`` to ask for it."""
+    """OSC 4: pairs of an index and a colour, or ``?`` to ask for it. Beyond the palette are the
+    colours of attributes."""
+    _indexed(state, rest, end, 4, 0)
+
+
+def _attribute_colours(state: State, rest: str, end: str) -> None:
+    """OSC 5: likewise, but counted from the first colour of an attribute. They are remembered, and
+    not shown: bold text has the text's colour, as in xterm's defaults."""
+    _indexed(state, rest, end, 5, 256)
+
+
+def _indexed(state: State, rest: str, end: str, command: int, first: int) -> None:
     words = rest.split(";")
     for word, spec in zip(words[::2], words[1::2], strict=False):
-        index = int(word) if re.fullmatch("[0-9]{1,3}", word) else 256
-        if index > 255:
-            continue
-        _one_colour(state, index, spec, f"4;{index}", end)
+        if (index := _index(word, first)) is not None:
+            _one_colour(state, index, spec, f"{command};{index - first}", end)
+
+
+def _index(word: str, first: int) -> int | None:
+    index = first + int(word) if re.fullmatch("[0-9]{1,3}", word) else INDICES
+    return index if index < INDICES else None
 
 
 def _special_colours(state: State, first: int, rest: str, end: str) -> None:
@@ -80,15 +94,25 @@ def _one_colour(state: State, which: int | Special, spec: str, name: str, end: s
 
 
 def _reset_palette(state: State, rest: str, end: str) -> None:
-    """OSC 104: resets these indices, or all."""
+    """OSC 104: resets these indices, or all of the palette."""
+    _reset_indexed(state, rest, range(256))
+
+
+def _reset_attribute_colours(state: State, rest: str, end: str) -> None:
+    """OSC 105: resets the colours of these attributes, or of all."""
+    _reset_indexed(state, rest, range(256, INDICES))
+
+
+def _reset_indexed(state: State, rest: str, those: range) -> None:
     words = [word for word in rest.split(";") if word]
     if words:
-        _reset_colours(state, [int(w) for w in words if re.fullmatch("[0-9]{1,3}", w)])
+        found = (_index(word, those.start) for word in words)
+        _reset_colours(state, [index for index in found if index is not None])
     else:
-        _reset_colours(state, [n for n in state.colours.changed if isinstance(n, int)])
+        _reset_colours(state, [n for n in state.colours.changed if n in those])
 
 
-def _reset_colours(state: State, which: list[int] | list[Special]) -> None:
+def _reset_colours(state: State, which: Sequence[int | Special]) -> None:
     gone = [state.colours.changed.pop(colour, None) for colour in which]
     if any(colour is not None for colour in gone):
         state.events.put(PaletteChanged())
@@ -159,11 +183,13 @@ def _prompt(state: State, rest: str, end: str) -> None:
 
 _COMMANDS: Final[Mapping[str, Callable[[State, str, str], None]]] = {
     "4": _palette,
+    "5": _attribute_colours,
     "7": _cwd,
     "8": _link,
     "9": _notify,
     "52": _clipboard,
     "104": _reset_palette,
+    "105": _reset_attribute_colours,
     "133": _prompt,
     "777": _notify_titled,
 }

@@ -5,7 +5,7 @@ Strings and bytes are small, and the garbage collector skips them; ten thousand 
 run of cells with one style; cells without a record are `PLAIN`.
 
 Trailing blanks are dropped unless the line wraps. A cell with more than one character stands
-between two `SEPARATOR`s.
+between two `SEPARATOR`s, with `WIDENED` before it if it is wider than its first character.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from quicksand_tui.terminal.rows import (
     style_runs,
 )
 from quicksand_tui.terminal.style import PLAIN, STYLES_MAX, Style, Styles
-from quicksand_tui.terminal.width import cluster_width
+from quicksand_tui.terminal.width import char_width
 
 SEPARATOR: Final = "\x01"
-"""A control character, which no cell can hold."""
+WIDENED: Final = "\x02"
+"""Control characters, which no cell can hold."""
 
 _RECORD: Final = Struct("<H iii H B I")
 """A run: its number of cells, then the fields of its `Style`."""
@@ -37,6 +38,7 @@ _LENGTH: Final = Struct("<H")
 WRAP_BITS: Final = 0b11
 _CLUSTERS: Final = 0b100
 _MARK_SHIFT: Final = 3
+_UNMARKED: Final = {ord(SEPARATOR): None, ord(WIDENED): None}
 _FLAGS: Final = tuple(bytes((flags,)) for flags in range(64))
 """One shared object for each value: most rows have no other bytes."""
 
@@ -70,7 +72,7 @@ class Packed(NamedTuple):
         """Its characters, without trailing blanks unless it wraps."""
         text = self.text
         if self.attributes[0] & _CLUSTERS:
-            text = text.replace(SEPARATOR, "")
+            text = text.translate(_UNMARKED)
         return text if self.wrap != NO_WRAP else text.rstrip(BLANK)
 
     @classmethod
@@ -91,14 +93,14 @@ class Cells(NamedTuple):
 
 
 class _Widths(dict[str, int]):
-    """A cache of the cells that a character or a cluster takes."""
+    """A cache of the cells that a text of `Packer.texts` takes."""
 
     MAX = 8192
 
     def __missing__(self, text: str) -> int:
         if len(self) >= self.MAX:
             self.clear()
-        wide = cluster_width(text) == 2
+        wide = text[0] == WIDENED or char_width(text[0]) == 2
         self[text] = width = 2 if wide else 1
         return width
 
@@ -139,7 +141,7 @@ class Packer:
     # Parts of rows, for reflow, which does not unpack whole rows
 
     def texts(self, packed: Packed) -> list[str]:
-        """Returns the contents of its cells; a wide character occurs once."""
+        """Returns the contents of its cells, a wide one once, with `WIDENED` as it is packed."""
         if packed.attributes[0] & _CLUSTERS:
             texts: list[str] = []
             for number, part in enumerate(packed.text.split(SEPARATOR)):
@@ -213,7 +215,7 @@ class Packer:
         cells: list[str] = []
         widths = self._widths
         for held in self.texts(packed):
-            cells.append(held)
+            cells.append(held.lstrip(WIDENED))
             if widths[held] == 2:
                 cells.append("")
         return cells
@@ -253,11 +255,18 @@ def _separate(text: str, cells: list[str]) -> tuple[str, int]:
     """Returns the text of cells, and a flag if it needed separators."""
     if len(text) == len(cells) - cells.count(""):
         return text, 0
-    return _separated(cells), _CLUSTERS
+    kept = [c if len(c) < 2 else _marked(c, cells[x + 1 : x + 2]) for x, c in enumerate(cells)]
+    return "".join(kept), _CLUSTERS
 
 
-def _separated(cells: list[str]) -> str:
-    return "".join([c if len(c) < 2 else f"{SEPARATOR}{c}{SEPARATOR}" for c in cells])
+def _marked(cluster: str, after: list[str]) -> str:
+    """Returns how a cluster is packed; ``after`` is the cell behind it, if there is one."""
+    is_widened = after == [""] and char_width(cluster[0]) == 1
+    return f"{SEPARATOR}{WIDENED if is_widened else ''}{cluster}{SEPARATOR}"
+
+
+def _separated(texts: list[str]) -> str:
+    return "".join([t if len(t) < 2 else f"{SEPARATOR}{t}{SEPARATOR}" for t in texts])
 
 
 def _styled_length(styles: list[Style], length: int, end: int) -> int:

@@ -10,7 +10,7 @@ from enum import IntFlag
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from quicksand_tui.terminal.style import PLAIN, Style
+from quicksand_tui.terminal.style import PLAIN, Attribute, Style
 
 BLANK: Final = " "
 
@@ -37,6 +37,14 @@ class Mark(IntFlag):
     """The user's input begins here."""
     OUTPUT = 4
     """The command's output begins here."""
+
+
+class Piece(NamedTuple):
+    """A copy of some cells of a row."""
+
+    cells: list[str]
+    styles: list[Style]
+    kind: int
 
 
 class Run(NamedTuple):
@@ -106,22 +114,76 @@ class Row:
             self.wrap = NO_WRAP
         self.dirty = True
 
-    def insert(self, x: int, count: int, blank: Style) -> None:
-        """Moves the cells from column ``x`` on to the right by ``count``, inserting blanks."""
-        columns = len(self.cells)
-        count = min(count, columns - x)
-        self._cut_around(x, columns - count)
-        self.cells[x:] = [BLANK] * count + self.cells[x : columns - count]
-        self.styles[x:] = [blank] * count + self.styles[x : columns - count]
+    def erase_unprotected(self, start: int, end: int, blank: Style) -> None:
+        """Does `erase`, but leaves cells whose style is protected."""
+        self._cut_around(start, end)
+        styles, protected = self.styles, int(Attribute.PROTECTED)
+        gone = [x for x in range(start, end) if not styles[x].attributes & protected]
+        if len(gone) == end - start:
+            self.erase(start, end, blank)
+            return
+        # Both halves of a wide character have one style.
+        for x in gone:
+            self.cells[x], styles[x] = BLANK, blank
+        if blank is not PLAIN:
+            self.styled = max(self.styled, end)
+        self.dirty = True
+
+    def insert(self, x: int, count: int, blank: Style, end: int) -> None:
+        """Moves the cells from column ``x`` to before ``end`` to the right by ``count``, inserting
+        blanks."""
+        count = min(count, end - x)
+        self._cut_around(x, end - count)
+        self._cut_around(end, end)
+        self.cells[x:end] = [BLANK] * count + self.cells[x : end - count]
+        self.styles[x:end] = [blank] * count + self.styles[x : end - count]
         self._moved(blank)
 
-    def delete(self, x: int, count: int, blank: Style) -> None:
-        """Deletes ``count`` cells at column ``x``, adding blanks at the end."""
-        count = min(count, len(self.cells) - x)
+    def delete(self, x: int, count: int, blank: Style, end: int) -> None:
+        """Deletes ``count`` cells at column ``x``, adding blanks before ``end``."""
+        count = min(count, end - x)
         self._cut_around(x, x + count)
-        self.cells[x:] = self.cells[x + count :] + [BLANK] * count
-        self.styles[x:] = self.styles[x + count :] + [blank] * count
+        self._cut_around(end, end)
+        self.cells[x:end] = self.cells[x + count : end] + [BLANK] * count
+        self.styles[x:end] = self.styles[x + count : end] + [blank] * count
         self._moved(blank)
+
+    def piece(self, start: int, end: int) -> Piece:
+        """Returns a copy of the columns from ``start`` to before ``end``; halves of wide characters
+        are blanks."""
+        cells = self.cells[start:end]
+        if self.kind != SIMPLE and cells:
+            if not cells[0]:
+                cells[0] = BLANK
+            if end < len(self.cells) and not self.cells[end]:
+                cells[-1] = BLANK
+        return Piece(cells, self.styles[start:end], self.kind)
+
+    def take(self, other: Row, start: int, end: int) -> None:
+        """Copies the columns from ``start`` to before ``end`` of another row."""
+        if self.kind != SIMPLE or other.kind != SIMPLE:
+            self.put(start, other.piece(start, end))
+            return
+        self.cells[start:end] = other.cells[start:end]
+        if self.styled > start or other.styled > start:
+            self.styles[start:end] = other.styles[start:end]
+            self.styled = max(self.styled, min(end, other.styled))
+        self.used = max(self.used, min(end, other.used))
+        if end == len(self.cells):
+            self.wrap = NO_WRAP
+        self.dirty = True
+
+    def put(self, start: int, piece: Piece) -> None:
+        """Replaces the cells from column ``start`` on by a piece, which must fit."""
+        end = start + len(piece.cells)
+        self._cut_around(start, end)
+        self.cells[start:end] = piece.cells
+        self.styles[start:end] = piece.styles
+        self.kind = max(self.kind, piece.kind)
+        self.used, self.styled = max(self.used, end), max(self.styled, end)
+        if end == len(self.cells):
+            self.wrap = NO_WRAP
+        self.dirty = True
 
     def _moved(self, blank: Style) -> None:
         self.used = len(self.cells)

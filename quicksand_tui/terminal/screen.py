@@ -1,256 +1,142 @@
-"""The main and the alternate screen with their cursor, and the operations of control sequences.
-
-The pending wrap is cleared where xterm clears it (its cursor.c, util.c and screen.c); except for
-tabs, this agrees with DEC STD 070 in everything tested here.
-"""
+"""The operations of control sequences on the main and the alternate screen."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand_tui.terminal.grid import Grid
-from quicksand_tui.terminal.lines import Scrollback
-from quicksand_tui.terminal.modes import Charsets, Cursor, SavedCursor, Tabs
-from quicksand_tui.terminal.packing import Packed, Packer
+from quicksand_tui.terminal import boxes
+from quicksand_tui.terminal.boxes import Box
+from quicksand_tui.terminal.modes import SavedCursor
+from quicksand_tui.terminal.packing import Packed
+from quicksand_tui.terminal.page import Page
 from quicksand_tui.terminal.reflow import Layout, Point, reflow, screen_top
-from quicksand_tui.terminal.rows import FULL_WRAP, Mark, Row
-from quicksand_tui.terminal.style import PLAIN, Style, Styles
+from quicksand_tui.terminal.style import PLAIN
 
 if TYPE_CHECKING:
-    from quicksand_tui.terminal.modes import Modes
+    from quicksand_tui.terminal.rows import Mark
 
 
-class Screen:
+class Screen(Page):
     """Both screens. Rows and columns count from 0, and ends of ranges are exclusive."""
-
-    def __init__(self, columns: int, height: int, scrollback: int, modes: Modes) -> None:
-        self.modes = modes
-        self.styles = Styles()
-        self.packer = Packer(self.styles)
-        self.scrollback = Scrollback(scrollback)
-        self.main = Grid(columns, height, self.packer, self.scrollback)
-        self.alternate = Grid(columns, height, self.packer, None)
-        self.grid = self.main
-        """The screen that is shown."""
-        self.cursor = Cursor()
-        self.charsets = Charsets()
-        self.tabs = Tabs(columns)
-        self.top, self.end = 0, height
-        """The scroll region."""
-        self._left = Point(0, 0)
-        """The cursor's position on the main screen when the alternate one was shown."""
-
-    @property
-    def columns(self) -> int:
-        return self.grid.columns
-
-    @property
-    def height(self) -> int:
-        return self.grid.height
-
-    @property
-    def is_alternate(self) -> bool:
-        return self.grid is self.alternate
-
-    @property
-    def row(self) -> Row:
-        """The cursor's row."""
-        return self.grid.rows[self.cursor.y]
-
-    # The cursor
-
-    def set_style(self, style: Style) -> None:
-        self.cursor.style = style
-        self.cursor.blank = self.styles.blank(style)
-
-    def change_style(self, params: str) -> None:
-        """Carries out SGR; see `Sink.sgr`."""
-        cursor = self.cursor
-        changed = self.styles.changes.get((cursor.style, params))
-        if changed is None:
-            changed = self.styles.change(cursor.style, params)
-        cursor.style, cursor.blank = changed
-
-    def move_to(self, y: int, x: int) -> None:
-        """CUP and the like; in origin mode, ``y`` counts from the top of the scroll region."""
-        top, end = (self.top, self.end) if self.modes.origin else (0, self.height)
-        self._go(min(max(top + y, top), end - 1), x)
-
-    def move_column(self, x: int) -> None:
-        self._go(self.cursor.y, x)
-
-    def move_row(self, y: int) -> None:
-        self.move_to(y, self.cursor.x)
-
-    def move_by(self, rows: int, columns: int) -> None:
-        """CUU, CUD, CUF, CUB; the margins of the scroll region stop a cursor inside it."""
-        cursor = self.cursor
-        top = self.top if cursor.y >= self.top else 0
-        end = self.end if cursor.y < self.end else self.height
-        self._go(min(max(cursor.y + rows, top), end - 1), cursor.x + columns)
-
-    def _go(self, y: int, x: int) -> None:
-        cursor = self.cursor
-        cursor.y = y
-        cursor.x = min(max(x, 0), self.grid.columns - 1)
-        cursor.pending = False
-
-    def carriage_return(self) -> None:
-        self.cursor.x = 0
-        self.cursor.pending = False
-
-    def backspace(self) -> None:
-        self.move_by(0, -1)
-
-    def tab(self, count: int = 1) -> None:
-        """HT and CHT; a pending wrap stays, as in xterm."""
-        for _ in range(min(count, self.columns)):
-            self.cursor.x = self.tabs.after(self.cursor.x)
-
-    def back_tab(self, count: int) -> None:
-        x = self.cursor.x
-        for _ in range(min(count, self.columns)):
-            x = self.tabs.before(x)
-        self.move_column(x)
-
-    def index(self) -> None:
-        """IND: moves one row down; at the end of the scroll region, scrolls."""
-        cursor = self.cursor
-        cursor.pending = False
-        below = cursor.y + 1
-        if below == self.end:
-            self.grid.scroll_up_once(self.top, below, cursor.blank)
-        elif below < self.grid.height:
-            cursor.y = below
-
-    def reverse_index(self) -> None:
-        """RI: moves one row up; at the top of the scroll region, scrolls."""
-        cursor = self.cursor
-        cursor.pending = False
-        if cursor.y == self.top:
-            self.grid.scroll_down(self.top, self.end, 1, cursor.blank)
-        elif cursor.y > 0:
-            cursor.y -= 1
-
-    def line_feed(self) -> None:
-        self.index()
-        if self.modes.newline:
-            self.carriage_return()
-
-    def next_line(self) -> None:
-        self.index()
-        self.carriage_return()
-
-    def return_line_feed(self) -> None:
-        """CR and LF at once, as most lines end."""
-        self.cursor.x = 0
-        self.index()
-
-    def wrap(self, kind: int = FULL_WRAP) -> None:
-        """Wraps to the next row, if there is one."""
-        below = self.cursor.y + 1
-        if below == self.end or below < self.height:
-            self.row.wrap = kind
-        self.index()
-        self.cursor.x = 0
-
-    def save_cursor(self) -> None:
-        cursor = self.cursor
-        self.grid.saved = SavedCursor(
-            x=cursor.x,
-            y=cursor.y,
-            pending=cursor.pending,
-            style=cursor.style,
-            charsets=self.charsets.state(),
-            origin=self.modes.origin,
-        )
-
-    def restore_cursor(self) -> None:
-        """DECRC: restores the saved cursor, or the initial one if none was saved."""
-        saved = self.grid.saved
-        self.modes.origin = saved.origin
-        self.charsets.restore(saved.charsets)
-        self.set_style(saved.style)
-        self._go(min(saved.y, self.height - 1), saved.x)
-        self.cursor.pending = saved.pending and self.cursor.x == self.columns - 1
-
-    def forget_saved_cursor(self) -> None:
-        self.grid.saved = SavedCursor()
 
     # Erasing, inserting, deleting
 
-    def erase_in_line(self, kind: int) -> None:
-        """EL: 0 from the cursor, 1 up to it, 2 all."""
+    def erase_in_line(self, kind: int, *, selective: bool = False) -> None:
+        """EL and DECSEL: 0 from the cursor, 1 up to it, 2 all."""
         cursor, columns = self.cursor, self.columns
         ranges = {0: (cursor.x, columns), 1: (0, cursor.x + 1), 2: (0, columns)}
         if kind in ranges:
-            self.row.erase(*ranges[kind], cursor.blank)
-            cursor.pending = False
+            self._erase(*ranges[kind], selective=selective)
 
-    def erase_in_display(self, kind: int) -> None:
-        """ED: 0 from the cursor, 1 up to it, 2 all, 3 the scrollback."""
+    def _erase(self, start: int, end: int, *, selective: bool = False) -> None:
+        """Blanks cells of the cursor's row."""
+        cursor = self.cursor
+        if not selective and not self.protects:
+            self.row.erase(start, end, cursor.blank)
+        elif self.work.take(end - start):
+            self.row.erase_unprotected(start, end, cursor.blank)
+        cursor.pending = False
+
+    def erase_in_display(self, kind: int, *, selective: bool = False) -> None:
+        """ED and DECSED: 0 from the cursor, 1 up to it, 2 all, 3 the scrollback."""
         cursor, grid = self.cursor, self.grid
         if kind == 0 and cursor.x > 0:
-            self.erase_in_line(0)
-            grid.clear(cursor.y + 1, grid.height, cursor.blank)
+            self.erase_in_line(0, selective=selective)
+            self._clear(cursor.y + 1, grid.height, selective=selective)
         elif kind == 0:
-            grid.clear(cursor.y, grid.height, cursor.blank)
+            self._clear(cursor.y, grid.height, selective=selective)
         elif kind == 1:
-            self.erase_in_line(1)
-            grid.clear(0, cursor.y, cursor.blank)
+            self.erase_in_line(1, selective=selective)
+            self._clear(0, cursor.y, selective=selective)
         elif kind == 2:
-            grid.clear(0, grid.height, cursor.blank)
+            self._clear(0, grid.height, selective=selective)
             cursor.pending = False
-        elif kind == 3:
+        elif kind == 3 and not selective:
             self.scrollback.clear()
             grid.all_dirty = True
 
+    def _clear(self, top: int, end: int, *, selective: bool) -> None:
+        """Blanks whole rows."""
+        box = Box(top, 0, end, self.columns)
+        if not selective and not self.protects:
+            self.grid.clear(top, end, self.cursor.blank)
+        elif self.work.take(box.cells):
+            boxes.erase(self.grid, box, self.cursor.blank, selective=True)
+
     def erase_characters(self, count: int) -> None:
         """ECH."""
-        cursor = self.cursor
-        self.row.erase(cursor.x, min(cursor.x + count, self.columns), cursor.blank)
-        cursor.pending = False
+        x = self.cursor.x
+        self._erase(x, min(x + count, self.columns))
 
     def insert_characters(self, count: int) -> None:
-        """ICH."""
-        self.row.insert(self.cursor.x, count, self.cursor.blank)
-        self.cursor.pending = False
+        """ICH; does nothing outside the left and right margins."""
+        cursor = self.cursor
+        if self.left <= cursor.x < self.right:
+            self.row.insert(cursor.x, count, cursor.blank, self.right)
+        cursor.pending = False
 
     def delete_characters(self, count: int) -> None:
-        """DCH."""
-        self.row.delete(self.cursor.x, count, self.cursor.blank)
-        self.cursor.pending = False
+        """DCH; does nothing outside the left and right margins."""
+        cursor = self.cursor
+        if self.left <= cursor.x < self.right:
+            self.row.delete(cursor.x, count, cursor.blank, self.right)
+        cursor.pending = False
 
     def insert_lines(self, count: int) -> None:
-        """IL; does nothing outside the scroll region."""
-        cursor = self.cursor
-        if self.top <= cursor.y < self.end:
-            self.grid.scroll_down(cursor.y, self.end, count, cursor.blank)
+        """IL; does nothing outside the margins."""
+        if self.is_inside:
+            self.scroll_down(self.cursor.y, count)
             self.carriage_return()
 
     def delete_lines(self, count: int) -> None:
-        """DL; does nothing outside the scroll region. Deleted lines never go to the scrollback."""
+        """DL; does nothing outside the margins. Deleted lines never go to the scrollback."""
         cursor = self.cursor
-        if self.top <= cursor.y < self.end:
-            self.grid.delete(cursor.y, self.end, count, cursor.blank)
+        if self.is_inside:
+            if self.has_sides:
+                box = Box(cursor.y, self.left, self.end, self.right)
+                boxes.shift(self.grid, box, count, cursor.blank)
+            else:
+                self.grid.delete(cursor.y, self.end, count, cursor.blank)
             self.carriage_return()
 
     def scroll(self, count: int) -> None:
         """SU, or SD if negative."""
-        if count > 0:
-            self.grid.scroll_up(self.top, self.end, count, self.cursor.blank)
+        if count < 0:
+            self.scroll_down(self.top, -count)
+        elif self.has_sides:
+            boxes.shift(self.grid, self.box, count, self.cursor.blank)
         else:
-            self.grid.scroll_down(self.top, self.end, -count, self.cursor.blank)
+            self.grid.scroll_up(self.top, self.end, count, self.cursor.blank)
 
-    def set_region(self, top: int, end: int) -> None:
-        """DECSTBM; ignores a region of fewer than two rows."""
-        end = min(end, self.height)
-        if 0 <= top < end - 1:
-            self.top, self.end = top, end
-            self.move_to(0, 0)
+    def insert_columns(self, count: int) -> None:
+        """DECIC; does nothing outside the margins."""
+        cursor = self.cursor
+        if self.is_inside:
+            box = Box(self.top, cursor.x, self.end, self.right)
+            boxes.insert_columns(self.grid, box, count, cursor.blank)
 
-    def reset_region(self) -> None:
-        self.top, self.end = 0, self.height
+    def delete_columns(self, count: int) -> None:
+        """DECDC; does nothing outside the margins."""
+        cursor = self.cursor
+        if self.is_inside:
+            box = Box(self.top, cursor.x, self.end, self.right)
+            boxes.delete_columns(self.grid, box, count, cursor.blank)
+
+    def index_forward(self) -> None:
+        """DECFI: moves one column to the right; at the right margin, scrolls to the left."""
+        cursor = self.cursor
+        if cursor.x != self.right - 1:
+            self._go(cursor.y, cursor.x + 1)
+        elif self.is_inside:
+            boxes.delete_columns(self.grid, self.box, 1, cursor.blank)
+
+    def index_back(self) -> None:
+        """DECBI: moves one column to the left; at the left margin, scrolls to the right."""
+        cursor = self.cursor
+        if cursor.x != self.left:
+            self._go(cursor.y, cursor.x - 1)
+        elif self.is_inside:
+            boxes.insert_columns(self.grid, self.box, 1, cursor.blank)
 
     def align(self) -> None:
         """DECALN: fills the screen with E."""
@@ -269,7 +155,7 @@ class Screen:
     def show_alternate(self, *, clear: bool) -> None:
         """Sets modes 47, 1047 and 1049; the cursor stays."""
         if not self.is_alternate:
-            self._left = Point(self.cursor.y, self.cursor.x + self.cursor.pending)
+            self.left_at = Point(self.cursor.y, self.cursor.x + self.cursor.pending)
             self.grid = self.alternate
             self.grid.all_dirty = True
         if clear:
@@ -290,7 +176,7 @@ class Screen:
         """Lays out the main screen and its scrollback anew; cuts or fills the alternate one."""
         cursor = self.cursor
         if self.is_alternate:
-            self._resize_main(columns, height, self._left)
+            self._resize_main(columns, height, self.left_at)
             gone = self.alternate.resize(columns, height, cursor.y)
             self._go(cursor.y - gone, cursor.x)
         else:
@@ -323,7 +209,7 @@ class Screen:
         self.scrollback.replace(layout.rows[:first])
         shown = layout.rows[first : first + height]
         main.replace(columns, height, [self.packer.unpack_row(row, columns) for row in shown])
-        self._left = Point(at.row - first, at.x)
+        self.left_at = Point(at.row - first, at.x)
         main.saved = SavedCursor(
             x=min(saved_at.x, columns - 1),
             y=min(max(0, saved_at.row - first), height - 1),
@@ -332,7 +218,7 @@ class Screen:
             charsets=saved.charsets,
             origin=saved.origin,
         )
-        return self._left
+        return self.left_at
 
     def reset(self) -> None:
         """RIS: restores the initial state, with an empty scrollback."""
@@ -342,6 +228,7 @@ class Screen:
             grid.saved = SavedCursor()
         self.scrollback.clear()
         self.grid = self.main
+        self.protects = False
         self.set_style(PLAIN)
         self.charsets.reset()
         self.tabs.reset()

@@ -84,7 +84,7 @@ SETTINGS: Final = (
     ),
     Setting(
         name="protection",
-        keys=frozenset({'["q'}),
+        keys=frozenset({'["q', "V"}),
         sets='\x1b[1"q',
         resets='\x1b[0"q',
     ),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Final
 
-from quicksand_tui.terminal.events import Outbox, PaletteChanged, Replies, TitleChanged
+from quicksand_tui.terminal.events import Allowance, Outbox, PaletteChanged, Replies, TitleChanged
 from quicksand_tui.terminal.modes import (
     Modes,
 )
@@ -14,8 +14,22 @@ from quicksand_tui.terminal.screen import Screen
 from quicksand_tui.terminal.style import PLAIN, Colours, Links, Palette
 from quicksand_tui.terminal.writer import Writer
 
+COLUMNS_MIN: Final = 2
+"""A wide character needs two columns."""
+
+SIZE_MAX: Final = 1000
+"""The most columns and rows; larger sizes are cut to this."""
+
+WORK_BURST: Final = 2_000_000
+WORK_RATE: Final = 1_000_000
+"""Cells, at once and per second, that may be looked at one by one (selective erasing, attributes of
+rectangles): two hundred times a screen of 200 columns and 50 rows, a tenth of a slow core."""
+
 TITLES_MAX: Final = 10
 """The depth of the stack of XTWINOPS 22 and 23, as in xterm."""
+
+LEVEL: Final = 4
+"""The level of conformance: that of a VT420."""
 
 SAVED_MODES_MAX: Final = 64
 """How many modes XTSAVE can save."""
@@ -32,10 +46,13 @@ class State:
         scrollback: int,
         palette: Palette,
         cell_pixels: tuple[int, int] | None,
+        checksums: bool,
+        resizable: bool,
         clock: Callable[[], float],
     ) -> None:
         self.modes = Modes()
-        self.screen = Screen(columns, height, scrollback, self.modes)
+        work = Allowance(WORK_BURST, WORK_RATE, clock)
+        self.screen = Screen(columns, height, scrollback, self.modes, work)
         self.writer = Writer(self.screen)
         self.replies = Replies(clock)
         self.events = Outbox()
@@ -43,6 +60,14 @@ class State:
         self.links = Links()
         self.cell_pixels = cell_pixels
         """Width and height of a cell in pixels, if known."""
+        self.checksums = checksums
+        """DECRQCRA is answered."""
+        self.resizable = resizable
+        """Programs may change the size."""
+        self.level = LEVEL
+        """The level that DECSCL set."""
+        self.extent = 0
+        """What DECSACE set."""
         self.title = ""
         self.titles: list[str] = []
         """The stack of XTWINOPS 22 and 23."""
@@ -59,6 +84,23 @@ class State:
             self.title = title
             self.events.put(TitleChanged(title))
 
+    def resize(self, columns: int, height: int) -> None:
+        """Changes the size, each within the limits."""
+        columns = min(max(columns, COLUMNS_MIN), SIZE_MAX)
+        height = min(max(height, 1), SIZE_MAX)
+        if (columns, height) != (self.screen.columns, self.screen.height):
+            self.screen.resize(columns, height)
+
+    def change_columns(self, *, wide: bool) -> None:
+        """DECCOLM: clears the screen and removes the margins; the number of columns changes only
+        where the program may change the size."""
+        screen = self.screen
+        if self.resizable:
+            self.resize(132 if wide else 80, screen.height)
+        screen.reset_region()
+        screen.erase_in_display(2)
+        screen.move_to(0, 0)
+
     def reset_modes(self, *, keep: frozenset[str] = frozenset()) -> None:
         """Resets all modes but those in ``keep``."""
         fresh = Modes()
@@ -68,9 +110,12 @@ class State:
 
     def reset(self) -> None:
         """RIS: resets everything."""
+        if self.modes.wide_columns and self.resizable:
+            self.resize(80, self.screen.height)
         self.reset_modes()
         self.screen.reset()
         self.writer.forget()
+        self.level, self.extent = LEVEL, 0
         self.saved_modes.clear()
         self.titles.clear()
         self.links.clear()
@@ -83,7 +128,10 @@ class State:
         cursor's position and the text stay."""
         kept = {"reverse_video", "synchronized", "mouse_tracking", "mouse_encoding"}
         kept |= {"focus_events", "bracketed_paste", "alternate_scroll", "newline"}
+        kept |= {"allows_columns", "wide_columns", "smooth_scroll", "form_feed", "print_extent"}
         self.reset_modes(keep=frozenset(kept))
+        self.extent = 0
+        self.screen.protects = False
         self.screen.set_style(PLAIN)
         self.screen.charsets.reset()
         self.screen.reset_region()

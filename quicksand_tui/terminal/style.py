@@ -74,6 +74,11 @@ XTERM_COLOURS: Final = _BASIC + _CUBE + _GREYS
 """256 colours as ``0xRRGGBB``."""
 
 
+INDICES: Final = 256 + 5
+"""The palette, and the colours that xterm can give to bold, underlined, blinking, reversed and
+italic text instead of their own."""
+
+
 class Special(Enum):
     """Colours outside the palette, by their OSC number."""
 
@@ -106,11 +111,12 @@ class Colours:
         """The changed colours by index or special colour, which bounds their number."""
 
     def get(self, which: int | Special) -> int:
-        """Returns the colour of an index from 0 to 255, or a special one, as ``0xRRGGBB``."""
+        """Returns the colour of an index below `INDICES`, or a special one, as ``0xRRGGBB``."""
         if which in self.changed:
             return self.changed[which]
         if isinstance(which, int):
-            return self.palette.colours[which]
+            is_attribute = which >= len(self.palette.colours)
+            return self.palette.foreground if is_attribute else self.palette.colours[which]
         return {
             Special.FOREGROUND: self.palette.foreground,
             Special.BACKGROUND: self.palette.background,
@@ -165,6 +171,8 @@ class Attribute(IntFlag):
     HIDDEN = 32
     STRIKE = 64
     OVERLINE = 128
+    PROTECTED = 256
+    """Not drawn: DECSCA or SPA protects the cell from being erased."""
 
 
 class Underline(IntEnum):
@@ -289,7 +297,8 @@ def apply_sgr(style: Style, params: str) -> Style:
 def _simple(style: Style, code: int) -> Style:
     """Applies a parameter without sub-parameters."""
     if code == 0:
-        return PLAIN if not style.link else Style(link=style.link)
+        kept = style.attributes & Attribute.PROTECTED
+        return Style(link=style.link, attributes=kept) if style.link or kept else PLAIN
     if code in _ON:
         return style._replace(attributes=style.attributes | int(_ON[code]))
     if code in _OFF:

@@ -16,7 +16,7 @@ from quicksand_tui.terminal.control import Interpreter
 from quicksand_tui.terminal.frozen import FrozenLines
 from quicksand_tui.terminal.parser import Parser
 from quicksand_tui.terminal.rows import BLANK, NO_WRAP, SHORT_WRAP, Row, Run
-from quicksand_tui.terminal.state import State
+from quicksand_tui.terminal.state import COLUMNS_MIN, SIZE_MAX, State
 from quicksand_tui.terminal.style import Colours, Palette
 
 if TYPE_CHECKING:
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from quicksand_tui.terminal.modes import CursorShape, Modes
     from quicksand_tui.terminal.packing import Packed
     from quicksand_tui.terminal.user_input import MouseEvent
-
-COLUMNS_MIN: Final = 2
-"""A wide character needs two columns."""
-
-SIZE_MAX: Final = 1000
-"""The most columns and rows; larger sizes are cut to this."""
 
 HOLD_MAX_S: Final = 0.2
 """How long mode 2026 (synchronized output) can delay drawing."""
@@ -73,16 +67,22 @@ class Terminal:
         scrollback: int = 10_000,
         palette: Palette | None = None,
         cell_pixels: tuple[int, int] | None = None,
+        checksums: bool = False,
+        resizable: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Programs that ask are told ``palette`` and ``cell_pixels``, the width and height of a
-        cell. ``clock`` returns seconds."""
+        cell; with ``checksums``, for tests, also those of rectangles (DECRQCRA). With
+        ``resizable``, they may change the size, which is somebody else's otherwise. ``clock``
+        returns seconds."""
         self._state = State(
             _clamp(columns, COLUMNS_MIN),
             _clamp(rows, 1),
             scrollback=max(0, scrollback),
             palette=palette or Palette(),
             cell_pixels=cell_pixels,
+            checksums=checksums,
+            resizable=resizable,
             clock=clock,
         )
         self._screen = self._state.screen
@@ -102,9 +102,7 @@ class Terminal:
         """Changes the size, and lays out the lines of the main screen anew."""
         if cell_pixels is not None:
             self._state.cell_pixels = cell_pixels
-        columns, rows = _clamp(columns, COLUMNS_MIN), _clamp(rows, 1)
-        if (columns, rows) != (self.columns, self.rows):
-            self._screen.resize(columns, rows)
+        self._state.resize(columns, rows)
 
     def set_palette(self, palette: Palette) -> None:
         """Sets the colours that programs are told."""

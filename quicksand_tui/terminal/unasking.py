@@ -16,21 +16,23 @@ from quicksand_tui.terminal.parser import Parser
 _CONTROLS: Final = "\b\t\n\v\f\r\x0e\x0f"
 """Without ENQ, which is a query, and BEL."""
 
-_ESCAPES: Final = frozenset(["7", "8", "D", "E", "H", "M", "N", "O", "c", "n", "o", "=", ">", "#8"])
+_ESCAPES: Final = frozenset(
+    ["6", "7", "8", "9", "D", "E", "H", "M", "N", "O", "V", "W", "c", "n", "o", "=", ">", "#8"]
+)
 
 _CONTROL_SEQUENCES: Final = frozenset(
     [
         *"@ABCDEFGHIJKLMPSTXZ^`abdefghlrsu",
         *("?J", "?K", "?W", "?h", "?l", "?r", "?s"),
         *(">m", ">f", ">u", "<u", "=u"),  # the encoding of keys: xterm's and kitty's
-        *(" q", "!p"),
+        *(" q", "!p", '"q', "'}", "'~", "$r", "$t", "$v", "$x", "$z", "${", "*x"),
     ]
 )
 """Private prefix, intermediate characters and final one, as in `control.COMMANDS`. ``n``, ``c``,
 ``t``, ``$p`` and more are queries."""
 
 _COMMANDS: Final = frozenset(
-    ["0", "1", "2", "4", "7", "8", "10", "11", "12", "104", "110", "111", "112", "133"]
+    ["0", "1", "2", "4", "5", "7", "8", "10", "11", "12", "104", "105", "110", "111", "112", "133"]
 )
 """The operating system commands that pass: titles, colours, the directory, links, prompts, but not
 the clipboard and notifications."""

@@ -1,9 +1,11 @@
 """Decides how many columns a character takes, and which characters share a cell.
 
-Single characters count as in the guest's C library (wcwidth of glibc: East Asian wide and fullwidth
-are 2, combining marks 0, the rest 1), because programs place the cursor by it. Emoji sequences
-(joined by ZWJ, with a skin tone, pairs of regional indicators) are one cell of two columns, as
-Unicode's UTS #51 recommends and modern terminals do.
+Characters count as in the guest's C library (wcwidth of glibc: East Asian wide and fullwidth are 2,
+combining marks 0, the rest 1), because programs place the cursor by it: a skin tone and each half
+of a flag have cells of their own, and a variation selector widens nothing. Only emoji that a ZWJ
+joins share a cell, as in tmux. Programs that set mode 2027 count emoji sequences (joined by ZWJ,
+with a skin tone, pairs of regional indicators) as one cell of two columns, as Unicode's UTS #51
+recommends.
 
 The package wcwidth (0.9) is not used: it gives no column to the spacing vowels of the scripts of
 India and its neighbours (some 440 characters of category Mc), to which glibc gives one, and its
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from typing import Final
 
 ZWJ: Final = "\u200d"
@@ -113,24 +116,30 @@ def is_skin_tone(char: str) -> bool:
     return "\U0001f3fb" <= char <= "\U0001f3ff"
 
 
+def joins_by_zwj(cluster: str, char: str) -> bool:
+    """Whether a character that has a width still joins the cell before it, in any mode."""
+    return cluster.endswith(ZWJ) and is_picture(char) and is_picture(cluster[0])
+
+
 def joins(cluster: str, char: str) -> bool:
-    """Whether a character that has a width still joins the cell before it."""
+    """Whether a character that has a width still joins the cell before it, in mode 2027."""
     if cluster.endswith(ZWJ):
-        return is_picture(char) and is_picture(cluster[0])
+        return joins_by_zwj(cluster, char)
     if is_skin_tone(char):
         return is_picture(cluster[-1]) or cluster[-1] == VS16
     return len(cluster) == 1 and is_regional(char) and is_regional(cluster)
 
 
 def widens(cluster: str, char: str) -> bool:
-    """Whether adding ``char`` makes a cell of one column two columns wide."""
+    """Whether adding ``char`` makes a cell of one column two columns wide, in mode 2027."""
     if char == VS16:
         return is_picture(cluster[0]) or cluster in KEYCAPS
     return joins(cluster, char)
 
 
 def cluster_width(cluster: str) -> int:
-    """Returns the columns of one cell's content."""
+    """Returns the columns of one cell's content, in mode 2027; without it they are those of the
+    first character."""
     width = char_width(cluster[0])
     if width == 1 and any(widens(cluster[:n], cluster[n]) for n in range(1, len(cluster))):
         return 2
@@ -143,6 +152,38 @@ def has_room(cluster: str) -> bool:
         return True
     is_emoji = is_picture(cluster[0]) or is_regional(cluster[0])
     return is_emoji and len(cluster) < EMOJI_MAX
+
+
+_DISPUTED: Final = re.compile(
+    "[\u200d\u20e3\ufe0e\ufe0f\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff\U000e0020-\U000e007f]"
+)
+
+
+def is_disputed(text: str) -> bool:
+    """Whether a text has what joins emoji, so that its columns depend on who counts."""
+    return _DISPUTED.search(text) is not None
+
+
+def clusters_in(text: str, *, joined: bool = True) -> Iterator[str]:
+    """Yields what of a text shares a cell, in mode 2027 or without it (``joined=False``)."""
+    joins_here = joins if joined else joins_by_zwj
+    cluster = ""
+    for char in text:
+        if cluster and (char_width(char) == 0 or joins_here(cluster, char)) and has_room(cluster):
+            cluster += char
+            continue
+        if cluster:
+            yield cluster
+        cluster = char
+    if cluster:
+        yield cluster
+
+
+def counted(text: str, *, joined: bool) -> int:
+    """Returns the columns that a text takes in mode 2027, or without it."""
+    if joined:
+        return sum(map(cluster_width, clusters_in(text)))
+    return sum(max(0, char_width(cluster[0])) for cluster in clusters_in(text, joined=False))
 
 
 class Widths(dict[str, int]):

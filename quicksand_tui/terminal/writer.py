@@ -21,6 +21,7 @@ from quicksand_tui.terminal.width import (
     Widths,
     has_room,
     joins,
+    joins_by_zwj,
     widens,
 )
 
@@ -52,7 +53,7 @@ class Writer:
         cursor, grid = self._cursor, self._screen.grid
         x = cursor.x
         end = x + len(text)
-        if end >= grid.columns or self._modes.insert:
+        if end >= grid.open_columns or self._modes.insert:
             self._write_to_margin(text)
             return
         row = grid.rows[cursor.y]
@@ -72,11 +73,14 @@ class Writer:
         cursor.x = end
 
     def repeat(self, count: int) -> None:
-        """REP: writes the last character again, at most as often as the screen has cells."""
+        """REP: writes the last character again, at most as often as the screen has cells; between
+        margins, where each line that scrolls takes long, at most one line."""
         if self._last:
+            screen = self._screen
             width = self._widths[self._last]
             cells = [self._last, ""] if width == 2 else [self._last]
-            count = min(count, self._screen.columns * self._screen.height)
+            most = screen.right - screen.left if screen.has_sides else screen.columns
+            count = min(count, most * (1 if screen.has_sides else screen.height))
             self._put(cells * count, WIDE if width == 2 else SIMPLE)
 
     def forget(self) -> None:
@@ -96,18 +100,18 @@ class Writer:
     def _write_to_margin(self, text: str) -> None:
         """Does `write` for ASCII that reaches the last column, perhaps repeatedly, or in insert
         mode."""
-        cursor, columns = self._cursor, self._screen.grid.columns
+        cursor, screen = self._cursor, self._screen
         at, total = 0, len(text)
         while at < total:
             if cursor.pending:
                 self._leave_margin()
-            x = cursor.x
-            end = min(x + total - at, columns)
+            x, limit = cursor.x, screen.grid.open_columns or screen.limit
+            end = min(x + total - at, limit)
             piece = text[at : at + end - x]
             at += end - x
             if at < total and not self._modes.autowrap:
                 piece, at = piece[:-1] + text[-1], total
-            self._put_in_row(list(piece), x, SIMPLE)
+            self._put_in_row(list(piece), x, limit, SIMPLE)
 
     # From text to cells
 
@@ -155,12 +159,18 @@ class Writer:
         """Adds a character to the last cell, if it belongs there; returns whether it does."""
         at = -1 if cells[-1] else -2
         cluster = cells[at]
-        if (width and not joins(cluster, char)) or not has_room(cluster):
+        if width and cluster[-1] != ZWJ and not self._modes.clusters:
+            return False
+        if (width and not self._joins(cluster, char)) or not has_room(cluster):
             return False
         cells[at] = cluster + char
-        if at == -1 and widens(cluster, char):
+        if at == -1 and self._modes.clusters and widens(cluster, char):
             cells.append("")
         return True
+
+    def _joins(self, cluster: str, char: str) -> bool:
+        """Whether a character that has a width still joins the cell before it."""
+        return (joins if self._modes.clusters else joins_by_zwj)(cluster, char)
 
     # The character before the cursor
 
@@ -177,11 +187,11 @@ class Writer:
     def _join_before(self, char: str, width: int) -> bool:
         """Adds a character to the cell before the cursor, if it belongs there; returns whether."""
         cluster = self._cluster_before()
-        if not cluster or (width and not joins(cluster, char)) or not has_room(cluster):
+        if not cluster or (width and not self._joins(cluster, char)) or not has_room(cluster):
             return False
         x, row = self._column_before(), self._screen.row
         is_wide = x + 1 < len(row.cells) and not row.cells[x + 1]
-        if is_wide or not widens(cluster, char):
+        if is_wide or not (self._modes.clusters and widens(cluster, char)):
             row.cells[x] = cluster + char
             row.used = max(row.used, x + 1)
             row.kind = CLUSTERS
@@ -193,12 +203,16 @@ class Writer:
         """Replaces the narrow character before the cursor by a wide one. It is written anew, since
         it may have to wrap; returns False if that is not possible."""
         cursor = self._cursor
-        if x + 1 >= self._screen.columns and not self._modes.autowrap:
+        before = cursor.x
+        cursor.x = x
+        limit = self._screen.limit
+        if x + 1 >= limit and not self._modes.autowrap:
+            cursor.x = before
             return False
         if self._modes.insert:
-            row.delete(x, 1, cursor.blank)
+            row.delete(x, 1, cursor.blank, limit)
         style, cursor.style = cursor.style, row.styles[x]
-        cursor.x, cursor.pending = x, False
+        cursor.pending = False
         self._put([cluster, ""], CLUSTERS)
         cursor.style = style
         return True
@@ -208,32 +222,32 @@ class Writer:
     def _put(self, cells: list[str], kind: int) -> None:
         """Writes cells at the cursor, in as many rows as needed."""
         screen, cursor = self._screen, self._cursor
-        columns = screen.grid.columns
         at, total = 0, len(cells)
         while at < total:
             if cursor.pending:
                 self._leave_margin()
-            x = cursor.x
+            x, limit = cursor.x, screen.grid.open_columns or screen.limit
             end = x + total - at
-            if end > columns:
-                end = columns
+            if end > limit:
+                end = limit
                 if not cells[at + end - x]:
                     # A wide character would begin in the last column.
                     end -= 1
-            self._put_in_row(cells[at : at + end - x], x, kind)
+            self._put_in_row(cells[at : at + end - x], x, limit, kind)
             at += end - x
-            if at < total and end < columns:
+            if at < total and end < limit:
                 if not self._modes.autowrap:
                     return
-                screen.row.erase(end, columns, cursor.blank)
+                screen.row.erase(end, limit, cursor.blank)
                 screen.wrap(SHORT_WRAP)
 
-    def _put_in_row(self, cells: list[str], x: int, kind: int) -> None:
-        """Writes cells from column ``x`` of the cursor's row, where they must fit."""
+    def _put_in_row(self, cells: list[str], x: int, limit: int, kind: int) -> None:
+        """Writes cells from column ``x`` of the cursor's row, where they must fit before
+        ``limit``."""
         cursor, row = self._cursor, self._screen.row
         end = x + len(cells)
         if self._modes.insert:
-            row.insert(x, end - x, cursor.blank)
+            row.insert(x, end - x, cursor.blank, limit)
         if row.kind:
             row.cut(x)
             row.cut(end)
@@ -245,11 +259,12 @@ class Writer:
             row.styles[x:end] = [style] * (end - x)
             row.styled = max(row.styled, end)
         row.dirty = True
-        if end < len(row.cells):
+        if end < limit:
             cursor.x = end
         else:
-            # Whether the line wraps is not known yet.
-            row.wrap = NO_WRAP
+            if end == len(row.cells):
+                # Whether the line wraps is not known yet.
+                row.wrap = NO_WRAP
             cursor.x = end - 1
             cursor.pending = True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterable
@@ -17,12 +16,10 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
 
-from quicksand_tui.actions.registry import default_keymap, line_keys
 from quicksand_tui.cockpit.area import Area
 from quicksand_tui.home.config import Settings
 from quicksand_tui.home.state import PaneMemory, Remembered, ThemeChoice
 from quicksand_tui.jobs.operations import Operations
-from quicksand_tui.kit import outline
 from quicksand_tui.kit.base import SavesShown
 from quicksand_tui.kit.keys import Keys
 from quicksand_tui.kit.memory import Memory
@@ -34,24 +31,23 @@ from quicksand_tui.kit.textual_private import (
     RawInput,
     TerminalAnswered,
     TerminalTaken,
-    driver_of,
     is_batching,
     keep_clipboard,
 )
-from quicksand_tui.model.sandboxes import State
 from quicksand_tui.screens.dialogs import Dialogs
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.terminal_loan import FullShell
 from quicksand_tui.ui import on_demand
 from quicksand_tui.ui.colon_line import ColonLine
+from quicksand_tui.ui.config_watch import ConfigWatch
 from quicksand_tui.ui.everywhere import Everywhere
+from quicksand_tui.ui.key_routing import KeyRouting
 from quicksand_tui.ui.leaving import Leaving
+from quicksand_tui.ui.looks import AppLooks
 from quicksand_tui.ui.saves_watch import SavesWatch
 from quicksand_tui.ui.stack import ScreenStack
-from quicksand_tui.ui.themes import THEMES, fitting_theme
 from quicksand_tui.ui.world_watch import WorldWatch
 from quicksand_tui.views.rows import with_jobs
-from quicksand_tui.widgets.inputs import LineInput
 
 if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
@@ -119,25 +115,43 @@ class QuicksandApp(App[int]):
             known=lambda: frozenset(view.id for view in self.world.sandboxes),
         )
         self.stack = ScreenStack(self)
-        self.theme_choice = theme or ThemeChoice(wish=os.environ.get("TEXTUAL_THEME", ""))
-        self.operations = Operations(service, self, clock=clock)
-        self.operations.keymap = self.settings.keymap
-        self.operations.read_only = self.settings.read_only
-        self.world_watch = self._make_world_watch(clock, look_at_least_s)
-        self.saves = SavesWatch(
-            service,
-            is_wanted=lambda: any(screen.shows_saves for screen in self.stack.own),
-            changed=self.show,
+        self.looks = AppLooks(
+            self,
+            theme or ThemeChoice(wish=os.environ.get("TEXTUAL_THEME", "")),
+            self.memory,
+            ascii_only=ascii_glyphs,
         )
+        self.operations = Operations(service, self, clock=clock)
+        self.operations.hints = lambda: self.keys.here
+        self.operations.read_only = self.settings.read_only
         self.dialogs = self._make_dialogs()
+        self.config_watch = self._make_config_watch()
+        self.world_watch = self._make_world_watch(clock, look_at_least_s)
+        self.saves = self._make_saves_watch()
+        self.key_routing = KeyRouting(self, self.stack, self.keys)
         self.full_shell = self._make_full_shell()
         self._leaving = Leaving(self, self.operations, self.dialogs, self.keys, self.full_shell)
         self.colon_line = self._make_colon_line()
         self._everywhere = self._make_everywhere()
         self._painted_first = painted
-        self._theme_set = ""
-        """The theme that the app itself has set; another one is the user's choice."""
-        self._take_themes()
+        self.looks.begin(self.terminal.abilities)
+        self.settings.check(self.available_themes)
+
+    def _make_config_watch(self) -> ConfigWatch:
+        return ConfigWatch(
+            self,
+            self.settings,
+            self.keys,
+            show=self.show,
+            report=self.dialogs.show_report,
+        )
+
+    def _make_saves_watch(self) -> SavesWatch:
+        return SavesWatch(
+            self.service,
+            is_wanted=lambda: any(screen.shows_saves for screen in self.stack.own),
+            changed=self.show,
+        )
 
     def _make_world_watch(self, clock: Callable[[], float], at_least_s: float) -> WorldWatch:
         return WorldWatch(
@@ -147,21 +161,10 @@ class QuicksandApp(App[int]):
             at_least_s=at_least_s,
             asks=self._asks,
             moves=lambda: bool(self.operations.jobs),
-            looked=self._take_config,
+            looked=self.config_watch.look,
             changed=self.show,
             loaded=self._count_saves,
         )
-
-    def _take_themes(self) -> None:
-        """Registers the app's themes, and shows the one that the user has chosen."""
-        for known in THEMES:
-            self.register_theme(known)
-        self.settings.check(self.available_themes)
-        wish = self.theme_choice.name
-        if wish and wish not in self.available_themes:
-            self.theme_choice.name = ""
-            self.theme_choice.problem = f"There is no theme {wish!r}; the palette shows all (:)"
-        self._show_theme(self.theme_choice.name or fitting_theme(self.terminal.abilities))
 
     def _make_dialogs(self) -> Dialogs:
         return Dialogs(
@@ -170,16 +173,11 @@ class QuicksandApp(App[int]):
             self.operations,
             self.keys,
             self.memory,
-            world=self._present,
+            world=lambda: self.world,
             saves_changed=self.watch_saves,
-            usual=self._usual_machine,
+            usual=lambda: self.settings.config.usual_machine,
             ascii_only=self.ascii,
         )
-
-    def _usual_machine(self) -> dict[str, str]:
-        """Returns the options that the config has for new machines."""
-        place = self.settings.config.memory_dir
-        return {"memory_dir": place} if place else {}
 
     def _make_full_shell(self) -> FullShell:
         return FullShell(
@@ -201,7 +199,7 @@ class QuicksandApp(App[int]):
             self.dialogs,
             self.keys,
             self.memory,
-            world=self._present,
+            world=lambda: self.world,
             ascii_only=self.ascii,
         )
 
@@ -214,7 +212,8 @@ class QuicksandApp(App[int]):
             self.keys,
             self.terminal,
             self.colon_line,
-            world=self._present,
+            self.service,
+            world=lambda: self.world,
             refresh=partial(self.refresh_now, fresh=True),
             show=self.show,
             leave=self._leaving.leave,
@@ -230,13 +229,13 @@ class QuicksandApp(App[int]):
             self.terminal,
             self.memory,
             confirm=self.dialogs.confirm,
-            world=self._present,
+            world=lambda: self.world,
             events=lambda: self.world_watch.events,
             ascii_only=self.ascii,
             id="area",
         )
         return MainScreen(
-            self._present,
+            lambda: self.world,
             area,
             self.operations,
             self.dialogs,
@@ -252,9 +251,6 @@ class QuicksandApp(App[int]):
     def main(self) -> MainScreen:
         return self.stack.main
 
-    def _present(self) -> World:
-        return self.world
-
     @property
     def world(self) -> World:
         """The world as the user should see it, with running jobs."""
@@ -269,17 +265,16 @@ class QuicksandApp(App[int]):
 
     @property
     def prefix(self) -> Prefix:
-        """The prefix key; panes ask for it."""
-        return self.settings.keymap.prefix
+        return self.settings.keymap.prefix  # panes ask for it
 
     def on_load(self) -> None:
         self._leaving.heed_signals()
 
     def on_mount(self) -> None:
         self.set_class(self.ascii, "-ascii")
-        if self.theme_choice.problem:
-            tell(self, self.theme_choice.problem, severity="warning")
-        self._use_keymap()
+        if self.looks.problem:
+            tell(self, self.looks.problem, severity="warning")
+        self.config_watch.use_keymap()
         if (told := self.settings.report()) is not None:
             self.call_after_refresh(self.dialogs.show_report, told)
         # The first look loads the engine, so it comes after the first paint.
@@ -287,34 +282,8 @@ class QuicksandApp(App[int]):
 
     # Looks
 
-    def _show_theme(self, name: str) -> None:
-        self._theme_set = self.theme = name
-
-    def _remember_looks(self) -> None:
-        """Remembers the looks for the outline of the next run."""
-        variables = self.get_css_variables()
-        looks = outline.looks_of(variables, os.environ, plain=self.ascii)
-        self.memory.remember(outline.NAME, looks.to_json())
-
     def watch_theme(self, name: str) -> None:
-        """Remembers a theme that the user has chosen."""
-        if self.is_running:
-            self._remember_looks()
-        if name != self._theme_set:
-            self._theme_set = name
-            if self.is_running:
-                self._remember_theme(name)
-
-    @work(group="theme", exclusive=True)
-    async def _remember_theme(self, name: str) -> None:
-        try:
-            await asyncio.to_thread(self.theme_choice.remember, name)
-        except OSError as error:
-            tell(
-                self,
-                f"The theme is not remembered: {error.filename}: {error.strerror}",
-                severity="warning",
-            )
+        self.looks.theme_changed(name)
 
     @on(TerminalTaken)
     def _take_terminal(self) -> None:
@@ -323,13 +292,11 @@ class QuicksandApp(App[int]):
     @on(TerminalAnswered)
     def _take_answer(self, event: TerminalAnswered) -> None:
         self.terminal.take(event.abilities)
-        if not self.theme_choice.name and event.abilities.background is not None:
-            self._show_theme(fitting_theme(event.abilities))
+        self.looks.fit(event.abilities)
 
     @on(Driver.SignalResume)
     def _draw_all_again(self) -> None:
-        """Redraws everything after a stop and continue, when the terminal has lost the screen."""
-        self.refresh(layout=True)
+        self.refresh(layout=True)  # the terminal has lost the screen
 
     def refresh_css(self, animate: bool = True) -> None:
         """Sets only the variables while there is no screen: Textual would parse all sheets now, and
@@ -346,7 +313,7 @@ class QuicksandApp(App[int]):
     async def _watch(self) -> None:
         self._painted_first()
         self.main.complete()
-        self._remember_looks()
+        self.looks.remember_outline()
         await self.world_watch.run()
 
     def _asks(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -354,7 +321,8 @@ class QuicksandApp(App[int]):
         visible."""
         network = self.main.sandboxes_with_network
         # While a shell has the terminal, nothing is shown.
-        return self.main.visible_sandboxes, frozenset() if is_batching(self) else network
+        visible = frozenset().union(*(screen.visible_sandboxes for screen in self.stack.own))
+        return visible, frozenset() if is_batching(self) else network
 
     def _count_saves(self) -> None:
         if self._count_saves_after_s is not None:
@@ -384,45 +352,16 @@ class QuicksandApp(App[int]):
         self.main.show_command(self.operations.log[-1] if self.operations.log else None)
         self.refresh_now()
 
-    # The config
-
-    def _take_config(self) -> None:
-        """Applies a change of the config, and reports it."""
-        theme = self.settings.config.theme
-        words = self.settings.take_change(self.available_themes)
-        if words is None:
-            return
-        self._use_keymap()
-        if (chosen := self.settings.config.theme) != theme:
-            self.theme = chosen or fitting_theme()
-        self.show()
-        told = self.settings.report()
-        if told is None:
-            tell(self, words)
-        elif self.keys.panes.pane is None:
-            self.dialogs.show_report(replace(told, lines=(*told.lines, "", words)))
-        else:  # a dialog would interrupt typing into a shell
-            tell(self, f"{told.summary}: {told.lines[0]}", severity="warning")
-
-    def _use_keymap(self) -> None:
-        keymap = self.operations.keymap = self.settings.keymap
-        self.set_keymap(keymap.changes_from(default_keymap()))
-        self.keys.hands.line_keys = line_keys(keymap)
-        if (driver := driver_of(self)) is not None:
-            driver.prefix = keymap.prefix.data
-
     # Operations
 
     def run_operation(self, operation: Coroutine[Any, Any, None], name: str) -> None:
         self.run_worker(operation, name=name, group="operations", exit_on_error=True)
 
     def operation_done(self, what: str) -> None:
-        # On the main screen, the row and the command line show it.
-        if what and not isinstance(self.stack.front, MainScreen):
+        if what and not isinstance(self.stack.front, MainScreen):  # which shows it itself
             tell(self, what)
 
     def tell_outcome(self, what: str) -> None:
-        # Some screens show it themselves, and a toast would cover their keys.
         if self.stack.front is None or not self.stack.front.shows_outcome:
             tell(self, what)
 
@@ -462,8 +401,7 @@ class QuicksandApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Notes the timing of each key before anything else sees it, and drops unwanted ones."""
         if isinstance(event, events.Key) and not event.is_forwarded:
-            self.keys.hands.note(event)
-            if self.stack.front is not None and self.stack.front.drops_key(event):
+            if self.key_routing.drops(event):
                 return
         elif isinstance(event, events.MouseDown) and not event.is_forwarded:
             self.keys.hands.meant()
@@ -503,34 +441,9 @@ class QuicksandApp(App[int]):
             return await program()
 
     def on_key(self, event: events.Key) -> None:
-        """Passes on keys typed after one that opens a form, a filter, the command line or a shell:
-        they are meant for that, but were sent to the widget focused before."""
-        if not self.screen_stack:
-            return  # the app ends
-        screen = self.stack.front
-        if screen is not None and (taken := screen.take_key(event)) is not None:
-            if taken:
-                event.prevent_default()
-            return
-        if screen is not None and screen.take_early(event):
-            pass
-        elif isinstance(self.focused, LineInput) and self.focused.takes(event):
-            self.focused.post_message(events.Key(event.key, event.character))
-        else:
-            return
-        event.stop()
-        event.prevent_default()
+        self.key_routing.route(event)
 
     # Leaving
 
     async def action_quit(self) -> None:
         self._leaving.leave()
-
-    @property
-    def running_names(self) -> tuple[str, ...]:
-        """The names of the sandboxes that keep running after the app has ended."""
-        return tuple(
-            view.name
-            for view in self.world_watch.world.sandboxes
-            if view.state in (State.RUNNING, State.PAUSED) and not view.discard
-        )

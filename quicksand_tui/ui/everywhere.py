@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from textual.app import App
 
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.outer_terminal import OuterTerminal
@@ -35,6 +36,7 @@ class Everywhere(Doer):
         keys: Keys,
         terminal: OuterTerminal,
         colon_line: ColonLine,
+        service: EngineService,
         *,
         world: Callable[[], World],
         refresh: Callable[[], None],
@@ -51,6 +53,7 @@ class Everywhere(Doer):
         self._keys = keys
         self._terminal = terminal
         self._colon_line = colon_line
+        self._service = service
         self._world = world
         self._refresh = refresh
         self._show = show
@@ -110,12 +113,28 @@ class Everywhere(Doer):
             )
         )
 
+    def do_wall(self) -> None:
+        """Opens the wall: of those marked, else of those that the filter lists, else of all."""
+        main = self._stack.main
+        self._app.push_screen(
+            on_demand.WallScreen(
+                self._world(),
+                self._service,
+                self._dialogs,
+                self._keys,
+                only=main.chosen_sandboxes,
+                open_tile=main.open_tile,
+                everywhere=self.handlers,
+                ascii_only=self._ascii,
+            )
+        )
+
     def do_mouse(self) -> None:
         """Gives the mouse to the terminal, or takes it back."""
         if not self._terminal.toggle_mouse():
             tell(self._app, "This terminal has no mouse to give back", severity="warning")
             return
-        again = f"{self._keys.map.hint('mouse')} again takes it back"
+        again = f"{self._keys.here.hint('mouse')} again takes it back"
         tell(
             self._app,
             f"The mouse is the terminal's: select and copy as there; {again}"

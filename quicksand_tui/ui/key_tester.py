@@ -48,5 +48,5 @@ def describe_key(key: str) -> str:
     except KeyNameError as error:
         return f"{shown}  {error}"
     if key in RESERVED:
-        return f"{shown}  cannot be given away: {RESERVED[key]}"
+        return f"{shown}  is reserved: {RESERVED[key]}"
     return shown

@@ -54,7 +54,7 @@ class Leaving:
     def _tell_settled(self) -> None:
         """Tells that no job is running. The app does not quit by itself, since a user about to
         cancel would then type into another program."""
-        tell(self._app, f"Nothing is under way any more: {self._keys.map.hint('quit')} leaves")
+        tell(self._app, f"Nothing is under way any more: {self._keys.here.hint('quit')} leaves")
 
     def heed_signals(self) -> None:
         """Makes SIGTERM, SIGHUP and SIGINT quit the app and restore the terminal; the exit status

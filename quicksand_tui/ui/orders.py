@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from quicksand_tui.actions.line import Target, selection_of
+from quicksand_tui.actions.line import Target, checkpoint_named, selection_of
+from quicksand_tui.actions.registry import Scope
 from quicksand_tui.forms.mounts import read_spec
 from quicksand_tui.forms.orders import MOUNT_WORD, mount_of, new_spec_of, sandbox_of
+from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.specs import CheckpointSpec, CloneSpec, SaveSpec
 from quicksand_tui.verbs import checkpoints, mounts, saves, starting
 
@@ -75,6 +77,7 @@ class Orders:
             "mount": self._mount,
             "unmount": self._unmount,
             "tree": self._tree,
+            "diff": self._diff,
             "theme": self._theme,
             "filter": self._filter,
             "install": self._install,
@@ -157,6 +160,23 @@ class Orders:
     def _tree(self, target: Target, selection: Selection) -> bool:
         if (sandbox := sandbox_of(target, selection)) is not None:
             self._stack.open_tree(sandbox)
+        return True
+
+    def _diff(self, target: Target, selection: Selection) -> bool:
+        sandbox = sandbox_of(target, selection)
+        if sandbox is None:
+            return False
+        found = [
+            checkpoint_named(word, sandbox) if (word := target.word(name)) else None
+            for name in ("A", "B")
+        ]
+        first = found[0] or selection.checkpoint or sandbox.tree.find(sandbox.tree.head)
+        if first is None:
+            tell(self._app, f"{sandbox.name} has no checkpoint", severity="warning")
+            return True
+        self._stack.go_to_main()
+        everywhere = self._stack.main.handlers_of(Scope.MAIN)
+        self._dialogs.open_diff(sandbox, first, found[1], everywhere)
         return True
 
     def _theme(self, target: Target, selection: Selection) -> bool:

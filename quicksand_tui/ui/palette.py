@@ -28,7 +28,8 @@ def palette_commands(
     change_theme: Callable[[], None],
     open_line: Callable[[str], None],
 ) -> Iterator[SystemCommand]:
-    """Yields the actions that are possible now, the themes, and the commands with arguments."""
+    """Yields the actions with their keys, and for those that are not possible now the reason; the
+    themes; and the commands with arguments."""
     if isinstance(screen, ActionScreen):
         yield from _actions(screen, world, keys)
     yield SystemCommand("Theme", "Change the colours", change_theme)
@@ -39,11 +40,18 @@ def palette_commands(
 
 
 def _actions(screen: ActionScreen, world: World, keys: Keys) -> Iterator[SystemCommand]:
+    possible, others = [], []
     for action in in_scope(screen.scope):
-        if action.id != "escape" and action.disabled_reason(world, screen.selection) is None:
-            key = world.keymap.first_of(action)
-            title = action.label.capitalize() + (f" ({key})" if key else "")
-            yield SystemCommand(title, action.tooltip, partial(_do, keys, screen, action.id))
+        if action.id == "escape":
+            continue
+        key = world.keymap.first_of(action)
+        title = action.label.capitalize() + (f" ({key})" if key else "")
+        do = partial(_do, keys, screen, action.id)
+        if (reason := action.disabled_reason(world, screen.selection)) is None:
+            possible.append(SystemCommand(title, action.tooltip, do))
+        else:
+            others.append(SystemCommand(title, f"Not now: {reason}", do))
+    yield from (*possible, *others)
 
 
 def _do(keys: Keys, screen: ActionScreen, action_id: str) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import subprocess
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +16,9 @@ from quicksand_tui.actions.registry import find_action
 from quicksand_tui.door.service import EngineService
 from quicksand_tui.home.state import ThemeChoice
 from quicksand_tui.kit.base import ActionScreen
-from quicksand_tui.kit.textual_private import drawn_text
+from quicksand_tui.kit.textual_compositor import drawn_lines, drawn_text
 from quicksand_tui.ui.app import QuicksandApp
+from quicksand_tui.ui.drawing import Run, runs_of, to_png, to_svg
 from quicksand_tui.ui.shots import SHOTS, ShotSpec
 
 if TYPE_CHECKING:
@@ -31,10 +31,7 @@ LOADED_WAIT_S = 30.0
 SETTLED_S, SETTLED_WAIT_S = 0.15, 5.0
 """Seconds without a change before a picture is taken, and the most seconds to wait for that."""
 
-CONVERT_S = 60.0
-"""Seconds after which the converter is killed."""
-
-CONVERTER = "rsvg-convert"
+TITLE = "quicksand-tui"
 
 
 class ScreenshotError(Exception):
@@ -49,39 +46,40 @@ def check_target(path: Path) -> None:
     """Checks that a picture can be written to ``path``. Raises ScreenshotError."""
     if path.suffix.lower() not in (".svg", ".png"):
         raise ScreenshotError(f"{path} is neither .svg nor .png", "name the file so")
-    if path.suffix.lower() == ".png" and shutil.which(CONVERTER) is None:
-        raise ScreenshotError(
-            f"a PNG needs {CONVERTER}, which is not installed",
-            "write an .svg, or install it (Debian: librsvg2-bin, Homebrew: librsvg)",
-        )
     if not path.absolute().parent.is_dir():
         raise ScreenshotError(f"there is no directory {path.absolute().parent}", "make it first")
 
 
-def write_picture(path: Path, svg: str) -> None:
-    """Writes the picture completely or not at all. Raises ScreenshotError or OSError."""
+def write_picture(path: Path, shown: Shown) -> None:
+    """Writes the picture completely or not at all, in the format that the path's suffix says.
+    Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
-        data = svg.encode()
-        if path.suffix.lower() == ".png":
-            data = _to_png(data)
-        temporary.write_bytes(data)
+        is_png = path.suffix.lower() == ".png"
+        temporary.write_bytes(shown.to_png() if is_png else shown.to_svg().encode())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _to_png(svg: bytes) -> bytes:
-    try:
-        done = subprocess.run(
-            [CONVERTER], input=svg, capture_output=True, timeout=CONVERT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise ScreenshotError(f"{CONVERTER} took longer than {CONVERT_S:.0f} s") from None
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise ScreenshotError(f"{CONVERTER} failed: {said or done.returncode}", "write an .svg")
-    return done.stdout
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A screen as it was."""
+
+    runs: tuple[Run, ...]
+    size: tuple[int, int]
+    """Columns and rows."""
+
+    def to_svg(self) -> str:
+        return to_svg(self.runs, self.size, TITLE)
+
+    def to_png(self) -> bytes:
+        return to_png(self.runs, self.size, TITLE)
+
+
+def shown_by(app: QuicksandApp) -> Shown:
+    """Returns what an app shows now."""
+    return Shown(tuple(runs_of(drawn_lines(app))), (app.size.width, app.size.height))
 
 
 async def picture(
@@ -89,8 +87,8 @@ async def picture(
     spec: ShotSpec,
     *,
     then: Callable[[Pilot[int]], Awaitable[None]] | None = None,
-) -> str:
-    """Returns the SVG of a screen; ``then`` may act before it is taken. Raises ScreenshotError."""
+) -> Shown:
+    """Returns what a screen shows; ``then`` may act before it is taken. Raises ScreenshotError."""
     app = QuicksandApp(
         service, ascii_glyphs=spec.ascii_glyphs, theme=ThemeChoice(wish=spec.theme or "quicksand")
     )
@@ -107,7 +105,7 @@ async def picture(
         if then is not None:
             await then(pilot)
             await pilot.pause()
-        return app.export_screenshot(title="quicksand-tui")
+        return shown_by(app)
 
 
 async def _go(app: QuicksandApp, spec: ShotSpec) -> None:
@@ -168,7 +166,7 @@ def take(path: Path, spec: ShotSpec) -> None:
     check_target(path)
     service = EngineService()
     try:
-        svg = asyncio.run(picture(service, spec))
+        shown = asyncio.run(picture(service, spec))
     finally:
         service.close()
-    write_picture(path, svg)
+    write_picture(path, shown)

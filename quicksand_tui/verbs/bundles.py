@@ -77,7 +77,7 @@ def export(
             "file": spec.file or "FILE",
         },
         job=JobVerb.EXPORT,
-        failed="There is no new file",
+        failed="No file was written",
         run=run,
         spec=spec,
         tell=_tell_sent,

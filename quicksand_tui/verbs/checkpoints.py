@@ -34,7 +34,7 @@ def take(
         name="checkpoint",
         values={"note": spec.note, "tag": spec.tag},
         job=JobVerb.CHECKPOINT,
-        failed="There is no new checkpoint",
+        failed="No checkpoint was taken",
         stage="taking a checkpoint",
         act=lambda sandbox, _: sandbox.checkpoint(
             spec.tag, note=spec.note, replace=replace, tier=tier, unmount_9p=unmount_9p
@@ -48,7 +48,7 @@ def _tell_taken(name: str, taken: Checkpoint, keymap: Keymap) -> str:
     view = view_of(taken)
     tier = f" ({view.tier}: {view.tier_note})" if not view.has_pages else ""
     return (
-        f"{name}: checkpoint {_short(view.tag)}: stood still for "
+        f"{name}: checkpoint {_short(view.tag)}: paused for "
         f"{pause_text(view.pause_s)}, {size_text(view.written)} written{tier}"
     )
 
@@ -171,7 +171,7 @@ def undo(*, unmount_9p: bool = False) -> SandboxVerb[Reached]:
         stage="undoing the revert",
         act=lambda sandbox, _: _go(sandbox, lambda: sandbox.undo(unmount_9p=unmount_9p)),
         tell=lambda name, reached, keymap: _tell_reached(
-            f"{name}: back where it was (undo: {keymap.hint('undo')})", reached
+            f"{name}: revert undone (undo: {keymap.hint('undo')})", reached
         ),
         facts=_reached_facts,
     )

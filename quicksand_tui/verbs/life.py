@@ -57,7 +57,7 @@ RESUME: SandboxVerb[None] = SandboxVerb(
     job=JobVerb.RESUME,
     doing="resuming",
     done="running again",
-    failed="The sandbox does not go on",
+    failed="The sandbox was not resumed",
     open=attach,
     act=lambda sandbox, _: sandbox.resume(),
 )

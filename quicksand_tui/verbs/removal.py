@@ -55,7 +55,7 @@ def removed_view(removed: RemovedSandbox) -> RemovedView:
 def _tell_removed(name: str, removed: RemovedSandbox, keymap: Keymap) -> str:
     view = removed_view(removed)
     if not view.in_trash:
-        return f"{name} is gone for good"
+        return f"{name} is deleted for good"
     lost = f"; only its disk is kept: {view.not_kept}" if view.not_kept else ""
     return f"{name} is in the trash (undo: {keymap.hint('undo')}){lost}"
 
@@ -77,10 +77,10 @@ def bring_back(*, new_name: str | None = None, start: bool = False) -> HostVerb[
     async def run(name: str, report: Report) -> Back:
         trash = engine.SandboxTrash(engine.Registry(engine.paths()))
         found = trash.find(name)
-        report(Progress(found.id, "out of the trash"))
+        report(Progress(found.id, "restoring"))
         entry = await engine.in_thread_to_the_end(lambda: trash.restore(found.id, new_name))
         if start:
-            report(Progress(found.id, "going on where it was"))
+            report(Progress(found.id, "resuming"))
             sandbox = engine.Sandbox.open(entry.id)
             try:
                 await let_go_on(sandbox, found.instant or None)
@@ -93,9 +93,9 @@ def bring_back(*, new_name: str | None = None, start: bool = False) -> HostVerb[
         flags=("start",) if start else (),
         values={"new_name": new_name},
         job=JobVerb.START,
-        failed="The sandbox was not brought back",
+        failed="The sandbox was not restored",
         run=run,
         tell=lambda name, back, keymap: (
-            f"{name} is back{' and goes on where it was' if back.runs else ''}"
+            f"{name} is back{' and runs where it was' if back.runs else ''}"
         ),
     )

@@ -111,7 +111,9 @@ class Parameter(NamedTuple):
     @property
     def word(self) -> str:
         """Returns its name for the `:` line, in capitals."""
-        return _WORDS.get(self.kind, self.name.upper())
+        # Where there are two of one kind, they are called by letters.
+        by_kind = _WORDS.get(self.kind) if len(self.name) > 1 else None
+        return by_kind or self.name.upper()
 
     @property
     def help_text(self) -> str:

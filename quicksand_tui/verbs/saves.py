@@ -150,7 +150,7 @@ def _tell_saved(name: str, saved: Saved, keymap: Keymap) -> Told:
 
 
 class Swept(NamedTuple):
-    """What had been in the trash for long enough, and is gone for good."""
+    """What had been in the trash for long enough, and is deleted for good."""
 
     gone: Sequence[Trashed] = ()
     error: QuicksandError | None = None
@@ -206,7 +206,7 @@ def discard(
         failed = [found for found in discarded.each if isinstance(found, Exception)]
         _require_all(failed, len(saves), "removed")
         names = [found.info.name for found in discarded.each if not isinstance(found, Exception)]
-        where = "gone for good" if now else "in the trash for a week: T shows it"
+        where = "deleted for good" if now else "in the trash for a week: T shows it"
         return Told(summary=f"{_names(names)} {_is(names)} {where}", lines=_about(discarded.swept))
 
     return HostVerb(
@@ -253,13 +253,13 @@ def bring_back(
                     back.append(restore(place))
                 except engine.QuicksandError as error:
                     failed.append(error)
-                report(Progress("", "bringing back", len(back) + len(failed), len(places)))
+                report(Progress("", "restoring", len(back) + len(failed), len(places)))
             return Restored(back, failed, sweep_trash() if back else Swept())
 
         return await engine.in_stoppable_thread(work)
 
     def tell(_: str, restored: Restored, keymap: Keymap) -> Told:
-        _require_all(restored.failed, len(places), "brought back")
+        _require_all(restored.failed, len(places), "restored")
         back = restored.names
         return Told(
             summary=f"{_names(back, 'things')} {_is(back)} back", lines=_about(restored.swept)
@@ -269,7 +269,7 @@ def bring_back(
         name="restore",
         values={"new_name": name, "name": shown},
         job=JobVerb.RESTORE,
-        failed="Nothing was brought back",
+        failed="Nothing was restored",
         run=run,
         spec=tuple(places),
         tell=tell,
@@ -303,7 +303,7 @@ def purge(places: Sequence[Path], *, shown: Sequence[str] = ()) -> HostVerb[Sequ
         run=run,
         spec=tuple(places),
         tell=lambda _, names, keymap: Told(
-            summary=f"{_names(names, 'things')} {_is(names)} gone for good"
+            summary=f"{_names(names, 'things')} {_is(names)} deleted for good"
         ),
     )
 
@@ -418,7 +418,7 @@ def _tell_verified(_: str, verified: Verified, keymap: Keymap) -> Told:
     if all(verdict.deep for verdict in found):
         read = f"{size_text(verified.size)} read in {time_text(verified.seconds)}"
         return Told(summary=f"{what} {_is(found)} whole: {read}")
-    return Told(summary=f"{what} {_is(found)} fine as seen from outside; F reads every byte")
+    return Told(summary=f"{what} {_is(found)} fine by a quick check; F reads every byte")
 
 
 def _problems(verdicts: Sequence[Verdict]) -> Iterator[str]:

@@ -48,7 +48,7 @@ def start(at: str | None = None, *, shown: str = "") -> SandboxVerb[Started]:
 
     def tell(name: str, started: Started, keymap: Keymap) -> str | None:
         if at is not None and not started.notices:
-            return f"{name}: goes on from {clip(shown, TITLE_CELLS)}"
+            return f"{name}: started at {clip(shown, TITLE_CELLS)}"
         return told_of(name, started)
 
     return SandboxVerb(
@@ -67,7 +67,7 @@ def start(at: str | None = None, *, shown: str = "") -> SandboxVerb[Started]:
 def told_of(name: str, started: Started) -> str | None:
     """Returns what a start could not do; None if the sandbox's row says enough."""
     notices = [sanitise(notice, limit=NOTICE_LIMIT) for notice in started.notices]
-    return f"{name} runs, but: {'; '.join(notices)}" if notices else None
+    return f"{name} is running, but: {'; '.join(notices)}" if notices else None
 
 
 def open_stopped(name: str, report: Report) -> Sandbox:
@@ -205,7 +205,7 @@ def clone(
             "mounts": spec.mounts,
         },
         job=JobVerb.CLONE,
-        failed="There are no clones",
+        failed="No clone was made",
         stage=f"making {'a clone' if spec.count == 1 else f'{spec.count} clones'}",
         act=act,
         tell=_tell_clones,
@@ -216,4 +216,4 @@ def clone(
 def _tell_clones(name: str, clones: Sequence[Clone], keymap: Keymap) -> str:
     names = [sanitise(clone.name, limit=NAME_LIMIT) for clone in clones]
     shown = ", ".join(names[:NAMES_SHOWN]) + (" …" if len(names) > NAMES_SHOWN else "")
-    return f"{name}: {len(names)} more: {shown}"
+    return f"{name}: cloned as {shown}"

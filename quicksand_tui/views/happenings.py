@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from quicksand_tui.model.amounts import pause_text, seconds_text
+from quicksand_tui.model.jobs import JobVerb
+from quicksand_tui.model.overview import EventView
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip
 
 if TYPE_CHECKING:
     from quicksand_tui.model.checkpoints import CheckpointTree
+    from quicksand_tui.model.jobs import EndedJob
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.world import World
 
@@ -57,7 +61,7 @@ def _changes(was: SandboxView | None, view: SandboxView) -> Iterator[str]:
     if was.tree is not view.tree:
         yield from _tree_changes(was.tree, view.tree, tells_way=not reverted)
     if reverted:
-        yield f"went back to {clip(view.origin, TAG_CELLS)}"
+        yield f"reverted to {clip(view.origin, TAG_CELLS)}"
     if was.mounts is not view.mounts:
         yield from _mount_changes(was, view)
         yield from _written(was, view)
@@ -105,4 +109,63 @@ def _tree_changes(was: CheckpointTree, now: CheckpointTree, *, tells_way: bool) 
             yield f"checkpoint {clip(checkpoint.tag, TAG_CELLS)} is gone"
     reached = now.find(now.head) if tells_way else None
     if now.head != was.head and reached is not None and reached.id in before:
-        yield f"went back to {clip(reached.tag, TAG_CELLS)}"
+        yield f"reverted to {clip(reached.tag, TAG_CELLS)}"
+
+
+SOON_S = 3.0
+"""Seconds after the end of a job within which the disk tells what it did."""
+
+EVENTS_MAX = 40
+"""How many events are shown of a sandbox."""
+
+
+def events_of(
+    sandbox_id: str, happened: Sequence[Happening], ended: Sequence[EndedJob]
+) -> tuple[EventView, ...]:
+    """Returns the last events of a sandbox, newest first. What a job of this app did has its
+    duration; a job that nothing on the disk tells of, such as a command, is an event itself."""
+    jobs = [one for one in ended if sandbox_id in one.job.sandboxes]
+    found, told = [], set()
+    for one in reversed(happened):
+        if one.sandbox_id != sandbox_id:
+            continue
+        by = next((job for job in jobs if _did(job, one.when)), None)
+        took = "" if by is None or by.number in told else _took(by.seconds)
+        if by is not None:
+            told.add(by.number)
+        found.append(EventView(when=one.when, text=one.text, took=took))
+        if len(found) == EVENTS_MAX:
+            break
+    for job in jobs:
+        if job.number not in told:
+            role = {"failed": "error", "cancelled": "muted"}.get(job.outcome, "")
+            took = _took(job.seconds) if job.outcome == "done" else job.outcome
+            found.append(EventView(when=job.ended, text=_words(job), took=took, role=role))
+    return tuple(sorted(found, key=lambda event: -event.when)[:EVENTS_MAX])
+
+
+def _did(job: EndedJob, when: float) -> bool:
+    return job.ended - job.seconds <= when <= job.ended + SOON_S and job.outcome == "done"
+
+
+def _words(job: EndedJob) -> str:
+    if job.job.verb is JobVerb.RUN:
+        return job.job.command.rpartition(" -- ")[2] or job.job.command
+    return f"{job.job.verb.value} {job.told}".strip()
+
+
+def _took(seconds: float) -> str:
+    return pause_text(seconds) if seconds < 1 else seconds_text(seconds)
+
+
+GLYPHS = {"done": "✓", "failed": "✗", "cancelled": "○"}
+
+
+def last_commands(ended: Sequence[EndedJob]) -> dict[str, str]:
+    """Returns the last command that was run in each sandbox, and how it ended, by id."""
+    return {
+        sandbox_id: f"{GLYPHS.get(job.outcome, '')} {_words(job)}"
+        for job in ended
+        if job.job.verb is JobVerb.RUN
+        for sandbox_id in job.job.sandboxes
+    }

@@ -1,8 +1,8 @@
 """Lays out the parts of the main screen for any size of the terminal.
 
-A wide terminal has three columns; most have two, with the tree below the lists; a small one stacks
-the lists and the main area, and the tree is a tab of that. In a very small one, and when zoomed,
-the focused part fills the screen.
+Most terminals have two columns: the lists with the tree below, and the main area. A wide one has a
+third, which shows what goes on; a small one has all in one column. In a low one the tree is a tab
+of the area; in a very small one, and when zoomed, the focused part fills the screen.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ class Part(StrEnum):
     LISTS = "lists"
     TREE = "tree"
     AREA = "area"
+    ASIDE = "aside"
+    """What goes on, beside the area; it takes no focus."""
 
 
 class Tab(StrEnum):
@@ -38,23 +40,27 @@ def tabs_of(shown: Tab, *, with_tree: bool, with_desktop: bool) -> tuple[Tab, ..
     return tuple(tab for tab in Tab if tab is shown or not hidden.get(tab, False))
 
 
-THREE_COLUMNS = 150
+THREE_COLUMNS = 180
 TWO_COLUMNS = 100
 """The smallest widths in cells with three and two columns."""
 LOW = 13
 """The number of rows below which one part shows at a time."""
+STACKED_FROM = 18
+"""The number of rows from which one column has room for the tree, too."""
 NARROW = 50
 """The width in cells below which one part shows at a time."""
-LISTS_MIN, TREE_MIN, AREA_MIN = 30, 26, 40
+LISTS_MIN, ASIDE_MIN, AREA_MIN = 30, 36, 40
 """The least widths of the columns in cells."""
-LISTS_USUAL, AREA_USUAL = 36, 80
-"""The default widths in cells: a shell gets the usual 80."""
-TABS_FROM = 8
-"""The number of rows from which the lists show their tabs."""
+AREA_USUAL, LISTS_BESIDE = 80, 36
+"""Cells that a shell, or a desktop, gets if there is room, and those of the lists beside it."""
 COMMAND_LINE_FROM = 20
 """The number of rows of the terminal from which the command line shows."""
 ROWS_MIN = 5
 """The least number of rows of a part."""
+FRAME = 3
+"""Rows of a list and of the tree besides their lines: frame and head."""
+LIST_LEAST, TREE_LEAST, AREA_LEAST, AREA_FOCUSED = 5, 5, 6, 10
+"""The least rows of the parts of one column, and those of the area while it has the focus."""
 STEP = 4
 """The number of cells by which a key widens a column."""
 
@@ -65,10 +71,24 @@ class Shape:
 
     lists: int = 0
     """Width of the first column in cells; 0 for the default."""
-    tree: int = 0
-    """Width of the second of three columns in cells; 0 for the default."""
     tab: Tab = Tab.DETAILS
     zoomed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """How much there is to show."""
+
+    listed: int = 0
+    """Lines of the visible list."""
+    drawn: int = 0
+    """Lines of the largest tree: the parts are not to move with the cursor."""
+    aside: bool = False
+    """A third column is of use: there are several sandboxes to choose from."""
+
+
+USUAL_NEEDS = Needs(listed=12, drawn=24)
+"""What is assumed before the first look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,25 +104,33 @@ def columns(width: int) -> int:
     return 3 if width >= THREE_COLUMNS else 2 if width >= TWO_COLUMNS else 1
 
 
-def arrange(width: int, height: int, shape: Shape, focus: Part) -> Arrangement:
+def arrange(
+    width: int, height: int, shape: Shape, focus: Part, needs: Needs = USUAL_NEEDS
+) -> Arrangement:
     """Lays out the parts in ``width`` × ``height`` cells; ``focus`` is the focused part."""
     count = columns(width)
-    tree_is_tab = count == 1
+    tree_is_tab = count == 1 and height < STACKED_FROM
     whole = Rect(0, 0, width, height)
-    shells = focus is Part.AREA and shape.tab is Tab.SHELLS
-    if shape.zoomed or (count == 1 and (height < LOW or width < NARROW or shells)):
-        return Arrangement(places=_alone(whole, focus, tree_is_tab), tree_is_tab=tree_is_tab)
-    split = {1: _stacked, 2: _two, 3: _three}[count]
-    places = split(width, height, shape)
-    if count == 2 and height < LOW:
+    busy = focus is Part.AREA and shape.tab is Tab.SHELLS
+    if shape.zoomed or (count == 1 and (height < LOW or width < NARROW or busy)):
+        # As a tab, a tree that is alone has the line of tabs, by which one leaves it.
+        as_tab = count == 1 and (height < STACKED_FROM or width < NARROW or shape.zoomed)
+        return Arrangement(places=_alone(whole, focus, as_tab), tree_is_tab=as_tab)
+    if count == 1:
+        places = (_tabbed if tree_is_tab else _stacked)(width, height, shape, focus, needs)
+    else:
+        places = (_two if count == 2 else _three)(width, height, shape, focus, needs)
+    if count > 1 and height < LOW:
         places = _one_beside(places, height, focus)
     return Arrangement(places=places, tree_is_tab=tree_is_tab)
 
 
 def _one_beside(places: dict[Part, Rect], height: int, focus: Part) -> dict[Part, Rect]:
-    """Shows lists or tree beside the main area, if there is no height for both."""
-    part = Part.TREE if focus is Part.TREE else Part.LISTS
-    return {part: Rect(0, 0, places[Part.LISTS].width, height), Part.AREA: places[Part.AREA]}
+    """Shows lists or tree beside the other parts, if there is no height for both."""
+    hidden = Part.LISTS if focus is Part.TREE else Part.TREE
+    shown = Part.TREE if focus is Part.TREE else Part.LISTS
+    kept = {part: place for part, place in places.items() if part is not hidden}
+    return kept | {shown: Rect(0, 0, places[Part.LISTS].width, height)}
 
 
 def _alone(whole: Rect, focus: Part, tree_is_tab: bool) -> dict[Part, Rect]:
@@ -116,7 +144,8 @@ def below_tabs(area: Rect) -> Rect:
     return Rect(area.x, area.y + 1, area.width, max(0, area.height - 1))
 
 
-def _stacked(width: int, height: int, shape: Shape) -> dict[Part, Rect]:
+def _tabbed(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> dict[Part, Rect]:
+    """Lists above the area, of which the tree is a tab."""
     rows = max(ROWS_MIN, height * 9 // 20)
     area = Rect(0, rows, width, height - rows)
     places = {Part.LISTS: Rect(0, 0, width, rows), Part.AREA: area}
@@ -125,25 +154,55 @@ def _stacked(width: int, height: int, shape: Shape) -> dict[Part, Rect]:
     return places
 
 
-def _two(width: int, height: int, shape: Shape) -> dict[Part, Rect]:
-    usual = max(LISTS_USUAL, min(width * 2 // 5, width - AREA_USUAL))
-    left = _kept(shape.lists or usual, LISTS_MIN, width - AREA_MIN)
-    rows = max(ROWS_MIN, height // 2)
+def _stacked(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> dict[Part, Rect]:
+    """All three below each other. The one with the focus gets the room that it can use."""
+    wanted = max(LIST_LEAST, needs.listed + FRAME)
+    tree_wanted = max(TREE_LEAST, needs.drawn + FRAME)
+    area = AREA_FOCUSED if focus is Part.AREA else AREA_LEAST
+    room = height - area
+    if focus is Part.TREE:
+        tree = min(tree_wanted, room - LIST_LEAST)
+        lists = min(wanted, room - tree)
+    else:
+        lists = min(wanted, room - min(tree_wanted, max(TREE_LEAST, room * 2 // 5)))
+        tree = min(tree_wanted, room - lists)
     return {
-        Part.LISTS: Rect(0, 0, left, rows),
-        Part.TREE: Rect(0, rows, left, height - rows),
+        Part.LISTS: Rect(0, 0, width, lists),
+        Part.TREE: Rect(0, lists, width, tree),
+        Part.AREA: Rect(0, lists + tree, width, height - lists - tree),
+    }
+
+
+def _two(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> dict[Part, Rect]:
+    usual = _kept(width * 9 // 20, 48, 72)
+    if shape.tab in (Tab.SHELLS, Tab.DESKTOP):
+        usual = max(LISTS_BESIDE, min(usual, width - AREA_USUAL))
+    left = _kept(shape.lists or usual, LISTS_MIN, width - AREA_MIN)
+    return {
+        **_left(left, height, needs),
         Part.AREA: Rect(left, 0, width - left, height),
     }
 
 
-def _three(width: int, height: int, shape: Shape) -> dict[Part, Rect]:
-    usual = max(LISTS_USUAL, min(60, width // 4))
-    lists = _kept(shape.lists or usual, LISTS_MIN, width - TREE_MIN - AREA_MIN)
-    tree = _kept(shape.tree or usual, TREE_MIN, width - lists - AREA_MIN)
+def _three(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> dict[Part, Rect]:
+    usual = _kept(width * 3 // 8, 64, 96)
+    aside = _kept(width * 2 // 9, ASIDE_MIN, 64) if needs.aside else 0
+    left = _kept(shape.lists or usual, LISTS_MIN, width - AREA_MIN - aside)
+    middle = width - left - aside
+    places = {**_left(left, height, needs), Part.AREA: Rect(left, 0, middle, height)}
+    if aside:
+        places[Part.ASIDE] = Rect(left + middle, 0, aside, height)
+    return places
+
+
+def _left(width: int, height: int, needs: Needs) -> dict[Part, Rect]:
+    """The lists as tall as they need, up to a share, and the tree below them."""
+    tree = max(TREE_LEAST, needs.drawn + FRAME)
+    most = max(height * 9 // 20, height - tree)
+    rows = _kept(needs.listed + FRAME, min(LIST_LEAST + 2, most), most)
     return {
-        Part.LISTS: Rect(0, 0, lists, height),
-        Part.TREE: Rect(lists, 0, tree, height),
-        Part.AREA: Rect(lists + tree, 0, width - lists - tree, height),
+        Part.LISTS: Rect(0, 0, width, rows),
+        Part.TREE: Rect(0, rows, width, height - rows),
     }
 
 
@@ -154,11 +213,9 @@ def _kept(cells: int, least: int, most: int) -> int:
 def widened(shape: Shape, part: Part, by: int, width: int) -> Shape:
     """Returns the shape with the column of ``part`` wider by ``by`` cells; unchanged if it has no
     width of its own."""
-    places = arrange(width, ROWS_MIN * 4, replace(shape, zoomed=False), part).places
     if columns(width) == 1:
         return shape
-    if part is Part.TREE and columns(width) == 3:
-        return replace(shape, tree=max(TREE_MIN, places[Part.TREE].width + by))
-    # What the last column gains, the first one loses.
+    places = arrange(width, ROWS_MIN * 4, replace(shape, zoomed=False), part).places
+    # What another column gains, the first one loses.
     change = -by if part is Part.AREA else by
     return replace(shape, lists=max(LISTS_MIN, places[Part.LISTS].width + change))

@@ -45,13 +45,13 @@ def of_deletes(sandboxes: Sequence[SandboxView]) -> list[str]:
     if running := sum(view.is_live for view in sandboxes):
         losses.append(f"{running} of them run and are ended.")
     if gone := sum(view.discard for view in sandboxes):
-        losses.append(f"{gone} of them were started to be discarded: these are gone for good.")
+        losses.append(f"{gone} of them were started to be discarded: these are deleted for good.")
     return losses
 
 
 def of_delete(sandbox: SandboxView, now: float) -> list[str]:
     age = "" if sandbox.created is None else f", made {age_text(now - sandbox.created)} ago"
-    where = "is gone for good" if sandbox.discard else "goes to the trash for a week"
+    where = "is deleted for good" if sandbox.discard else "goes to the trash for a week"
     losses = [f"It {where}: {_what(sandbox)}{age}."]
     if sandbox.discard:
         losses.insert(0, "It was started to be discarded when it stops.")
@@ -91,6 +91,25 @@ def of_checkpoint(sandbox: SandboxView, checkpoint: CheckpointView, now: float) 
     return losses
 
 
+def of_return(sandbox: SandboxView, checkpoint: CheckpointView, now: float) -> list[str]:
+    """Returns what going back to a checkpoint leaves behind."""
+    age = "" if checkpoint.created is None else f" {age_text(now - checkpoint.created)} ago"
+    tag = clip(checkpoint.tag, NAME_CELLS)
+    if sandbox.is_live:
+        what = f"Memory, processes and disk of {sandbox.name}"
+        lines = [f"{what} become what they were at {tag}{age}."]
+    else:
+        lines = [f"{sandbox.name} starts as it was at {tag}{age}."]
+    if checkpoint.note:
+        lines.append(f"Its note: {clip(checkpoint.note, NOTE_CELLS)}")
+    return lines
+
+
+def way_back_from(keymap: Keymap) -> str:
+    """Returns how to undo going to a checkpoint."""
+    return f"The present state is kept as a checkpoint: {keymap.hint('undo')} returns to it."
+
+
 def of_unmount(mount: MountView) -> list[str]:
     return [
         f"{clip(mount.host, NOTE_CELLS)} is gone from the sandbox at once.",
@@ -102,8 +121,8 @@ def of_saves(saves: Sequence[SaveView], now: float) -> list[str]:
     """Returns what deleting saves loses."""
     losses = _listed([_save_text(save, now) for save in saves])
     freed, shared = freed_together(saves), sum(save.shared for save in saves)
-    stays = "; what is shared with others stays" if shared else ""
-    losses.append(f"For good, that frees {size_text(freed)}{stays}.")
+    stays = "; what others share stays" if shared else ""
+    losses.append(f"Deleting for good frees {size_text(freed)}{stays}.")
     if heirs := came_from_text(saves, but=saves):
         it = "it" if len(saves) == 1 else "them"
         losses.append(f"What came from {it} works without {it}: {heirs}.")

@@ -38,13 +38,13 @@ def plan_mount_columns(width: int) -> tuple[Column, ...]:
     """Returns the columns that fit into ``width`` cells; the two paths share the rest."""
     fixed: tuple[Column, ...] = (Column("mode", "Mode", 5), Column("state", "State", 14))
     if width >= _WITH_RATES:
-        fixed = (*fixed, Column("rates", "To and from", 13))
+        fixed = (*fixed, Column("rates", "Traffic", 13))
     elif width < 48:
         fixed = (Column("mode", "Mode", 5), Column("state", "", 1))
     left = width - sum(column.width + PADDING for column in fixed) - 2 * PADDING
     guest = max(_PATH_MIN, min(_PATH_MAX, left * 2 // 5))
     host = max(_PATH_MIN, min(_PATH_MAX, left - guest))
-    return (Column("guest", "In the sandbox", guest), Column("host", "Here", host), *fixed)
+    return (Column("guest", "Guest", guest), Column("host", "Host", host), *fixed)
 
 
 def mount_row(mount: MountView) -> Row:

@@ -1,4 +1,4 @@
-"""Turns sandboxes, images and checkpoints into rows of tables, and counts into text."""
+"""Turns sandboxes into rows of their table, and counts into text."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from quicksand_tui.model.amounts import age_text, percent_text, size_text, sparkline
 from quicksand_tui.model.jobs import JOB_STATES, Job, JobVerb
 from quicksand_tui.model.sandboxes import SandboxView, State
-from quicksand_tui.views.filters import filtered, in_order, nothing_matches
+from quicksand_tui.model.text import drawn_cells
+from quicksand_tui.views.filters import filtered, nothing_matches
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.sandboxes import ImageView, TrafficRates
+    from quicksand_tui.model.sandboxes import TrafficRates
     from quicksand_tui.model.world import World
 
 
@@ -68,6 +69,10 @@ class Cell:
     """Muted text after the text."""
     gives_way: bool = False
     """The text is cut in its middle so that the whole note fits."""
+    keeps_end: bool = False
+    """The beginning is cut, as of a history."""
+    lead: tuple[Words, ...] = ()
+    """What is drawn before the text, in roles of its own; it is not cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,8 @@ class Row:
 
     key: str
     cells: dict[str, Cell]
+    dead: bool = False
+    """It has only lines of a drawing: the cursor goes past it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,13 @@ class Column:
     title: str
     width: int
     right: bool = False
+    gap: int = 2
+    """Blank cells after it."""
+
+    @property
+    def cells(self) -> int:
+        """Its width with the blank cells after it."""
+        return self.width + self.gap
 
 
 def state_text(state: State) -> str:
@@ -145,63 +159,140 @@ def ordered(views: Iterable[SandboxView], order: str) -> list[SandboxView]:
 
 # Tables
 
-SANDBOX_COLUMNS = (
-    Column("state", "State", 10),
-    Column("name", "Name", 0),
-    Column("image", "Image", 10),
-    Column("age", "Age", 4, right=True),
-    Column("cpu", "CPU", 4, right=True),
-    Column("memory", "Memory", 10, right=True),
-    Column("disk", "Disk", 5, right=True),
-)
-_DROPPED_AT = (("disk", 74), ("image", 66), ("age", 56), ("memory", 50), ("cpu", 34))
-"""Columns, and the width of the table in cells below which they are dropped."""
-SPARK = 12
-"""Width of the sparkline of the CPU."""
+MARK_WIDTH, WORD_WIDTH = 1, 11
+"""Widths of a state without and with its word."""
+SPARK, WIDE_SPARK = 5, 12
+"""Widths of the sparkline of the CPU."""
 SMALL_SPARK = 8
 """Width of the other sparklines, which only a wide table has."""
-NETWORK = 11
-"""Width of the two network rates."""
 NETWORK_COLUMN = "network"
 """The key of the network column; guests are asked for traffic only while it is visible."""
-_NAME_MIN, _NAME_MAX = 14, 44
 PADDING = 2
 """Blank cells after each column."""
+_NAME_USUAL, NAME_MAX, _NAME_FIRST = 14, 44, 24
+"""Cells of names: usually, at most, and before other columns get any."""
+
+_COLUMNS = (
+    Column("state", "", MARK_WIDTH, gap=1),
+    Column("name", "Name", 0),
+    Column("image", "Image", 7),
+    Column("age", "Age", 4, right=True),
+    Column("cpu", "CPU", 4, right=True, gap=1),
+    Column("spark", "", SPARK, gap=1),
+    Column("memory", "RAM", 5, right=True, gap=1),
+    Column("memory-spark", "", SMALL_SPARK, gap=1),
+    Column("disk", "Disk", 5, right=True),
+    Column(NETWORK_COLUMN, "Network", 11),
+    Column("accel", "Runs on", 7),
+    Column("ports", "Ports", 9),
+    Column("last", "Now", 12),
+)
+"""In the order in which they are shown."""
+
+_WANTED = ("cpu", "spark", "image", "memory", "disk", "age", "ports", "last")
+"""Columns after the state and the name, by what they are worth."""
+_WANTED_LATER = ("memory-spark", NETWORK_COLUMN, "accel")
+"""Those that get what the others leave."""
 
 
-def plan_sandbox_columns(width: int) -> tuple[Column, ...]:
-    """Returns the columns that fit into ``width`` cells; the name takes the rest, up to a limit."""
-    gone = {key for key, limit in _DROPPED_AT if width < limit}
-    kept = [column for column in SANDBOX_COLUMNS if column.key not in gone]
-    if width >= 90:
-        at = next((n for n, column in enumerate(kept) if column.key == "cpu"), 0)
-        kept.insert(at + 1, Column("spark", "", SPARK))
-    if width >= 104:
-        kept.append(Column(NETWORK_COLUMN, "Network", NETWORK))
-    if width >= 118:
-        kept = [replace(c, width=18) if c.key == "image" else c for c in kept]
-        kept.append(Column("accel", "Runs on", 7))
-    if width >= 132:
-        kept.append(Column("ports", "Ports", 12))
-    if width >= 160:
-        kept = [part for column in kept for part in (column, *_small_sparks(column.key))]
-    used = sum(c.width + PADDING for c in kept)
-    name = max(_NAME_MIN, min(_NAME_MAX, width - used))
-    return tuple(replace(c, width=name) if c.key == "name" else c for c in kept)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListNeeds:
+    """How much there is to show in the columns of the sandboxes: cells of the longest."""
+
+    name: int = _NAME_USUAL
+    image: int = 7
+    ports: int = 0
+    """0 if no sandbox has any, and the column is left out."""
+    last: int = 0
 
 
-def _small_sparks(key: str) -> tuple[Column, ...]:
-    """Returns the column with the history of column ``key``."""
-    if key in ("memory", "disk", NETWORK_COLUMN):
-        return (Column(f"{key}-spark", "", SMALL_SPARK),)
-    return ()
+def list_needs(world: World) -> ListNeeds:
+    views = world.sandboxes
+    return ListNeeds(
+        name=max((_name_cells(view, world) for view in views), default=_NAME_USUAL),
+        image=max((drawn_cells(view.image) for view in views), default=7),
+        ports=max((drawn_cells(ports_text(view)) for view in views), default=0),
+        last=max((drawn_cells(last_text(view, world)) for view in views), default=0),
+    )
+
+
+def _name_cells(view: SandboxView, world: World) -> int:
+    """Returns the cells of a name, and of how far a job is, which stands beside it."""
+    job = world.job(view.id)
+    beside = drawn_cells(job.progress) + 2 if job is not None and job.progress else 0
+    return drawn_cells(view.name) + beside
+
+
+def plan_sandbox_columns(width: int, needs: ListNeeds | None = None) -> tuple[Column, ...]:
+    """Returns the columns that fit into ``width`` cells, by what they are worth. Names are cut
+    last; what is left goes to the name, the image and what is done there."""
+    needs = needs or ListNeeds()
+    sizes = {column.key: column.width for column in _COLUMNS}
+    gaps = {column.key: column.gap for column in _COLUMNS}
+    most = {
+        "name": max(len("Name"), min(needs.name, NAME_MAX)),
+        "image": max(len("Image"), min(needs.image, 18)),
+        "ports": min(needs.ports, 24),
+        "last": min(needs.last, 60),
+    }
+    sizes["image"] = min(most["image"], 10)
+    sizes["ports"], sizes["last"] = min(most["ports"], 10), min(most["last"], 16)
+    room = width - sizes["state"] - gaps["state"] - gaps["name"]
+    sizes["name"] = max(1, min(most["name"], _NAME_FIRST, room))
+    room -= sizes["name"]
+    shown = {"state", "name"}
+
+    def take(key: str) -> None:
+        nonlocal room
+        if sizes[key] and sizes[key] + gaps[key] <= room:
+            shown.add(key)
+            room -= sizes[key] + gaps[key]
+
+    def widen(key: str, to: int) -> None:
+        nonlocal room
+        more = max(0, min(to - sizes[key], room)) if key in shown else 0
+        sizes[key] += more
+        room -= more
+
+    for key in _WANTED:
+        take(key)
+    for key in ("name", "image", "ports", "last"):
+        widen(key, most[key])
+    if room >= WORD_WIDTH - MARK_WIDTH:
+        widen("state", WORD_WIDTH)
+    for key in _WANTED_LATER:
+        take(key)
+    widen("spark", WIDE_SPARK)
+    *before, last = (
+        replace(column, width=sizes[column.key], title=_title(column, sizes[column.key]))
+        for column in _COLUMNS
+        if column.key in shown
+    )
+    # One cell is enough after the last one, beside the scroll bar.
+    return (*before, replace(last, gap=1))
+
+
+def _title(column: Column, width: int) -> str:
+    return "State" if column.key == "state" and width == WORD_WIDTH else column.title
+
+
+def ports_text(view: SandboxView) -> str:
+    return " ".join(f"{host}→{guest}" for host, guest in view.ports)
+
+
+def last_text(view: SandboxView, world: World) -> str:
+    """Returns what is done in a sandbox, as far as the app knows."""
+    return view.error or world.doing.get(view.id, "")
 
 
 _FIELDS: dict[str, Callable[[SandboxView], str]] = {
     "state": lambda view: view.state.value,
     "image": lambda view: view.image,
     "name": lambda view: view.name,
+    "id": lambda view: view.id,
 }
+SEARCHED = (Column("image", "Image", 10),)
+"""Columns that a filter looks at besides state and name: they are shown while there is one."""
 
 
 def arrange_sandboxes(views: Sequence[SandboxView], query: str, order: str) -> list[SandboxView]:
@@ -209,30 +300,38 @@ def arrange_sandboxes(views: Sequence[SandboxView], query: str, order: str) -> l
 
 
 def _text(view: SandboxView) -> str:
-    return "\n".join((view.state.value, view.image, view.name, view.id)).lower()
+    return "\n".join((view.state.value, view.image, view.name)).lower()
+
+
+def sandbox_keys(world: World) -> str:
+    """Returns what the most useful keys do with a sandbox."""
+    keys = (("open", "opens"), ("new", "new"), ("checkpoint", "checkpoint"), ("filter", "filter"))
+    return " · ".join(f"{world.keymap.hint(action)} {word}" for action, word in keys)
 
 
 def sandbox_row(view: SandboxView, world: World) -> Row:
     job = world.job(view.id)
     live = view.is_live
-    limit = size_text(view.memory_limit) if view.memory_limit is not None else "–"
-    memory = f"{size_text(view.memory_used)}/{limit}" if view.memory_used is not None else limit
     age = None if view.created is None else world.taken - view.created
+    role = ROLES[view.state]
+    name_role = "" if view.state is State.RUNNING else role
+    used = view.memory_used
     cells = {
-        "state": Cell(state_text(view.state), ROLES[view.state]),
-        "name": Cell(view.name, "" if live else "muted", job.progress if job else ""),
+        "state": Cell(f" {view.state.value}", role, lead=((GLYPHS[view.state], role),)),
+        "name": Cell(view.name, name_role, job.progress if job else ""),
         "image": Cell(view.image or "–", "muted"),
         "age": Cell(age_text(age), "muted"),
         "cpu": Cell(percent_text(view.cpu_percent) if live else "", "" if live else "muted"),
-        "spark": Cell(sparkline(view.history.cpu, SPARK, top=100.0) if live else "", "accent"),
-        "memory": Cell(memory, "" if view.memory_used is not None else "muted"),
+        "spark": _spark(view.history.cpu if live else (), WIDE_SPARK, 100.0),
+        "memory": Cell(size_text(used) if used is not None else ""),
         "disk": Cell(size_text(view.disk), "muted"),
         "network": Cell(rates_text(view.traffic) if live else ""),
-        "memory-spark": _small_spark(view.history.memory if live else (), view.memory_limit or 0),
-        "disk-spark": _small_spark(view.history.disk if live else ()),
-        "network-spark": _small_spark(view.traffic.history if live and view.traffic else ()),
-        "accel": Cell(view.accel, "warning" if view.accel == "tcg" else "muted"),
-        "ports": Cell(" ".join(f"{host}→{guest}" for host, guest in view.ports), "muted"),
+        "memory-spark": _spark(
+            view.history.memory if live else (), SMALL_SPARK, view.memory_limit or 0
+        ),
+        "accel": Cell(view.accel, "muted"),
+        "ports": Cell(ports_text(view), "muted"),
+        "last": Cell(last_text(view, world), "error" if view.error else "muted"),
     }
     return Row(view.id, cells)
 
@@ -244,69 +343,9 @@ def rates_text(rates: TrafficRates | None) -> str:
     return f"↓{size_text(int(rates.received))} ↑{size_text(int(rates.sent))}"
 
 
-def _small_spark(values: Sequence[float], top: float = 0.0) -> Cell:
-    return Cell(sparkline(values, SMALL_SPARK, top=top) if values else "", "accent")
-
-
-def plan_image_columns(width: int) -> tuple[Column, ...]:
-    columns = [Column("name", "Name", 0)]
-    if width >= 40:
-        columns.append(Column("version", "Version", 10))
-    columns.append(Column("size", "Size", 8, right=True))
-    if width >= 30:
-        columns.append(Column("age", "Age", 4, right=True))
-    used = sum(c.width + PADDING for c in columns)
-    name = max(8, min(_NAME_MAX, width - used))
-    return tuple(replace(c, width=name) if c.key == "name" else c for c in columns)
-
-
-IMAGE_ORDERS = ("name", "age", "size")
-
-
-def arrange_images(views: Sequence[ImageView], query: str, order: str) -> Sequence[ImageView]:
-    keys: dict[str, Callable[[ImageView], Any]] = {
-        "age": lambda view: -(view.created or 0.0),
-        "size": lambda view: -(view.size or 0),
-    }
-    return in_order(filtered(views, query, _image_text), order, keys)
-
-
-def _image_text(view: ImageView) -> str:
-    return f"{view.name} {view.version} {view.arch}".lower()
-
-
-def image_row(image: ImageView, world: World) -> Row:
-    age = None if image.created is None else world.taken - image.created
-    if image.error:
-        size = Cell("✗ broken", "error")
-    else:
-        size = Cell(size_text(image.size) if image.is_built else "to build", "muted")
-    cells = {
-        "name": Cell(image.name, "muted" if image.error or not image.is_built else ""),
-        "version": Cell(image.version, "muted"),
-        "size": size,
-        "age": Cell(age_text(age), "muted"),
-    }
-    return Row(image.name, cells)
-
-
-_TAG_MIN, _TAG_MAX = 16, 64
-
-
-def plan_tree_columns(width: int) -> tuple[Column, ...]:
-    """Returns the columns that fit into ``width`` cells; tag and note share the rest."""
-    columns = [Column("age", "Age", 4, right=True)]
-    if width >= 56:
-        columns.append(Column("pause", "Pause", 7, right=True))
-    if width >= 44:
-        columns.append(Column("own", "Own", 5, right=True))
-    if width >= 76:
-        columns.append(Column("size", "Written", 7, right=True))
-    left = width - sum(column.width + 2 for column in columns)
-    with_note = width >= 52
-    tag = max(_TAG_MIN, min(_TAG_MAX, (left - 4) * 3 // 5 if with_note else left - 2))
-    note = [Column("note", "Note", max(8, left - tag - 4))] if with_note else []
-    return (Column("tag", "Checkpoint", tag), *columns, *note)
+def _spark(values: Sequence[float], width: int, top: float) -> Cell:
+    bars = sparkline(values, width, top=top) if values else ""
+    return Cell(bars, "accent", keeps_end=True)
 
 
 # Lines of text
@@ -353,16 +392,16 @@ def empty_text(world: World, query: str) -> str:
 
 def _no_sandboxes_text(world: World) -> str:
     usable = world.usable_images
+    hint = world.keymap.hint
     if not usable:
         if world.images_error:
             return f"No sandboxes yet, and the images cannot be read.\n{world.images_error}"
         if world.images:
-            return "No sandboxes yet, and no image can be used.\ntab goes to them and shows why."
-        return "No sandboxes yet, and no image to start one from.\nSee below how to get one."
+            return "No sandboxes yet, and no image can be used: 3 shows why."
+        install = hint("install")
+        return f"No image yet: {install} installs one, `quicksand-tui setup` builds debian."
     # Prefers debian, and images that need not be built, which takes minutes.
     best = min(usable, key=lambda image: (not image.is_built, image.name != "debian"))
-    text = f"No sandboxes yet.\nPress {world.keymap.hint('new')} to start one from {best.name}."
-    return text if best.is_built else f"{text}\nThe first one builds the image, in some minutes."
-
-
-NO_IMAGES_TEXT = "No images yet.\nquicksand-tui setup gets debian"
+    if best.is_built:
+        return f"{hint('new')} starts your first sandbox, from {best.name}."
+    return f"{hint('new')} builds {best.name}, in some minutes, and starts your first sandbox."

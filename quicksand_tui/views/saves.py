@@ -23,7 +23,7 @@ DOING = {
     JobVerb.IMPORT: "importing",
     JobVerb.VERIFY: "verifying",
     JobVerb.DISCARD: "removing",
-    JobVerb.RESTORE: "bringing back",
+    JobVerb.RESTORE: "restoring",
 }
 NAMES_SHOWN = 3
 NAME_CELLS = 40
@@ -277,31 +277,31 @@ def count_text(number: int, thing: str) -> str:
 def describe_save(view: SaveView, world: World) -> list[Line]:
     """Returns all facts of a save, those that matter for deleting it first."""
     lines = _state_lines(view, world)
-    stays = f" · {size_text(view.shared)} that others share stay" if view.shared else ""
+    stays = f" · {size_text(view.shared)} shared with others stays" if view.shared else ""
     lines.append(("Deleting", [(f"frees {size_text(view.own)}", ""), (stays, "muted")]))
     if view.above:
-        lines.append(("Needed", [(f"by {names_text(view.above)}, which lies on it", "warning")]))
+        lines.append(("Needed", [(f"by {names_text(view.above)}; it is their base", "warning")]))
     if view.base:
         digest = f" · {view.base_digest}" if view.base_digest else ""
-        lines.append(("Lies on", [(view.base, ""), (digest, "muted")]))
+        lines.append(("Base image", [(view.base, ""), (digest, "muted")]))
     if view.note:
         lines.append(("Note", [(view.note, "")]))
     if descent := _descent(view):
-        lines.append(("Descent", descent))
+        lines.append(("Lineage", descent))
     if view.machine:
-        lines.append(("Gives", [(view.machine, "")]))
+        lines.append(("Settings", [(view.machine, "")]))
     if not view.is_own:
         origin = "it was imported" if view.place == "user" else "it came with this directory"
         left_out = f": left out, {view.left_out}" if view.left_out else ""
-        lines.append(("Not yours", [(f"{origin}{left_out}", "warning")]))
+        lines.append(("Origin", [(f"{origin}{left_out}", "warning")]))
     if view.unsynced:
         what = "what its guest had not yet written to its disk: it was paused, or did not answer"
-        lines.append(("Lacks", [(what, "warning")]))
+        lines.append(("Missing", [(what, "warning")]))
     if view.volatile:
         what = f"{names_text(view.volatile)}: only in the guest's memory then"
-        lines.append(("Lacks", [(what, "muted")]))
+        lines.append(("Missing", [(what, "muted")]))
     id_ = f" · {view.id}" if view.id else ""
-    lines.append(("Lies in", [(f"{view.path}{id_}", "muted")]))
+    lines.append(("Path", [(f"{view.path}{id_}", "muted")]))
     return lines
 
 
@@ -319,7 +319,7 @@ def _state_lines(view: SaveView, world: World) -> list[Line]:
         parts = [("● kept", "success")]
     parts.append((_made_text(view, world.taken), "muted"))
     if verdict is not None:
-        how = "every byte was read" if verdict.deep else "looked at from outside"
+        how = "every byte read" if verdict.deep else "quick check"
         parts.append((f" · {how} {age_text(world.taken - verdict.when)} ago", "muted"))
     if job is not None:
         parts.append((f" · {job_text(job)} · {cancel} cancels", "warning"))
@@ -338,7 +338,7 @@ def _descent(view: SaveView) -> list[Words]:
     """Returns what it came from, and what came from it."""
     before = f"from the save {clip(view.parent, NAME_CELLS)}" if view.parent else ""
     heirs = came_from_text([view])
-    after = f"led to {heirs}" if heirs else ""
+    after = f"children: {heirs}" if heirs else ""
     free = " · works without it" if heirs else ""
     return (
         [(" · ".join(filter(None, (before, after))), ""), (free, "muted")]
@@ -357,7 +357,7 @@ def describe_trashed(view: TrashedView, world: World) -> list[Line]:
         left = "until it is removed: it was not a save, but lay where saves are"
     lines += [
         ("Removed", [(f"{age_text(now - view.removed)} ago", ""), (f" · stays {left}", "muted")]),
-        ("Frees", [(f"{size_text(view.own)} when it is gone for good", "")]),
+        ("Frees", [(f"{size_text(view.own)} when it is deleted for good", "")]),
     ]
     if view.note:
         lines.append(("Note", [(view.note, "")]))

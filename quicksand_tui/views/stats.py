@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quicksand_tui.model.amounts import age_text, percent_text, size_text, sparkline
+from quicksand_tui.model.amounts import age_text, disk_scale, percent_text, size_text, sparkline
 from quicksand_tui.model.text import clip
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def stats_lines(
 ) -> list[list[Part]]:
     """Returns what a sandbox uses on the host, with its history, and in the guest. ``why`` says why
     the guest reports nothing."""
-    lines = [[("Of the host", "heading")], *_host_lines(view, width), [("", "")]]
-    lines.append([("Within the guest", "heading")])
+    lines = [[("Host", "heading")], *_host_lines(view, width), [("", "")]]
+    lines.append([("Guest", "heading")])
     if guest is None:
         lines.append([(why or "asking…", "muted")])
         return lines
@@ -44,6 +44,7 @@ def _host_lines(view: SandboxView, width: int) -> list[list[Part]]:
     cpus = 100.0 * (view.cpus or 1)
     limit = f"/{size_text(view.memory_limit)}" if view.memory_limit is not None else ""
     live = view.is_live
+    disk, most, least = disk_scale(history.disk)
     rows = (
         ("CPU", percent_text(view.cpu_percent) if live else "–", history.cpu, cpus),
         (
@@ -52,7 +53,7 @@ def _host_lines(view: SandboxView, width: int) -> list[list[Part]]:
             history.memory,
             float(view.memory_limit or 0),
         ),
-        ("Disk", size_text(view.disk), history.disk, 0.0),
+        ("Disk", size_text(view.disk), [each - least for each in disk], most - least),
     )
     return [
         [

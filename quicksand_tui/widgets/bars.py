@@ -52,11 +52,21 @@ class ActionBar(Static):
         self._held: tuple[tuple[str, str], ...] = ()
         """Keys and labels of a focused widget that takes all letters; they replace the actions."""
         self._keymap = NO_KEYS
+        self._behind_prefix = self._prefixed = False
+        """Its keys count after the prefix only; and that was typed."""
         self._places: list[tuple[int, int, str]] = []
         """The actions shown: (first cell, cell after the last, action)."""
 
-    def show(self, world: World, selection: Selection, scope: Scope | None = None) -> None:
-        """Shows the actions of ``scope`` first, then those of the bar's own whose keys are free."""
+    def show(
+        self,
+        world: World,
+        selection: Selection,
+        scope: Scope | None = None,
+        *,
+        prefixed: bool = False,
+    ) -> None:
+        """Shows the actions of ``scope`` first, then those of the bar's own whose keys are free.
+        While the key after the prefix is awaited (``prefixed``), the whole bar says so."""
         actions = list(in_scope(scope or self._scope))
         if scope not in (None, self._scope, *PREFIXED):
             taken = {key for action in actions for key in action.keys}
@@ -70,9 +80,10 @@ class ActionBar(Static):
             and world.keymap.keys_of(action)
             and action.disabled_reason(world, selection) is None
         )
-        now = (possible, paused, held)
-        if now != (self._possible, self._paused, self._held) or (world.keymap is not self._keymap):
-            self._possible, self._paused, self._held = now
+        now = (possible, paused, held, scope in PREFIXED, prefixed)
+        before = (self._possible, self._paused, self._held, self._behind_prefix, self._prefixed)
+        if now != before or world.keymap is not self._keymap:
+            self._possible, self._paused, self._held, self._behind_prefix, self._prefixed = now
             self._keymap = world.keymap
             self._draw()
 
@@ -99,22 +110,29 @@ class ActionBar(Static):
         shown = [replace(action, label=self._label_of(action)) for action in self._possible]
         key_of = self._keymap.first_of
         last = [a for a in shown if a.id in self.LAST]
-        room = self.size.width - sum(_width(key_of(a), a.label) for a in last)
+        lead = f" {self._keymap.prefix.text} " if self._behind_prefix else ""
+        if self._prefixed:
+            lead += "… "
+        room = self.size.width - cell_len(lead) - sum(_width(key_of(a), a.label) for a in last)
         kept = []
         for action in (a for a in shown if a.id not in self.LAST):
             room -= _width(key_of(action), action.label)
             if room < 0:
                 break
             kept.append(action)
-        parts: list[tuple[str, str]] = []
-        self._places, begin = [], 0
+        parts = [(lead, "bold reverse")] if lead else []
+        self._places, begin = [], cell_len(lead)
         for action in (*kept, *last):
             key = key_of(action)
             parts += _parts(key, action.label)
             width = _width(key, action.label)
             self._places.append((begin, begin + width, self._what(action)))
             begin += width
-        self.update(Content.assemble(*parts))
+        line = Content.assemble(*parts)
+        if self._prefixed:  # as plain as tmux's status line, with colours or without
+            rest = " " * max(0, self.size.width - line.cell_length)
+            line = Content.styled(f"{line.plain}{rest}", "bold reverse")
+        self.update(line)
 
     async def on_click(self, event: events.Click) -> None:
         place = event.get_content_offset(self)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rich.cells import cell_len
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -15,12 +15,13 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from quicksand_tui.model.text import clip, plain
+from quicksand_tui.views.rows import MUTED
 from quicksand_tui.widgets.inputs import LineInput
-from quicksand_tui.widgets.long_table import LongTable, PlanColumns
+from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
     from quicksand_tui.model.world import World
-    from quicksand_tui.views.rows import Row
+    from quicksand_tui.views.rows import Column, Row
 
 
 TROUBLE_USED = 12
@@ -42,7 +43,8 @@ class Listing(Generic[T]):
     """How a `Browser` shows one kind of thing, as pure functions."""
 
     title: str
-    plan: PlanColumns
+    plan: Callable[..., tuple[Column, ...]]
+    """Plans the columns for a width, and for what `needs` returns, if that is given."""
     row: Callable[[T, World], Row]
     arrange: Callable[[Sequence[T], str, str], Sequence[T]]
     """Returns the things that match a query, in an order."""
@@ -51,10 +53,35 @@ class Listing(Generic[T]):
     marked_text: Callable[[Sequence[T]], str]
     placeholder: str
     """Explains queries."""
+    searched: tuple[Column, ...] = ()
+    """Columns that queries look at, so that they are shown while there is one."""
+    keys: Callable[[World], str]
+    """Returns what the most useful keys do, for the frame of a focused list."""
+    needs: Callable[[World], object] | None = None
+    """Returns how much there is to show in the columns."""
+    still: tuple[str, ...] = ()
+    """Orders by what changes: rows keep their places while the list has the focus."""
+
+
+@dataclass(frozen=True, slots=True)
+class Title:
+    """One of the lists, in the frame of the one that is shown."""
+
+    name: str
+    """What is chosen by a click on it."""
+    text: str
+    active: bool = False
 
 
 class Browser(Vertical, Generic[T]):
     """Lists things of one kind."""
+
+    class TitleClicked(Message):
+        """Another list was clicked in the frame."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
 
     class Moved(Message):
         """The selection or the marks have changed."""
@@ -64,7 +91,7 @@ class Browser(Vertical, Generic[T]):
 
     def __init__(self, listing: Listing[T], *, ascii_only: bool, **options: Any) -> None:
         super().__init__(classes="-empty", **options)
-        self.table = LongTable(listing.plan, ascii_only=ascii_only)
+        self.table = LongTable(self._plan, ascii_only=ascii_only)
         self.query_text = ""
         self.order = listing.orders[0]
         self._listing = listing
@@ -74,13 +101,26 @@ class Browser(Vertical, Generic[T]):
         self._by_key: dict[str, T] = {}
         self._arranged: tuple[str, str] | None = None
         """The query and the order of the rows shown."""
+        self._last_wanted: tuple[str, str] | None = None
+        self._unsettled = False
+        """Some rows are not where their order has them, because the cursor is among them."""
         self._keys: Sequence[str] = ()
         self._marks: dict[str, None] = {}
         """The marked keys, in the order of marking."""
+        self._range: tuple[str, dict[str, None]] | None = None
+        """Where a range of marks begins, and the marks before it."""
         self._snapshot: World | None = None
         self._empty_text: Callable[[str], str] = lambda query: ""
         self._trouble = ""
-        self._frame = ("", "", "")
+        self._needs: object = None
+        self._others: tuple[Title, ...] = ()
+        self._title_places: list[tuple[int, int, str]] = []
+        """The titles: (first cell, cell after the last, name)."""
+        self._frame: tuple[object, ...] = ()
+
+    def _plan(self, width: int) -> tuple[Column, ...]:
+        plan = self._listing.plan
+        return plan(width) if self._needs is None else plan(width, self._needs)
 
     def compose(self) -> ComposeResult:
         yield self.table
@@ -104,6 +144,9 @@ class Browser(Vertical, Generic[T]):
         """Shows ``things`` with the facts of ``world``; if none matches, shows what ``empty``
         returns for the query. ``trouble`` is why they could not be read anew."""
         self._snapshot, self._empty_text, self._trouble = world, empty, trouble
+        if self._listing.needs is not None and (needs := self._listing.needs(world)) != self._needs:
+            self._needs = needs
+            self.table.replan()
         if things is not self._things:
             self._things = things
             self._by_key = {thing.key: thing for thing in things}
@@ -114,36 +157,101 @@ class Browser(Vertical, Generic[T]):
     def _draw(self) -> None:
         if self._snapshot is None:
             return
-        if self._arranged != (self.query_text, self.order):
-            self._arranged = (self.query_text, self.order)
+        wanted = (self.query_text, self.order)
+        if self._arranged != wanted or self._unsettled:
             found = self._listing.arrange(self._things, self.query_text, self.order)
-            self._keys = [thing.key for thing in found]
+            keys = [thing.key for thing in found]
+            # Nothing moves below the cursor; a new thing comes where it belongs.
+            stays = self.order in self._listing.still and self._has_focus
+            if stays and self._last_wanted == wanted:
+                keys = kept_order(self._keys, keys)
+                self._unsettled = keys != [thing.key for thing in found]
+            else:
+                self._unsettled = False
+            self._arranged = self._last_wanted = wanted
+            if keys != self._keys:
+                self._keys = keys
         world, row = self._snapshot, self._listing.row
         self.table.show(self._keys, lambda key: row(self._by_key[key], world), self._marks)
         self._draw_frame()
 
-    def _draw_frame(self) -> None:
+    @property
+    def _has_focus(self) -> bool:
+        return self.table.is_attached and self.table.has_focus
+
+    def show_titles(self, titles: tuple[Title, ...]) -> None:
+        """Shows all lists in the frame; this one's count and order are added to its title."""
+        self._others = titles
+        if self._snapshot is not None:
+            self._draw_frame()
+
+    def _own_words(self) -> str:
+        """Returns the count, the order and the filter, for the title."""
         shown, total = len(self._keys), len(self._things)
-        title = self._listing.title
+        words = [f"{shown} of {total}" if self.query_text else str(total) if total else ""]
         if self.order != self._listing.orders[0]:
-            title += f" by {self.order}"
-        title += f" /{self.query_text}" if self.query_text else ""
-        count = f"{shown} of {total}" if self.query_text else (str(total) if total else "")
-        below = " · ".join(part for part in (self._listing.marked_text(self.marked), count) if part)
+            words.append(f"by {self.order}")
+        words.append(f"/{self.query_text}" if self.query_text else "")
+        return " ".join(word for word in words if word)
+
+    def _draw_frame(self) -> None:
+        world = self._snapshot
+        assert world is not None
+        shown = len(self._keys)
+        ranging = "marking a range" if self._range is not None else ""
+        marked = self._listing.marked_text(self.marked)
+        below = " · ".join(part for part in (ranging, marked) if part)
         if self._trouble:
             room = max(10, self.size.width - cell_len(below) - TROUBLE_USED)
             why = self._trouble
             if cell_len(why) > room:
                 why = why.rpartition(": ")[2]  # without the path
             below = " · ".join(filter(None, (f"✗ {clip(why, room)}", below)))
+        elif not below and shown and self._has_focus:
+            below = clip(self._listing.keys(world), max(10, self.size.width - 6))
         empty = "" if shown else self._empty_text(self.query_text)
-        if (title, below, empty) == self._frame:
+        titles = self._others or (Title("", self._listing.title, active=True),)
+        frame = (titles, self._own_words(), below, empty, self.size.width)
+        if frame == self._frame:
             return  # setting any of them paints the whole panel
-        self._frame = (title, below, empty)
+        self._frame = frame
         self.set_class(not shown, "-empty")
         self._empty.update(self._text(empty))
-        self.border_title = self._text(title)
+        self.border_title = self._title_of(titles)
         self.border_subtitle = self._text(below)
+
+    def _title_of(self, titles: Sequence[Title]) -> Content:
+        parts: list[tuple[str, str]] = []
+        at, self._title_places = 3, []
+        own = self._own_words()
+        for title in titles:
+            if parts:
+                parts.append((" · ", ""))
+                at += 3
+            text = f"{title.text} {own}".strip() if title.active else title.text
+            if title.active:
+                text = clip(text, max(8, self.size.width - 8))
+            text = plain(text) if self._ascii else text
+            parts.append((text, "" if title.active else f"not bold {MUTED}"))
+            self._title_places.append((at, at + cell_len(text), title.name))
+            at += cell_len(text)
+        return Content.assemble(*((plain(t) if self._ascii else t, style) for t, style in parts))
+
+    def on_resize(self) -> None:
+        if self._snapshot is not None:
+            self._draw_frame()
+
+    def focus_changed(self) -> None:
+        """Redraws what depends on the focus; rows go where their order has them."""
+        self._draw()
+
+    def on_click(self, event: events.Click) -> None:
+        if event.screen_y != self.region.y:
+            return
+        for begin, end, name in self._title_places:
+            if begin <= event.screen_x - self.region.x < end and name:
+                event.stop()
+                self.post_message(self.TitleClicked(name))
 
     def _text(self, text: str) -> Content:
         return Content(plain(text) if self._ascii else text)
@@ -171,6 +279,24 @@ class Browser(Vertical, Generic[T]):
             self._marks |= dict.fromkeys(self._keys)
         self._marks_changed()
 
+    def toggle_range(self) -> None:
+        """Marks all rows that the cursor passes from now on, or ends that."""
+        if self._range is not None:
+            self._range = None
+        elif (key := self.table.selected_key) is not None:
+            self._range = (key, dict(self._marks))
+            self._mark_range()
+        self._marks_changed()
+
+    def _mark_range(self) -> None:
+        """Marks the rows from the beginning of the range to the cursor."""
+        here = self.table.selected_key
+        if self._range is None or here not in self._keys or self._range[0] not in self._keys:
+            self._range = None
+            return
+        first, last = sorted((self._keys.index(self._range[0]), self._keys.index(here)))
+        self._marks = self._range[1] | dict.fromkeys(self._keys[first : last + 1])
+
     def unmark(self, keys: Iterable[str]) -> None:
         for key in keys:
             self._marks.pop(key, None)
@@ -189,8 +315,13 @@ class Browser(Vertical, Generic[T]):
         self._draw()
 
     def step_back(self) -> bool:
-        """Drops the filter, or else the marks; returns False if there is neither."""
-        if self._field is not None or self.query_text:
+        """Drops the range, or else the filter, or else the marks; returns False if there is none
+        of them."""
+        if self._range is not None:
+            self._marks = {key: None for key in self._range[1] if key in self._by_key}
+            self._range = None
+            self._marks_changed()
+        elif self._field is not None or self.query_text:
             self._close_field()
             self._set_query("")
         elif self._marks:
@@ -229,6 +360,7 @@ class Browser(Vertical, Generic[T]):
 
     def _set_query(self, query: str) -> None:
         self.query_text = query
+        self.table.show_searched(self._listing.searched if query else ())
         self._draw()
 
     @on(Input.Changed, ".filter")
@@ -247,6 +379,9 @@ class Browser(Vertical, Generic[T]):
     @on(LongTable.Moved)
     def _moved(self, event: LongTable.Moved) -> None:
         event.stop()
+        if self._range is not None:
+            self._mark_range()
+            self._draw()
         self.post_message(self.Moved())
 
     @on(LongTable.Opened)
@@ -259,3 +394,15 @@ class Browser(Vertical, Generic[T]):
         event.stop()
         if event.column in self._listing.orders:
             self._set_order(event.column)
+
+
+def kept_order(before: Sequence[str], now: Sequence[str]) -> list[str]:
+    """Returns ``now`` with what was there before in the order of then; what is new follows the one
+    that it follows in ``now``."""
+    there = set(now)
+    kept = [key for key in before if key in there]
+    old = set(kept)
+    for at, key in enumerate(now):
+        if key not in old:
+            kept.insert(kept.index(now[at - 1]) + 1 if at else 0, key)
+    return kept

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
+from textual.geometry import Region, Size
+from textual.selection import Selection as Selected
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import Visual
+from textual.widget import Widget
 
-from quicksand_tui.model.amounts import age_text, pause_text, percent_text, size_text
-from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.amounts import age_text, pause_text, size_text
+from quicksand_tui.model.overview import NOTHING_KNOWN, Known
 from quicksand_tui.model.text import clip, plain
 from quicksand_tui.model.world import Panel, Selection, World
-from quicksand_tui.views.mounts import mount_words, told_words
-from quicksand_tui.views.rows import MUTED, ROLES, Line, Words, state_text
+from quicksand_tui.views.overview import (
+    Block,
+    Shown,
+    fitted,
+    laid_out,
+    overview,
+    place_lines,
+    wide_stage,
+)
+from quicksand_tui.views.overview import beside as happened
+from quicksand_tui.views.rows import MUTED, Line, Words
 from quicksand_tui.views.saves import describe_save
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
+    from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.sandboxes import ImageView, SandboxView
 
 
@@ -29,9 +43,49 @@ STYLES = {
     "success": "$text-success",
     "warning": "$text-warning",
     "error": "$text-error",
+    "accent": "$text-accent",
+    "heading": "bold",
+    "rule": "$border",
     "": "",
 }
 LABEL_WIDTH = 9
+
+
+class Lines(Widget):
+    """Lines of text, of which only those that change are drawn again."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._lines: list[Content] = []
+
+    def put(self, lines: list[Content]) -> None:
+        before, self._lines = self._lines, lines
+        if len(before) != len(lines):
+            self.refresh(layout=True)
+            return
+        for y, (was, now) in enumerate(zip(before, lines, strict=True)):
+            if was != now or was.spans != now.spans:
+                self.refresh(Region(0, y, self.size.width, 1))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._lines)
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y >= len(self._lines) or not width:
+            return Strip.blank(width, self.rich_style)
+        line = self._lines[y]
+        if (chosen := self.text_selection) is not None and (span := chosen.get_span(y)) is not None:
+            style = Style.from_styles(self.screen.get_component_styles("screen--selection"))
+            begin, end = span
+            line = line.stylize(style, begin, len(line) if end == -1 else end)
+        drawn = Visual.to_strips(
+            self, line, width, 1, self.visual_style, apply_selection=False, pad=True
+        )
+        return drawn[0].apply_offsets(0, y) if drawn else Strip.blank(width, self.rich_style)
+
+    def get_selection(self, selection: Selected) -> tuple[str, str]:
+        return selection.extract("\n".join(line.plain for line in self._lines)), "\n"
 
 
 class Facts(VerticalScroll, can_focus=False):
@@ -39,22 +93,34 @@ class Facts(VerticalScroll, can_focus=False):
 
     def __init__(self, *, ascii_only: bool, **options: Any) -> None:
         super().__init__(**options)
-        self._text = Static(markup=False)
+        self._text = Lines()
         self._ascii = ascii_only
         self._lines: list[Line] = []
+        self._more: tuple[Shown, ...] = ()
+        self._blocks: list[Block] | None = None
         self._title = ""
-        self._drawn = 0
 
     def compose(self) -> ComposeResult:
         yield self._text
 
-    def show_lines(self, title: str, lines: list[Line]) -> None:
+    def show_lines(self, title: str, lines: list[Line], more: Iterable[Shown] = ()) -> None:
+        """Shows lines with labels, and ``more`` below them."""
+        self._show_title(title)
+        below = tuple(more)
+        if (lines, below) != (self._lines, self._more) or self._blocks is not None:
+            self._lines, self._more, self._blocks = lines, below, None
+            self._draw()
+
+    def show_blocks(self, title: str, blocks: list[Block]) -> None:
+        self._show_title(title)
+        if blocks != self._blocks:
+            self._blocks = blocks
+            self._draw()
+
+    def _show_title(self, title: str) -> None:
         if title != self._title:
             self._title = title
             self.border_title = Content(self._fit(title))
-        if lines != self._lines:
-            self._lines = lines
-            self._draw()
 
     def on_resize(self) -> None:
         self._draw()
@@ -79,23 +145,25 @@ class Facts(VerticalScroll, can_focus=False):
         ]
 
     def _draw(self) -> None:
-        self._put(self._wrap(self._lines))
+        width = max(20, self.scrollable_content_region.width)
+        if self._blocks is not None:
+            self._text.put([self._assembled(line) for line in laid_out(self._blocks, width)])
+            return
+        more = [self._assembled(fitted(*line, width)) for line in self._more]
+        self._text.put(self._wrap(self._lines) + ([Content(""), *more] if more else []))
 
-    def _put(self, drawn: list[Content]) -> None:
-        # The screen needs a new layout only if the number of lines has changed.
-        self._text.update(Content("\n").join(drawn), layout=len(drawn) != self._drawn)
-        self._drawn = len(drawn)
+    def _assembled(self, words: Sequence[Words]) -> Content:
+        return Content.assemble(*((self._fit(text), STYLES[role]) for text, role in words))
 
     def _fit(self, text: str) -> str:
         return plain(text) if self._ascii else text
 
 
-TCG_WARNING = "no security boundary"
 TIPS = (
     ("new", "starts a sandbox from an image"),
     ("", "goes to the next part"),
-    ("saves", "goes to the saves"),
-    ("command", "takes commands"),
+    ("saves", "shows the saves"),
+    ("command", "types a command"),
     ("help", "shows all keys"),
 )
 """Actions and what they do, shown while there are no sandboxes; "" is Tab."""
@@ -103,10 +171,50 @@ TITLE_CELLS = 60
 
 
 class Details(Facts):
-    """The facts of the row under the cursor."""
+    """What one wants to know of the row under the cursor: the overview of a sandbox, the facts of
+    anything else."""
 
-    def show(self, world: World, selection: Selection) -> None:
-        self.show_lines(*describe(world, selection))
+    def show(
+        self,
+        world: World,
+        selection: Selection,
+        known: Known = NOTHING_KNOWN,
+        *,
+        beside: bool = False,
+    ) -> None:
+        """``known`` is about the selected sandbox; with ``beside``, what has happened is shown
+        elsewhere."""
+        sandbox = selection.sandbox
+        in_tree = selection.in_tree and selection.checkpoint is not None
+        if selection.panel is not Panel.SANDBOXES or sandbox is None or in_tree:
+            title, lines = describe(world, selection)
+            below = changed_lines(sandbox, selection.checkpoint, known) if in_tree else ()
+            self.show_lines(title, lines, below)
+            return
+        shown = wide_stage if beside else overview
+        self.show_blocks(sandbox.name, shown(sandbox, world, known))
+
+
+def changed_lines(
+    sandbox: SandboxView | None, checkpoint: CheckpointView | None, known: Known
+) -> Iterator[Shown]:
+    """Yields which files differ from those of the checkpoint before."""
+    lines = list(place_lines(known))
+    if not lines or sandbox is None or checkpoint is None:
+        return
+    parent = sandbox.tree.find(checkpoint.parent)
+    since = f" since {clip(parent.tag, TITLE_CELLS)}" if parent is not None else ""
+    yield [(f"Files that differ{since}", "heading")], []
+    yield from lines
+
+
+class Happened(Facts):
+    """What has changed in a sandbox, and happened to it."""
+
+    def show(self, world: World, sandbox: SandboxView | None, known: Known) -> None:
+        blocks = happened(sandbox, world, known) if sandbox is not None else []
+        title = f"About {sandbox.name}" if sandbox is not None else ""
+        self.show_blocks(title, blocks)
 
 
 def describe(world: World, selection: Selection) -> tuple[str, list[Line]]:
@@ -121,12 +229,10 @@ def describe(world: World, selection: Selection) -> tuple[str, list[Line]]:
 
 
 def _describe_selected(world: World, selection: Selection) -> tuple[str, list[Line]]:
-    checkpoint, sandbox = selection.checkpoint, selection.sandbox
+    checkpoint = selection.checkpoint
     if checkpoint is not None and selection.in_tree:
         title = f"{clip(checkpoint.tag, TITLE_CELLS)}{' (automatic)' if checkpoint.auto else ''}"
         return title, describe_checkpoint(checkpoint, world.taken)
-    if sandbox is not None:
-        return sandbox.name, _sandbox_lines(sandbox, world)
     if world.loaded and not world.sandboxes:
         hint = world.keymap.hint
         return "Details", [(hint(id_) if id_ else "tab", [(does, "muted")]) for id_, does in TIPS]
@@ -138,7 +244,7 @@ def describe_checkpoint(checkpoint: CheckpointView, now: float) -> list[Line]:
     if checkpoint.error:
         return [("State", [("✗ broken", "error")]), ("Why", [(checkpoint.error, "error")])]
     age = "" if checkpoint.created is None else f"{age_text(now - checkpoint.created)} ago"
-    pause = f" · stood still for {pause_text(checkpoint.pause_s)}" if checkpoint.has_memory else ""
+    pause = f" · paused for {pause_text(checkpoint.pause_s)}" if checkpoint.has_memory else ""
     cost = f"{pause} · {size_text(checkpoint.written)} written"
     lines: list[Line] = [("Taken", [(age, ""), (cost, "muted")])]
     if checkpoint.auto:
@@ -158,100 +264,6 @@ def describe_checkpoint(checkpoint: CheckpointView, now: float) -> list[Line]:
     if checkpoint.tier_note:
         lines.append(("Tier", [(f"{checkpoint.tier}: {checkpoint.tier_note}", "warning")]))
     return lines
-
-
-def _sandbox_lines(view: SandboxView, world: World) -> list[Line]:
-    lines: list[Line] = [("State", _state_parts(view, world))]
-    if view.error:
-        lines.append(("Why", [(view.error, "error")]))
-    if view.accel:
-        slow = view.accel == "tcg"
-        parts: list[Words] = [(view.accel.upper(), "warning" if slow else "success")]
-        if slow:
-            parts.append((f" – {TCG_WARNING}", "warning"))
-        lines.append(("Runs on", parts))
-    if view.image:
-        machine = f"{view.image} · {size_text(view.memory_limit)}"
-        if view.cpus is not None:
-            machine += f" · {view.cpus} CPU{'s' if view.cpus != 1 else ''}"
-        lines.append(("Machine", [(machine, "")]))
-    if use := _use(view):
-        lines.append(("Uses", [(use, "")]))
-    if view.network:
-        network: list[Words] = [(view.network.replace("_", " "), "")]
-        network += [(f" · 127.0.0.1:{host} → {guest}", "") for host, guest in view.ports]
-        lines.append(("Network", network))
-    lines += _mount_lines(view)
-    lines += _tree_lines(view, world)
-    age = "" if view.created is None else f" · {age_text(world.taken - view.created)} old"
-    kept = " · removed when it stops" if view.discard else ""
-    if not view.id.startswith("new:"):
-        lines.append(("Id", [(view.id if view.id.isalnum() else "?", ""), (age + kept, "muted")]))
-    if view.accel_reason:
-        # Last, because it is long and always the same.
-        lines.append(("Why " + view.accel.upper(), [(view.accel_reason, "muted")]))
-    return lines
-
-
-def _mount_lines(view: SandboxView) -> list[Line]:
-    if not view.mounts:
-        return []
-    lines = [line for mount in view.mounts for line in (mount_words(mount), told_words(mount))]
-    shown = [line for line in lines if line]
-    return list(zip(["Mounts", *[""] * (len(shown) - 1)], shown, strict=True))
-
-
-def _tree_lines(view: SandboxView, world: World) -> list[Line]:
-    """Returns a summary of the sandbox's checkpoints."""
-    tree = view.tree
-    if tree.error:
-        return [("Tree", [(f"its position is unknown: {tree.error}", "error")])]
-    if view.state is State.BROKEN or view.id.startswith("new:"):
-        return []
-    if tree.checkpoints:
-        return [("Tree", _tree_parts(tree))]
-    key = world.keymap.hint("checkpoint")
-    when = "" if view.is_live else " while it runs"
-    return [("Tree", [(f"none yet: {key} takes one{when}", "muted")])]
-
-
-def _tree_parts(tree: CheckpointTree) -> list[Words]:
-    count = len(tree.checkpoints)
-    parts: list[Words] = [(f"{count} checkpoint{'s' if count != 1 else ''}", "")]
-    if (head := tree.find(tree.head)) is not None:
-        parts.append((f" · on {clip(head.tag, TITLE_CELLS)}", "muted"))
-        if tree.changed is not None:
-            since = f"{size_text(tree.changed)} written since" if tree.changed else "disk unchanged"
-            parts.append((f" · {since}", "muted"))
-    return parts
-
-
-def _use(view: SandboxView) -> str:
-    """Returns what it uses of the host, which a narrow table has no columns for."""
-    parts = []
-    if view.cpu_percent is not None and view.is_live:
-        parts.append(f"{percent_text(view.cpu_percent)} CPU")
-    if view.memory_used is not None:
-        parts.append(f"{size_text(view.memory_used)} RAM")
-    if view.disk is not None:
-        parts.append(f"{size_text(view.disk)} disk")
-    return " · ".join(parts)
-
-
-def _state_parts(view: SandboxView, world: World) -> list[Words]:
-    parts: list[Words] = [(state_text(view.state), ROLES[view.state])]
-    job = world.job(view.id)
-    if job is not None:
-        doing = "cancelling" if job.cancelling else job.progress
-        parts.append((f" · {doing}" if doing else "", ""))
-        parts.append((f" · {age_text(world.taken - job.started)}", "muted"))
-        if view.state is State.STARTING and not job.cancelling:
-            parts.append((f" · {world.keymap.hint('cancel')} cancels", "muted"))
-    elif view.state is State.PAUSED:
-        parts.append((f" · {world.keymap.hint('pause')} lets it go on", "muted"))
-    elif view.started is not None:
-        parts.append((f" for {age_text(world.taken - view.started)}", ""))
-    return parts
 
 
 def _image_lines(image: ImageView, world: World) -> list[Line]:

@@ -53,6 +53,11 @@ class LogView(ScrollView, can_focus=True):
         return len(self._lines)
 
     @property
+    def text(self) -> str:
+        """All lines that are kept."""
+        return "\n".join(self._lines)
+
+    @property
     def match_lines(self) -> list[int]:
         needle = self.query_text.lower()
         return [n for n, line in enumerate(self._lines) if needle in line.lower()] if needle else []

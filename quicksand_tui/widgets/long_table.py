@@ -16,7 +16,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from quicksand_tui.model.text import clip, clip_middle, plain
-from quicksand_tui.views.rows import PADDING, Cell, Column, Row, muted_style
+from quicksand_tui.views.rows import Cell, Column, Row, muted_style
+from quicksand_tui.views.searched import with_searched
 
 NOTE_MIN = 6
 """The least room in cells for a note and the gap before it."""
@@ -25,12 +26,16 @@ GUTTER = 2
 """Cells before the first column, for the mark."""
 MARK = "◆"
 
+HEAD_FROM = 5
+"""The number of rows from which there is room for a head."""
+
 PlanColumns = Callable[[int], tuple[Column, ...]]
 MakeRow = Callable[[str], Row]
 
 
 class LongTable(ScrollView, can_focus=True):
-    """Rows by key, below a head, with marks and a cursor that stays on its key."""
+    """Rows by key, below a head, with marks and a cursor that stays on its key. Without much room
+    there is no head."""
 
     DEFAULT_CSS = """
     LongTable {
@@ -99,6 +104,7 @@ class LongTable(ScrollView, can_focus=True):
         self._plan = plan
         self._ascii = ascii_only
         self._columns: tuple[Column, ...] = ()
+        self._searched: Sequence[Column] = ()
         self._keys: Sequence[str] = ()
         self._places: dict[str, int] = {}
         self._make: MakeRow = lambda key: Row(key, {})
@@ -142,12 +148,17 @@ class LongTable(ScrollView, can_focus=True):
             self._keys = keys
             self._places = {key: at for at, key in enumerate(keys)}
             self._cursor = self._places.get(selected or "", min(self._cursor, len(keys) - 1))
-            self._cursor = max(0, self._cursor)
+            self._cursor = self._alive(max(0, self._cursor), 1)
             self._resize()
             self._follow()
         if selected != self.selected_key:
             self.post_message(self.Moved())
         self._refresh_changed()
+
+    def replan(self) -> None:
+        """Plans the columns anew: what they have to show has become wider or narrower."""
+        self._resize()
+        self.refresh()
 
     def select(self, key: str) -> bool:
         """Moves the cursor to the row of ``key``; returns False if there is none."""
@@ -161,7 +172,12 @@ class LongTable(ScrollView, can_focus=True):
     @property
     def _height(self) -> int:
         """The number of visible rows."""
-        return max(0, self.scrollable_content_region.height - 1)
+        return max(0, self.scrollable_content_region.height - self._head_rows)
+
+    @property
+    def _head_rows(self) -> int:
+        """1 if the head is shown."""
+        return int(self.scrollable_content_region.height >= HEAD_FROM)
 
     def on_mount(self) -> None:
         # Roles have the theme's colours.
@@ -174,8 +190,18 @@ class LongTable(ScrollView, can_focus=True):
 
     def _resize(self) -> None:
         width = self.scrollable_content_region.width
-        self._columns = self._plan(width - GUTTER) if width else ()
-        self.virtual_size = Size(width, len(self._keys) + 1)
+        self._columns = self._planned(width - GUTTER) if width else ()
+        self.virtual_size = Size(width, len(self._keys) + self._head_rows)
+
+    def _planned(self, width: int) -> tuple[Column, ...]:
+        return with_searched(self._plan(width), self._searched, width)
+
+    def show_searched(self, columns: Sequence[Column]) -> None:
+        """Shows these columns, too, since a filter looks at them."""
+        if columns != self._searched:
+            self._searched = columns
+            self._resize()
+            self.refresh()
 
     def _follow(self) -> None:
         """Scrolls the cursor into view."""
@@ -194,7 +220,7 @@ class LongTable(ScrollView, can_focus=True):
                 self._refresh_row(at)
 
     def _refresh_row(self, at: int) -> None:
-        self.refresh(Region(0, at - self.scroll_offset.y + 1, self.size.width, 1))
+        self.refresh(Region(0, at - self.scroll_offset.y + self._head_rows, self.size.width, 1))
 
     def _state(self, at: int) -> tuple[Row, bool, bool]:
         key = self._keys[at]
@@ -205,9 +231,10 @@ class LongTable(ScrollView, can_focus=True):
         base = self.rich_style
         if y == 0:
             self._drawn = {}
+        if y < self._head_rows:
             style = base + self.get_component_rich_style("long-table--head")
             return self._strip(self._head(style), width, style)
-        at = self.scroll_offset.y + y - 1
+        at = self.scroll_offset.y + y - self._head_rows
         if at >= len(self._keys):
             return Strip.blank(width, base)
         row, is_marked, is_cursor = self._drawn[at] = self._state(at)
@@ -238,18 +265,20 @@ class LongTable(ScrollView, can_focus=True):
 
     def _cell(self, cell: Cell, column: Column, base: Style) -> list[Segment]:
         """Draws a cell as plain text, not markup, because names may hold anything."""
-        text = self._fit(_cut(cell, column.width))
+        lead = [Segment(self._fit(text), base + self._colour(role)) for text, role in cell.lead]
+        width = max(0, column.width - sum(segment.cell_length for segment in lead))
+        text = self._fit(_cut(cell, width)) if width else ""
         style = base + self._colour(cell.role)
-        left = column.width - cell_len(text)
+        left = width - cell_len(text)
         pad = " " * left
         if column.right:
-            return [Segment(pad, base), Segment(text, style), Segment(" " * PADDING, base)]
-        segments = [Segment(text, style)]
+            return [Segment(pad, base), Segment(text, style), Segment(" " * column.gap, base)]
+        segments = [*lead, Segment(text, style)]
         if cell.note and left >= NOTE_MIN:
             note = self._fit(clip(cell.note, left - 2))
             segments.append(Segment(f"  {note}", base + self._colour("muted")))
             pad = " " * (left - 2 - cell_len(note))
-        return [*segments, Segment(pad + " " * PADDING, base)]
+        return [*segments, Segment(pad + " " * column.gap, base)]
 
     def _fit(self, text: str) -> str:
         return plain(text) if self._ascii else text
@@ -264,8 +293,19 @@ class LongTable(ScrollView, can_focus=True):
 
     # Moving
 
+    def _alive(self, at: int, step: int) -> int:
+        """Returns the nearest row from ``at`` on that the cursor can be on."""
+        for way in (step, -step):
+            found = at
+            while 0 <= found < len(self._keys):
+                if not self._make(self._keys[found]).dead:
+                    return found
+                found += way
+        return at
+
     def _go_to(self, at: int) -> None:
         at = max(0, min(at, len(self._keys) - 1))
+        at = self._alive(at, 1 if at >= self._cursor else -1)
         if at == self._cursor:
             return
         before, self._cursor = self._cursor, at
@@ -288,10 +328,10 @@ class LongTable(ScrollView, can_focus=True):
         place = event.get_content_offset(self)
         if place is None:
             return
-        if place.y == 0:
+        if place.y < self._head_rows:
             self._click_head(place.x)
             return
-        at = self.scroll_offset.y + place.y - 1
+        at = self.scroll_offset.y + place.y - self._head_rows
         if at < len(self._keys):
             self._go_to(at)
             if event.chain == 2:
@@ -300,13 +340,15 @@ class LongTable(ScrollView, can_focus=True):
     def _click_head(self, x: int) -> None:
         begin = GUTTER
         for column in self._columns:
-            if begin <= x < begin + column.width + PADDING:
+            if begin <= x < begin + column.cells:
                 self.post_message(self.HeadClicked(column.key))
-            begin += column.width + PADDING
+            begin += column.cells
 
 
 def _cut(cell: Cell, width: int) -> str:
     """Returns a cell's text, cut to a column."""
+    if cell.keeps_end:
+        return cell.text[-width:]
     if not cell.gives_way:
         return clip(cell.text, width)
     beside = cell_len(cell.note) + 2 if cell.note else 0

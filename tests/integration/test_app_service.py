@@ -15,6 +15,7 @@ from quicksand.records.layout import AGENT_PORTS, runtime_dir
 
 from quicksand_tui.door.engine import LINES_MAX, OUTPUT_MAX
 from quicksand_tui.door.service import EngineService
+from quicksand_tui.model.diffs import diff_specs
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.sandboxes import MountState, State
 from quicksand_tui.model.specs import CheckpointSpec, MountSpec, NewSpec
@@ -123,6 +124,69 @@ async def test_checkpoints_and_reverts_keep_no_port_and_leave_no_process(
         assert runtime.current().name != current.name
         assert not any(is_leased(runtime.current().agent_socket(n)) for n in range(AGENT_PORTS))
     await asyncio.to_thread(wait_for, lambda: processes() == 2, what="QEMU and its keeper alone")
+
+
+async def test_what_differs_is_read_while_the_guest_runs(
+    service: EngineService, tmp_path: Path
+) -> None:
+    await carry_out(service, starting.create(NewSpec(image="debian", name="one", machine={})))
+    (view,) = service.read(fresh=True).sandboxes
+
+    async def run(command: str) -> None:
+        ran = await service.ask(
+            "it failed", lambda engine: engine.run_command(view.id, command, timeout_s=20)
+        )
+        assert ran.exit_code == 0, ran.lines
+
+    await run("mkdir /srv/app; seq 9 > /srv/app/n; echo x > /srv/app/gone")
+    await carry_out(service, checkpoints.take(CheckpointSpec(tag="clean")), view.id)
+    evil = r"$(printf 'evil\033[2J\nname')"
+    await run(
+        f'cd /srv/app; sed -i s/5/five/ n; rm gone; echo 1 > "{evil}"; head -c 9 /dev/zero > z'
+    )
+    (view,) = service.read(fresh=True).sandboxes
+    (checkpoint,) = view.tree.checkpoints
+    here, own = diff_specs(view, checkpoint, None)
+
+    steps: list[int] = []
+    found = await service.ask("it failed", lambda engine: engine.compare(here, steps.append))
+    assert (found.is_live, found.is_synced) == (True, True)
+    assert steps == sorted(steps) and steps
+    paths = {path.names[-1]: path for path in found.paths if path.names[:2] == ("srv", "app")}
+    assert {name: path.letter for name, path in paths.items()} == {
+        "n": "M",
+        "gone": "D",
+        "evil\ufffdname": "A",
+        "z": "A",
+    }
+    assert (paths["n"].added, paths["n"].removed, paths["z"].added) == (1, 1, None)
+
+    async def text(path: str) -> list[tuple[str, str]]:
+        shown = await service.ask("it failed", lambda engine: engine.compare_file(here, path))
+        return list(shown.lines)
+
+    changed = [line for line in await text("/srv/app/n") if line[0] in "+-"]
+    assert changed == [("-", "5"), ("+", "five")]
+    assert (" ", "It is binary.") in await text("/srv/app/z")
+    assert [line for line in await text(paths["evil\ufffdname"].path) if line[0] == "+"] == [
+        ("+", "1")
+    ]
+
+    losing = await service.ask("it failed", lambda engine: engine.losing(view.id, checkpoint.id))
+    assert losing.places[0][0] == "/srv/app"
+    assert losing.changed >= 1 and losing.added >= 2 and losing.removed >= 1
+
+    patch = tmp_path / "a.patch"
+    left = await service.ask(
+        "it failed", lambda engine: engine.write_patch(here, "/srv/app", patch)
+    )
+    assert left == 1 and b"+five\n" in patch.read_bytes()
+    with pytest.raises(OperationError):
+        await service.ask("it failed", lambda engine: engine.write_patch(here, "/srv/app", patch))
+
+    since_image = await service.ask("it failed", lambda engine: engine.compare(own, steps.append))
+    assert not since_image.is_live
+    assert "gone" in {path.names[-1] for path in since_image.paths if path.names}
 
 
 async def test_a_directory_is_mounted_seen_and_taken_away(

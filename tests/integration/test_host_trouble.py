@@ -46,7 +46,7 @@ async def test_a_full_host_disk_is_told_before_the_start(places: Paths, prepared
 async def test_a_host_disk_that_fills_up_pauses_the_guest_and_loses_nothing(
     places: Paths, prepared: Paths
 ) -> None:
-    """Nobody looks on: the keeper lets it go on when there is space."""
+    """Nobody looks on: the keeper resumes it when there is space."""
     with small_disk(prepared, places.data.parent / "disk", 160 * MIB) as small:
         sandbox = Sandbox(image="debian", name="full")
         await sandbox.start()

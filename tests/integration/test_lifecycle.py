@@ -376,7 +376,7 @@ async def test_what_cannot_be_had_is_refused_at_once(
         ({"memory": "banana"}, "banana"),
         ({"memory": "1M"}, "too little"),
         ({"cpus": 0}, "cpus"),
-        ({"network_mode": "lots"}, "none, mounts_only, full"),
+        ({"network_mode": "lots"}, "none, mounts_only or full"),
         ({"name": "../x"}, "name"),
         ({"accel": "warp"}, "warp"),
         ({"port_forwards": [PortForward(1, 2), PortForward(1, 3)]}, "twice"),

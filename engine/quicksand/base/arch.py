@@ -27,7 +27,7 @@ class Architecture(StrEnum):
         """Return the architecture with any of its usual names. Raises ConfigError."""
         known = _NAMES.get(str(name).lower())
         if known is None:
-            raise ConfigError(f"arch {str(name)!r} is unknown", hint="amd64 or arm64")
+            raise ConfigError(f"arch {str(name)!r} is unknown: choose amd64 or arm64")
         return cls(known)
 
     @classmethod

@@ -65,7 +65,12 @@ def note(log: Path, text: str) -> None:
     without control characters. A line that cannot be written, on a full disk for instance or
     because the sandbox is being removed, is dropped: nothing is raised."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    line = f"{now} [{os.getpid()}] {printable(text)[:LINE_MAX]}\n".encode("utf-8", "replace")
+    append(log, f"{now} [{os.getpid()}] {printable(text)[:LINE_MAX]}\n".encode("utf-8", "replace"))
+
+
+def append(log: Path, line: bytes) -> None:
+    """Add a line to a log that several programs write to, of which at most two files of `LOG_MAX`
+    are kept. A line that cannot be written is dropped: nothing is raised."""
     with contextlib.suppress(OSError):
         if not _write(log, line):
             _write(log, line)

@@ -29,11 +29,17 @@
     │   ├── BootTimeoutError (TimeoutError)
     │   └── DisplayError                  its screen cannot be reached, or says what makes no sense
     │       └── DisplayTimeoutError (TimeoutError)  what was waited for did not happen on it
-    └── AgentError                        the guest's agent failed or refused
-        ├── AgentUnreachableError         no answer, or the connection broke; outcome unknown
-        │   └── RevertedError             the sandbox went back to a checkpoint meanwhile
-        ├── AgentProtocolError            it sent something that it must not send
-        └── AgentRefusedError             it refused: ``code`` says why
+    ├── AgentError                        the guest's agent failed or refused
+    │   ├── AgentUnreachableError         no answer, or the connection broke; outcome unknown
+    │   │   └── RevertedError             the sandbox went back to a checkpoint meanwhile
+    │   ├── AgentProtocolError            it sent something that it must not send
+    │   └── AgentRefusedError             it refused: ``code`` says why
+    │       ├── GuestFileNotFoundError (FileNotFoundError)    a file of the guest is not there,
+    │       ├── GuestFileExistsError (FileExistsError)        is there already,
+    │       ├── GuestPermissionError (PermissionError)        must not be touched,
+    │       ├── GuestIsADirectoryError (IsADirectoryError)    is a directory,
+    │       └── GuestNotADirectoryError (NotADirectoryError)  is none
+    └── CommandFailedError                a command of the guest failed, and was to be checked
 """
 
 from __future__ import annotations
@@ -295,3 +301,51 @@ class AgentRefusedError(AgentError):
         self.code = code
         self.errno = errno
         self.parameter = parameter
+
+
+class GuestFileNotFoundError(AgentRefusedError, FileNotFoundError):
+    """There is no such file in the guest."""
+
+
+class GuestFileExistsError(AgentRefusedError, FileExistsError):
+    """The guest has a file there already."""
+
+
+class GuestPermissionError(AgentRefusedError, PermissionError):
+    """The guest does not allow it."""
+
+
+class GuestIsADirectoryError(AgentRefusedError, IsADirectoryError):
+    """What is there in the guest is a directory."""
+
+
+class GuestNotADirectoryError(AgentRefusedError, NotADirectoryError):
+    """What is there in the guest is no directory."""
+
+
+class CommandFailedError(QuicksandError, RuntimeError):
+    """A command of the guest did not exit with 0. The attributes are those of its result; the text
+    of this error ends with ``output``, the last lines that it wrote, fit to be shown."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        exit_code: int,
+        stdout: str = "",
+        stderr: str = "",
+        signal: int | None = None,
+        timed_out: bool = False,
+        output: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.stdout = stdout
+        self.stderr = stderr
+        self.signal = signal
+        self.timed_out = timed_out
+        self.output = output
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{text}\n{self.output}" if self.output else text

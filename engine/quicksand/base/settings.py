@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quicksand.base.errors import ConfigError
+from quicksand.base.text import choose
 
 ON, OFF, USE = "on", "off", "use"
 """USE: use what there is, but make none in the background."""
@@ -71,8 +72,6 @@ def check_settings() -> None:
 
 
 def require_one(said: str, choices: Sequence[str], message: str) -> None:
-    """Raise ConfigError with that message and a hint that lists the choices, if ``said`` is none of
-    them."""
+    """Raise ConfigError with that message and the choices, if ``said`` is none of them."""
     if said not in choices:
-        *others, last = choices
-        raise ConfigError(message, hint=f"choose {', '.join(others)} or {last}")
+        raise ConfigError(f"{message}: {choose(choices)}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 GIB = 1024 * 1024 * 1024
 
 
@@ -18,6 +20,13 @@ def mib_text(size: int) -> str:
 def gib_text(size: int) -> str:
     """Returns a size in bytes as GiB with three digits, as disk sizes are given: 0.977 GiB."""
     return f"{size / GIB:.3g} GiB"
+
+
+def choose(choices: Iterable[str]) -> str:
+    """Returns the end of a message about a value that is none of ``choices``: they stand in the
+    message itself, since a traceback shows no hint."""
+    *others, last = choices
+    return f"choose {', '.join(others)} or {last}" if others else f"choose {last}"
 
 
 def printable(text: str) -> str:

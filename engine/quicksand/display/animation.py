@@ -51,8 +51,8 @@ class AnimationFormat(StrEnum):
             return cls.PNG if suffix == "apng" else cls(suffix)
         except ValueError:
             raise ConfigError(
-                f"the name {path.name!r} says no format of a recording",
-                hint="it must end with one of .gif, .png, .webp",
+                f"the name {path.name!r} has no suffix of an animation: it must end with .gif, "
+                ".png or .webp"
             ) from None
 
 

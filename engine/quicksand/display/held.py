@@ -10,6 +10,7 @@ from typing import Any
 from quicksand.base.errors import ConfigError, QuicksandError
 from quicksand.base.files import read_json, write_json
 from quicksand.base.limits import BUTTONS
+from quicksand.base.text import choose
 from quicksand.display.checks import is_whole
 from quicksand.display.keys import parse_key
 from quicksand.records.layout import MachineDir
@@ -87,5 +88,5 @@ def pixel_on(size: tuple[int, int], place: tuple[int, int]) -> tuple[int, int]:
 def check_button(value: object) -> str:
     """``value`` if it is a button of the pointer. Raises ConfigError."""
     if not isinstance(value, str) or value.lower() not in BUTTONS:
-        raise ConfigError(f"{value!r} is no button", hint=f"one of {', '.join(BUTTONS)}")
+        raise ConfigError(f"{value!r} is no button: {choose(BUTTONS)}")
     return value.lower()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from quicksand.base.errors import ConfigError, DisplayError, PathError
 from quicksand.base.files import map_os_errors
 from quicksand.base.remedies import Words
+from quicksand.base.text import choose
 from quicksand.display.checks import check_region, check_scale, check_within
 
 if TYPE_CHECKING:
@@ -48,13 +49,11 @@ class Format(StrEnum):
             return cls(str(wanted or suffix.removeprefix(".") or cls.PNG).lower())
         except ValueError:
             if wanted is not None:
-                raise ConfigError(
-                    f"{wanted!r} is no format of a screenshot", hint=f"one of {', '.join(cls)}"
-                ) from None
+                raise ConfigError(f"{wanted!r} is not a picture format: {choose(cls)}") from None
         assert path is not None
         # Not a PNG that is called .jpg: who opens it would be told that it is damaged.
         raise ConfigError(
-            f"the name {path.name!r} says no format of a screenshot",
+            f"the name {path.name!r} has no suffix of a picture",
             hint=Words(
                 "it must end with .png or .ppm; or say which, whatever the name is ",
                 Words('(`--format png`, format="png")', python='(format="png")'),

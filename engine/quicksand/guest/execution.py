@@ -6,6 +6,7 @@ import asyncio
 import codecs
 import contextlib
 import io
+import shlex
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -13,11 +14,13 @@ from typing import Any, BinaryIO
 from quicksand.base.errors import (
     AgentProtocolError,
     AgentUnreachableError,
+    CommandFailedError,
     ConfigError,
     QuicksandError,
     StateError,
 )
 from quicksand.base.remedies import Remedy, Words
+from quicksand.base.text import printable
 from quicksand.guest.agent import raw, values
 from quicksand.guest.agent.channel import ALL_OUTPUT, Channel
 from quicksand.guest.agent.session import Session
@@ -60,6 +63,48 @@ class ExecuteResult:
     """Seconds by the guest's clock."""
     stdout_bytes: bytes = b""
     stderr_bytes: bytes = b""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the command exited with 0."""
+        return self.exit_code == 0
+
+    def check(self, command: str | Sequence[str] = "the command") -> ExecuteResult:
+        """Return this result. Raises CommandFailedError, which names ``command``, unless it is
+        `ok`."""
+        if self.ok:
+            return self
+        name = command if isinstance(command, str) else shlex.join(command)
+        shown = f"`{printable(name)}`" if name != "the command" else name
+        raise CommandFailedError(
+            f"{shown} {self._end()}",
+            exit_code=self.exit_code,
+            stdout=self.stdout,
+            stderr=self.stderr,
+            signal=self.signal,
+            timed_out=self.timed_out,
+            output=last_lines(self.stderr or self.stdout),
+        )
+
+    def _end(self) -> str:
+        """How it ended, in words."""
+        if self.timed_out:
+            return f"was killed at its timeout after {self.duration_s:.3g} s"
+        if self.signal is not None:
+            return f"was ended by signal {self.signal}"
+        return f"exited with code {self.exit_code}"
+
+
+LAST_LINES = 20
+LAST_CHARACTERS = 4000
+"""The end of a failed command's output that its error shows."""
+
+
+def last_lines(output: str) -> str:
+    """Return the end of a guest's output, with a question mark for each character that a terminal
+    could act on."""
+    lines = output.rstrip()[-LAST_CHARACTERS:].splitlines()[-LAST_LINES:]
+    return "\n".join(printable(line.expandtabs()) for line in lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +150,8 @@ class Command:
         """Its process id in the guest."""
         self.status: ExitStatus | None = None
         """How it ended; None until `output` has ended."""
+        self.ended: Callable[[ExitStatus], None] = lambda status: None
+        """Is called once with that."""
 
     async def __aenter__(self) -> Command:
         return self
@@ -143,6 +190,7 @@ class Command:
                     yield item
                 elif item.get("event") == "exit":
                     self.status = ExitStatus.from_event(item)
+                    self.ended(self.status)
                     return
         except TimeoutError:
             raise AgentUnreachableError(

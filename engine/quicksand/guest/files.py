@@ -6,11 +6,21 @@ from __future__ import annotations
 import base64
 import binascii
 import builtins
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from quicksand.base.errors import AgentProtocolError, AgentRefusedError, ConfigError
+from quicksand.base.errors import (
+    AgentProtocolError,
+    AgentRefusedError,
+    ConfigError,
+    GuestFileExistsError,
+    GuestFileNotFoundError,
+    GuestIsADirectoryError,
+    GuestNotADirectoryError,
+    GuestPermissionError,
+)
 from quicksand.guest.agent import extents, raw, values
 from quicksand.guest.agent.channel import Channel
 from quicksand.guest.agent.extents import Extent
@@ -96,8 +106,10 @@ class GuestFiles:
     """The files of one guest (`Sandbox.files`). Paths are absolute.
 
     Every method raises AgentRefusedError whose message names the path, with the code "not_found",
-    "exists", "forbidden", "no_space" or another one of the protocol; ConfigError for a path with a
-    NUL; StateError if the sandbox is not running; MachineError, AgentError if the guest is gone.
+    "exists", "forbidden", "no_space" or another one of the protocol. It is a FileNotFoundError,
+    FileExistsError, PermissionError, IsADirectoryError or NotADirectoryError of Python's, too,
+    where one of these says the same. Every method also raises ConfigError for a path with a NUL;
+    StateError if the sandbox is not running; MachineError, AgentError if the guest is gone.
     """
 
     def __init__(self, session: Callable[[], Awaitable[Session]]) -> None:
@@ -126,9 +138,13 @@ class GuestFiles:
         params = {**_path("path", path), "offset": offset, "length": length}
         channel = (await self._session()).open("file_read", params, streams=(Stream.STDOUT,))
         try:
-            await channel.opened()
-            async for data in _content(channel, path):
-                yield data
+            with _by_errno():
+                await channel.opened()
+                async for data in _content(channel, path):
+                    yield data
+        except AgentRefusedError as error:
+            await self._tell_directory(path, error)
+            raise
         finally:
             channel.close()
 
@@ -141,11 +157,12 @@ class GuestFiles:
         params = {**_path("path", path), "sparse": True}
         channel = (await self._session()).open("file_read", params, streams=(Stream.STDOUT,))
         try:
-            knows = (await channel.opened()).get("sparse") is True
-            content = _content(channel, path)
-            found = extents.decode(content) if knows else extents.without_zeros(content)
-            async for extent in found:
-                yield extent
+            with _by_errno():
+                knows = (await channel.opened()).get("sparse") is True
+                content = _content(channel, path)
+                found = extents.decode(content) if knows else extents.without_zeros(content)
+                async for extent in found:
+                    yield extent
         finally:
             channel.close()
 
@@ -176,7 +193,7 @@ class GuestFiles:
             "exclusive": exclusive,
             "mtime_ns": mtime_ns,
         }
-        return await self._write(await self._session(), params, checked(content))
+        return await self._write(await self._session(), path, params, checked(content))
 
     async def write_extents(
         self,
@@ -192,18 +209,37 @@ class GuestFiles:
         session = await self._session()
         params: dict[str, Any] = {**_path("path", path), "mode": mode, "mtime_ns": mtime_ns}
         if not session.can(COPIES):
-            return await self._write(session, params, extents.with_zeros(content))
-        return await self._write(session, {**params, "sparse": True}, extents.encode(content))
+            return await self._write(session, path, params, extents.with_zeros(content))
+        params["sparse"] = True
+        return await self._write(session, path, params, extents.encode(content))
 
-    async def _write(self, session: Session, params: dict[str, Any], content: StdinSource) -> int:
+    async def _write(
+        self, session: Session, path: str, params: dict[str, Any], content: StdinSource
+    ) -> int:
         channel = session.open("file_write", params, streams=())
         try:
-            await self._send(channel, content)
-            reply = await channel.reply
+            with _by_errno():
+                await self._send(channel, content)
+                reply = await channel.reply
+        except AgentRefusedError as error:
+            await self._tell_directory(path, error)
+            raise
         finally:
             channel.close()
         written = reply.get("bytes")
         return written if isinstance(written, int) else 0
+
+    async def _tell_directory(self, path: str, error: AgentRefusedError) -> None:
+        """Raise GuestIsADirectoryError if ``path`` was refused since it is a directory: the agent
+        looks for itself and has no error number for that."""
+        if error.code != "bad_request" or error.errno is not None:
+            return
+        try:
+            is_directory = (await self.stat(path)).is_dir
+        except AgentRefusedError:
+            return
+        if is_directory:
+            raise GuestIsADirectoryError(error.words, code=error.code, hint=error.advice) from error
 
     @staticmethod
     async def _send(channel: Channel, content: StdinSource) -> None:
@@ -292,7 +328,47 @@ class GuestFiles:
         await self._request("file_chown", {**_path("path", path), "user": user})
 
     async def _request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        return await (await self._session()).request(method, params)
+        session = await self._session()
+        with _by_errno():
+            return await session.request(method, params)
+
+
+_CLASSES: Mapping[int, builtins.type[AgentRefusedError]] = {
+    1: GuestPermissionError,  # EPERM
+    2: GuestFileNotFoundError,  # ENOENT
+    13: GuestPermissionError,  # EACCES
+    17: GuestFileExistsError,  # EEXIST
+    20: GuestNotADirectoryError,  # ENOTDIR
+    21: GuestIsADirectoryError,  # EISDIR
+}
+"""By the error numbers of Linux, which those of this host need not be."""
+
+_CLASSES_BY_CODE: Mapping[str, builtins.type[AgentRefusedError]] = {
+    "not_found": GuestFileNotFoundError,
+    "exists": GuestFileExistsError,
+    "forbidden": GuestPermissionError,
+}
+"""For errors without a number."""
+
+
+@contextlib.contextmanager
+def _by_errno() -> Iterator[None]:
+    """Turn a refusal into the one that is an OSError of Python's, too, where there is one."""
+    try:
+        yield
+    except AgentRefusedError as error:
+        number = error.errno
+        of_code = _CLASSES_BY_CODE.get(error.code) if number is None else None
+        kind = of_code if number is None else _CLASSES.get(number)
+        if kind is None or isinstance(error, OSError):
+            raise
+        raise kind(
+            error.words,
+            code=error.code,
+            errno=number,
+            parameter=error.parameter,
+            hint=error.advice,
+        ) from error.__cause__
 
 
 async def _content(channel: Channel, path: str) -> AsyncIterator[bytes]:

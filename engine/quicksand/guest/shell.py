@@ -20,8 +20,11 @@ NAME_MAX = 64
 """Bytes."""
 
 ARGUMENTS_MAX = 100
-ARGUMENT_MAX = 1000
+ARGUMENT_MAX = 1024
 """Bytes."""
+
+PATH_MAX = 4096
+"""Bytes; Linux's own limit."""
 
 REPLAY_MAX: Final = 256 * 1024
 """Bytes of earlier output, at most, that a client gets when it reconnects."""
@@ -57,6 +60,10 @@ class ShellInfo:
     alive: bool
     name: str = ""
     """The name that the client gave it that opened it."""
+    foreground: tuple[str, ...] = ()
+    """The command line of the program in the foreground; () if it is not known."""
+    cwd: str = ""
+    """The directory of that program; "" if it is not known."""
 
     @classmethod
     def parse(cls, value: object) -> ShellInfo:
@@ -75,6 +82,11 @@ class ShellInfo:
                 created=values.real(value["created_unix"]),
                 alive=value["alive"] is True,
                 name=values.text(value.get("name") or "", NAME_MAX),
+                foreground=tuple(
+                    values.text(word, ARGUMENT_MAX)
+                    for word in list(value.get("foreground") or ())[:ARGUMENTS_MAX]
+                ),
+                cwd=values.text(value.get("cwd") or "", PATH_MAX),
             )
         except (AssertionError, KeyError, TypeError, ValueError) as error:
             raise AgentProtocolError("the agent lists a terminal that makes no sense") from error

@@ -26,6 +26,7 @@ class Executes(Protocol):
         *,
         stdin: StdinSource | None = None,
         env: Mapping[str, str] | None = None,
+        check: bool = False,
     ) -> ExecuteResult: ...
 
 
@@ -71,6 +72,7 @@ class SandboxUser:
         *,
         stdin: StdinSource | None = None,
         env: Mapping[str, str] | None = None,
+        check: bool = False,
     ) -> ExecuteResult:
         """Run a command as this user, by default in the user's home. Raises as
         `Sandbox.execute`."""
@@ -85,4 +87,5 @@ class SandboxUser:
             self.name,
             stdin=stdin,
             env=env,
+            check=check,
         )

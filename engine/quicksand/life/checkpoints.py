@@ -6,19 +6,27 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from quicksand.base.errors import HistoryError
+from quicksand.base.errors import ConfigError, HistoryError
 from quicksand.base.settings import check_settings
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.life import machinery
 from quicksand.life.sandbox_life import Life
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from quicksand.disks.diff.changes import FileChange
+    from quicksand.disks.diff.patch import Patch
+    from quicksand.disks.diff.versions import FileVersions
     from quicksand.life.guest import InGuest
     from quicksand.life.mounts import Mounts
+    from quicksand.snapshots.changed_files import Pair
     from quicksand.snapshots.checkpoint import Checkpoint
+    from quicksand.snapshots.comparison import Difference
+
+
+def ignore_progress(steps: int) -> None:
+    """Does nothing."""
 
 
 class Checkpoints:
@@ -148,15 +156,77 @@ class Checkpoints:
         async with history.locked():
             await in_thread_to_the_end(lambda: history.write_note(history.find(tag), note))
 
-    async def diff(self, a: str, b: str | None = None) -> list[FileChange]:
+    async def diff(self, a: str, b: str | None = None, *, parent: bool = False) -> list[FileChange]:
         """The files that differ between the disks of the checkpoints ``a`` and ``b``, sorted by
         path. Without ``b``, ``a`` is compared with the present disk; of a running sandbox that is
-        what the guest has written to it so far. Nothing is booted.
+        what the guest has written to it so far. With ``parent``, the parent of ``a`` is compared
+        with ``a``, or the image if it is the first one. Nothing is booted.
 
-        Raises StateError if the sandbox was never started, CheckpointNotFoundError, ImageError or
-        HistoryError for a disk that cannot be read.
+        Raises ConfigError for both ``b`` and ``parent``, StateError if the sandbox was never
+        started, CheckpointNotFoundError, ImageError or HistoryError for a disk that cannot be read.
         """
-        return [*await machinery.diff_disks(self._life.registry, self._life.require_record(), a, b)]
+        _, pair = self._pair(a, b, parent)
+        record = self._life.require_record()
+        registry = self._life.registry
+        return [*await machinery.diff_disks(registry, record, pair.a, pair.b, parent=pair.parent)]
+
+    async def compare(
+        self,
+        a: str,
+        b: str | None = None,
+        *,
+        parent: bool = False,
+        lines: bool = True,
+        on_progress: Callable[[int], None] = ignore_progress,
+    ) -> Difference:
+        """As `diff`, and how many lines of small texts were added and removed, unless ``lines`` is
+        false. A running guest is first asked to write what it holds in memory.
+
+        ``on_progress`` gets a growing number of steps, on another thread. Raises as `diff`.
+        """
+        has_present, pair = self._pair(a, b, parent)
+        asker = self._guest.asker if has_present else None
+        if asker is not None:
+            await self._guest.sync()
+        return await machinery.compare_disks(
+            self._life.registry,
+            self._life.require_record(),
+            pair,
+            lines=lines,
+            is_synced=asker is not None,
+            report=on_progress,
+        )
+
+    async def compare_file(
+        self, path: str, a: str, b: str | None = None, *, parent: bool = False
+    ) -> FileVersions:
+        """What the absolute ``path`` of the guest holds on each of the two disks of `diff`: type,
+        permissions, and the contents of files of at most 256 KiB. Raises as `diff`."""
+        _, pair = self._pair(a, b, parent)
+        return await machinery.read_file(
+            self._life.registry, self._life.require_record(), pair, path
+        )
+
+    async def patch(
+        self, a: str, b: str | None = None, *, parent: bool = False, below: str = "/"
+    ) -> Patch:
+        """The differences of `diff` as a patch, for `git apply` or `patch -p1` at the root of a
+        copy of the first disk's files; only those ``below`` a path. Large and binary files, devices
+        and owners are not in it. Raises as `diff`."""
+        has_present, pair = self._pair(a, b, parent)
+        if has_present:
+            await self._guest.sync()
+        return await machinery.write_patch(
+            self._life.registry, self._life.require_record(), pair, below=below
+        )
+
+    @staticmethod
+    def _pair(a: str, b: str | None, parent: bool) -> tuple[bool, Pair]:
+        """Return whether the present is one of the two, and both."""
+        if parent and b is not None:
+            raise ConfigError("a checkpoint is compared with another one or with its parent")
+        pair = machinery.Pair(a=a, b=b, parent=parent)
+        return pair.has_present, pair
 
     async def clone(
         self,

@@ -18,11 +18,12 @@ from quicksand.base.errors import (
 )
 from quicksand.base.regular import read_word
 from quicksand.base.remedies import Remedy, Words
+from quicksand.base.text import choose
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.display import any_text, hands
 from quicksand.display.checks import check_path, check_size, check_wait, is_number, is_whole
 from quicksand.display.hands import Hands
-from quicksand.display.held import Held, check_button, check_place, place_on
+from quicksand.display.held import Held, check_button, check_place, pixel_on, place_on
 from quicksand.display.in_guest import (
     ANSWER_S,
     find_pointer,
@@ -152,9 +153,7 @@ class Display:
         try:
             wanted = Until(until)
         except ValueError:
-            raise ConfigError(
-                f"{until!r} is nothing to wait for", hint=f"one of {', '.join(Until)}"
-            ) from None
+            raise ConfigError(f"{until!r} is nothing to wait for: {choose(Until)}") from None
         check_wait("timeout", timeout_s)
         check_wait("quiet", quiet_s)
         sought = check_text(wanted, text)
@@ -284,9 +283,17 @@ class Display:
         if there is no such pixel."""
         return place_on(await self.size(), x, y)
 
-    async def click(self, button: str, count: int) -> None:
+    async def pixel_of(self, place: tuple[int, int]) -> tuple[int, int]:
+        """The pixel at which the pointer is after it was moved to a place."""
+        return pixel_on(await self.size(), place)
+
+    async def click(self, button: str, count: int, place: tuple[int, int] | None = None) -> None:
+        """Click where the pointer is, or at a place."""
         name = check_button(button)
+        at = None if place is None else (check_place(place[0]), check_place(place[1]))
         async with self._hands() as hands:
+            if at is not None:
+                await hands.move(*at)
             await hands.click(name, count=count)
 
     async def set_button(self, button: str, down: bool) -> None:

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Ask, sync_guest
-from quicksand.guest.execution import Command, ExecuteResult, StdinSource
+from quicksand.guest.execution import Command, ExecuteResult, ExitStatus, StdinSource
 from quicksand.life import machinery
 from quicksand.life.sandbox_life import Life
+from quicksand.records.command_log import note_command
+from quicksand.records.layout import runtime_dir
 
 if TYPE_CHECKING:
     from quicksand.guest.shell import Shell, ShellInfo
     from quicksand.guest.traffic import GuestTraffic
     from quicksand.guest.users import SandboxUser
+    from quicksand.guest.watching import WatchedShell
     from quicksand.life.stats import GuestProcess, SandboxStats
 
 
@@ -55,6 +58,7 @@ class InGuest:
         stdin: StdinSource | None = None,
         env: Mapping[str, str] | None = None,
         entrypoint: bool = False,
+        check: bool = False,
     ) -> ExecuteResult:
         """Run a command and wait for its end.
 
@@ -70,10 +74,11 @@ class InGuest:
         the command, ``cwd``, ``shell``, ``env`` and a text for ``stdin``, are written as
         `os.fsdecode` makes them.
 
-        Raises ConfigError for a bad command or timeout, AgentRefusedError if the command cannot be
-        started (no such user or directory), StateError, MachineError, AgentUnreachableError if the
-        guest is gone (whether the command ran is then unknown), RevertedError if the sandbox was
-        reverted meanwhile. Cancelling ends the command.
+        With ``check`` a command that does not exit with 0 raises CommandFailedError, which ends
+        with its last output. Raises ConfigError for a bad command or timeout, AgentRefusedError if
+        the command cannot be started (no such user or directory), StateError, MachineError,
+        AgentUnreachableError if the guest is gone (whether the command ran is then unknown),
+        RevertedError if the sandbox was reverted meanwhile. Cancelling ends the command.
         """
         source = None if stdin is None else execution.checked(stdin)
         running = await self.spawn(
@@ -87,7 +92,10 @@ class InGuest:
             stdin=stdin is not None,
             entrypoint=entrypoint,
         )
-        return await execution.run(running, stdin=source, on_stdout=on_stdout, on_stderr=on_stderr)
+        result = await execution.run(
+            running, stdin=source, on_stdout=on_stdout, on_stderr=on_stderr
+        )
+        return result.check(command) if check else result
 
     async def spawn(
         self,
@@ -117,7 +125,20 @@ class InGuest:
             defaults=True,
             entrypoint=entrypoint,
         )
-        return await execution.spawn(await self._life.session(), params, stdin=stdin, detach=detach)
+        session = await self._life.session()
+        running = await execution.spawn(session, params, stdin=stdin, detach=detach)
+        running.ended = lambda status: self._note(command, status)
+        return running
+
+    def _note(self, command: str | Sequence[str], status: ExitStatus) -> None:
+        """Note the end of a command for who watches the sandbox."""
+        note_command(
+            runtime_dir(self._life.registry.paths, self._life.id).command_log,
+            command,
+            exit_code=status.exit_code,
+            seconds=status.duration_s,
+            timed_out=status.timed_out,
+        )
 
     async def shell(
         self,
@@ -153,6 +174,12 @@ class InGuest:
         return await machinery.Shell.attach(
             await self._life.session(), session, columns=columns, rows=rows
         )
+
+    async def watch_shell(self, session: str, *, replay: int = 64 * 1024) -> WatchedShell:
+        """Look at a terminal without being noticed: nothing is typed, its size and its list of
+        clients stay. The last ``replay`` bytes of its output come first. Raises AgentRefusedError
+        (code "not_found"), and StateError if the guest's agent is too old for it."""
+        return await machinery.WatchedShell.open(await self._life.session(), session, replay=replay)
 
     async def shells(self) -> list[ShellInfo]:
         """The terminals that are open in the guest."""

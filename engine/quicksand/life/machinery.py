@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from quicksand.guest.shell import Shell
     from quicksand.guest.traffic import read_traffic
     from quicksand.guest.users import SandboxUser
+    from quicksand.guest.watching import WatchedShell
     from quicksand.life.events import watch_events
     from quicksand.life.first_start import make_machine, with_memory
     from quicksand.life.image_building import (
@@ -38,8 +39,13 @@ if TYPE_CHECKING:
     from quicksand.saves.saving import SaveOptions, save, write_snapshot
     from quicksand.saves.store import check_save
     from quicksand.saves.trailer import sidecar
-    from quicksand.snapshots.changed_files import diff_disks
+    from quicksand.snapshots.changed_files import Pair, diff_disks
     from quicksand.snapshots.checkpoint import Checkpoint, list_checkpoints
+    from quicksand.snapshots.comparison import (
+        compare_disks,
+        read_file,
+        write_patch,
+    )
     from quicksand.snapshots.history import history_of
     from quicksand.snapshots.reverting import revert
     from quicksand.snapshots.taking import finished_history, take_checkpoint
@@ -53,17 +59,20 @@ __all__ = [
     "Checkpoint",
     "GuestFiles",
     "GuestProcess",
+    "Pair",
     "Qemu",
     "SandboxTrash",
     "SandboxUser",
     "SaveOptions",
     "SaveWarning",
     "Shell",
+    "WatchedShell",
     "boot",
     "build_if_missing",
     "check_portable",
     "check_save",
     "check_save_name",
+    "compare_disks",
     "diff_disks",
     "expect_next",
     "explain",
@@ -77,6 +86,7 @@ __all__ = [
     "list_checkpoints",
     "make_machine",
     "may_be_save",
+    "read_file",
     "read_head",
     "read_stats",
     "read_thumbnail",
@@ -98,6 +108,7 @@ __all__ = [
     "with_desktop",
     "with_memory",
     "workspace_store",
+    "write_patch",
     "write_snapshot",
 ]
 
@@ -107,6 +118,7 @@ _HOMES = {
     "guest.shell": ("Shell",),
     "guest.traffic": ("read_traffic",),
     "guest.users": ("SandboxUser",),
+    "guest.watching": ("WatchedShell",),
     "life.events": ("watch_events",),
     "life.first_start": (
         "make_machine",
@@ -153,10 +165,18 @@ _HOMES = {
     ),
     "saves.store": ("check_save",),
     "saves.trailer": ("sidecar",),
-    "snapshots.changed_files": ("diff_disks",),
+    "snapshots.changed_files": (
+        "Pair",
+        "diff_disks",
+    ),
     "snapshots.checkpoint": (
         "Checkpoint",
         "list_checkpoints",
+    ),
+    "snapshots.comparison": (
+        "compare_disks",
+        "read_file",
+        "write_patch",
     ),
     "snapshots.history": ("history_of",),
     "snapshots.reverting": ("revert",),

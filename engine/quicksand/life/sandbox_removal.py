@@ -36,7 +36,7 @@ class RemovedSandbox:
     id: str
     name: str
     trashed: TrashedSandbox | None
-    """Its entry in the trash; None if it is gone for good."""
+    """Its entry in the trash; None if it is deleted for good."""
     ran: bool = False
     not_kept: str = ""
     """Why no last checkpoint of a running sandbox could be taken, so that only its disk is kept; ""

@@ -34,6 +34,7 @@
         keeper.sock             the keeper's socket for clients
         keeper.lock             flock'ed by the keeper while it lives
         current                 a symbolic link to the directory of the QEMU that runs
+        commands.log[.1]        the commands that ended in its guest, for `events`
         vnc.password            for viewers at a port, if one is asked for
         <number>/               one directory per machine: each revert makes another one, whose
                                 sockets are links to those of the same QEMU, or of a new one
@@ -330,6 +331,10 @@ class RuntimeDir:
     @property
     def keeper_lock(self) -> Path:
         return self.root / "keeper.lock"
+
+    @property
+    def command_log(self) -> Path:
+        return self.root / "commands.log"
 
     @property
     def current_link(self) -> Path:

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
 from quicksand.base.errors import ConfigError
+from quicksand.base.text import choose
 
 CIFS = "cifs"
 """A server of our own (quicksand_smb); the guest's kernel needs cifs and a network card."""
@@ -59,9 +60,7 @@ class Mount:
             if not isinstance(value := getattr(self, name), bool):
                 raise ConfigError(f"{name} must be true or false, not {value!r}")
         if self.type not in TYPES:
-            raise ConfigError(
-                f"the mount type {self.type!r} is unknown", hint=f"one of {', '.join(TYPES)}"
-            )
+            raise ConfigError(f"the mount type {self.type!r} is unknown: {choose(TYPES)}")
         if not self.fsync and self.type != CIFS:
             raise ConfigError(f"a mount of type {self.type} has fsync always")
         if self.protect and self.type != CIFS:

@@ -10,18 +10,17 @@ from typing import Any
 
 from quicksand.base.errors import ConfigError, UnknownOptionError
 from quicksand.base.home import expand
+from quicksand.base.text import choose
 
 
 def parse_choice(kind: type[Any], value: object, what: str, *, extra: Iterable[str] = ()) -> Any:
-    """Returns the member of the StrEnum ``kind`` that ``value`` names. Raises ConfigError, whose
-    hint lists the members and ``extra``."""
+    """Returns the member of the StrEnum ``kind`` that ``value`` names. Raises ConfigError, which
+    lists the members and ``extra``."""
     try:
         return kind(str(value).lower().replace("-", "_"))
     except ValueError:
         choices = [*extra, *(str(member.value) for member in kind)]
-        raise ConfigError(
-            f"{what} {str(value)!r} is unknown", hint=f"one of {', '.join(choices)}"
-        ) from None
+        raise ConfigError(f"{what} {str(value)!r} is unknown: {choose(choices)}") from None
 
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:

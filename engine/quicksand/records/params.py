@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, TypedDict
 
 from quicksand.base.arch import Architecture
+from quicksand.base.progress import Progress
 from quicksand.records.config import Accelerator, NetworkMode
 from quicksand.records.mount import Mount
 from quicksand.records.port_forwards import PortForward
@@ -26,3 +28,51 @@ class SandboxConfigParams(TypedDict, total=False):
     accel: Accelerator | Literal["auto"] | None
     disk_size: str | None
     enable_display: bool
+
+
+class MachineOptions(TypedDict, total=False):
+    """The fields of `SandboxConfig`, which describes them, but for the image; as `Sandbox` takes
+    them. A test compares both."""
+
+    memory: str
+    cpus: int
+    network_mode: NetworkMode | Literal["none", "mounts_only", "mounts-only", "full"]
+    arch: Architecture | str | None
+    accel: Accelerator | Literal["auto", "kvm", "hvf", "whpx", "tcg"] | None
+    disk_size: str | None
+    boot_timeout: float
+    port_forwards: Sequence[PortForward]
+    mounts: Sequence[Mount]
+    enable_display: bool
+    vnc_port: int | None
+    agent_http: bool
+    memory_dir: str | Path | None
+    extra_qemu_args: Sequence[str]
+
+
+class SandboxOptions(MachineOptions, total=False):
+    """All keywords of `Sandbox` but the image: those of the named images, such as `DebianSandbox`,
+    and of your own subclasses with ``**options: Unpack[SandboxOptions]``."""
+
+    name: str | None
+    ephemeral: bool | None
+    warm: bool
+    build: bool | None
+    save: str | None
+    workspace: str | Path | None
+    base_dir: str | Path | None
+    trust: bool
+    progress_callback: Progress | None
+
+
+class ResumeOptions(MachineOptions, total=False):
+    """The keywords of `Snapshot.resume`."""
+
+    name: str | None
+    ephemeral: bool | None
+    warm: bool
+    build: bool | None
+    save: str | None
+    workspace: str | Path | None
+    trust: bool
+    progress_callback: Progress | None

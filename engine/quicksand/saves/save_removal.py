@@ -26,7 +26,7 @@ class Removed:
     info: SaveInfo
     """The save as it was known before."""
     trashed: Trashed | None
-    """Its entry in the trash; None if it is gone for good."""
+    """Its entry in the trash; None if it is deleted for good."""
 
 
 def find_stored(name: str | Path, paths: Paths, cwd: Path | None = None) -> tuple[SaveStore, Save]:

@@ -46,7 +46,7 @@ class Verdict:
 
     save: Save
     deep: bool
-    """Whether every byte was read."""
+    """Whether every byte read."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """The faults, by file (`BASE`: the image); empty if the save is undamaged."""
 

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from quicksand.base.errors import HistoryError, ImageError, QuicksandError
 from quicksand.base.files import read_json
@@ -19,10 +20,12 @@ from quicksand.disks.diff.ext4.filesystem import FileSystem
 from quicksand.disks.diff.layer import Layer
 from quicksand.qemu.planning import resolve_image
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
-from quicksand.records.nodes import Head
+from quicksand.records.nodes import Head, Node
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.snapshots.history import History
+
+T = TypeVar("T")
 
 LIVE_TRIES = 3
 """Attempts on a running sandbox: its guest may write while the disk is read, and what was read then
@@ -39,17 +42,65 @@ class DiskFiles:
     """The lowest layer first."""
 
 
-async def diff_disks(registry: Registry, record: Record, a: str, b: str | None) -> list[FileChange]:
-    """List what changed from the checkpoint ``a`` to the checkpoint ``b``, or to the present disk.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """The two disks to compare."""
+
+    a: str
+    """A checkpoint, by its tag or id."""
+    b: str | None = None
+    """The later one; None for the present disk."""
+    parent: bool = False
+    """``a`` is the later one, and its parent the earlier; of the first checkpoint that is the
+    image. ``b`` is then None."""
+
+    @property
+    def has_present(self) -> bool:
+        return self.b is None and not self.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """Both disks, opened."""
+
+    names: tuple[str, str]
+    filesystems: tuple[FileSystem, FileSystem]
+    chains: tuple[Chain, Chain]
+    check: Callable[[], None]
+    """To be called now and then; raises when nobody waits for the result any more."""
+
+    def changes(self) -> list[FileChange]:
+        """List what changed from the first to the second. Raises Malformed, ImageError."""
+        return compare(*self.filesystems, differing(*self.chains))
+
+
+async def diff_disks(
+    registry: Registry, record: Record, a: str, b: str | None, *, parent: bool = False
+) -> list[FileChange]:
+    """List what changed between two disks, as `with_both` reads them."""
+    pair = Pair(a=a, b=b, parent=parent)
+    return await with_both(registry, record, pair, lambda both: both.changes())
+
+
+async def with_both(
+    registry: Registry,
+    record: Record,
+    pair: Pair,
+    work: Callable[[Both], T],
+    *,
+    step: Callable[[], None] = lambda: None,
+) -> T:
+    """Return what ``work`` finds out about two disks, in a thread; again if the guest wrote to the
+    present disk meanwhile. ``step`` is called there at every step of reading.
 
     Only reads; the sandbox may be running. Raises CheckpointNotFoundError, ImageError for a damaged
     layer, HistoryError for a file system that cannot be read, HostError.
     """
     entry = registry.inspect(record.id)
-    tries = LIVE_TRIES if b is None and entry is not None and entry.is_live else 1
+    tries = LIVE_TRIES if pair.has_present and entry is not None and entry.is_live else 1
     for left in reversed(range(tries)):
         try:
-            return await _diff_once(registry, record, a, b)
+            return await _once(registry, record, pair, work, step)
         except (HistoryError, ImageError) as error:
             if tries == 1:
                 raise
@@ -60,21 +111,35 @@ async def diff_disks(registry: Registry, record: Record, a: str, b: str | None) 
     raise AssertionError
 
 
-async def _diff_once(registry: Registry, record: Record, a: str, b: str | None) -> list[FileChange]:
+async def _once(
+    registry: Registry,
+    record: Record,
+    pair: Pair,
+    work: Callable[[Both], T],
+    step: Callable[[], None],
+) -> T:
     place = sandbox_dir(registry.paths, record.id)
     history = History(place)
     with contextlib.ExitStack() as stack:
 
         def open_both() -> tuple[DiskFiles, DiskFiles, dict[Path, Layer]]:
-            pair = _find_both(registry, record, a, b)
-            paths = dict.fromkeys(path for files in pair for path in files.paths)
-            return *pair, {path: _open(stack, path) for path in paths}
+            found = _find_both(registry, record, pair)
+            paths = dict.fromkeys(path for files in found for path in files.paths)
+            return *found, {path: _open(stack, path) for path in paths}
 
         # Removing a checkpoint takes this lock; open files stay readable after that.
         async with history.locked():
             files_a, files_b, layers = await in_thread_to_the_end(open_both)
+
+        def read(check: Callable[[], None]) -> T:
+            def both_checks() -> None:
+                check()
+                step()
+
+            return _with_files(files_a, files_b, layers, both_checks, work)
+
         # The thread must end before the files are closed: their descriptors could be reused.
-        return await in_stoppable_thread(lambda check: diff_files(files_a, files_b, layers, check))
+        return await in_stoppable_thread(read)
 
 
 def _open(stack: contextlib.ExitStack, path: Path) -> Layer:
@@ -83,22 +148,28 @@ def _open(stack: contextlib.ExitStack, path: Path) -> Layer:
     return layer
 
 
-def _find_both(
-    registry: Registry, record: Record, a: str, b: str | None
-) -> tuple[DiskFiles, DiskFiles]:
+def _find_both(registry: Registry, record: Record, pair: Pair) -> tuple[DiskFiles, DiskFiles]:
     place = sandbox_dir(registry.paths, record.id)
     history = History(place)
-    found = [history.find(tag) if tag is not None else None for tag in (a, b)]
+    first = history.find(pair.a)
+    second = None if pair.b is None else history.find(pair.b)
     image, _ = resolve_image(registry, record)
-    disks = []
-    for node in found:
-        if node is None:
-            head = _present(registry, place, record.id)
-            name, layers = "the present disk", (*head.layers, head.top)
-        else:
-            name, layers = f"the disk of {node.tag!r}", node.layers
-        disks.append(DiskFiles(name, (*image.chain, *(place.layer(layer) for layer in layers))))
-    return disks[0], disks[1]
+
+    def files(name: str, layers: Sequence[str]) -> DiskFiles:
+        return DiskFiles(name, (*image.chain, *(place.layer(layer) for layer in layers)))
+
+    def of_node(node: Node) -> DiskFiles:
+        return files(f"the disk of {node.tag!r}", node.layers)
+
+    if pair.parent:
+        parent = history.find_visible(first.parent)
+        if parent is None:
+            return files("the image's disk", ()), of_node(first)
+        return of_node(history.get(parent)), of_node(first)
+    if second is not None:
+        return of_node(first), of_node(second)
+    head = _present(registry, place, record.id)
+    return of_node(first), files("the present disk", (*head.layers, head.top))
 
 
 def _present(registry: Registry, place: SandboxDir, id_: str) -> Head:
@@ -127,11 +198,22 @@ def diff_files(
 
     Raises HistoryError for a file system that cannot be read, ImageError for a damaged layer.
     """
+    return _with_files(a, b, layers, check, lambda both: both.changes())
+
+
+def _with_files(
+    a: DiskFiles,
+    b: DiskFiles,
+    layers: dict[Path, Layer],
+    check: Callable[[], None],
+    work: Callable[[Both], T],
+) -> T:
     chain_a, chain_b = (_chain(files, layers) for files in (a, b))
     filesystem_a = _open_filesystem(a, chain_a, check)
     filesystem_b = _open_filesystem(b, chain_b, check)
+    both = Both((a.name, b.name), (filesystem_a, filesystem_b), (chain_a, chain_b), check)
     try:
-        return compare(filesystem_a, filesystem_b, differing(chain_a, chain_b))
+        return work(both)
     except (Malformed, struct.error) as error:
         raise _unreadable(f"{a.name} and {b.name} cannot be compared", (a, b), error) from error
 

@@ -17,6 +17,7 @@ use crate::feed;
 use crate::methods::ChannelAnswer;
 use crate::output::sse;
 use crate::pty::{Attachment, Next, replayed};
+use crate::scrollback::Role;
 
 const CHUNK: usize = 32 * 1024;
 const INPUT_LIMIT: usize = 1 << 20;
@@ -35,7 +36,7 @@ pub async fn output(State(agent): State<Arc<Agent>>, session: Name, RawQuery(que
     let pty = agent.ptys.find(&session)?;
     let Watching { replay } = parse_query(query)?.take()?;
     let (sender, receiver) = mpsc::channel(QUEUE);
-    tokio::spawn(deliver(Attachment::new(&pty, replayed(replay)), sender));
+    tokio::spawn(deliver(Attachment::new(&pty, replayed(replay), Role::Client), sender));
     Ok(Events(receiver))
 }
 

@@ -11,6 +11,7 @@ use crate::events::Event;
 use crate::feed;
 use crate::methods::{self, Answer, ChannelAnswer};
 use crate::pty::{self, Attachment, NewTerminal, Next, Size};
+use crate::scrollback::Role;
 use crate::wire::{self, STDOUT};
 
 /// Opens a terminal and serves it on the channel. Fails as `Ptys::open` does.
@@ -22,7 +23,7 @@ pub async fn open(
 ) -> Result<()> {
     let agent = &session.agent;
     let pty = agent.ptys.open(program, terminal, size, &agent.me).await?;
-    let attachment = Attachment::new(&pty, 0);
+    let attachment = Attachment::new(&pty, 0, Role::Client);
     let opened = ChannelAnswer::Opened {
         session: pty.id.clone(),
         channel: Some(channel.id),
@@ -44,9 +45,10 @@ pub async fn attach(
     channel: &Arc<Channel>,
 ) -> Result<()> {
     let pty = session.agent.ptys.find(&wanted.session)?;
-    let attachment = Attachment::new(&pty, pty::replayed(wanted.replay));
+    let role = if wanted.watch { Role::Watcher } else { Role::Client };
+    let attachment = Attachment::new(&pty, pty::replayed(wanted.replay), role);
     // A finished terminal can no longer be resized, but its output can still be shown.
-    if let (Some(size), None) = (size.0, pty.exit()) {
+    if let (Some(size), None, Role::Client) = (size.0, pty.exit(), role) {
         pty.resize(size)?;
     }
     let attached = ChannelAnswer::Attached(pty.describe_attachment(channel.id, attachment.replay));
@@ -60,6 +62,11 @@ pub async fn attach(
 /// Ends with the program, when the client detaches, or with the session.
 async fn serve(session: &Session, channel: &Channel, attachment: Attachment) {
     let pty = attachment.pty.clone();
+    if !channel.takes_input {
+        // When the session is gone, nobody needs to be told.
+        let _ = deliver(session, channel, attachment).await;
+        return;
+    }
     let done = Closed::default();
     let output = async {
         // When the session is gone, nobody needs to be told.

@@ -27,7 +27,7 @@ pub fn open_channel(session: &Session, origin: &Origin, request: Request) -> Res
         ChannelRequest::FileRead(_, opening) => (opening.window, false, Some("file_read")),
         ChannelRequest::FileWrite(_, opening) => (opening.window, true, Some("file_write")),
         ChannelRequest::PtyOpen(_, _, _, opening) => (opening.window, true, Some("pty_open")),
-        ChannelRequest::PtyAttach(_, _, opening) => (opening.window, true, Some("pty_attach")),
+        ChannelRequest::PtyAttach(wanted, _, opening) => (opening.window, !wanted.watch, Some("pty_attach")),
         _ => return Ok((request, None)),
     };
     if let (Some(method), false) = (needs_hello, session.framed) {

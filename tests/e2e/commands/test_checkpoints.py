@@ -41,7 +41,7 @@ def test_there_and_back_and_there_again(vm: str) -> None:
     assert "is back at 'before revert to the first" in succeed("undo", vm)
     assert in_vm(vm, "cat /root/f /dev/shm/f") == "two\ntwo"
     tree = succeed("tree", vm)
-    assert "○ the first" in tree
+    assert "○   the first" in tree
     assert "a note" in tree
     assert "● before revert to the first" in tree
 
@@ -87,7 +87,8 @@ def test_a_command_that_a_revert_takes_away_fails_and_says_why(vm: str) -> None:
         said = pipe_of(process.stderr).read()
     assert process.returncode == 125
     assert said == (
-        b"quicksand-tui: the sandbox was reverted to 'quiet'\nhint: what ran in it has never been\n"
+        b"quicksand-tui: the sandbox was reverted to 'quiet'\n"
+        b"hint: what ran there since then is undone\n"
     )
 
 

@@ -20,9 +20,9 @@ def test_files_that_differ_are_listed(vm: str) -> None:
     listed = quicksand("diff", vm, "first", "second")
     assert listed.returncode == 0, listed
     assert [re.sub(" +", " ", line) for line in listed.stdout.decode().splitlines()] == [
-        r"A /root/d/a\x1b[2J 1 B",
-        "M /root/d/changed 2 B -> 3.8 KiB",
-        "D /root/d/gone 3 B",
+        r"A /root/d/a\x1b[2J +1 -0 1 B",
+        "M /root/d/changed +999 -0 2 B -> 3.8 KiB",
+        "D /root/d/gone +0 -1 3 B",
     ]
     assert listed.stderr == b"1 added, 1 removed, 1 changed\n"
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from quicksand import Sandbox
-from quicksand.base.errors import AgentRefusedError
+from quicksand.base.errors import AgentRefusedError, CommandFailedError
 from quicksand.guest.shell import Shell
 
 pytestmark = pytest.mark.vm
@@ -111,6 +111,31 @@ async def test_refusals_have_codes_and_name_the_path(vm: Sandbox, directory: str
         with pytest.raises(AgentRefusedError, match=directory) as caught:
             await operation
         assert caught.value.code == code
+
+
+async def test_refusals_are_the_errors_of_python_too(vm: Sandbox, directory: str) -> None:
+    await vm.files.write(f"{directory}/f", "x")
+    for operation, expected in (
+        (vm.files.read(f"{directory}/none"), FileNotFoundError),
+        (vm.files.stat(f"{directory}/none"), FileNotFoundError),
+        (vm.files.mkdir(f"{directory}/f"), FileExistsError),
+        (vm.files.read(directory), IsADirectoryError),
+        (vm.files.write(directory, "x"), IsADirectoryError),
+        (vm.files.list(f"{directory}/f"), NotADirectoryError),
+    ):
+        with pytest.raises(expected) as caught:
+            await operation
+        assert isinstance(caught.value, AgentRefusedError)
+
+
+async def test_a_command_can_be_checked(vm: Sandbox) -> None:
+    assert (await vm.execute("true", check=True)).ok
+    script = "echo begun; echo why it failed >&2; exit 3"
+    with pytest.raises(CommandFailedError, match="exited with code 3\nwhy it failed") as failed:
+        await vm.execute(script, check=True)
+    assert (failed.value.exit_code, failed.value.stdout) == (3, "begun\n")
+    with pytest.raises(CommandFailedError, match="killed at its timeout"):
+        await vm.execute("sleep 60", timeout=0.5, check=True)
 
 
 async def test_users_come_and_go(vm: Sandbox) -> None:

@@ -119,6 +119,50 @@ async def test_exactly_what_was_changed_is_found(
     await asyncio.to_thread(check_journal, vm, places, tmp_path)
 
 
+async def test_the_lines_and_the_patch_of_a_running_guest_are_what_it_just_wrote(
+    vm: Sandbox, tmp_path: Path
+) -> None:
+    await do(
+        vm, "mkdir -p /srv/app; seq 9 > /srv/app/n; ln -s n /srv/app/l; echo x > /srv/app/gone"
+    )
+    await vm.checkpoint("before")
+    # Without sync: it is the comparison that asks the guest to write.
+    script = (
+        "cd /srv/app; sed -i s/5/five/ n; rm gone; ln -sfn other l; echo new > 'a b'; echo -n >e"
+    )
+    assert (await vm.execute(script)).exit_code == 0
+    found = await vm.compare("before")
+    assert (found.is_live, found.is_synced) == (True, True)
+    inside = {path: lines for path, lines in found.lines.items() if path.startswith("/srv/app")}
+    assert inside == {
+        "/srv/app/n": (1, 1),
+        "/srv/app/gone": (0, 1),
+        "/srv/app/a b": (1, 0),
+        "/srv/app/e": (0, 0),
+    }
+    versions = await vm.compare_file("/srv/app/n", "before")
+    (hunk,) = versions.hunks()
+    assert [line for sign, line in hunk.lines if sign != " "] == [b"5\n", b"five\n"]
+
+    copy = tmp_path / "srv" / "app"
+    copy.mkdir(parents=True)
+    (copy / "n").write_text("".join(f"{n}\n" for n in range(1, 10)))
+    (copy / "l").symlink_to("n")
+    (copy / "gone").write_text("x\n")
+    patch = await vm.patch("before", below="/srv/app")
+    assert patch.left_out == ()
+    command = ["patch", "-p1", "-s", "-d", str(tmp_path)]
+    await asyncio.to_thread(subprocess.run, command, input=patch.data, check=True)
+    assert (copy / "n").read_text() == "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"
+    assert sorted(path.name for path in copy.iterdir()) == ["a b", "e", "l", "n"]
+    assert (copy / "l").readlink() == Path("other")
+
+    # What the first checkpoint itself brought, from the image.
+    brought = {change.path for change in await vm.diff("before", parent=True)}
+    assert "/srv/app/gone" in brought
+    assert "/srv/app/a b" not in brought
+
+
 def check_journal(vm: Sandbox, places: Paths, tmp_path: Path) -> None:
     """The disk of a checkpoint is that of a file system in use: what debugfs makes of it when it
     replays the journal is what we read without that."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
@@ -28,7 +29,10 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.home.config import Settings
 from quicksand_tui.kit.hands import Hands
 from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
+from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
 from quicksand_tui.model.jobs import CommandOutput, Failure, JobVerb, OperationError
+from quicksand_tui.model.losing import Losing
+from quicksand_tui.model.overview import Changes
 from quicksand_tui.model.sandboxes import (
     GuestView,
     ImageView,
@@ -54,6 +58,7 @@ from quicksand_tui.verbs.starting import Started
 from tests.conftest import Patience
 from tests.unit.app import fake_saves
 from tests.unit.app.fake_saves import FakeSaves
+from tests.unit.app.fake_wall import FakeWall
 
 T = TypeVar("T")
 
@@ -327,9 +332,13 @@ class FakeService(FakeSaves, EngineService):
         self.running = self.most_running = 0
         """Commands."""
         self.reports: list[Report] = []
+        self.changed = Changes()
         self.pictures: dict[str, Image.Image] = {}
         """Screens by checkpoint; "" is the present one."""
         self.terminals: list[FakeTerminal] = []
+        self.lost: Losing | Failure = Losing(read=NOW)
+        """What going back loses."""
+        self.asked_losing: list[str] = []
         self.deleted: dict[str, SandboxView] = {}
         """What is in the trash."""
 
@@ -354,6 +363,9 @@ class FakeService(FakeSaves, EngineService):
         self.calls.append(f"terminal {sandbox_id} {session}".rstrip())
         self.terminals.append(FakeTerminal(session, size, sink))
         return self.terminals[-1]
+
+    def open_wall(self) -> FakeWall:
+        return FakeWall()
 
     def open_screen(self, sandbox_id: str, sink: ScreenSink) -> FakeScreen:
         self.calls.append(f"screen {sandbox_id}")
@@ -415,7 +427,7 @@ class FakeService(FakeSaves, EngineService):
         return SimpleNamespace(id=sandbox_id, name=view.name, trashed=trashed, not_kept="")
 
     async def bring_back(self, sandbox_id: str, report: Report) -> Back:
-        report(Progress(sandbox_id, "out of the trash"))
+        report(Progress(sandbox_id, "restoring"))
         await self.operate(f"bring back {sandbox_id}", report)
         view = self.deleted.pop(sandbox_id)
         self.put(view)
@@ -463,6 +475,26 @@ class FakeService(FakeSaves, EngineService):
             raise OperationError(self.failure)
         image = self.pictures.get(at)
         return () if image is None else fit(image, *room)
+
+    async def compare(self, spec: DiffSpec, report: Callable[[int], None]) -> DiffView:
+        await self.operate(f"compare {spec.title}")
+        return DiffView(read=NOW)
+
+    async def compare_file(self, spec: DiffSpec, path: str) -> TextDiff:
+        return TextDiff(why=f"{path} is as it was")
+
+    async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
+        self.asked_losing.append(checkpoint)
+        if isinstance(self.lost, Failure):
+            raise OperationError(self.lost)
+        return self.lost
+
+    async def write_patch(self, spec: DiffSpec, below: str, file: Path) -> int:
+        await self.operate(f"patch {below}")
+        return 0
+
+    async def changes(self, sandbox_id: str, before: str, after: str = "") -> Changes:
+        return self.changed
 
     async def run_command(
         self, sandbox_id: str, command: str, *, timeout_s: float
@@ -761,3 +793,8 @@ def screen_text(app: QuicksandApp) -> str:
 
 def toasts(app: QuicksandApp) -> list[str]:
     return [note.message for note in app._notifications]
+
+
+def drawn(app: QuicksandApp, mark: str, tag: str) -> bool:
+    """Whether a checkpoint is in the tree, with that mark."""
+    return re.search(f"{mark}[ │]+{re.escape(tag)}", screen_text(app)) is not None

@@ -20,6 +20,7 @@ from quicksand_tui.kit.base import ActionScreen
 from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.sandboxes import SandboxView, State
 from quicksand_tui.model.world import Panel, Selection
+from quicksand_tui.screens.diff import DiffScreen
 from quicksand_tui.screens.help import help_content
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.saves import SavesScreen, TrashScreen
@@ -34,13 +35,16 @@ from tests.unit.app.fakes import (
     DEBIAN,
     EMPTY,
     FULL,
+    KEPT,
     OLD,
     PAUSED,
     WEB,
     WEB_PAST,
     FakeService,
+    select,
     shown,
 )
+from tests.unit.app.test_checkpoints import open_tree
 
 FORBIDDEN = {"ctrl+h", "ctrl+i", "ctrl+j", "ctrl+m", "ctrl+left_square_bracket"}
 """The same bytes as Backspace, Tab, line feed, Enter and Escape."""
@@ -62,12 +66,20 @@ def test_every_action_has_keys_of_its_own_and_words(scope: Scope) -> None:
 
 
 async def test_every_action_is_carried_out_by_something_and_nothing_else_is() -> None:
-    async with shown(FakeService()) as (app, _):
+    async with shown(FakeService(KEPT)) as (app, pilot):
         screens: dict[Scope, ActionScreen] = dict.fromkeys(Scope, app.main)
-        for scope, opens in ((Scope.SAVES, "saves"), (Scope.TRASH, "trash")):
+        ways = ((Scope.SAVES, "saves"), (Scope.TRASH, "trash"), (Scope.WALL, "wall"))
+        for scope, opens in ways:
             screens[Scope.MAIN].handlers_of(Scope.MAIN)[opens]()
             assert isinstance(app.screen, ActionScreen) and app.screen.scope is scope
             screens[scope] = app.screen
+        while app.screen is not app.main:
+            app.pop_screen()
+        await select(pilot, WEB_PAST)
+        await open_tree(pilot)
+        app.main.handlers_of(Scope.TREE)["diff"]()
+        assert isinstance(app.screen, DiffScreen)
+        screens[Scope.DIFF] = app.screen
         for scope, screen in screens.items():
             missing = {action.id for action in in_scope(scope)} - screen.handlers_of(scope).keys()
             assert not missing, scope
@@ -115,7 +127,7 @@ def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
 )
 def test_what_is_possible_in_each_state(view: SandboxView | None, possible: set[str]) -> None:
     about = {action.id for action in ACTIONS if action.group is Group.SANDBOX}
-    about -= {"new", "copy", "mark", "mark_all"}
+    about -= {"new", "copy", "mark", "mark_all", "mark_range"}
     assert {name for name in about if reason(name, view) is None} == possible
 
 
@@ -131,14 +143,14 @@ def test_while_a_job_is_under_way_only_it_can_be_changed() -> None:
     job = Job(sandbox_id=DB.id, name="db", verb=JobVerb.START)
     view = replace(DB, state=State.STARTING)
     assert reason("cancel", view, job) is None
-    assert reason("delete", view, job) == "db is just being started"
+    assert reason("delete", view, job) == "db is being started"
     assert reason("cancel", view, replace(job, cancelling=True)) == "it is being cancelled"
     stop = Job(sandbox_id=WEB.id, name="web", verb=JobVerb.STOP)
     assert (
         reason("cancel", WEB, stop) == "only a start or a save can be cancelled; K ends it at once"
     )
     assert reason("kill", WEB, stop) is None
-    assert reason("stop", WEB, stop) == "web is just being stopped"
+    assert reason("stop", WEB, stop) == "web is being stopped"
 
 
 def test_new_needs_an_image_that_works() -> None:
@@ -157,7 +169,7 @@ def test_in_the_tree_what_cannot_be_read_is_neither_gone_to_nor_deleted() -> Non
         assert "no checkpoint" in str(why(FULL, Selection(sandbox=WEB_PAST)))
         job = Job(sandbox_id=WEB.id, name="web", verb=JobVerb.CHECKPOINT)
         busy = why(replace(FULL, jobs=(job,)), Selection(sandbox=WEB_PAST, checkpoint=CLEAN))
-        assert busy == "web is just being kept as a checkpoint"
+        assert busy == "web is being checkpointed"
 
 
 def test_commands_quote_the_name() -> None:
@@ -173,7 +185,7 @@ def test_the_command_to_delete_is_another_for_one_that_runs() -> None:
 
 
 def test_what_changes_anything_is_refused_by_a_read_only_app() -> None:
-    by_hand = {"main.open", "tree.go", "tree.checkpoint", "tree.undo"}
+    by_hand = {"main.open", "tree.go", "tree.ask", "tree.checkpoint", "tree.undo"}
     by_hand |= {
         "desktop.checkpoint",
         "desktop.revert",

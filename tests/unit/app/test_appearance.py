@@ -103,10 +103,10 @@ async def test_a_tiny_terminal_shows_the_list_and_the_keys(size: tuple[int, int]
     async with shown(size=size) as (app, pilot):
         lines = screen_text(app).splitlines()
         assert "quicksand" in lines[0]
-        assert any("● running" in line for line in lines)
+        assert any("● web" in line for line in lines)
         assert "quit" in lines[-1] and "help" in lines[-1]
         await pilot.press("3")
-        await until(lambda: "debian" in screen_text(app) and "Images" in screen_text(app))
+        await until(lambda: "broken" in screen_text(app))
         assert "quit" in screen_text(app).splitlines()[-1]
         await pilot.press("1")
-        await until(lambda: "● running" in screen_text(app))
+        await until(lambda: "● web" in screen_text(app))

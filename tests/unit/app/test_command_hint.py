@@ -62,17 +62,17 @@ def test_it_is_that_of_what_is_selected(
 
 def test_it_says_what_the_command_is_to_the_screen() -> None:
     assert hint_for(Selection(sandbox=WEB)) == CommandHint(
-        "quicksand-tui shell web", "as enter does"
+        "quicksand-tui shell web", "same as enter"
     )
-    assert hint_for(Selection()).about == "shows the same"
+    assert hint_for(Selection()).about == "as a command"
 
 
 async def test_what_has_ended_gives_way_when_something_else_is_selected() -> None:
     service = FakeService(KEPT)
     async with shown(service) as (app, pilot):
-        await until(lambda: "$ quicksand-tui shell web  as enter does" in screen_text(app))
+        await until(lambda: "$ quicksand-tui shell web  same as enter" in screen_text(app))
         await pilot.press("3")
-        await until(lambda: "$ quicksand-tui run debian  as enter does" in screen_text(app))
+        await until(lambda: "$ quicksand-tui run debian  same as enter" in screen_text(app))
         await pilot.press("1")
         service.hold = asyncio.Event()
         await pilot.press("P")
@@ -82,4 +82,4 @@ async def test_what_has_ended_gives_way_when_something_else_is_selected() -> Non
         service.hold.set()
         await until(lambda: "$ quicksand-tui pause web  ✓" in screen_text(app))
         await select(pilot, AGENT)
-        await until(lambda: "$ quicksand-tui start agent-7  as enter does" in screen_text(app))
+        await until(lambda: "$ quicksand-tui start agent-7  same as enter" in screen_text(app))

@@ -165,8 +165,8 @@ async def test_a_command_opens_a_screen(line: str, screen: type) -> None:
     ("line", "part", "tab"),
     [
         ("log web", Part.AREA, Tab.LOG),
-        ("tree web", Part.TREE, Tab.TREE),
-        ("revert web", Part.TREE, Tab.TREE),
+        ("tree web", Part.TREE, Tab.DETAILS),
+        ("revert web", Part.TREE, Tab.DETAILS),
         ("shell web", Part.AREA, Tab.SHELLS),
     ],
 )
@@ -183,7 +183,7 @@ async def test_views_are_changed() -> None:
         await type_line(pilot, "theme quicksand-light")
         await until(lambda: app.theme == "quicksand-light")
         await type_line(pilot, "filter !web a")
-        await until(lambda: "Sandboxes /!web a" in screen_text(app))
+        await until(lambda: " /!web a" in screen_text(app))
         await type_line(pilot, "quit")
         await until(lambda: app.return_value == 0)
 
@@ -194,7 +194,7 @@ async def test_on_another_screen_a_command_is_about_that_or_goes_to_the_sandboxe
         await type_line(pilot, "saves")
         await until(lambda: isinstance(app.screen, SavesScreen) and app.world.saves.loaded)
         await type_line(pilot, "filter dev")
-        await until(lambda: "Saves /dev" in screen_text(app))
+        await until(lambda: " /dev" in screen_text(app))
         await type_line(pilot, "stop", enter=True)
         await until(lambda: "no sandbox is selected" in screen_text(app))
         await pilot.press("escape")

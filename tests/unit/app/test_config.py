@@ -46,7 +46,7 @@ def test_everything_can_be_set() -> None:
         memory_dir = "/fast"
         prefix = "ctrl-a"
         [keys]
-        stop = "W"
+        stop = "E"
         "main.undo" = ["Z", "f8"]
         log.back = "b"
         """
@@ -58,7 +58,7 @@ def test_everything_can_be_set() -> None:
     assert config.memory_dir == "/fast"
     assert config.prefix.data == b"\x01" == config.keymap.prefix.data
     assert config.keymap.changes_from(default_keymap()) == {
-        "main.stop": "W",
+        "main.stop": "E",
         "main.undo": "Z,f8",
         "log.back": "b,escape",
     }
@@ -91,10 +91,10 @@ def test_a_problem_names_line_key_and_what_would_do(text: str, problem: str) -> 
 
 
 def test_what_is_valid_counts_beside_what_is_not() -> None:
-    loaded = parse_config("ascii = true\nmouse = 3\nread_only = true\n[keys]\nstop = 'W'\nx = 1\n")
+    loaded = parse_config("ascii = true\nmouse = 3\nread_only = true\n[keys]\nstop = 'E'\nx = 1\n")
     assert len(loaded.problems) == 2
     assert loaded.config.ascii and loaded.config.mouse and loaded.config.read_only
-    assert loaded.config.keymap.hint("stop") == "W"
+    assert loaded.config.keymap.hint("stop") == "E"
 
 
 def test_above_what_is_no_toml_everything_counts() -> None:

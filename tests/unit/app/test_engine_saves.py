@@ -82,7 +82,7 @@ async def test_to_the_trash_and_back(service: EngineService, dev: str) -> None:
 
 async def test_for_good_and_out_of_the_trash(service: EngineService, dev: str) -> None:
     told = await told_of(service, saves.discard([dev], now=True))
-    assert told.summary == "dev is gone for good"
+    assert told.summary == "dev is deleted for good"
     assert service.read_saves().trash == ()
 
 
@@ -95,10 +95,10 @@ async def test_some_of_the_trash_goes_and_the_rest_stays(
     trash = {found.name: found.key for found in service.read_saves().trash}
     assert (
         await told_of(service, saves.purge(places_of([trash["a"]])))
-    ).summary == "a is gone for good"
+    ).summary == "a is deleted for good"
     assert {found.name for found in service.read_saves().trash} == {"b", "c"}
     assert (
-        "2 things are gone"
+        "2 things are deleted"
         in (await told_of(service, saves.purge(places_of([trash["b"], trash["c"]])))).summary
     )
     assert list((store.root / ".trash").iterdir()) == []
@@ -135,7 +135,7 @@ async def test_a_name_that_is_taken_says_so(
     (gone,) = service.read_saves().trash
     with pytest.raises(OperationError) as caught:
         await told_of(service, saves.bring_back(places_of([gone.key])))
-    assert caught.value.failure.title == "It was not brought back"
+    assert caught.value.failure.title == "It was not restored"
     assert "there is a save 'dev'" in caught.value.failure.message
     assert len(service.read_saves().trash) == 1
 
@@ -182,7 +182,7 @@ async def test_what_is_no_bundle_changes_nothing(service: EngineService, dev: st
 async def test_verifying_tells_and_the_views_know_it(service: EngineService, dev: str) -> None:
     service.read_saves()
     told = await told_of(service, saves.verify([dev], deep=False))
-    assert told.summary == "dev is fine as seen from outside; F reads every byte"
+    assert told.summary == "dev is fine by a quick check; F reads every byte"
     reports: Reports = []
     told = await told_of(service, saves.verify([dev], deep=True), report=reports.append)
     assert told.summary.startswith("dev is whole: ")

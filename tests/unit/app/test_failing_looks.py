@@ -287,7 +287,7 @@ class Failing(FakeService):
 @contextlib.asynccontextmanager
 async def failing(*keys: str) -> Any:
     service = Failing(KEPT)
-    async with shown(service, size=(100, 30)) as (app, pilot):
+    async with shown(service, size=(120, 36)) as (app, pilot):
         await select(pilot, WEB)
         for key in keys:
             await pilot.press(key)
@@ -346,7 +346,7 @@ async def test_saves_that_cannot_be_read_say_so_and_are_read_again(
 async def test_a_log_that_cannot_be_read_says_so_and_is_read_again(what: str) -> None:
     service = Failing(KEPT)
     service.fails = what
-    async with shown(service, size=(100, 30)) as (app, pilot):
+    async with shown(service, size=(140, 36)) as (app, pilot):
         await select(pilot, WEB)
         await pilot.press("l")
         await sees(app, f"it cannot be read: /data/images: {DENIED}")
@@ -374,21 +374,30 @@ async def test_a_form_whose_look_at_the_host_fails_says_so_and_looks_again(
 
 
 LOOKERS = {
+    "cockpit/choice.py:_look": "asks by `EngineService.ask`, which raises OperationError only",
+    "cockpit/changed.py:_answer": "asks by `EngineService.ask`, which raises OperationError only",
+    "cockpit/log.py:_save": "tells an OSError",
     "cockpit/log.py:_follow": "test_a_log_that_cannot_be_read_says_so_and_is_read_again",
     "cockpit/shells.py:_add_left": "asks by `EngineService.ask`, which raises OperationError only",
     "cockpit/shells.py:_open": "likewise; `PaneMemory.read` never raises",
     "cockpit/stats.py:_ask": "asks by `EngineService.ask`, which raises OperationError only",
     "cockpit/then_and_now.py:_ask": "asks by `EngineService.ask`, which raises OperationError only",
+    "cockpit/wall.py:_look": "asks by `EngineService.ask`, which raises OperationError only",
     "kit/memory.py:remember": "`Remembered.write` gives up on an OSError",
     "kit/memory.py:remember_command": "`CommandHistory.add` never raises",
     "kit/memory.py:remember_panes": "`PaneMemory.write` gives up on an OSError",
     "panes/copying.py:changed": "searches what is in memory",
     "panes/workspace.py:_run_clock": "looks at nothing of the host",
     "screens/command.py:_load_history": "`CommandHistory.read` never raises",
+    "screens/diff.py:_filter": "arranges what is in memory",
+    "screens/diff.py:_read": "asks by `EngineService.ask`, which raises OperationError only",
+    "screens/diff.py:_read_text": "likewise",
+    "screens/diff.py:_save_patch": "likewise",
     "screens/form.py:_look": "test_a_form_whose_look_at_the_host_fails_says_so_and_looks_again",
     "screens/form.py:action_submit": "likewise",
     "screens/terminal_loan.py:open": "an OSError is the failure that is shown",
-    "ui/app.py:_remember_theme": "tells an OSError",
+    "screens/ways.py:open_tile": "waits for the area, and looks at nothing of the host",
+    "ui/looks.py:theme_changed": "tells an OSError",
     "ui/app.py:_watch": "test_a_store_that_could_not_be_read_at_first_is_read_later",
     "ui/app.py:run_operation": "`EngineService.carry_out` raises OperationError only",
     "ui/app.py:watch_saves": "test_saves_that_cannot_be_read_say_so_and_are_read_again",

@@ -144,6 +144,8 @@ async def test_the_key_that_opens_the_tree_does_not_go_back(view: object) -> Non
         await pilot.press("u", "u", "u")
         await pilot.pause()
         assert app.main.places.part is Part.TREE and service.calls == [] and not app.operations.jobs
+        await pilot.press("escape")
+        await until(lambda: app.screen is app.main)
         await pilot.press("enter")
         await until(lambda: service.calls)
         await until(lambda: not app.operations.jobs)

@@ -46,7 +46,7 @@ WALK: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("Delete web?", ("d",), ("escape",)),
     ("Start a stopped sandbox", ("question_mark",), ("escape",)),
     ("enter goes back", ("u",), ("escape",)),
-    ("Within the guest", ("left_square_bracket",), ("i",)),
+    ("Guest", ("left_square_bracket",), ("i",)),
     ("Saves", ("v",), ("escape",)),
     ("console", ("l",), ("escape",)),
 )
@@ -175,9 +175,9 @@ async def test_without_colours_none_is_written_in_any_theme(
         assert all(s.color is None or s.color.is_default for s in styles)
         assert all(s.bgcolor is None or s.bgcolor.is_default for s in styles)
         reverse = "".join(s.text for s in segments(app) if s.style and s.style.reverse)
-        assert "● running" in reverse, "the line of the cursor is to be seen"
+        assert "● web" in reverse, "the line of the cursor is to be seen"
         text = screen_text(app)
-        assert all(word in text for word in ("● running", "○ stopped", "✗ crashed"))
+        assert all(word in text for word in ("● web", "○ db", "✗ agent-7"))
 
 
 @pytest.mark.parametrize("ascii_glyphs", [False, True])
@@ -193,9 +193,9 @@ async def test_the_focus_is_seen_without_colour(ascii_glyphs: bool) -> None:
         await until(lambda: look() != before)
         marks = look()
         if ascii_glyphs:
-            assert "web" in marks[1] and "Sandboxes" not in marks[1]
+            assert "Tree of web" in marks[1] and "Sandboxes" not in marks[1]
         else:
-            assert "━ web" in marks[0] and "─ Sandboxes" in marks[0]
+            assert "━ 4 Tree of web" in marks[0] and "─ 1 Sandboxes" in marks[0]
 
 
 async def test_the_terminals_own_colours_are_used_as_they_are() -> None:
@@ -293,9 +293,9 @@ async def test_a_late_answer_changes_the_theme_unless_one_was_chosen() -> None:
         await ready(pilot)
         app.post_message(TerminalAnswered(LIGHT))
         await until(lambda: app.theme == "quicksand-light")
-        assert app.theme_choice.name == ""
+        assert app.looks.chosen == ""
         app.theme = "quicksand-contrast"
-        await until(lambda: app.theme_choice.name == "quicksand-contrast")
+        await until(lambda: app.looks.chosen == "quicksand-contrast")
         app.post_message(TerminalAnswered(DARK))
         await until(lambda: app.terminal.abilities == DARK)
         assert app.theme == "quicksand-contrast"

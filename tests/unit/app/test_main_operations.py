@@ -131,8 +131,8 @@ async def test_kill_asks_and_may_overtake_a_stop() -> None:
         (DB, "x", "db does not run"),
         (DB, "s", "db does not run: a starts it"),
         (WEB, "a", "web is already running"),
-        (PAUSED, "s", "builder is paused: P lets it go on"),
-        (PAUSED, "a", "builder is paused: P lets it go on"),
+        (PAUSED, "s", "builder is paused: P resumes it"),
+        (PAUSED, "a", "builder is paused: P resumes it"),
         (DB, "P", "db does not run"),
         (BROKEN, "enter", "cc33dd44ee55 is broken"),
         (WEB, "X", "nothing is under way for web"),
@@ -174,7 +174,7 @@ async def test_P_pauses_and_enter_lets_it_go_on() -> None:
         await pilot.press("P")
         await until(lambda: "‖ paused    web" in screen_text(app))
         await until(lambda: "quicksand-tui pause web  ✓" in screen_text(app))
-        await until(lambda: "P lets it go on" in screen_text(app))
+        await until(lambda: "P resumes it" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: "● running   web" in screen_text(app))
         await until(lambda: "quicksand-tui resume web  ✓" in screen_text(app))
@@ -203,13 +203,13 @@ async def test_q_leaves_and_names_what_goes_on() -> None:
     async with shown() as (app, pilot):
         await pilot.press("q")
         await until(lambda: app.return_value == 0)
-    assert app.running_names == ("web", "builder")
+    assert app.world_watch.world.running_names == ("web", "builder")
 
 
 def test_the_farewell() -> None:
     assert farewell(()) == ""
-    assert farewell(("web",)) == "web goes on running; quicksand-tui comes back to it.\n"
-    assert "a, b, c, d, e and 2 more go on" in farewell(("a", "b", "c", "d", "e", "f", "g"))
+    assert farewell(("web",)) == "still running: web (`quicksand-tui` opens the app again)\n"
+    assert "still running: a, b, c, d, e and 2 more" in farewell(tuple("abcdefg"))
 
 
 async def test_leaving_with_work_under_way_asks_first() -> None:

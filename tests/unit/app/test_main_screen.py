@@ -16,6 +16,7 @@ from quicksand_tui.model.world import World
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens.help import HelpScreen
 from quicksand_tui.views.rows import ORDERS, ordered
+from quicksand_tui.widgets.browser import kept_order
 from tests.unit.app.fakes import (
     AGENT,
     BROKEN,
@@ -40,9 +41,10 @@ from tests.unit.app.fakes import (
 async def test_the_store_is_shown_as_it_is_on_disk() -> None:
     async with shown() as (app, _):
         text = screen_text(app)
-        for words in ("● running", "○ stopped", "✗ crashed", "‖ paused", "✗ broken"):
-            assert words in text
-        assert "183M/512M" in text
+        found = [line[3:].split()[:3] for line in text.splitlines()[3:8]]
+        for glyph, name in (("●", "web"), ("‖", "builder"), ("○", "db"), ("✗", "agent-7")):
+            assert any(line[0] == glyph and name in line for line in found)
+        assert "183M" in text
         assert "6.0G RAM" in text
 
 
@@ -123,8 +125,7 @@ async def test_the_filter_works_as_one_types_and_escape_clears_it() -> None:
         await pilot.press("enter")
         await until(lambda: table.has_focus)
         await pilot.pause()
-        await until(lambda: "Sandboxes /state:st" in screen_text(app))
-        await until(lambda: "1 of 5" in screen_text(app))
+        await until(lambda: "1 Sandboxes 1 of 5 /state:st" in screen_text(app))
         await pilot.press("escape")
         await until(lambda: table.row_count == 5)
 
@@ -220,11 +221,14 @@ async def test_help_opens_and_escape_leaves_it() -> None:
         await until(lambda: app.screen is app.main)
 
 
-async def test_the_palette_has_the_actions_that_are_possible() -> None:
+async def test_the_palette_has_the_keys_and_the_reasons_of_what_is_not_possible() -> None:
     async with shown() as (app, _):
-        names = [command.title for command in app.get_system_commands(app.main)]
-        assert "Stop (x)" in names and "Theme" in names
-        assert "Start (a)" not in names
+        found = {command.title: command for command in app.get_system_commands(app.main)}
+        assert "Stop (x)" in found and "Theme" in found
+        assert found["Start (a)"].help == "Not now: web is already running"
+        assert list(found).index("Stop (x)") < list(found).index("Start (a)")
+        found["Start (a)"].callback()
+        await until(lambda: toasts(app) == ["web is already running"])
 
 
 async def test_r_reads_everything_anew() -> None:
@@ -249,7 +253,10 @@ async def test_nothing_yet_says_which_key_comes_next() -> None:
         app = make_app(FakeService(world))
         async with app.run_test(size=SIZE):
             await until(lambda app=app: app.world.loaded)  # type: ignore[misc]
-            await until(lambda app=app: "No sandboxes yet" in screen_text(app))  # type: ignore[misc]
+            words = (
+                "n starts your first sandbox, from debian" if world is EMPTY else "I installs one"
+            )
+            await until(lambda app=app, words=words: words in screen_text(app))  # type: ignore[misc]
 
 
 def names(order: str, *views: SandboxView) -> list[str]:
@@ -272,18 +279,18 @@ async def test_o_and_the_headers_order_and_the_title_says_how() -> None:
         table = app.main.sandboxes.table
         await select(pilot, DB)
         await pilot.press("o")
-        await until(lambda: "Sandboxes by name" in screen_text(app))
+        await until(lambda: "Sandboxes 5 by name" in screen_text(app))
         assert table.selected_key == DB.id
         lines = screen_text(app).splitlines()
-        assert await pilot.click(table, offset=(lines[3].index("Disk") - 1, 0))
-        await until(lambda: "Sandboxes by disk" in screen_text(app))
+        assert await pilot.click(table, offset=(lines[2].index("Disk") - 1, 0))
+        await until(lambda: "Sandboxes 5 by disk" in screen_text(app))
         await until(lambda: table.cursor_row == 0)
         for _ in ORDERS:
             await pilot.press("o")
-        await until(lambda: "Sandboxes by disk" in screen_text(app))
+        await until(lambda: "Sandboxes 5 by disk" in screen_text(app))
 
 
-async def test_another_order_keeps_what_is_seen() -> None:
+async def test_no_row_moves_below_the_cursor_until_it_leaves_the_list() -> None:
     views = tuple(replace(WEB, id=f"{n:012x}", name=f"box-{n:02}") for n in range(60))
     service = FakeService(replace(FULL, sandboxes=views))
     async with shown(service) as (app, pilot):
@@ -294,9 +301,20 @@ async def test_another_order_keeps_what_is_seen() -> None:
         assert top > 20
         swapped = (*views[1:], replace(views[0], created=(WEB.created or 0) + 1))
         service.world = replace(FULL, sandboxes=swapped)
+        before = list(table._keys)
+        await until(lambda: app.world.sandbox(views[0].id) in swapped[-1:])
+        await pilot.pause()
+        assert list(table._keys) == before
+        assert (table.selected_key, table.scroll_y) == (views[27].id, top)
+        await pilot.press("4")
         await until(lambda: table._keys[-1] == views[0].id)
         assert table.selected_key == views[27].id
-        await until(lambda: table.scroll_y == top)
+
+
+def test_what_is_new_comes_where_it_belongs_and_the_rest_stays() -> None:
+    assert kept_order(["b", "a", "x"], ["a", "n", "b", "m"]) == ["b", "m", "a", "n"]
+    assert kept_order([], ["a", "b"]) == ["a", "b"]
+    assert kept_order(["a"], ["n", "a"]) == ["n", "a"]
 
 
 async def test_one_click_selects_and_two_open() -> None:

@@ -211,7 +211,7 @@ async def test_the_mounts_are_listed_and_one_is_taken_away() -> None:
         assert service.calls[-1] == f"unmount {WEB.id} /mnt/src"
         assert toasts(app) == ["web has no longer /home/me/src at /mnt/src"]
         assert last_command(app) == ("quicksand-tui unmount web /mnt/src", "done")
-        await until(lambda: "/home/me/src" not in screen_text(app).partition("Here")[2][:900])
+        await until(lambda: "/home/me/src" not in screen_text(app).partition("Host")[2][:900])
         await pilot.press("escape")
         await until(lambda: app.main.sandboxes.table.has_focus)
 
@@ -374,7 +374,7 @@ def test_the_form_can_protect_what_programs_here_run() -> None:
 async def test_what_the_guest_wrote_that_programs_here_run_is_shown() -> None:
     told = replace(SRC, told=(".git/hooks/pre-commit", *(f"{n}/.envrc" for n in range(5))))
     world = replace(MOUNTED, sandboxes=(replace(WEB_MOUNTS, mounts=(told,)), DB))
-    async with shown(FakeService(world), size=(120, 36)) as (app, pilot):
+    async with shown(FakeService(world), size=(160, 45)) as (app, pilot):
         await until(lambda: "it wrote .git/hooks/pre-commit, 0/.envrc" in screen_text(app))
         assert "and 3 more" in screen_text(app)
         await open_list(pilot)
@@ -387,4 +387,4 @@ async def test_what_a_start_could_not_mount_is_told() -> None:
     async with shown(service) as (app, _):
         app.operations.do(start(), DB)
         await until(lambda: toasts(app))
-        assert toasts(app) == [f"db runs, but: {service.notices[0]}"]
+        assert toasts(app) == [f"db is running, but: {service.notices[0]}"]

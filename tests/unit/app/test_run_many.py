@@ -112,7 +112,7 @@ def test_the_commands_that_do_the_same_are_quoted() -> None:
 
 @pytest.mark.parametrize(
     ("view", "says"),
-    [(WEB, None), (DB, "does not run"), (PAUSED, "P lets it go on"), (None, "no ")],
+    [(WEB, None), (DB, "does not run"), (PAUSED, "P resumes it"), (None, "no ")],
 )
 def test_it_needs_something_that_runs(view: SandboxView | None, says: str | None) -> None:
     why = reasons.run(FULL, Selection(sandbox=view))

@@ -101,7 +101,7 @@ async def test_a_sandbox_is_saved_with_name_and_note_and_shows_how_far_it_is() -
         await until(lambda: "copying 25%" in screen_text(app))
         assert isinstance(app.screen, MainScreen)
         await pilot.press("S", "x")
-        await until(lambda: toasts(app)[-2:] == ["web is just being saved"] * 2)
+        await until(lambda: toasts(app)[-2:] == ["web is being saved"] * 2)
         service.hold.set()
         await until(lambda: "web2 is saved: 67M" in toasts(app))
         assert "name='web2', note='with gcc', compress=True" in service.calls[-1]
@@ -166,7 +166,7 @@ async def test_deleting_asks_names_the_losses_and_the_chord_is_the_trash() -> No
         for words in (
             "Delete the save dev?",
             "dev, 64M, made 8d ago: gcc, make",
-            "For good, that frees 12K",
+            "Deleting for good frees 12K",
             "What came from it works without it: the save",
             "To the trash ^Y",
             "For good ^G",
@@ -200,7 +200,7 @@ async def test_for_good_is_a_choice_within_the_question_only() -> None:
     async with saves_shown(service, "D", "space", "space", "d") as (app, pilot):
         await until(lambda: "Delete 2 saves?" in screen_text(app))
         await pilot.press("ctrl+g")
-        await until(lambda: "2 saves are gone for good" in toasts(app))
+        await until(lambda: "2 saves are deleted for good" in toasts(app))
         assert service.calls == [f"delete {APP.key} {DAMAGED.key} now"]
         assert last_command(app)[0] == "quicksand-tui saves rm --now my-app damaged"
         await until(lambda: rows(app) == 3)

@@ -181,25 +181,25 @@ def test_the_details_tell_everything() -> None:
     told = lines(replace(DEV, volatile=("/run", "/tmp", "/a", "/b"), parent="root"))
     assert told == {
         "State": "● kept · 8d old · x86_64 · 2 layers · file system at rest",
-        "Deleting": "frees 12K · 64M that others share stay",
-        "Lies on": "debian 13.1 · 9c1e5a77b0d2",
+        "Deleting": "frees 12K · 64M shared with others stays",
+        "Base image": "debian 13.1 · 9c1e5a77b0d2",
         "Note": "gcc, make",
-        "Descent": (
-            "from the save root · led to the save dev2 and the sandbox web · works without it"
+        "Lineage": (
+            "from the save root · children: the save dev2 and the sandbox web · works without it"
         ),
-        "Gives": "512M · 1 CPU · network mounts only",
-        "Lacks": "/run, /tmp, /a and 1 more: only in the guest's memory then",
-        "Lies in": f"/saves/dev · {DEV.id}",
+        "Settings": "512M · 1 CPU · network mounts only",
+        "Missing": "/run, /tmp, /a and 1 more: only in the guest's memory then",
+        "Path": f"/saves/dev · {DEV.id}",
     }
-    assert lines(LOW)["Needed"] == "by top, which lies on it"
+    assert lines(LOW)["Needed"] == "by top; it is their base"
     assert lines(DAMAGED)["Why"] == DAMAGED.problems[0]
     assert lines(WHOLE)["State"].startswith("✓ whole")
-    assert lines(BAD)["State"].endswith("every byte was read 1m ago")
-    assert "from outside" in lines(replace(DEV, verdict=VerdictView(deep=False, when=NOW)))["State"]
+    assert lines(BAD)["State"].endswith("every byte read 1m ago")
+    assert "quick check" in lines(replace(DEV, verdict=VerdictView(deep=False, when=NOW)))["State"]
 
 
 def test_the_details_say_that_a_guest_could_not_write_out_its_memory() -> None:
-    told = lines(replace(DEV, unsynced=True))["Lacks"]
+    told = lines(replace(DEV, unsynced=True))["Missing"]
     assert (
         told == "what its guest had not yet written to its disk: it was paused, or did not answer"
     )
@@ -207,9 +207,9 @@ def test_the_details_say_that_a_guest_could_not_write_out_its_memory() -> None:
 
 def test_the_details_say_who_has_not_made_it() -> None:
     offered = replace(DEV, is_own=False, place="workspace", left_out="network full")
-    assert lines(offered)["Not yours"] == "it came with this directory: left out, network full"
-    assert lines(replace(DEV, is_own=False))["Not yours"] == "it was imported"
-    assert "Not yours" not in lines(DEV)
+    assert lines(offered)["Origin"] == "it came with this directory: left out, network full"
+    assert lines(replace(DEV, is_own=False))["Origin"] == "it was imported"
+    assert "Origin" not in lines(DEV)
 
 
 def test_what_was_no_save_stays_in_the_trash() -> None:
@@ -255,11 +255,11 @@ def test_names_are_few_and_short() -> None:
 def test_a_question_before_deleting_names_what_is_lost_and_what_stays() -> None:
     assert losses.of_saves([DEV], NOW) == [
         "dev, 64M, made 8d ago: gcc, make",
-        "For good, that frees 12K; what is shared with others stays.",
+        "Deleting for good frees 12K; what others share stays.",
         "What came from it works without it: the save dev2 and the sandbox web.",
     ]
     many = [saved(f"s{n}", own=MIB) for n in range(9)]
     told = losses.of_saves(many, NOW)
-    assert told[5:] == ["s5, 1.0M, made 1h ago", "and 3 more", "For good, that frees 9.0M."]
+    assert told[5:] == ["s5, 1.0M, made 1h ago", "and 3 more", "Deleting for good frees 9.0M."]
     assert losses.of_trash([GONE], NOW) == ["dev, 64M, removed 2d ago", "That frees 40K."]
     assert LAYER in DEV.shared_files

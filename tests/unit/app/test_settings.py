@@ -193,7 +193,7 @@ async def test_another_prefix_leads_to_the_commands_of_panes(path: Path) -> None
     async with shown(service, settings=settings) as (app, pilot):
         await press_on(pilot, WEB, "s")
         await until(lambda: isinstance(app.focused, Pane) and service.terminals)
-        await until(lambda: f"{WEB.name} · ctrl-a and a key" in screen_text(app))
+        await until(lambda: f"{WEB.name} · prefix ctrl-a" in screen_text(app))
         (terminal,) = service.terminals
         await until(lambda: app.focused is not None)
         await pilot.press("ctrl+right_square_bracket", "ctrl+a", "ctrl+a")

@@ -15,7 +15,9 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from quicksand_tui.door.protocol import LogKind, ShellView
+from quicksand_tui.model.diffs import DiffView
 from quicksand_tui.model.jobs import CommandOutput, Failure
+from quicksand_tui.model.overview import ChangedPlace, Changes
 from quicksand_tui.model.sandboxes import TrafficRates, UseHistory
 from quicksand_tui.model.world import World
 from quicksand_tui.panes.pane import Pane
@@ -24,6 +26,7 @@ from quicksand_tui.screens.saves import SavesScreen
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.life import PAUSE, RESUME
 from quicksand_tui.verbs.starting import start
+from tests.unit.app.busy_day import RICH
 from tests.unit.app.fake_saves import DEV, LOST, NOTHING
 from tests.unit.app.fakes import (
     DB,
@@ -44,6 +47,8 @@ from tests.unit.app.fakes import (
     select,
     until,
 )
+from tests.unit.app.test_choice import LOST as LOST_FILES
+from tests.unit.app.test_diff_screen import PATHS, DiffService
 from tests.unit.quick_apps import usual_wait
 
 SMALL, LARGE, WIDE = (80, 24), (120, 36), (200, 50)
@@ -60,6 +65,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("textual.app.wait_for_idle", usual_wait)
     monkeypatch.setattr("textual.pilot.wait_for_idle", usual_wait)
     monkeypatch.setattr(Notification, "time_left", 3600.0)
+    monkeypatch.setattr("quicksand_tui.cockpit.choice.PAUSE_S", 0.0)
 
 
 def show(keys: str = "", *, sees: str = "") -> Callable[[Pilot[int]], Any]:
@@ -69,6 +75,7 @@ def show(keys: str = "", *, sees: str = "") -> Callable[[Pilot[int]], Any]:
         app = await ready(pilot)
         await pilot.press(*keys.split())
         await until(lambda: sees in screen_text(app))
+        await until(lambda: "reading the files" not in screen_text(app))
         still(app)
         await pilot.pause()
 
@@ -92,9 +99,36 @@ def test_main(snap_compare: Compare, size: tuple[int, int]) -> None:
     assert snap_compare(app(), terminal_size=size, run_before=show(sees="● running for"))
 
 
+@pytest.mark.parametrize(
+    "size",
+    [SMALL, (100, 30), LARGE, (160, 45), WIDE],
+    ids=["80x24", "100x30", "120x36", "160x45", "200x50"],
+)
+def test_a_busy_day(snap_compare: Compare, size: tuple[int, int]) -> None:
+    service = FakeService(RICH)
+    service.changed = Changes(
+        places=(
+            ChangedPlace(letter="M", path="/etc/hosts", size=158),
+            ChangedPlace(letter="A", path="/srv/app/", files=12, size=48 << 10),
+            ChangedPlace(letter="D", path="/usr/share/doc/", files=309),
+        )
+    )
+
+    async def run(pilot: Pilot[int]) -> None:
+        tui = await ready(pilot)
+        await select(pilot, RICH.sandboxes[[view.name for view in RICH.sandboxes].index("web")])
+        tree = tui.main.checkpoints.table
+        await until(lambda: tree.selected_key == "k23")
+        if size[1] > 30:
+            await until(lambda: "/usr/share/doc/" in screen_text(tui))
+        await pilot.pause()
+
+    assert snap_compare(make_app(service), terminal_size=size, run_before=run)
+
+
 @SIZES
 def test_empty(snap_compare: Compare, size: tuple[int, int]) -> None:
-    assert snap_compare(app(EMPTY), terminal_size=size, run_before=show(sees="Press n"))
+    assert snap_compare(app(EMPTY), terminal_size=size, run_before=show(sees="n starts"))
 
 
 @SIZES
@@ -117,9 +151,7 @@ def test_a_start_under_way(snap_compare: Compare) -> None:
 
 
 def test_filter(snap_compare: Compare) -> None:
-    assert snap_compare(
-        app(), terminal_size=SMALL, run_before=show("slash d e b !", sees="Sandboxes /deb!")
-    )
+    assert snap_compare(app(), terminal_size=SMALL, run_before=show("slash d e b !", sees=" /deb!"))
 
 
 @SIZES
@@ -130,7 +162,7 @@ def test_new(snap_compare: Compare, size: tuple[int, int]) -> None:
 @SIZES
 def test_new_with_more(snap_compare: Compare, size: tuple[int, int]) -> None:
     async def run(pilot: Pilot[int]) -> None:
-        await show("n", sees="Begin with")(pilot)
+        await show("n", sees="Start from")(pilot)
         pilot.app.screen.query_one("#more").focus()
         await pilot.press("right")
         pilot.app.screen.query_one("#disk_size", Input).value = "20G"
@@ -146,7 +178,7 @@ def test_new_with_more(snap_compare: Compare, size: tuple[int, int]) -> None:
 @SIZES
 def test_new_from_a_save(snap_compare: Compare, size: tuple[int, int]) -> None:
     async def run(pilot: Pilot[int]) -> None:
-        await show("n", sees="Begin with")(pilot)
+        await show("n", sees="Start from")(pilot)
         pilot.app.screen.query_one("#begin").focus()
         await until(lambda: app_of(pilot).saves.view.loaded)
         await pilot.press("d", "e", "v")
@@ -250,7 +282,7 @@ def test_narrow(snap_compare: Compare) -> None:
 
 
 def test_tiny(snap_compare: Compare) -> None:
-    assert snap_compare(app(), terminal_size=(40, 12), run_before=show(sees="● running"))
+    assert snap_compare(app(), terminal_size=(40, 12), run_before=show(sees="● web"))
 
 
 def test_shells_that_were_left(snap_compare: Compare) -> None:
@@ -348,8 +380,28 @@ def test_tree_in_a_narrow_terminal(snap_compare: Compare) -> None:
     )
 
 
+@ALL_SIZES
+def test_what_differs(snap_compare: Compare, size: tuple[int, int]) -> None:
+    service = DiffService()
+    service.view = DiffView(paths=PATHS)
+
+    async def run(pilot: Pilot[int]) -> None:
+        await show("u", sees="enter goes back")(pilot)
+        await show("f", sees="M hosts")(pilot)
+        await show("j enter", sees="10.0.2.2")(pilot)
+
+    assert snap_compare(make_app(service), terminal_size=size, run_before=run)
+
+
+def test_choosing_where_to_revert_to(snap_compare: Compare) -> None:
+    service = FakeService(MEASURED)
+    service.lost = LOST_FILES
+    keys = show("u", sees="309 removed")
+    assert snap_compare(make_app(service), terminal_size=LARGE, run_before=keys)
+
+
 def test_details_of_a_checkpoint(snap_compare: Compare) -> None:
-    assert snap_compare(app(MEASURED), terminal_size=LARGE, run_before=show("u k k", sees="Taken"))
+    assert snap_compare(app(MEASURED), terminal_size=LARGE, run_before=show("u g j", sees="Taken"))
 
 
 def test_tree_to_start_at(snap_compare: Compare) -> None:
@@ -402,10 +454,8 @@ def test_new_mount(
 
 @ALL_SIZES
 def test_stats(snap_compare: Compare, size: tuple[int, int]) -> None:
-    keys = "left_square_bracket" if size != SMALL else "left_square_bracket left_square_bracket"
-    assert snap_compare(
-        app(MEASURED), terminal_size=size, run_before=show(keys, sees="Within the guest")
-    )
+    keys = "left_square_bracket" if size != SMALL else "left_square_bracket 5"
+    assert snap_compare(app(MEASURED), terminal_size=size, run_before=show(keys, sees="Guest"))
 
 
 def in_a_shell(*more: str) -> Callable[[Pilot[int]], Any]:
@@ -451,7 +501,8 @@ def test_without_colours(snap_compare: Compare, monkeypatch: pytest.MonkeyPatch)
 def test_delete_a_checkpoint(snap_compare: Compare) -> None:
     async def run(pilot: Pilot[int]) -> None:
         await show("u", sees="enter goes back")(pilot)
-        await show("k d", sees="undo goes back to")(pilot)
+        await show("j j enter", sees="before revert to")(pilot)
+        await show("d", sees="undo goes back to")(pilot)
 
     assert snap_compare(app(KEPT), terminal_size=SMALL, run_before=run)
 
@@ -482,7 +533,7 @@ def open_saves(key: str = "", *keys: str, sees: str) -> Callable[[Pilot[int]], A
 
 @SIZES
 def test_saves(snap_compare: Compare, size: tuple[int, int]) -> None:
-    run = open_saves(DEV.key, sees="led to the save dev2")
+    run = open_saves(DEV.key, sees="children: the save dev2")
     assert snap_compare(app(), terminal_size=size, run_before=run)
 
 

@@ -250,7 +250,7 @@ def test_a_question_names_what_is_lost_with_a_checkpoint() -> None:
     discarded = replace(DB_PAST, discard=True)
     assert losses.of_delete(discarded, NOW) == [
         "It was started to be discarded when it stops.",
-        "It is gone for good: 420M of disk, 2 checkpoints, made 3d ago.",
+        "It is deleted for good: 420M of disk, 2 checkpoints, made 3d ago.",
     ]
     assert losses.way_back([discarded], KEYMAP) == "This cannot be undone."
 

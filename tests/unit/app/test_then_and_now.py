@@ -111,10 +111,12 @@ async def test_two_checkpoints_are_compared_the_earlier_one_on_the_left() -> Non
         await until(lambda: sides(app) == [{GREEN}, {RED}])
 
 
-async def test_without_a_display_there_is_nothing_to_compare() -> None:
-    async with in_tree(world(WEB_PAST)) as (app, pilot, _):
+async def test_without_a_display_a_mark_is_for_the_files_only() -> None:
+    async with in_tree(world(WEB_PAST)) as (app, pilot, panel):
         await pilot.press("space")
-        await until(lambda: any("there are no screens" in words for words in toasts(app)))
+        await until(lambda: panel.compared_of(WEB_PAST) is not None)
+        assert not is_seen(app)
+        assert toasts(app) == []
 
 
 async def test_a_checkpoint_without_a_picture_says_so() -> None:

@@ -9,80 +9,179 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from quicksand_tui.model.checkpoints import FANCY, PLAIN, CheckpointTree, CheckpointView
+from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
+from quicksand_tui.model.folds import fold, fold_of
 from quicksand_tui.model.text import clip, sanitise
-from quicksand_tui.views.rows import PADDING, plan_tree_columns
-from quicksand_tui.views.tree import STEM_MAX, tree_lines, tree_rows
-from tests.unit.app.fakes import DAMAGED, KEPT, NOW, PAST, WEB, FakeService, kept, shown, until
+from quicksand_tui.views.rows import Row
+from quicksand_tui.views.tree import STEM_MAX, TreeLook, plan_tree_columns, tree_rows
+from quicksand_tui.widgets.long_table import LongTable
+from tests.unit.app.busy_day import TREE
+from tests.unit.app.fakes import (
+    AUTO,
+    DAMAGED,
+    KEPT,
+    NOW,
+    PAST,
+    WEB,
+    FakeService,
+    kept,
+    screen_text,
+    shown,
+    until,
+)
+
+LOOK = TreeLook(now=NOW)
+OPEN = replace(LOOK, opened=(fold_of("c3"),))
 
 
-def shapes(tree: CheckpointTree) -> list[str]:
-    return [line.stem + line.tag for line in tree_lines(tree, NOW, FANCY)]
+def text_of(row: Row, *keys: str) -> str:
+    """The drawing and the name of a row, and what stands in the columns ``keys``."""
+    tag = row.cells["tag"]
+    words = ["".join(text for text, _ in tag.lead) + tag.text, *(row.cells[k].text for k in keys)]
+    return " ".join(words).rstrip()
+
+
+def shapes(tree: CheckpointTree, look: TreeLook = LOOK) -> list[str]:
+    return [text_of(row) for row in tree_rows(tree, look).rows]
 
 
 def test_the_line_to_where_it_stands_goes_straight_on() -> None:
     assert shapes(PAST) == [
-        "├─✗ c0ffee00",
-        "└─○ clean",
-        "  ├─○ tried-something",
-        "  │ ○ before revert to clean 12:00:00",
-        "  ● upgraded",
+        "✗   c0ffee00",
+        "",
+        "○   clean",
+        "├─╮",
+        "● │ upgraded",
+        "  ○ tried-something",
+        "  ⋯ 1 auto",
     ]
 
 
-def test_a_line_tells_age_size_pause_note_and_where_it_stands() -> None:
-    by_id = {line.id: line for line in tree_lines(PAST, NOW, FANCY)}
-    clean = by_id["c1"]
-    assert (clean.age, clean.size, clean.pause) == ("2h", "48M", "23 ms")
-    assert (clean.note, clean.here, clean.role) == ("before the upgrade", "", "")
-    assert by_id["c2"].here == "← here"
-    assert by_id["c4"].role == "muted"
-    broken = by_id[DAMAGED.id]
-    assert (broken.role, broken.note, broken.size) == ("error", "no JSON: line 1", "")
+def test_the_newest_comes_first_if_one_wants_that() -> None:
+    turned = shapes(PAST, replace(LOOK, turned=True))
+    assert turned[:3] == ["  ⋯ 1 auto", "  ○ tried-something", "● │ upgraded"]
+    assert turned[3] == "├─╯"
 
 
-def test_in_ascii_the_tree_is_drawn_with_ascii() -> None:
-    assert "".join(line.stem + line.here for line in tree_lines(PAST, NOW, PLAIN)).isascii()
+def test_automatic_ones_are_folded_and_open_again() -> None:
+    assert not any("before revert" in line for line in shapes(PAST))
+    assert "  ○ before revert to clean 12:00:00" in shapes(PAST, OPEN)
+    rows = tree_rows(TREE, LOOK).rows
+    assert sum(row.key.startswith("fold:") for row in rows) == 9
+    folded = fold(TREE, ())
+    assert sum(folded.counts.values()) == sum(view.auto for view in TREE.checkpoints)
+    hidden = {view.id for view in TREE.checkpoints} - set(folded.parents)
+    assert hidden == {view.id for view in TREE.checkpoints if view.auto}
 
 
-def test_a_tree_of_many_branches_keeps_its_tags_in_sight() -> None:
-    # Each second one is a leaf beside the line that goes on, so every step is a new branch.
+def test_an_automatic_one_that_others_descend_from_is_not_folded() -> None:
+    below = kept("c9", "found-again", AUTO.id)
+    tree = CheckpointTree(checkpoints=(*PAST.checkpoints, below), head="c2")
+    assert any("before revert" in line for line in shapes(tree))
+    stands_there = replace(PAST, head=AUTO.id)
+    assert any("before revert" in line for line in shapes(stands_there))
+
+
+def test_a_row_tells_age_own_size_pause_note_and_where_it_stands() -> None:
+    clean = replace(kept("c1", "clean", created=NOW - 7200, note="n", own=3 << 20), pinned=True)
+    upgraded = kept("c2", "upgraded", "c1", has_picture=True, has_memory=False, tier="disk")
+    tree = CheckpointTree(checkpoints=(DAMAGED, clean, upgraded), head="c2", changed=5 << 20)
+    rows = {row.key: row for row in tree_rows(tree, LOOK).rows}
+    told = ("marks", "when", "own", "pause", "note")
+    assert text_of(rows["c1"], *told) == "○ clean  ◆  2h 3.0M 23 ms n"
+    assert text_of(rows["c2"], *told) == "● upgraded ▣ ◌ HERE +5.0M disk"
+    broken = rows[DAMAGED.id].cells
+    assert (broken["note"].text, broken["note"].role) == ("no JSON: line 1", "error")
+    assert broken["own"].text == "" and broken["pause"].text == ""
+
+
+@pytest.mark.parametrize(("changed", "since"), [(None, ""), (0, ""), (3 << 20, "+3.0M")])
+def test_where_it_stands_says_how_much_was_written_since(changed: int | None, since: str) -> None:
+    tree = CheckpointTree(checkpoints=(kept("c1", "base"),), head="c1", changed=changed)
+    (row,) = tree_rows(tree, LOOK).rows
+    assert text_of(row, "when", "own") == f"● base HERE {since}".rstrip()
+
+
+def test_in_ascii_the_drawing_is_ascii() -> None:
+    for row in tree_rows(TREE, replace(LOOK, ascii_only=True)).rows:
+        assert "".join(text for text, _ in row.cells["tag"].lead).isascii()
+
+
+def test_a_tree_of_many_branches_keeps_its_names_in_sight() -> None:
     made: list[CheckpointView] = []
     for n in range(60):
         made.append(kept(f"a{n:02}", f"a{n}", f"a{n - 1:02}" if n else None))
         made.append(kept(f"b{n:02}", f"b{n}", f"a{n:02}"))
-    tree = CheckpointTree(checkpoints=tuple(reversed(made)), head="b00")
-    lines = tree_lines(tree, NOW, FANCY)
-    assert len(lines) == 120
-    assert max(cell_len(line.stem) for line in lines) <= STEM_MAX + 2
+    many = [kept(f"d{n}", f"d{n}", "a00", created=NOW + n) for n in range(40)]
+    deep = [kept(f"e{n}", f"e{n}", f"d{n}", created=NOW + 100 + n) for n in range(40)]
+    tree = CheckpointTree(checkpoints=(*reversed(made), *many, *deep), head="b00")
+    found = tree_rows(tree, LOOK)
+    rows = [row for row in found.rows if not row.dead]
+    assert len(rows) == 200
+    for row in rows:
+        drawing = "".join(text for text, _ in row.cells["tag"].lead)
+        assert cell_len(drawing) == found.needs[0] + 1 <= STEM_MAX + 1
+        assert "○" in drawing or "●" in drawing
+
+
+def line_with(table: LongTable, text: str) -> str:
+    lines = (table.render_line(y).text for y in range(table.size.height))
+    return next((line for line in lines if text in line), "")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
 @pytest.mark.parametrize("length", [1, 8, 9, 10, 20, 128])
-async def test_where_it_stands_and_what_is_pinned_is_told_whatever_the_tag(
+async def test_where_it_stands_and_what_is_pinned_is_told_whatever_the_name(
     length: int, size: tuple[int, int]
 ) -> None:
-    tree = CheckpointTree(checkpoints=(kept("c1", "x" * length, pinned=True),), head="c1")
+    made = kept("c1", "x" * length, pinned=True)
+    tree = CheckpointTree(checkpoints=(made,), head="c1", changed=3 << 20)
     world = replace(KEPT, sandboxes=(replace(WEB, tree=tree),))
     async with shown(FakeService(world), size=size) as (app, pilot):
         await pilot.press("4")
         table = app.main.checkpoints.table
-        await until(lambda: "●◆ " in table.render_line(1).text)
-        text = table.render_line(1).text
-        assert f"●◆ {'x' * min(length, 7)}" in text
-        assert "  ← here " in text
+        await until(lambda: bool(line_with(table, "● x")))
+        line = line_with(table, "● x")
+        assert f"● {'x' * min(length, 7)}" in line
+        assert "◆" in line and "HERE" in line and "+3.0M" in line
 
 
-async def test_automatic_ones_are_told_apart_in_a_narrow_tree() -> None:
-    made = [kept(f"c{n}", f"before revert to base 12:00:0{n}", "c0") for n in range(5)]
-    tree = CheckpointTree(checkpoints=tuple(made), head="c4")
-    world = replace(KEPT, sandboxes=(replace(WEB, tree=tree),))
-    async with shown(FakeService(world), size=(120, 36)) as (app, pilot):
+@pytest.mark.parametrize("key", ["enter", "right"])
+async def test_a_fold_opens_and_closes_by_key_and_nothing_is_reverted(key: str) -> None:
+    service = FakeService(KEPT)
+    async with shown(service, size=(120, 36)) as (app, pilot):
+        await pilot.press("4", "G")
+        await until(lambda: app.main.checkpoints.on_fold)
+        await pilot.press(key)
+        await until(lambda: "before revert" in screen_text(app))
+        assert app.main.checkpoints.table.selected_key == AUTO.id
+        await pilot.press("left")
+        await until(lambda: app.main.checkpoints.on_fold)
+        assert "before revert to" not in line_with(app.main.checkpoints.table, "before")
+        assert not any(call.startswith("revert") for call in service.calls)
+
+
+async def test_the_cursor_goes_past_lines_that_only_draw() -> None:
+    async with shown(FakeService(KEPT), size=(120, 36)) as (app, pilot):
+        await pilot.press("4", "g")
+        table = app.main.checkpoints.table
+        seen = [table.selected_key]
+        for _ in range(4):
+            await pilot.press("j")
+            seen.append(table.selected_key)
+        assert seen == [DAMAGED.id, "c1", "c2", "c3", fold_of("c3")]
+        await pilot.press("k", "k", "k")
+        assert table.selected_key == "c1"
+
+
+async def test_o_turns_the_tree_and_the_cursor_stays_on_its_checkpoint() -> None:
+    async with shown(FakeService(KEPT), size=(120, 36)) as (app, pilot):
         await pilot.press("4")
         table = app.main.checkpoints.table
-        await until(lambda: "0:01 " in table.render_line(2).text)
-        for n, line in enumerate(table.render_line(y).text for y in (2, 3, 4, 5)):
-            assert f"0:0{n + 1} " in line
+        assert table.selected_key == "c2"
+        before = table.cursor_row
+        await pilot.press("O")
+        assert table.selected_key == "c2" and table.cursor_row == table.row_count - 1 - before
 
 
 ODD = ("宽" * 60, "e\u0301" * 70, "👩\u200d👩\u200d👧" * 20, "שלום" * 30, "[bold]x[/]", "W" * 128)
@@ -102,43 +201,36 @@ async def test_whatever_is_written_there_the_lines_are_as_wide_as_the_table(
         await pilot.press("4")
         await pilot.pause()
         table = app.main.checkpoints.table
-        await until(lambda: "WWWWW" in table.render_line(len(ODD)).text)
-        lines = [table.render_line(y) for y in range(len(ODD) + 1)]
-        for line, text in zip(lines[1:], ODD, strict=True):
-            assert cell_len(line.text) == line.cell_length == lines[0].cell_length
-            assert sanitise(text)[:5] in line.text and line.text.isprintable()
+        await until(lambda: "WWWWW" in line_with(table, "WWWWW"))
+        for text in ODD:
+            line = line_with(table, sanitise(text)[:5])
+            assert cell_len(line) == table.scrollable_content_region.width
+            assert line.isprintable()
 
 
 @given(tag=st.text(max_size=140), note=st.text(max_size=80), width=st.integers(24, 120))
-def test_any_tag_and_note_fit(tag: str, note: str, width: int) -> None:
+def test_any_name_and_note_fit(tag: str, note: str, width: int) -> None:
     made = kept("c1", sanitise(tag), note=sanitise(note))
     auto = replace(made, id="c2", parent="c1", auto=True)
-    rows = tree_rows(tree_lines(CheckpointTree(checkpoints=(made, auto), head="c2"), NOW, FANCY))
-    for row in rows:
-        for column in plan_tree_columns(width):
-            text = clip(row.cells[column.key].text, column.width)
-            assert cell_len(text) <= column.width and text.isprintable()
+    found = tree_rows(CheckpointTree(checkpoints=(made, auto), head="c2"), LOOK)
+    for row in found.rows:
+        for column in plan_tree_columns(width, found.needs):
+            cell = row.cells[column.key]
+            drawn = sum(cell_len(text) for text, _ in cell.lead)
+            text = clip(cell.text, column.width - drawn)
+            assert drawn + cell_len(text) <= column.width and text.isprintable()
 
 
-def test_a_pinned_one_is_marked_and_sizes_are_told() -> None:
-    made = kept("c1", "clean", note="n", pinned=True, own=3 << 20, shared=9 << 20)
-    (line,) = tree_lines(CheckpointTree(checkpoints=(made,), head="c1"), NOW, FANCY)
-    assert (line.note, line.stem, line.here, line.own) == ("n", "└─●◆ ", "← here", "3.0M")
-
-
-@pytest.mark.parametrize("width", range(24, 200))
+@pytest.mark.parametrize("width", range(22, 200))
 def test_the_columns_fit(width: int) -> None:
-    columns = plan_tree_columns(width)
-    assert sum(column.width + PADDING for column in columns) <= width
+    found = tree_rows(TREE, LOOK)
+    columns = plan_tree_columns(width, found.needs)
+    assert sum(column.cells for column in columns) <= width
     assert columns[0].key == "tag" and columns[0].width >= 14
-    (row, *_) = tree_rows(tree_lines(PAST, NOW, FANCY))
-    assert {column.key for column in columns} <= set(row.cells)
-
-
-@pytest.mark.parametrize(
-    ("changed", "here"), [(None, "← here"), (0, "← here"), (3 << 20, "← here +3.0M")]
-)
-def test_where_it_stands_says_how_much_has_changed_since(changed: int | None, here: str) -> None:
-    tree = CheckpointTree(checkpoints=(kept("c1", "base"),), head="c1", changed=changed)
-    (line,) = tree_lines(tree, NOW, FANCY)
-    assert line.here == here
+    assert {column.key for column in columns} <= set(found.rows[0].cells)
+    keys = [column.key for column in columns]
+    # Names are cut last, and where it stands is told before a note.
+    if columns[0].width < found.needs[0] + 1 + found.needs[1]:
+        assert set(keys) <= {"tag", "when"}
+    assert "note" not in keys or "own" in keys
+    assert "pause" not in keys or found.needs[2] == columns[-1].width

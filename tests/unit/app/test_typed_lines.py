@@ -164,3 +164,15 @@ def test_a_line_begins_a_text_or_follows_another_line(text: str, opened: set[str
         name = NAMES.get(character, as_key(character))
         hands.note(Key(name, character if character != "\n" else None))
     assert hands.burst.opened == opened
+
+
+async def test_a_line_feed_ends_a_line_as_enter_does() -> None:
+    """Programs that type a text (`tmux send-keys -l`) send line feeds."""
+    service = FakeService(KEPT)
+    async with fast(service, gap=0.0) as (app, _, _):
+        for character in ":stop web":
+            app.post_message(Key(NAMES.get(character, character), character))
+        app.post_message(Key("ctrl+j", "\n"))
+        await until(lambda: f"stop {WEB.id}" in service.calls)
+        await until(lambda: not app.operations.jobs)
+        assert not toasts(app)

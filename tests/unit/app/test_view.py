@@ -10,23 +10,26 @@ from quicksand_tui.door.traffic import with_traffic
 from quicksand_tui.model.jobs import Job, JobVerb
 from quicksand_tui.model.sandboxes import ImageView, SandboxView, State, TrafficRates
 from quicksand_tui.model.world import HostView, Panel, Selection, World
+from quicksand_tui.views.image_rows import image_row, plan_image_columns
+from quicksand_tui.views.overview import laid_out, overview
 from quicksand_tui.views.rows import (
     GLYPHS,
-    NETWORK,
+    NETWORK_COLUMN,
     PADDING,
     ROLES,
+    ListNeeds,
     arrange_sandboxes,
     counts_text,
     empty_text,
     host_text,
-    image_row,
-    plan_image_columns,
+    list_needs,
     plan_sandbox_columns,
     sandbox_row,
     state_text,
     with_jobs,
 )
 from quicksand_tui.widgets.details import describe
+from tests.unit.app.busy_day import RICH
 from tests.unit.app.fakes import AGENT, BROKEN, DB, DEBIAN, EMPTY, FULL, NOW, OLD, WEB
 
 
@@ -37,28 +40,30 @@ def row_of(view: SandboxView, world: World = FULL) -> dict[str, str]:
 
 def test_a_running_sandbox_shows_what_it_uses() -> None:
     assert row_of(WEB) == {
-        "state": "● running",
+        "state": " running",
         "name": "web",
         "image": "debian",
         "age": "3h",
         "cpu": "2%",
-        "spark": " " * 12,
-        "memory": "183M/512M",
+        "spark": "",
+        "memory": "183M",
         "memory-spark": "",
         "disk": "42M",
-        "disk-spark": "",
         "network": "",
-        "network-spark": "",
         "accel": "tcg",
         "ports": "8080→80",
+        "last": "",
     }
+    row = sandbox_row(WEB, replace(FULL, doing={WEB.id: "pytest -q"}))
+    assert row.cells["state"].lead == (("●", "success"),)
+    assert row.cells["last"].text == "pytest -q"
 
 
-def test_a_network_is_shown_as_rates_and_bars() -> None:
+def test_a_network_is_shown_as_rates() -> None:
     rates = TrafficRates(received=1.2 * 2**20, sent=0.4, history=(0.0, 5.0))
     world = with_traffic(FULL, {WEB.id: rates, "gone": rates})
     row = row_of(WEB, world)
-    assert (row["network"], row["network-spark"]) == ("↓1.2M ↑0", "      ▁█")
+    assert row["network"] == "↓1.2M ↑0"
     assert row_of(DB, world)["network"] == ""
     stopped = replace(world, sandboxes=(replace(WEB, state=State.STOPPED, traffic=rates),))
     assert row_of(WEB, stopped)["network"] == ""
@@ -66,14 +71,17 @@ def test_a_network_is_shown_as_rates_and_bars() -> None:
 
 
 def test_the_largest_rates_fit_into_their_column() -> None:
+    wide = {column.key: column.width for column in plan_sandbox_columns(240)}
     for rate in (999.4, 1023.0, 9.94 * 2**20, 999.4 * 2**30, 2.0**59):
         rates = TrafficRates(received=rate, sent=rate)
-        assert len(row_of(WEB, with_traffic(FULL, {WEB.id: rates}))["network"]) <= NETWORK
+        assert (
+            len(row_of(WEB, with_traffic(FULL, {WEB.id: rates}))["network"]) <= wide[NETWORK_COLUMN]
+        )
 
 
 def test_a_stopped_sandbox_has_no_use_of_the_cpu() -> None:
     row = row_of(DB)
-    assert (row["cpu"], row["memory"], row["disk"]) == ("", "1.0G", "420M")
+    assert (row["cpu"], row["memory"], row["disk"]) == ("", "", "420M")
 
 
 def test_every_state_has_its_own_word_and_a_glyph_and_a_colour() -> None:
@@ -83,17 +91,32 @@ def test_every_state_has_its_own_word_and_a_glyph_and_a_colour() -> None:
 
 @pytest.mark.parametrize("width", range(20, 240))
 def test_the_columns_fit_into_any_width(width: int) -> None:
-    columns = plan_sandbox_columns(width)
-    assert columns[0].key == "state"
-    if width >= 32:
-        assert sum(column.width + PADDING for column in columns) <= width
+    for needs in (None, ListNeeds(name=63, image=40, ports=50, last=90), list_needs(RICH)):
+        columns = plan_sandbox_columns(width, needs)
+        assert columns[0].key == "state"
+        assert sum(column.cells for column in columns) <= width
     if width >= 24:
         assert sum(c.width + PADDING for c in plan_image_columns(width)) <= width
 
 
-def test_at_80_cells_all_of_the_issue_is_there() -> None:
-    keys = [column.key for column in plan_sandbox_columns(78)]
-    assert keys == ["state", "name", "image", "age", "cpu", "memory", "disk"]
+@pytest.mark.parametrize(
+    ("width", "keys"),
+    [
+        (22, "state name"),
+        (24, "state name cpu"),
+        (34, "state name cpu spark"),
+        (47, "state name image cpu spark memory"),
+        (52, "state name image cpu spark memory disk"),
+        (60, "state name image age cpu spark memory disk"),
+        (76, "state name image age cpu spark memory disk ports"),
+    ],
+)
+def test_columns_come_by_what_they_are_worth_and_names_are_cut_last(width: int, keys: str) -> None:
+    needs = ListNeeds(name=14, image=7, ports=8)
+    columns = plan_sandbox_columns(width, needs)
+    shown = [column.key for column in columns if column.key != "memory-spark"]
+    assert shown == keys.split()
+    assert columns[1].width == 14
 
 
 @pytest.mark.parametrize(
@@ -105,7 +128,8 @@ def test_at_80_cells_all_of_the_issue_is_there() -> None:
         ("state:running", ["web"]),
         ("debian !state:stopped", ["web", "agent-7", "builder"]),
         ("image:deb name:b", ["web", "db", "builder"]),
-        ("3f2a", ["web"]),
+        ("3f2a", []),
+        ("id:3f2a", ["web"]),
         ("!", ["web", "db", "agent-7", "builder", "cc33dd44ee55"]),
         ("nothing:here", []),
     ],
@@ -142,9 +166,9 @@ def test_counts_and_host() -> None:
 
 
 def test_emptiness_names_the_next_key() -> None:
-    assert "Press n to start one from debian" in empty_text(EMPTY, "")
-    assert "See below how to get one" in empty_text(replace(EMPTY, images=()), "")
-    assert "tab" in empty_text(replace(EMPTY, images=(OLD,)), "")
+    assert empty_text(EMPTY, "") == "n starts your first sandbox, from debian."
+    assert "I installs one" in empty_text(replace(EMPTY, images=()), "")
+    assert "3 shows why" in empty_text(replace(EMPTY, images=(OLD,)), "")
     assert "esc clears" in empty_text(FULL, "nothing")
     assert "no/such: denied" in empty_text(replace(EMPTY, error="no/such: denied"), "")
 
@@ -155,17 +179,20 @@ def test_a_broken_image_says_so_in_its_row() -> None:
 
 
 def described(selection: Selection, world: World = FULL) -> str:
-    title, lines = describe(world, selection)
+    if selection.panel is Panel.SANDBOXES and (view := selection.sandbox) is not None:
+        lines = laid_out(overview(view, world), 120)
+        return "\n".join("".join(text for text, _ in line) for line in lines)
+    title, facts = describe(world, selection)
     return "\n".join(
-        [title, *(f"{label} {''.join(text for text, _ in parts)}" for label, parts in lines)]
+        [title, *(f"{label} {''.join(text for text, _ in parts)}" for label, parts in facts)]
     )
 
 
 def test_the_details_warn_of_tcg_and_say_why_it_is_used() -> None:
     text = described(Selection(sandbox=WEB))
-    assert "TCG – no security boundary" in text
+    assert "runs on TCG · no security boundary" in text
     assert "kvm: a guest on it did not run" in text
-    assert "127.0.0.1:8080 → 80" in text
+    assert "http://127.0.0.1:8080 → 80" in text
     assert WEB.id in text
 
 
@@ -190,7 +217,7 @@ def test_an_image_that_is_to_be_built_says_so_and_can_be_begun_with() -> None:
     fresh = replace(EMPTY, images=(to_build,))
     assert image_row(to_build, fresh).cells["size"].text == "to build"
     text = empty_text(fresh, "")
-    assert "Press n to start one from debian" in text and "builds the image" in text
+    assert text == "n builds debian, in some minutes, and starts your first sandbox."
     # What is built already goes first, whatever its name.
     alpine = replace(DEBIAN, name="alpine")
     assert "from alpine" in empty_text(replace(EMPTY, images=(to_build, alpine)), "")

@@ -57,7 +57,7 @@ def test_other_values_are_refused_with_the_choices(
     monkeypatch.setenv(setting.variable, said)
     with pytest.raises(ConfigError, match=f"{setting.variable} cannot be {said!r}") as caught:
         check_settings()
-    assert all(choice in caught.value.hint for choice in setting.choices)
+    assert all(choice in str(caught.value) for choice in setting.choices)
 
 
 @pytest.mark.parametrize(

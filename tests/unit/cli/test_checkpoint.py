@@ -256,7 +256,7 @@ async def test_a_command_that_did_not_run_then_is_not_run_again(relayed: list[st
 async def test_a_revert_is_told_at_once_and_with_what_it_means() -> None:
     error = await why_gone(cast("Any", None), RevertedError("the sandbox was reverted to 'x'"))
     assert isinstance(error, RevertedError)
-    assert error.hint == "what ran in it has never been"
+    assert error.hint == "what ran there since then is undone"
 
 
 def test_the_verbs_are_in_the_help() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
-from quicksand import ChangeKind, FileChange, FileType, Sandbox
+from quicksand import ChangeKind, Difference, FileChange, FileType, Patch, Sandbox
 from quicksand.base.paths import Paths
 from quicksand.snapshots.history import History
 
@@ -55,16 +56,24 @@ CHANGES = [
 ]
 
 
+def difference(changes: list[FileChange], **facts: Any) -> Difference:
+    lines = {"/etc/a": (3, 1), "/gone": (0, 2)} if changes else {}
+    values = {"before": "a", "after": "b", "read": 0.0, "lines": lines, **facts}
+    return Difference(changes=changes, **values)
+
+
 @pytest.fixture
 def asked(history: History, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
     """What is asked of the engine, which answers with CHANGES."""
     found: list[tuple[str, str | None]] = []
 
-    async def diff(self: Sandbox, a: str, b: str | None = None) -> list[FileChange]:
-        found.append((a, b))
-        return CHANGES
+    async def compare(
+        self: Sandbox, a: str, b: str | None = None, *, parent: bool = False
+    ) -> Difference:
+        found.append((a, "parent" if parent else b))
+        return difference(CHANGES)
 
-    monkeypatch.setattr(Sandbox, "diff", diff)
+    monkeypatch.setattr(Sandbox, "compare", compare)
     return found
 
 
@@ -75,13 +84,13 @@ def test_a_line_tells_of_each_path(
     out, err = capsys.readouterr()
     assert asked == [("tag-1", "tag-2")]
     assert out.splitlines() == [
-        "M  /etc/a                  220 B -> 4.88 KiB",
-        "M  /etc/m                  7 B                (mode, owner)",
-        "D  /gone                   12 B",
+        "M  /etc/a                  +3 -1  220 B -> 4.88 KiB",
+        "M  /etc/m                         7 B                (mode, owner)",
+        "D  /gone                   +0 -2  12 B",
         "A  /new/",
-        "A  /new/l                  6 B",
-        "T  /t/                     3 B                (file -> directory)",
-        "A  /\\xff\\x1b[2J\\x0a\\u202e  0 B",
+        "A  /new/l                         6 B",
+        "T  /t/                            3 B                (file -> directory)",
+        "A  /\\xff\\x1b[2J\\x0a\\u202e         0 B",
     ]
     assert err == "3 added, 1 removed, 2 changed, 1 type-changed\n"
 
@@ -101,7 +110,10 @@ def test_json_is_a_list_with_everything(
         "size_before": 220,
         "size_after": 5000,
         "differs": ["content", "mtime"],
+        "lines_added": 3,
+        "lines_removed": 1,
     }
+    assert found[1]["lines_added"] is None
     assert found[-1]["path"] == "/\udcff\x1b[2J\n\u202e"
     assert out.replace("\n", "").isprintable()
     assert err == ""
@@ -110,10 +122,10 @@ def test_json_is_a_list_with_everything(
 def test_nothing_is_said_to_be_nothing(
     history: History, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def diff(self: Sandbox, a: str, b: str | None = None) -> list[FileChange]:
-        return []
+    async def compare(self: Sandbox, a: str, b: str | None = None, **_: object) -> Difference:
+        return difference([])
 
-    monkeypatch.setattr(Sandbox, "diff", diff)
+    monkeypatch.setattr(Sandbox, "compare", compare)
     assert run(["diff", "web", "tag-1"]) == Exit.OK
     assert capsys.readouterr() == ("", "no file differs\n")
 
@@ -132,3 +144,56 @@ def test_an_unknown_tag_is_met_with_a_guess(
 def test_an_unknown_sandbox_is_named(places: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["diff", "wbe", "a"]) == Exit.FAILURE
     assert "wbe" in capsys.readouterr().err
+
+
+def test_stat_counts_the_lines(
+    asked: list[tuple[str, str | None]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["diff", "web", "tag-1", "--parent", "--stat"]) == Exit.OK
+    out, err = capsys.readouterr()
+    assert asked == [("tag-1", "parent")]
+    assert out.splitlines()[:3] == [
+        "/etc/a                  M  +3 -1",
+        "/etc/m                  M  7 B",
+        "/gone                   D  +0 -2",
+    ]
+    assert err == "5 files, 3 lines added, 3 removed\n"
+
+
+def test_a_patch_goes_to_stdout_as_it_is_and_what_it_lacks_is_said(
+    history: History, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async def patch(self: Sandbox, a: str, b: str | None = None, **_: object) -> Patch:
+        return Patch(data=b"diff \xff\n", left_out=(("/\x1b[2J", "it is binary"),))
+
+    monkeypatch.setattr(Sandbox, "patch", patch)
+    assert run(["diff", "web", "tag-1", "--patch"]) == Exit.OK
+    assert capsysbinary.readouterr() == (
+        b"diff \xff\n",
+        b"not in the patch: /\\x1b[2J: it is binary\n",
+    )
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_it_is_said_how_new_the_present_is(
+    is_synced: bool,
+    history: History,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def compare(self: Sandbox, a: str, b: str | None = None, **_: object) -> Difference:
+        return difference([], is_live=True, is_synced=is_synced)
+
+    monkeypatch.setattr(Sandbox, "compare", compare)
+    assert run(["diff", "web", "tag-1"]) == Exit.OK
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.startswith("web is running: compared with its disk at ")
+    assert ("holds in memory" in first) is not is_synced
+
+
+@pytest.mark.parametrize("words", [["b", "--parent"], ["--stat", "--json"], ["--patch", "--stat"]])
+def test_what_excludes_each_other_is_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["diff", "web", "a", *words]) == Exit.USAGE
+    assert capsys.readouterr().out == ""

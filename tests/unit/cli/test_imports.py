@@ -92,6 +92,16 @@ def test_the_first_paint_waits_for_nothing_that_it_does_not_show() -> None:
     assert not loaded & {"click", "tomllib"}
 
 
+def test_the_first_frame_waits_for_no_cryptography() -> None:
+    """asyncio would load ssl, of which nothing asks before a download."""
+    loaded = modules_after(
+        "from quicksand_tui.opening.asyncio_alone import import_asyncio; import_asyncio(); "
+        "import quicksand_tui.door.service, quicksand_tui.home.config, quicksand_tui.ui.app"
+    )
+    assert "textual.app" in loaded
+    assert not loaded & {"ssl", "_ssl"}
+
+
 def test_opening_the_app_needs_no_reader_of_command_lines() -> None:
     loaded = modules_after("import quicksand_tui.__main__, quicksand_tui.cli.main")
     assert not [name for name in loaded if name.split(".")[0] in ("click", "quicksand", "textual")]

@@ -55,7 +55,7 @@ def test_an_interrupt_before_the_command_runs_ends_it_at_once(
         "import os, signal, sys\n"
         "from quicksand_tui.cli import main\n"
         f"signal.signal(signal.SIGINT, signal.{before or 'default_int_handler'})\n"
-        "main._import_asyncio = lambda: os.kill(os.getpid(), signal.SIGINT)\n"
+        "main.import_asyncio = lambda: os.kill(os.getpid(), signal.SIGINT)\n"
         f"raise SystemExit(main.run(['{command}', '--no-such-option']))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)

@@ -32,7 +32,7 @@ def test_checkpoints_and_going_back_to_one() -> None:
     back = replace(PAST, checkpoints=(*PAST.checkpoints, auto), head="c1")
     assert texts((WEB_PAST,), (replace(WEB_PAST, tree=back),)) == [
         "3f automatic checkpoint before revert to clean",
-        "3f went back to clean",
+        "3f reverted to clean",
     ]
     assert texts((WEB_PAST,), (replace(WEB_PAST, tree=CheckpointTree()),))[0].endswith("is gone")
 
@@ -54,10 +54,10 @@ def test_a_revert_to_where_it_stood_already_is_told_by_its_other_machine() -> No
     other = replace(one, run="r2", origin="upgraded", tree=back)
     assert texts((one,), (other,)) == [
         "3f automatic checkpoint before revert to upgraded",
-        "3f went back to upgraded",
+        "3f reverted to upgraded",
     ]
     elsewhere = replace(one, run="r2", origin="clean", tree=replace(back, head="c1"))
-    assert texts((one,), (elsewhere,))[1:] == ["3f went back to clean"], "once"
+    assert texts((one,), (elsewhere,))[1:] == ["3f reverted to clean"], "once"
     begun_anew = replace(one, run="r2", started=NOW)
     assert texts((one,), (begun_anew,)) == []
 

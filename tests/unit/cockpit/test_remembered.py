@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from quicksand_tui.home.state import SHAPE_NAME, Remembered, StateFile, kept_shape, recall_shape
-from quicksand_tui.views.layout import Shape, Tab
+from quicksand_tui.home.state import (
+    NEEDS_NAME,
+    SHAPE_NAME,
+    Remembered,
+    StateFile,
+    kept_needs,
+    kept_shape,
+    recall_needs,
+    recall_shape,
+)
+from quicksand_tui.views.layout import USUAL_NEEDS, Needs, Shape, Tab
 
 
 def test_values_are_there_in_the_next_run(tmp_path: Path) -> None:
@@ -70,14 +80,24 @@ def test_without_a_path_nothing_is_written() -> None:
 
 def test_a_shape_comes_back_but_no_shell_opens_by_itself() -> None:
     remembered = Remembered()
-    remembered.put(SHAPE_NAME, kept_shape(Shape(lists=44, tree=30, tab=Tab.LOG, zoomed=True)))
-    assert recall_shape(remembered) == Shape(lists=44, tree=30, tab=Tab.LOG)
+    remembered.put(SHAPE_NAME, kept_shape(Shape(lists=44, tab=Tab.LOG, zoomed=True)))
+    assert recall_shape(remembered) == Shape(lists=44, tab=Tab.LOG)
     remembered.put(SHAPE_NAME, kept_shape(Shape(tab=Tab.SHELLS)))
     assert recall_shape(remembered) == Shape()
 
 
-@pytest.mark.parametrize("kept", [None, 5, [], {"lists": "x", "tree": -4, "tab": 7}, {"tab": []}])
+@pytest.mark.parametrize("kept", [None, 5, [], {"lists": "x", "tab": 7}, {"tab": []}])
 def test_a_shape_that_makes_no_sense_is_the_usual_one(kept: object) -> None:
     remembered = Remembered()
     remembered.put(SHAPE_NAME, kept)
     assert recall_shape(remembered) == Shape()
+
+
+def test_how_much_there_was_to_show_comes_back_for_the_outline() -> None:
+    remembered = Remembered()
+    assert recall_needs(remembered) == USUAL_NEEDS
+    needs = Needs(listed=20, drawn=5000, aside=True)
+    remembered.put(NEEDS_NAME, kept_needs(needs))
+    assert recall_needs(remembered) == replace(needs, drawn=1000)
+    remembered.put(NEEDS_NAME, {"listed": -1, "drawn": "x", "aside": 3})
+    assert recall_needs(remembered) == Needs()

@@ -134,7 +134,7 @@ def test_names_and_numbers_that_make_no_sense() -> None:
     assert AnimationFormat.of(Path("a.GIF")) is AnimationFormat.GIF
     assert AnimationFormat.of(Path("a.apng")) is AnimationFormat.PNG
     for name in ("a", "a.jpg", ".gif", "a."):
-        with pytest.raises(ConfigError, match="no format"):
+        with pytest.raises(ConfigError, match="no suffix"):
             AnimationFormat.of(Path(name))
     for scale in (0, -1, 8.1, float("nan"), True):
         with pytest.raises(ConfigError, match="scale must be"):

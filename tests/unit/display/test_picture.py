@@ -132,13 +132,14 @@ def test_the_format(wanted: str | None, name: str | None, form: Format) -> None:
 
 def test_a_format_that_is_none() -> None:
     for wanted in ("gif", "jpg", 5):
-        with pytest.raises(ConfigError, match=f"{wanted!r} is no format") as caught:
+        with pytest.raises(
+            ConfigError, match=f"{wanted!r} is not a picture format: choose png or ppm"
+        ):
             Format.choose(wanted, None)  # type: ignore[arg-type]
-        assert caught.value.hint == "one of png, ppm"
 
 
 def test_a_name_of_another_format_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"'a\.JPG' says no format") as caught:
+    with pytest.raises(ConfigError, match=r"'a\.JPG' has no suffix") as caught:
         Format.choose(None, Path("/tmp/a.JPG"))
     assert "end with .png or .ppm" in caught.value.hint and "--format" in hint_of(caught.value)
 

@@ -226,7 +226,7 @@ async def test_one_that_came_meanwhile_is_kept_too(screens: Screens, target: Pat
 async def test_what_cannot_be_recorded(screens: Screens, target: Path) -> None:
     async with screens.serve("one", RED, (16, 16)):
         for path, error, why in (
-            (target.with_suffix(".jpg"), ConfigError, "no format"),
+            (target.with_suffix(".jpg"), ConfigError, "no suffix"),
             (target.parent / "none" / "x.gif", PathError, "there is no directory"),
         ):
             with pytest.raises(error, match=why):

@@ -11,6 +11,9 @@ from typing import Any, Protocol
 import pytest
 import quicksand
 from quicksand import Sandbox, SandboxConfig
+from quicksand.base.errors import ConfigError
+from quicksand.desktop import Desktop
+from quicksand.display.held import place_on
 
 
 class Specified(Protocol):
@@ -40,10 +43,54 @@ def test_the_methods_take_what_it_says(wanted: Callable[..., Any]) -> None:
             assert parameter.annotation in ours.annotation
         if parameter.default is not parameter.empty:
             assert ours.default == parameter.default
-    assert all(
-        more.kind is more.KEYWORD_ONLY and more.default is not more.empty
-        for more in parameters.values()
-    )
+    assert all(more.default is not more.empty for more in parameters.values())
+
+
+class Clicked:
+    """Notes where is clicked, on a screen of 1000x500 pixels."""
+
+    def __init__(self) -> None:
+        self.clicks: list[tuple[str, int, tuple[int, int] | None]] = []
+
+    async def place_of(self, x: int, y: int) -> tuple[int, int]:
+        return place_on((1000, 500), x, y)
+
+    async def click(self, button: str, count: int, place: tuple[int, int] | None) -> None:
+        self.clicks.append((button, count, place))
+
+
+@pytest.mark.parametrize(
+    ("words", "keywords", "expected"),
+    [
+        ((), {}, ("left", 1, None)),
+        (("right",), {"double": True}, ("right", 2, None)),
+        ((), {"button": "middle"}, ("middle", 1, None)),
+        ((400, 300), {}, ("left", 1, (400, 300))),
+        (("right", 400, 300), {}, ("right", 1, (400, 300))),
+        ((), {"x": 400, "y": 300, "button": "side"}, ("side", 1, (400, 300))),
+        ((999, 499), {"pixels": True}, ("left", 1, (32751, 32735))),
+        ((0, 0), {"pixels": True}, ("left", 1, (16, 32))),
+    ],
+)
+async def test_a_click_is_where_the_pointer_is_or_at_a_place(
+    words: tuple[Any, ...], keywords: dict[str, Any], expected: object
+) -> None:
+    display: Any = Clicked()
+    desktop = Desktop.__new__(Desktop)
+    vars(desktop)["_display"] = display
+    await desktop.mouse_click(*words, **keywords)
+    assert display.clicks == [expected]
+
+
+@pytest.mark.parametrize(
+    ("words", "keywords"),
+    [((400,), {}), ((), {"x": 1}), ((), {"pixels": True}), ((1, 2, 3), {}), ((1, 2), {"x": 1})],
+)
+async def test_half_a_place_is_refused(words: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    desktop = Desktop.__new__(Desktop)
+    vars(desktop)["_display"] = Clicked()
+    with pytest.raises(ConfigError, match="a place has x and y"):
+        await desktop.mouse_click(*words, **keywords)
 
 
 def test_there_is_a_display_only_where_one_is_asked_for() -> None:

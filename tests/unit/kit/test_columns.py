@@ -8,13 +8,27 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from quicksand_tui.kit.columns import keep_columns
-from tests.unit.kit.test_slim import STYLES, TEXTS, as_textual, drawn
+from quicksand_tui.terminal import Run, Terminal
 from tests.unit.terminal.tmux import tmux_screen
 
 SHIELD, KEYCAP, HEART = "\U0001f6e1\ufe0f", "1\ufe0f\u20e3", "\u2764\ufe0f"
 THUMB, FAMILY = "\U0001f44d\U0001f3fd", "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 FLAG, ENGLAND = "\U0001f1e9\U0001f1ea", "\U0001f3f4\U000e0067\U000e0062\U000e007f"
 EMOJI = (SHIELD, KEYCAP, HEART, THUMB, FAMILY, FLAG, ENGLAND, "\u2764\ufe0e")
+
+STYLES = ("38;2;1;2;3;48;2;4;5;6", "1;38;2;1;2;3", "48;5;17", "31;42", "2;3;4;7;9", "7", "")
+TEXTS = ("a", "word ", "ä漢", " ", "\r\n", "\x1b[2;3H", "\x1b[?25l", "")
+
+
+def drawn(text: str) -> list[list[Run]]:
+    """What a terminal shows that counts as Rich does."""
+    terminal = Terminal(30, 8)
+    terminal.feed(b"\x1b[?2027h" + text.encode())
+    return [terminal.line(line) for line in range(terminal.screen_line, terminal.end_line)]
+
+
+def as_textual(runs: list[tuple[str, str]]) -> str:
+    return "".join(f"\x1b[{style}m{text}\x1b[0m" if style else text for style, text in runs)
 
 
 @pytest.mark.parametrize("emoji", EMOJI, ids=ascii)
@@ -57,7 +71,7 @@ def test_where_the_widths_agree_the_same_is_drawn(runs: list[tuple[str, str]]) -
 
 
 def texts(text: str) -> list[str]:
-    return ["".join(run.text for run in line) for line in drawn(text)]  # type: ignore[attr-defined]
+    return ["".join(run.text for run in line) for line in drawn(text)]
 
 
 @given(st.text(alphabet="\x1b[]m;0123456789 ahHJ\r\n" + "".join(EMOJI), max_size=60))

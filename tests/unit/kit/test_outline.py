@@ -75,7 +75,7 @@ def test_it_is_there_before_the_app_and_in_its_colours(tmp_path: Path) -> None:
     with recording(tmp_path / "keys", env={"WAIT_FOR": str(gate)}) as terminal:
         terminal.sees("quicksand", "Sandboxes")
         assert b"\x1b[0;38;2;240;192;64;48;2;16;16;16m" in terminal.output
-        assert "[Details]" not in terminal.text
+        assert "[Overview]" not in terminal.text
         terminal.type(b"q")
         gate.touch()
         assert terminal.ends() == 0
@@ -86,7 +86,7 @@ def test_a_terminal_of_ascii_has_it_in_that(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     env = {"WAIT_FOR": str(gate), "QUICKSAND_TUI_ASCII": "1"}
     with recording(tmp_path / "keys", env=env) as terminal:
-        terminal.sees("+- Sandboxes -")
+        terminal.sees("+- 1 Sandboxes -")
         assert terminal.text.isascii()
         terminal.type(b"q")
         gate.touch()
@@ -172,16 +172,14 @@ def test_whatever_the_file_says_only_colours_get_to_the_terminal(value: object) 
     looks = Looks.from_json(value)
     if looks is not None:
         assert set(outline(80, 24, looks, Shape())) <= set(
-            "\x1b[]?;0123456789hlHJmquicksandSandboxesCheckpoints +-|╭─╮│╰╯┏━┓┃┗┛"
+            "\x1b[]?;0123456789hlHJmquicksand1 Sandboxes4 Tree +-|╭─╮│╰╯┏━┓┃┗┛"
         )
 
 
 @given(
     st.integers(-1, 300),
     st.integers(-1, 100),
-    st.builds(
-        Shape, lists=st.integers(0, 1000), tree=st.integers(0, 1000), tab=st.sampled_from(Tab)
-    ),
+    st.builds(Shape, lists=st.integers(0, 1000), tab=st.sampled_from(Tab)),
 )
 @example(1, 3, Shape())
 def test_whatever_the_size_it_stays_within(columns: int, rows: int, shape: Shape) -> None:

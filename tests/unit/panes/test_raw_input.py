@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quicksand_tui.panes.input import ESCAPE_WAIT_S, InputSplitter, Piece
+from quicksand_tui.panes.input import (
+    APP_ESCAPE_WAIT_S,
+    ESCAPE_WAIT_S,
+    InputSplitter,
+    Piece,
+)
 from tests.conftest import examples
 
 
@@ -162,3 +167,43 @@ def test_nothing_is_lost_and_nothing_raises(chunks: list[bytes]) -> None:
     assert got + made._rest == b"".join(chunks)
     clock.now += 1
     made.tick()
+
+
+@pytest.mark.parametrize(
+    ("data", "pieces"),
+    [
+        (b"\x1bs", [b"\x1b", b"s"]),
+        (b"x\x1b:rev", [b"x", b"\x1b", b":rev"]),
+        (b"\x1b[A\x1bs", [b"\x1b[A", b"\x1b", b"s"]),
+        (b"\x1bb\x1b\x7f", [b"\x1bb\x1b\x7f"]),
+        (b"\x1b]11;rgb:0/0/0\x1b\\", [b"\x1b]11;rgb:0/0/0\x1b\\"]),
+        (b"\x1b[200~a\x1bs\x1b[201~", [b"\x1b[200~a\x1bs\x1b[201~"]),
+    ],
+    ids=repr,
+)
+def test_for_the_app_esc_is_a_key_though_more_came_with_it(
+    data: bytes, pieces: list[bytes]
+) -> None:
+    """A busy host reads Esc and the next key at once, and no key of the app has Alt."""
+    made, _ = splitter()
+    made.raw = False
+    assert [piece.data for piece in made.feed(data)] == pieces
+    assert not made.waits
+
+
+def test_esc_and_a_key_that_comes_soon_after_it_are_two_keys_for_the_app() -> None:
+    made, clock = splitter()
+    made.raw = False
+    assert made.feed(b"\x1b") == [] and made.waits
+    assert [piece.data for piece in made.feed(b"s")] == [b"\x1b", b"s"]
+    made.feed(b"\x1b")
+    clock.now += APP_ESCAPE_WAIT_S
+    assert [piece.data for piece in made.tick()] == [b"\x1b"]
+
+
+def test_a_paste_into_the_app_is_cut_nowhere() -> None:
+    made, _ = splitter()
+    made.raw = False
+    for data in (b"\x1b[200~one", b"two\x1bs", b"three\x1b[201~"):
+        assert [piece.data for piece in made.feed(data)] == [data]
+    assert [piece.data for piece in made.feed(b"\x1bs")] == [b"\x1b", b"s"]

@@ -252,7 +252,7 @@ def test_it_says_live_that_the_sandbox_is_paused(screen: FakeDesktop) -> None:
         terminal.sees("paused: what is typed is lost")
         size = len(terminal.output)
         paused.unlink()
-        wait_for(lambda: b"and a key: zoom" in terminal.output[size:], what="the usual line")
+        wait_for(lambda: b"prefix ctrl-]: zoom" in terminal.output[size:], what="the usual line")
         leave(terminal)
 
 

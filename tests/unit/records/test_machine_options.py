@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 import json
 import shlex
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from click.testing import CliRunner
 from quicksand.base.arch import Architecture
 from quicksand.records.config import NetworkMode, SandboxConfig
 from quicksand.records.machine_options import NO, YES, MachineOption, dashed, option, options_of
+from quicksand.records.params import MachineOptions, ResumeOptions, SandboxOptions
 from quicksand.records.port_forwards import PortForward
+from quicksand.sandbox import OPTIONS, OWN, Sandbox
 from quicksand.saves.manifest import SaveManifest
 from quicksand.saves.resolving import confine, left_out_of
 
@@ -282,3 +285,13 @@ def test_defaults_are_as_they_always_were() -> None:
 def test_a_save_says_yes_or_no_to_a_switch() -> None:
     record: MachineOption = next(r for r in options_of(SandboxConfig) if r.keyword == "agent_http")
     assert (record.words(YES), record.words(NO)) == (["--agent-http"], ["--no-agent-http"])
+
+
+def test_the_typed_keywords_are_the_options() -> None:
+    """Editors complete what stands in `MachineOptions`; `SandboxConfig` is where options are."""
+    assert MachineOptions.__annotations__.keys() == set(OPTIONS) - {"image"}
+    assert SandboxOptions.__annotations__.keys() == {*OPTIONS, *OWN} - {"image"}
+    own = set(inspect.signature(Sandbox.__init__).parameters) - {"self", "image", "options"}
+    assert own == set(OWN)
+    resume = ResumeOptions.__annotations__.keys()
+    assert resume == SandboxOptions.__annotations__.keys() - {"base_dir"}

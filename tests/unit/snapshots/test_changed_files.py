@@ -28,7 +28,7 @@ async def test_the_hint_of_an_error_stays_one_that_each_face_says_in_its_words(
     async def fail(*_: object) -> Any:
         raise error
 
-    monkeypatch.setattr(changed_files, "_diff_once", fail)
+    monkeypatch.setattr(changed_files, "_once", fail)
     registry: Any = SimpleNamespace(inspect=lambda _: SimpleNamespace(is_live=True))
     record: Any = SimpleNamespace(id="1")
     with pytest.raises(HistoryError) as raised:

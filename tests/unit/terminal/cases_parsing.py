@@ -52,10 +52,10 @@ CASES = (
     Case("UTF-8 that is cut off", b"a\xe4\xbdb", ("a�b",), (3, 0)),
     Case("surrogates", b"\xed\xa0\x80x", ("���x",), (4, 0)),
     # Questions
-    Case("DA1", b"\x1b[c\x1b[0c", None, None, b"\x1b[?62;22;52c" * 2),
-    Case("DECID", b"\x1bZ", None, None, b"\x1b[?62;22;52c"),
+    Case("DA1", b"\x1b[c\x1b[0c", None, None, b"\x1b[?64;6;21;22;28;52c" * 2),
+    Case("DECID", b"\x1bZ", None, None, b"\x1b[?64;6;21;22;28;52c"),
     Case("DA1 of another kind", b"\x1b[1c", None, None, b""),
-    Case("DA2", b"\x1b[>c", None, None, b"\x1b[>1;380;0c"),
+    Case("DA2", b"\x1b[>c", None, None, b"\x1b[>41;383;0c"),
     Case("DA3", b"\x1b[=c", None, None, b"\x1bP!|00000000\x1b\\"),
     Case("XTVERSION", b"\x1b[>q\x1b[>0q", None, None, b"\x1bP>|quicksand-tui\x1b\\" * 2),
     Case("DSR 5", b"\x1b[5n", None, None, b"\x1b[0n"),
@@ -85,7 +85,7 @@ CASES = (
         None,
         b"\x1b[?1002;1$y\x1b[?1000;2$y",
     ),
-    Case("DECRQM of clusters", b"\x1b[?2027$p", None, None, b"\x1b[?2027;3$y"),
+    Case("DECRQM of clusters", b"\x1b[?2027$p", None, None, b"\x1b[?2027;2$y"),
     Case("DECRQM of synchronized output", b"\x1b[?2026$p", None, None, b"\x1b[?2026;2$y"),
     Case(
         "DECRQSS of SGR",
@@ -97,7 +97,9 @@ CASES = (
     Case("DECRQSS of the region", b"\x1b[2;3r\x1bP$qr\x1b\\", None, None, b"\x1bP1$r2;3r\x1b\\"),
     Case("DECRQSS of the cursor", b"\x1b[4 q\x1bP$q q\x1b\\", None, None, b"\x1bP1$r4 q\x1b\\"),
     Case("DECRQSS of what is unknown", b"\x1bP$qz\x1b\\", None, None, b"\x1bP0$r\x1b\\"),
-    Case("XTGETTCAP", b"\x1bP+q544e\x1b\\", None, None, b"\x1bP0+r\x1b\\"),
+    Case("XTGETTCAP", b"\x1bP+q436f\x1b\\", None, None, b"\x1bP1+r436f=323536\x1b\\"),
+    Case("XTGETTCAP of a key", b"\x1bP+q6b75\x1b\\", None, None, b"\x1bP0+r\x1b\\"),
+    Case("XTGETTCAP of nonsense", b"\x1bP+qzz;;\x1b\\", None, None, b"\x1bP0+r\x1b\\"),
     Case("XTQMODKEYS", b"\x1b[>4;1m\x1b[?4m\x1b[>4n\x1b[?4m", None, None, b"\x1b[>4;1m\x1b[>4;0m"),
     Case(
         "XTWINOPS of sizes",
@@ -129,7 +131,7 @@ CASES = (
         b"\x1b]4;1;rgb:cdcd/0000/0000\x07\x1b]4;2;rgb:1111/2222/3333\x07",
     ),
     Case(
-        "OSC 4 beyond the palette", b"\x1b]4;256;?\x07\x1b]4;x;?\x07\x1b]4;1\x07", None, None, b""
+        "OSC 4 beyond the palette", b"\x1b]4;261;?\x07\x1b]4;x;?\x07\x1b]4;1\x07", None, None, b""
     ),
     Case("OSC 52 is never read", b"\x1b]52;c;?\x07\x1b]52;;?\x1b\\", None, None, b""),
     Case("ENQ is not answered", b"\x05", None, None, b""),

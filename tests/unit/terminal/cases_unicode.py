@@ -11,6 +11,12 @@ def case(
     return Case(name, text.encode(), rows, cursor)
 
 
+def clusters(
+    name: str, text: str, rows: tuple[str, ...], cursor: tuple[int, int] | None = None
+) -> Case:
+    return case(f"{name}, by clusters", f"\x1b[?2027h{text}", rows, cursor)
+
+
 WOMAN_CODER = "\U0001f469\u200d\U0001f4bb"
 FLAG = "\U0001f1e9\U0001f1ea"
 HEART = "❤\ufe0f"
@@ -52,6 +58,7 @@ CASES = (
     case("a mark on a blank", "\x1b[C\u0301x", (" \u0301x",), (2, 0)),
     case("no more marks than four", "e" + "\u0301" * 50 + "x", ("e" + "\u0301" * 4 + "x",), (2, 0)),
     case("precomposed characters", "äöü─│", ("äöü─│",), (5, 0)),
+    # As tmux and the C library count
     case("joined emoji", WOMAN_CODER + "x", (WOMAN_CODER + "x",), (3, 0)),
     case("a family", FAMILY + "x", (FAMILY + "x",), (3, 0)),
     case(
@@ -60,17 +67,40 @@ CASES = (
         (WOMAN_CODER + "x",),
         (3, 0),
     ),
-    case("a skin tone", THUMB + "x", (THUMB + "x",), (3, 0)),
+    case("a skin tone", THUMB + "x", (THUMB + "x",), (5, 0)),
     case("a skin tone alone", "a\U0001f3fdx", ("a\U0001f3fdx",), (4, 0)),
     case("a flag", FLAG + "x", (FLAG + "x",), (3, 0)),
-    case("flags", FLAG * 2 + "x", (FLAG * 2 + "x",), (5, 0)),
     case("half a flag", "\U0001f1e9x", ("\U0001f1e9x",), (2, 0)),
-    case("a flag at the margin", "abcdefghi" + FLAG, ("abcdefghi", FLAG), (2, 1)),
-    case("VS16 makes a heart wide", HEART + "x", (HEART + "x",), (3, 0)),
-    case("VS16 at the margin", "abcdefghi" + HEART + "x", ("abcdefghi", HEART + "x"), (3, 1)),
-    case("VS16 in another sequence", "❤\x1b[m\ufe0fx", (HEART + "x",), (3, 0)),
+    case("a flag at the margin", "abcdefghi" + FLAG, ("abcdefghi" + FLAG[0], FLAG[1]), (1, 1)),
+    case("VS16 widens nothing", HEART + "x", (HEART + "x",), (2, 0)),
     case("VS16 on a letter", "a\ufe0fx", ("a\ufe0fx",), (2, 0)),
-    case("a keycap", "1\ufe0f\u20e3x", ("1\ufe0f\u20e3x",), (3, 0)),
+    case("a keycap", "1\ufe0f\u20e3x", ("1\ufe0f\u20e3x",), (2, 0)),
+    case(
+        "a narrow one with a joiner",
+        HEART + "\u200d\U0001f525x",
+        (HEART + "\u200d\U0001f525x",),
+        (2, 0),
+    ),
+    # With mode 2027
+    clusters("joined emoji", WOMAN_CODER + "x", (WOMAN_CODER + "x",), (3, 0)),
+    clusters("a family", FAMILY + "x", (FAMILY + "x",), (3, 0)),
+    clusters(
+        "joined emoji in pieces",
+        "\U0001f469\x1b[m\u200d\x1b[m\U0001f4bbx",
+        (WOMAN_CODER + "x",),
+        (3, 0),
+    ),
+    clusters("a skin tone", THUMB + "x", (THUMB + "x",), (3, 0)),
+    clusters("a skin tone alone", "a\U0001f3fdx", ("a\U0001f3fdx",), (4, 0)),
+    clusters("a flag", FLAG + "x", (FLAG + "x",), (3, 0)),
+    clusters("flags", FLAG * 2 + "x", (FLAG * 2 + "x",), (5, 0)),
+    clusters("half a flag", "\U0001f1e9x", ("\U0001f1e9x",), (2, 0)),
+    clusters("a flag at the margin", "abcdefghi" + FLAG, ("abcdefghi", FLAG), (2, 1)),
+    clusters("VS16 makes a heart wide", HEART + "x", (HEART + "x",), (3, 0)),
+    clusters("VS16 at the margin", "abcdefghi" + HEART + "x", ("abcdefghi", HEART + "x"), (3, 1)),
+    clusters("VS16 in another sequence", "❤\x1b[m\ufe0fx", (HEART + "x",), (3, 0)),
+    clusters("VS16 on a letter", "a\ufe0fx", ("a\ufe0fx",), (2, 0)),
+    clusters("a keycap", "1\ufe0f\u20e3x", ("1\ufe0f\u20e3x",), (3, 0)),
     case("a joiner between letters", "क\u094d\u200dषx", ("क\u094d\u200dषx",), (3, 0)),
     case("Hangul in parts", "\u1112\u1161\u11abx", ("\u1112\u1161\u11abx",), (3, 0)),
     case(

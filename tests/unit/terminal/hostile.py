@@ -31,7 +31,27 @@ _TEXTS = st.sampled_from(
 )
 _CONTROLS = st.sampled_from([*map(chr, range(32)), "\x7f", "\r\n", "\r\n", "\n", "\t"])
 _NUMBERS = st.one_of(
-    st.sampled_from(["", "0", "1", "2", "3", "4", "5", "7", "8", "9", "25", "47", "1049", "2026"]),
+    st.sampled_from(
+        [
+            "",
+            "0",
+            "1",
+            "2",
+            "3",
+            "4",
+            "5",
+            "7",
+            "8",
+            "9",
+            "25",
+            "47",
+            "69",
+            "1049",
+            "1045",
+            "2026",
+            "2027",
+        ]
+    ),
     st.integers(0, 120).map(str),
     st.sampled_from(["65535", "99999999999", "1" * 60]),
 )
@@ -39,7 +59,7 @@ _SEQUENCES = st.builds(
     lambda prefix, numbers, between, final: f"\x1b[{prefix}{';'.join(numbers)}{between}{final}",
     st.sampled_from(["", "", "", "", "?", "?", ">", "=", "<", ":"]),
     st.lists(_NUMBERS, max_size=4),
-    st.sampled_from(["", "", "", "", "", "$", " ", "!", '"', "\n", "\x1b"]),
+    st.sampled_from(["", "", "", "", "", "$", "*", "'", " ", "!", '"', "\n", "\x1b"]),
     st.sampled_from([chr(code) for code in range(0x40, 0x7F)]),
 )
 _COLOURS = st.builds(
@@ -47,6 +67,20 @@ _COLOURS = st.builds(
     st.sampled_from(["", "1", "4", "38", "48", "58", "48;2", "38;5", "48:2", "7"]),
     st.sampled_from([";", ":"]),
     st.lists(_NUMBERS, max_size=5),
+)
+_SMALL = st.integers(0, 9).map(str)
+_MARGINS = st.builds(
+    lambda left, right, text: f"\x1b[?69h\x1b[{left};{right}s{text}",
+    _SMALL,
+    _SMALL,
+    st.sampled_from(["", "", "\x1b[?6h", "\x1b[2;4r", "\x1b[4h", "\x1b[?1045h", "\x1b[?2027h"]),
+)
+_BOXES = st.builds(
+    lambda numbers, final: f"\x1b[{';'.join(numbers)}{final}",
+    st.lists(_SMALL, max_size=8),
+    st.sampled_from(
+        ["$v", "$x", "$z", "${", "$r", "$t", "*x", "*y", "'}", "'~", '"q', '"p', "*|", "L", "M"]
+    ),
 )
 _ESCAPES = st.builds(
     lambda between, final: f"\x1b{between}{final}",
@@ -69,7 +103,10 @@ _STRINGS = st.builds(
 _BROKEN = st.sampled_from([b"\xff", b"\xc3", b"\xe4\xbd", b"\xf0\x9f", b"\x80", b"\xed\xa0\x80"])
 
 PIECES = st.one_of(
-    st.one_of(_TEXTS, _TEXTS, _CONTROLS, _SEQUENCES, _COLOURS, _ESCAPES, _STRINGS).map(str.encode),
+    st.one_of(
+        *(_TEXTS, _TEXTS, _TEXTS, _CONTROLS, _CONTROLS, _SEQUENCES, _COLOURS, _ESCAPES, _STRINGS),
+        *(_MARGINS, _BOXES),
+    ).map(str.encode),
     _BROKEN,
 )
 

@@ -48,6 +48,15 @@ ENVIRONMENT = {
 }
 
 
+EMOJI = (
+    "🚀 a rocket 👍🏽 a thumb with a skin tone, 漢字",
+    "❤\ufe0f a heart, ☝🏽 a hand, 1\ufe0f\u20e3 a keycap word",
+    "🇩🇪🇫🇷 flags ☎\ufe0f ✈\ufe0f and é words",
+    "🎉✨⭐ emoji 😀 of 🐍 one code point",
+)
+"""Without joiners: what vim counts for those, tmux does not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recording:
     """A program and what is typed into it; it is still running at the end."""
@@ -99,6 +108,30 @@ RECORDINGS = (
         "mc",
         ("mc", "--nosubshell", "--nomouse"),
         ("\t", "\x1b[B\x1b[B", "\x1bOR"),
+    ),
+    Recording(
+        "vim_emoji",
+        ("vim", "-u", "NONE", "-N", "-i", "NONE", "-n", "--cmd", "syntax on", "emoji/lines.txt"),
+        (
+            ":set number list cursorline\r",
+            "jjA 🚀 appended 👍🏽 text\x1b",
+            "0llx",
+            "/word\r",
+            "ncwchanged\x1b",
+            "yyp",
+            ":vsplit\r",
+            "Gzb",
+        ),
+    ),
+    Recording(
+        "mc_emoji",
+        ("mc", "--nosubshell", "--nomouse", "emoji", "emoji"),
+        ("\x1b[B\x1b[B", "\t", "\x1b[B\x1b[B\x1b[B", "\x1bOS", "\x1b[B\x1b[B"),
+    ),
+    Recording(
+        "htop_emoji",
+        ("bash", "-c", f"(exec -a '{EMOJI[0]}' sleep 3000) & exec htop --delay=100"),
+        ("\x1b[B", "\x1b[B", "/👍🏽"),
     ),
     Recording(
         "git_log",
@@ -172,6 +205,12 @@ def make_home() -> None:
     colours += ["".join(f"\x1b[48;2;{n * 3};{255 - n * 3};90m \x1b[m" for n in range(80))]
     Path("colours.txt").write_text("\n".join(colours) + "\n")
     Path("directory").mkdir()
+    Path("emoji").mkdir()
+    Path("emoji/lines.txt").write_text(
+        "".join(f"{line}\n{n} words\n" for n, line in enumerate(EMOJI))
+    )
+    for line in EMOJI:
+        Path("emoji", line).write_text(line)
     Path("link").symlink_to("text.txt")
     for command in (
         ("git", "init", "-q", "-b", "main"),

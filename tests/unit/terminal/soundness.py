@@ -10,7 +10,7 @@ from quicksand_tui.terminal.grid import Grid
 from quicksand_tui.terminal.packing import Packed, Packer
 from quicksand_tui.terminal.rows import BLANK, CLUSTERS, NO_WRAP, SHORT_WRAP, SIMPLE, Row
 from quicksand_tui.terminal.style import PLAIN
-from quicksand_tui.terminal.width import CODE_POINTS_MAX, cluster_width
+from quicksand_tui.terminal.width import CODE_POINTS_MAX, char_width, cluster_width
 
 
 def check_sound(terminal: Terminal) -> None:
@@ -22,8 +22,12 @@ def check_sound(terminal: Terminal) -> None:
     cursor = screen.cursor
     assert 0 <= cursor.x < terminal.columns
     assert 0 <= cursor.y < terminal.rows
-    assert not cursor.pending or cursor.x == terminal.columns - 1
+    assert not cursor.pending or cursor.x in (terminal.columns - 1, screen.right - 1)
     assert 0 <= screen.top < screen.end <= terminal.rows
+    assert 0 <= screen.left < screen.right - 1 < terminal.columns
+    assert screen.has_sides == ((screen.left, screen.right) != (0, terminal.columns))
+    for grid in (screen.main, screen.alternate):
+        assert grid.open_columns == (0 if screen.has_sides else terminal.columns)
     assert len(screen.scrollback) <= screen.scrollback.limit
     for number in range(terminal.first_line, terminal.end_line):
         cells, runs = terminal.cells(number), terminal.line(number)
@@ -49,7 +53,8 @@ def check_row(row: Row, columns: int) -> None:
             assert len(cell) <= CODE_POINTS_MAX
             assert not any(char < " " or "\x7f" <= char < "\xa0" for char in cell)
             second = x + 1 < columns and not row.cells[x + 1]
-            assert cluster_width(cell) == 1 + second
+            assert char_width(cell[0]) <= 1 + second
+            assert cluster_width(cell) >= 1 + second
             assert row.kind == CLUSTERS or len(cell) == 1
             assert row.kind != SIMPLE or not second
         else:

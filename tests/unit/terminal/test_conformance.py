@@ -6,12 +6,19 @@ from __future__ import annotations
 import pytest
 
 from quicksand_tui.terminal import Terminal
-from tests.unit.terminal import cases_cursor, cases_editing, cases_parsing, cases_unicode
+from tests.unit.terminal import (
+    cases_cursor,
+    cases_editing,
+    cases_margins,
+    cases_parsing,
+    cases_unicode,
+)
 from tests.unit.terminal.cases import Case, cursor_of, make_terminal, screen_rows
 
 CASES = [
     *cases_cursor.CASES,
     *cases_editing.CASES,
+    *cases_margins.CASES,
     *cases_parsing.CASES,
     *cases_unicode.CASES,
 ]
@@ -44,6 +51,7 @@ def test_byte_by_byte(case: Case) -> None:
 def test_after_a_reset(case: Case) -> None:
     terminal = make_terminal(*case.size)
     terminal.feed("\x1b[2;3r\x1b[?6h\x1b[?7l\x1b[4h\x1b(0\x1b[3g\x1b[7;41mx你e\u0301\x1b7".encode())
+    terminal.feed(b"\x1b[?69;45;1045;40;41h\x1b[2;5s\x1bV\x1b[2*x\x1b]5;0;#123\x07")
     terminal.feed(b"\x1b[?1049h\x1b[?1;25l\x1b[>4;2m\x1b[?1003;1006h\x1b[20hx\x1bc")
     terminal.feed(case.data)
     check(case, terminal)

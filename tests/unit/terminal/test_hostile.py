@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quicksand_tui.terminal import Terminal
+from quicksand_tui.terminal import Attribute, Terminal
 from tests.conftest import examples
 from tests.unit.terminal.cases import make_terminal, screen_rows
 from tests.unit.terminal.hostile import OUTPUT, SIZES
@@ -85,6 +85,9 @@ FLOODS = {
     "a number": b"\x1b[" + b"9" * 2000,
     "repeats": b"x\x1b[999999999b" * 3,
     "scrolling": b"\x1b[999999999S\x1b[999999999T\x1b[999999999L" * 3,
+    "scrolling between margins": b"\x1b[?69h\x1b[2;9s\x1b[4;3H" + b"xyz\r\n\x1b[L\x1b[S" * 50,
+    "rectangles": b"\x1b[35$x\x1b[;;;;;2;2$v\x1b[;;;;1;7$r\x1b[$t\x1b[$z" * 30,
+    "protected cells": b'\x1b[1"qa\x1b[0"qb\x1b[?2J\x1b[?2K\x1b[${' * 50,
     "saved titles": b"\x1b[22t" * 500,
     "saved modes": b"\x1b[?1;7;25;1000;1049s" * 100,
     "the alternate screen": b"\x1b[?1049h\x1b[?1049l" * 100,
@@ -120,6 +123,17 @@ def memory_of(terminal: Terminal, output: Iterable[bytes], after: Iterable[bytes
         return tracemalloc.get_traced_memory()[0] - begin
     finally:
         tracemalloc.stop()
+
+
+def test_what_looks_at_each_cell_is_bounded() -> None:
+    now = 0.0
+    terminal = Terminal(200, 50, clock=lambda: now)
+    terminal.feed(b'\x1b[1"q' + b"x" * 10_000 + b"\x1b[31$x\x1b[?2J" * 500)
+    terminal.feed(b"\x1b[1;1;1;9;1$r")
+    assert not terminal.line(terminal.screen_line)[0].style.attributes & Attribute.BOLD
+    now = 1.0
+    terminal.feed(b"\x1b[1;1;1;9;1$r")
+    assert terminal.line(terminal.screen_line)[0].style.attributes & Attribute.BOLD
 
 
 @pytest.mark.parametrize("begin", [b"\x1b]0;", b"\x1bP", b"\x1b_", b"\x1b["])

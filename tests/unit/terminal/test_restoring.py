@@ -28,9 +28,9 @@ VIM = b"\x1b[?1049h\x1b[22;0;0t\x1b[?1h\x1b=\x1b[?2004h\x1b[?25l\x1b[?1006;1000h
 
 INVISIBLE = frozenset(
     {"encoding", "protection", "link", "pointer shape", "progress", "lamps", "printer"}
-    | {"status line", "ANSI mode 12"}
+    | {"status line", "ANSI mode 12", "mode 3"}
 )
-"""What the emulator does not show in its state."""
+"""What the emulator does not show in its state; mode 3 has no effect before mode 40."""
 
 
 def undo_of(*pieces: bytes) -> bytes:
@@ -60,7 +60,7 @@ def state_of(terminal: Terminal) -> dict[str, object]:
     return {
         **dataclasses.asdict(state.modes),
         "alternate": screen.is_alternate,
-        "region": (screen.top, screen.end),
+        "region": (screen.top, screen.end, screen.left, screen.right),
         "charsets": screen.charsets.state(),
         "style": screen.cursor.style,
         "tabs": [screen.tabs.after(x) for x in range(79)],

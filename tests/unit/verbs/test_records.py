@@ -139,7 +139,7 @@ async def test_a_checkpoint_is_taken_as_asked_and_told_in_words_and_as_json() ->
     how = {"note": "it works", "replace": True, "tier": None, "unmount_9p": False}
     assert calls == [f"checkpoint clean {how}"]
     told = verb.tell("web", made, default_keymap())
-    assert told == "web: checkpoint clean: stood still for 12 ms, 1.0M written"
+    assert told == "web: checkpoint clean: paused for 12 ms, 1.0M written"
     assert (verb.facts("web", made)["sandbox"], verb.facts("web", made)["id"]) == ("web", "c1")
 
 
@@ -172,9 +172,9 @@ async def test_a_start_lets_the_sandbox_outlive_us_and_tells_what_it_could_not_d
     started, calls = await do(verb)
     assert calls == ["start c1", "detach"]
     assert (started.notices, started.kept) == (("no desktop",), KEPT)
-    assert verb.tell("web", started, default_keymap()) == "web runs, but: no desktop"
+    assert verb.tell("web", started, default_keymap()) == "web is running, but: no desktop"
     fine = starting.Started()
-    assert verb.tell("web", fine, default_keymap()) == "web: goes on from clean"
+    assert verb.tell("web", fine, default_keymap()) == "web: started at clean"
     assert starting.start().tell("web", fine, default_keymap()) is None
 
 

@@ -2,8 +2,8 @@
 
 ::
 
-    checkpoints.py      finds the layers of two checkpoints and lists the changes between them
     compare.py          walks two file systems side by side; contents.py compares file data
+    versions.py         a path on each disk; lines.py compares texts, patch.py writes them
     ext4/               reads ext4, including its journal
     chain.py, layer.py  a disk made of qcow2 layers, and one layer
     ranges.py           the parts of a disk that may differ

@@ -98,7 +98,11 @@ async def test_a_cancellation_waits_until_the_files_are_let_go(
     begun, ended = Event(), Event()
 
     def work(
-        a: DiskFiles, b: DiskFiles, opened: dict[Path, Layer], check: Callable[[], None]
+        a: DiskFiles,
+        b: DiskFiles,
+        opened: dict[Path, Layer],
+        check: Callable[[], None],
+        wanted: object,
     ) -> None:
         begun.set()
         with pytest.raises(Stopped):
@@ -108,7 +112,7 @@ async def test_a_cancellation_waits_until_the_files_are_let_go(
         raise Stopped
 
     monkeypatch.setattr(changed_files, "_find_both", lambda *_: (disk, disk))
-    monkeypatch.setattr(changed_files, "diff_files", work)
+    monkeypatch.setattr(changed_files, "_with_files", work)
     before = len(os.listdir("/proc/self/fd"))
     task = asyncio.create_task(changed_files.diff_disks(Registry(places), record, "a", "b"))
     assert await asyncio.to_thread(begun.wait, 10)

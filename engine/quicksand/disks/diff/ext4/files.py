@@ -1,7 +1,8 @@
-"""Reads one file of a file system by its path."""
+"""Reads files of a file system by their paths."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +14,9 @@ from quicksand.disks.diff.changes import FileType
 from quicksand.disks.diff.ext4.filesystem import ROOT, FileSystem
 from quicksand.disks.diff.ext4.inode import Inode, find_extents
 from quicksand.disks.diff.layer import Layer
+
+DIRECTORIES_KEPT = 16
+"""Directories whose names a `Finder` keeps: more than the depth of most paths."""
 
 
 def read_from_disk(layers: Sequence[Path], path: str, *, most: int) -> bytes | None:
@@ -29,34 +33,58 @@ def read_from_disk(layers: Sequence[Path], path: str, *, most: int) -> bytes | N
             stack.callback(opened[-1].close)
         try:
             filesystem = FileSystem(Chain(opened))
-            found = _find(filesystem, path)
-            return None if found is None else _content(filesystem, found, most)
+            found = Finder(filesystem).find(path)
+            if found is None or found.type is not FileType.FILE:
+                return None
+            return content(filesystem, found, most)
         except Malformed as error:
             raise ImageError(f"{path} on {layers[-1]} cannot be read: {error}") from error
 
 
-def _find(filesystem: FileSystem, path: str) -> Inode | None:
-    inode = filesystem.inode(ROOT)
-    for name in filter(None, path.encode().split(b"/")):
-        if inode.type is not FileType.DIRECTORY:
-            return None
-        number = filesystem.entries(inode, find_extents(filesystem, inode)).get(name)
-        if number is None:
-            return None
-        inode = filesystem.inode(number)
-    return inode if inode.type is FileType.FILE else None
+class Finder:
+    """Finds what is at paths of one file system. Directories that were read last are kept, so that
+    a large one is not read again for each of its files."""
+
+    def __init__(self, filesystem: FileSystem) -> None:
+        self.filesystem = filesystem
+        self._kept: OrderedDict[int, dict[bytes, int]] = OrderedDict()
+
+    def find(self, path: str) -> Inode | None:
+        """Return what is at the absolute ``path``, of any type; None if there is nothing. No link
+        is followed. Raises Malformed, ImageError."""
+        inode = self.filesystem.inode(ROOT)
+        for name in filter(None, path.encode("utf-8", "surrogateescape").split(b"/")):
+            if inode.type is not FileType.DIRECTORY:
+                return None
+            number = self._entries(inode).get(name)
+            if number is None:
+                return None
+            inode = self.filesystem.inode(number)
+        return inode
+
+    def _entries(self, inode: Inode) -> dict[bytes, int]:
+        if (kept := self._kept.get(inode.number)) is not None:
+            self._kept.move_to_end(inode.number)
+            return kept
+        filesystem = self.filesystem
+        entries = filesystem.entries(inode, find_extents(filesystem, inode))
+        self._kept[inode.number] = entries
+        if len(self._kept) > DIRECTORIES_KEPT:
+            self._kept.popitem(last=False)
+        return entries
 
 
-def _content(filesystem: FileSystem, inode: Inode, most: int) -> bytes:
+def content(filesystem: FileSystem, inode: Inode, most: int) -> bytes:
+    """Return what a file holds. Raises Malformed, also for more than ``most`` bytes, ImageError."""
     require(inode.size <= most, f"it has more than {most} bytes")
     if inode.has_inline_data:
         return filesystem.inline_data(inode)
     size = filesystem.block_size
-    content = bytearray(inode.size)
+    data = bytearray(inode.size)
     for extent in find_extents(filesystem, inode):
         at = extent.logical * size
         length = min(extent.length, -(-(inode.size - at) // size))
         if length > 0:
             filesystem.budget.spend(length)
-            content[at : at + length * size] = filesystem.read_blocks(extent.physical, length)
-    return bytes(content[: inode.size])
+            data[at : at + length * size] = filesystem.read_blocks(extent.physical, length)
+    return bytes(data[: inode.size])

@@ -1,0 +1,80 @@
+"""Where one goes back to: what the checkpoint under the cursor would lose and bring back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from textual import work
+
+from quicksand_tui.model.jobs import OperationError
+from quicksand_tui.views.losing import losing_lines
+from quicksand_tui.widgets.details import Facts
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from quicksand_tui.model.checkpoints import CheckpointView
+    from quicksand_tui.model.losing import Losing
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.world import World
+
+PAUSE_S = 0.4
+"""Seconds that the cursor rests on a checkpoint before its files are compared."""
+
+
+class Choice(Facts):
+    """Follows the cursor in the tree. Hidden, it asks for nothing."""
+
+    def __init__(
+        self, ask: Callable[[str, str], Awaitable[Losing]], *, ascii_only: bool, **options: Any
+    ) -> None:
+        """``ask`` finds what going back loses, by the ids of a sandbox and of a checkpoint. It may
+        raise OperationError."""
+        super().__init__(ascii_only=ascii_only, **options)
+        self._ask = ask
+        self._chosen: tuple[SandboxView, CheckpointView, World] | None = None
+        self._found: dict[tuple[str, str], Losing | str] = {}
+        """By the ids of a sandbox and a checkpoint; a text is why it is not known."""
+
+    def show(
+        self, world: World, sandbox: SandboxView | None, checkpoint: CheckpointView | None
+    ) -> None:
+        """Shows what a checkpoint would lose; None hides it."""
+        before = self._key
+        if sandbox is None or checkpoint is None or checkpoint.error:
+            self._chosen = None
+        else:
+            self._chosen = (sandbox, checkpoint, world)
+        self.display = self._chosen is not None
+        if self._key != before:
+            self._found.clear()  # what was found is old when the cursor comes back
+            self.workers.cancel_group(self, "choice")
+            if self._key is not None:
+                self._look(*self._key)
+        self._tell()
+
+    @property
+    def _key(self) -> tuple[str, str] | None:
+        return None if self._chosen is None else (self._chosen[0].id, self._chosen[1].id)
+
+    def _tell(self) -> None:
+        if self._chosen is None:
+            return
+        sandbox, checkpoint, world = self._chosen
+        found = self._found.get((sandbox.id, checkpoint.id))
+        losing = None if isinstance(found, str) else found
+        lines = losing_lines(sandbox, checkpoint, losing, world.taken, world.keymap.hint("undo"))
+        if isinstance(found, str):
+            lines[0] = ("Lost", [(f"not known: {found}", "muted")])
+        self.show_lines("Going back", lines)
+
+    @work(group="choice", exclusive=True)
+    async def _look(self, sandbox_id: str, checkpoint_id: str) -> None:
+        await asyncio.sleep(PAUSE_S)
+        key = (sandbox_id, checkpoint_id)
+        try:
+            self._found[key] = await self._ask(*key)
+        except OperationError as error:
+            self._found[key] = error.failure.message
+        self._tell()

@@ -1,0 +1,399 @@
+"""The wall: live tiles of what runs in many sandboxes, drawn in one widget.
+
+What guests write goes through an emulator of each tile's own, and each line that is drawn has
+exactly the width of its tile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import events, work
+from textual.binding import Binding, BindingType
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from quicksand_tui.cockpit.half_cells import segments
+from quicksand_tui.cockpit.wall_tiles import Pace, Tile, Tiles
+from quicksand_tui.door.protocol import LogKind
+from quicksand_tui.model.jobs import OperationError
+from quicksand_tui.model.text import clip, plain
+from quicksand_tui.model.wall import Kind, TileKey, Wants, lay_out
+from quicksand_tui.views.wall import foot_text, head_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.style import Style
+
+    from quicksand_tui.door.protocol import LogSource, Wall
+    from quicksand_tui.door.service import EngineService
+    from quicksand_tui.model.geometry import Rect
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.wall import LastCommand
+
+LOOK_S: Final = 1.0
+"""Seconds, at least, between two looks at desktops and consoles."""
+
+REST_TIMES: Final = 15
+"""How many times as long as a look at a desktop takes, nothing is looked at after it."""
+
+CONSOLE_TAIL: Final = 4096
+"""Characters of a console from which its tile begins."""
+
+USUAL: Final = ("╭", "╮", "╰", "╯", "─", "│")
+CURSOR: Final = ("┏", "┓", "┗", "┛", "━", "┃")
+ASCII: Final = ("+", "+", "+", "+", "-", "|")
+ASCII_CURSOR: Final = ("#", "#", "#", "#", "=", "#")
+
+
+class WallView(Widget, can_focus=True):
+    """Draws the tiles; the cursor is on one of them. Takes no time while it is not shown."""
+
+    ALLOW_SELECT = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "wall--frame",
+        "wall--cursor",
+        "wall--calls",
+        "wall--muted",
+    }
+    DEFAULT_CSS = """
+    WallView > .wall--frame { color: $border; }
+    WallView > .wall--cursor { color: $accent; text-style: bold; }
+    WallView > .wall--calls { color: $warning; text-style: bold; }
+    WallView > .wall--muted { color: $foreground-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "go(-1, 0)", show=False),
+        Binding("right,l", "go(1, 0)", show=False),
+        Binding("up,k", "go(0, -1)", show=False),
+        Binding("down,j", "go(0, 1)", show=False),
+        Binding("tab", "step(1)", show=False),
+        Binding("shift+tab", "step(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("home,g", "end(0)", show=False),
+        Binding("end,G", "end(-1)", show=False),
+    ]
+
+    class Moved(Message):
+        """The cursor is on another tile, or the tiles have changed."""
+
+    class Opened(Message):
+        """A tile was clicked twice."""
+
+    def __init__(
+        self,
+        service: EngineService,
+        wall: Wall,
+        *,
+        last_command_of: Callable[[str], LastCommand | None],
+        ascii_only: bool,
+        clock: Callable[[], float] = time.monotonic,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._service = service
+        self._wall = wall
+        self._ascii = ascii_only
+        self.tiles = Tiles(wall, last_command_of=last_command_of, clock=clock)
+        self._pace = Pace(clock=clock)
+        self._views: tuple[SandboxView, ...] = ()
+        self._marked: tuple[str, ...] = ()
+        self._cursor: TileKey | None = None
+        self._first = 0
+        """The number of the first tile that is shown."""
+        self._covered = False
+        self._alone = False
+        """Only the tile under the cursor is shown."""
+        self._places: list[tuple[Tile, Rect]] = []
+        self._drawn: dict[TileKey, list[Strip]] = {}
+        self._logs: dict[str, LogSource] = {}
+
+    # What is shown
+
+    @property
+    def cursor(self) -> TileKey | None:
+        """The tile under the cursor."""
+        return self._cursor
+
+    @property
+    def places(self) -> Sequence[tuple[Tile, Rect]]:
+        """The tiles that are shown, and where."""
+        return self._places
+
+    @property
+    def first(self) -> int:
+        return self._first
+
+    def show(self, views: tuple[SandboxView, ...], marked: tuple[str, ...]) -> None:
+        """Shows what runs in these sandboxes."""
+        self._marked = marked
+        if views != self._views:
+            before = {view.id for view in self._views}
+            self._views = views
+            if (ids := {view.id for view in views}) != before:
+                self._want()
+                for gone in self._logs.keys() - ids:
+                    self._logs.pop(gone).close()
+
+    def toggle_alone(self) -> None:
+        """Shows the tile under the cursor alone, or all."""
+        self._alone = not self._alone
+        self._lay_out()
+
+    def on_mount(self) -> None:
+        self._frame()
+        self._look()
+
+    def on_unmount(self) -> None:
+        self._wall.close()
+        for log in self._logs.values():
+            log.close()
+
+    def on_resize(self) -> None:
+        self._lay_out()
+
+    def cover(self, covered: bool) -> None:
+        """Watches nothing while another screen lies over it."""
+        self._covered = covered
+        self._want()
+
+    def _want(self) -> None:
+        live = () if self._covered else [view.id for view in self._views if view.is_live]
+        self._wall.want(live)
+
+    def _frame(self) -> None:
+        """Draws what has changed, and does so again later."""
+        if not self.is_attached:
+            return
+        if not self._covered:
+            self.update_tiles()
+        self.set_timer(self._pace.next(), self._frame)
+
+    def update_tiles(self) -> None:
+        """Takes what guests have written, and has it drawn."""
+        before = [tile.key for tile in self.tiles.shown]
+        moved = self.tiles.update(self._views, self._marked)
+        if moved:
+            self._lay_out()
+            if before != [tile.key for tile in self.tiles.shown]:
+                self.post_message(self.Moved())
+            return
+        for tile, place in self._places:
+            if tile.fresh:
+                self._draw(tile, place)
+                self.refresh(Region(*place))
+
+    def _lay_out(self) -> None:
+        """Gives each tile its place, the one under the cursor among those that are shown."""
+        tiles = self.tiles.shown
+        keys = [tile.key for tile in tiles]
+        if self._cursor not in keys:
+            self._cursor = keys[0] if keys else None
+        at = keys.index(self._cursor) if self._cursor is not None else 0
+        width, height = self.size
+        places = lay_out(1 if self._alone else len(tiles), width, height)
+        count = max(1, len(places))
+        self._first = at if self._alone else at // count * count
+        chosen = tiles[self._first : self._first + count]
+        if len(chosen) < count:
+            places = lay_out(len(chosen), width, height)
+        self._places = list(zip(chosen, places, strict=False))
+        self._drawn.clear()
+        for tile, place in self._places:
+            self._draw(tile, place)
+        self.refresh()
+
+    # The cursor
+
+    def choose(self, key: TileKey) -> None:
+        """Puts the cursor on a tile. The one that it leaves was seen."""
+        if key == self._cursor:
+            return
+        left = self.tiles.tile(self._cursor)
+        if left is not None:
+            left.screen.seen()
+            left.fresh = True
+        self._cursor = key
+        self._lay_out()
+        self.post_message(self.Moved())
+
+    def action_go(self, across: int, down: int) -> None:
+        here = next((place for tile, place in self._places if tile.key == self._cursor), None)
+        if here is None:
+            return
+        x, y = here.x + here.width // 2, here.y + here.height // 2
+        ahead = [
+            (
+                abs(across) * abs(dx) + abs(down) * abs(dy),
+                abs(down) * abs(dx) + abs(across) * abs(dy),
+                tile,
+            )
+            for tile, place in self._places
+            if (dx := place.x + place.width // 2 - x) * across
+            + (dy := place.y + place.height // 2 - y) * down
+            > 0
+        ]
+        if ahead:
+            self.choose(min(ahead, key=lambda found: found[:2])[2].key)
+        else:
+            self.action_step(across + down)
+
+    def action_step(self, by: int) -> None:
+        keys = [tile.key for tile in self.tiles.shown]
+        if self._cursor in keys:
+            self.choose(keys[(keys.index(self._cursor) + by) % len(keys)])
+
+    def action_page(self, by: int) -> None:
+        keys = [tile.key for tile in self.tiles.shown]
+        if keys:
+            self.choose(keys[min(max(0, self._first + by * len(self._places)), len(keys) - 1)])
+
+    def action_end(self, at: int) -> None:
+        if self.tiles.shown:
+            self.choose(self.tiles.shown[at].key)
+
+    def on_click(self, event: events.Click) -> None:
+        for tile, place in self._places:
+            if Region(*place).contains(event.x, event.y):
+                self.choose(tile.key)
+                if event.chain == 2:
+                    self.post_message(self.Opened())
+
+    # What is no terminal
+
+    @work(group="look")
+    async def _look(self) -> None:
+        """Looks at desktops and consoles now and then."""
+        while True:
+            began = time.monotonic()
+            shown = set() if self._covered else {tile.key for tile, _ in self._places}
+            for tile in self.tiles.of_kind(Kind.DESKTOP):
+                if tile.key in shown:
+                    await self._look_at_desktop(tile)
+            took = time.monotonic() - began
+            for tile in self.tiles.of_kind(Kind.CONSOLE):
+                await self._read_console(tile)
+            await asyncio.sleep(max(LOOK_S, took * REST_TIMES))
+
+    async def _look_at_desktop(self, tile: Tile) -> None:
+        place = next((place for one, place in self._places if one is tile), None)
+        if place is None or place.width < 3 or place.height < 3:
+            return
+        room = (place.width - 2, place.height - 2)
+        try:
+            found = await self._service.ask(
+                "There is no picture",
+                lambda engine: engine.look_at_screen(tile.key.sandbox_id, room),
+            )
+        except OperationError as error:
+            tile.put_cells((), error.failure.message)
+        else:
+            tile.put_cells(found, "")
+
+    async def _read_console(self, tile: Tile) -> None:
+        sandbox_id = tile.key.sandbox_id
+        is_first = sandbox_id not in self._logs
+        try:
+            if is_first:
+                self._logs[sandbox_id] = self._service.open_log(sandbox_id, LogKind.CONSOLE)
+            text = await asyncio.to_thread(self._logs[sandbox_id].read)
+        except (OSError, OperationError):
+            return  # it is read again
+        text = text[-CONSOLE_TAIL:] if is_first else text
+        if text:
+            data = text.replace("\r", "").replace("\n", "\r\n").encode("utf-8", "replace")
+            tile.screen.take(data, replayed=is_first)
+
+    # Drawing
+
+    def notify_style_update(self) -> None:
+        """Draws in the colours of another theme."""
+        super().notify_style_update()
+        for tile, place in self._places:
+            self._draw(tile, place)
+
+    def _draw(self, tile: Tile, place: Rect) -> None:
+        """Draws a tile into strips of exactly its width."""
+        tile.fresh = False
+        width, height = place.width, place.height
+        facts = tile.facts
+        if facts is None or width < 3 or height < 3:
+            self._drawn[tile.key] = [Strip.blank(width, self.rich_style)] * height
+            return
+        has_cursor = tile.key == self._cursor
+        calls = facts.wants is not Wants.NOTHING
+        frame = self._style(has_cursor=has_cursor, calls=calls)
+        marks = (
+            (ASCII_CURSOR if has_cursor else ASCII)
+            if self._ascii
+            else (CURSOR if has_cursor else USUAL)
+        )
+        top_left, top_right, low_left, low_right, across, down = marks
+        base = self.rich_style
+        head, foot = self._fit(head_text(facts, width - 6)), self._fit(foot_text(facts))
+        strips = [_edge((top_left, across, top_right), head, width, frame)]
+        side = Segment(self._fit(down) if self._ascii else down, frame)
+        inner = self._inside(tile, width - 2, height - 2, base)
+        strips += [Strip([side, *line, side], width) for line in inner]
+        strips.append(_edge((low_left, across, low_right), clip(foot, width - 6), width, frame))
+        self._drawn[tile.key] = strips
+
+    def _inside(self, tile: Tile, width: int, height: int, base: Style) -> Iterable[Strip]:
+        if tile.key.kind is Kind.DESKTOP:
+            rows = [*tile.cells[:height], *([()] * max(0, height - len(tile.cells)))]
+            for row in rows:
+                line = Strip(segments(row, base, ascii_only=self._ascii))
+                yield line.adjust_cell_length(width, base)
+            return
+        if tile.key.kind in (Kind.CONSOLE, Kind.OUTPUT):
+            tile.screen.resize(width, height)
+        for strip in tile.screen.strips(width, height, base):
+            yield self._ascii_only(strip, width) if self._ascii else strip
+
+    def _ascii_only(self, strip: Strip, width: int) -> Strip:
+        parts = [Segment(_plain_cells(text), style) for text, style, _ in strip]
+        return Strip(parts).adjust_cell_length(width, self.rich_style)
+
+    def _style(self, *, has_cursor: bool, calls: bool) -> Style:
+        part = "wall--calls" if calls else "wall--cursor" if has_cursor else "wall--frame"
+        return self.get_component_rich_style(part)
+
+    def _fit(self, text: str) -> str:
+        return plain(text.replace("─", "-")) if self._ascii else text
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        across = [
+            (place.x, self._drawn[tile.key][y - place.y])
+            for tile, place in self._places
+            if place.y <= y < place.y + place.height and tile.key in self._drawn
+        ]
+        line = Strip(
+            [part for _, strip in sorted(across, key=lambda found: found[0]) for part in strip]
+        )
+        return line.adjust_cell_length(width, self.rich_style)
+
+
+def _edge(marks: tuple[str, str, str], text: str, width: int, style: Style) -> Strip:
+    """Draws an edge of a frame with a text in it."""
+    left, across, right = marks
+    said = f"{across} {text} " if text else ""
+    line = left + said + across * (width - 2 - cell_len(said)) + right
+    return Strip([Segment(line, style)]).adjust_cell_length(width, style)
+
+
+def _plain_cells(text: str) -> str:
+    """Returns a text in ASCII of the same width."""
+    return "".join(
+        char if char.isascii() else plain(char).ljust(cell_len(char), "?")[: cell_len(char)]
+        for char in text
+    )

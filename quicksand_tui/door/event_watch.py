@@ -1,0 +1,64 @@
+"""Watches all sandboxes of this user for what happens to them, whichever process does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from quicksand.base.paths import paths
+from quicksand.records.command_log import CommandEnd, CommandLogReader
+from quicksand.records.layout import runtime_dir
+
+from quicksand_tui.door.look import Reader
+from quicksand_tui.model.happened import Happened, HappenedKind, differences, past_of
+from quicksand_tui.model.text import clean
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.world import World
+
+
+class EventWatch:
+    """Looks at the disk again and again: each change leaves its trace there. Used by one
+    thread."""
+
+    def __init__(self) -> None:
+        self._reader = Reader()
+        self._world: World | None = None
+        self._logs: dict[str, CommandLogReader] = {}
+
+    def look(self) -> list[Happened]:
+        """Returns what has happened since the last look, the earliest first; the first time, what
+        the disk tells of the past. Blocks for milliseconds. Raises OSError and QuicksandError if
+        the disk cannot be read now."""
+        visible = {view.id for view in self._world.sandboxes} if self._world is not None else ()
+        before, after = self._world, self._reader.read(frozenset(visible))
+        # What could not be read has not happened.
+        after = before if before is not None and after.error and not after.sandboxes else after
+        found = list(past_of(after) if before is None else differences(before, after))
+        found += self._commands(after)
+        self._world = after
+        return sorted(found, key=lambda event: event.time)
+
+    def _commands(self, world: World) -> Iterator[Happened]:
+        names = {view.id: view.name for view in world.sandboxes if view.is_live}
+        self._logs = {id_: log for id_, log in self._logs.items() if id_ in names}
+        for id_, name in names.items():
+            if id_ not in self._logs:
+                self._logs[id_] = CommandLogReader(runtime_dir(paths(), id_).command_log)
+            for end in self._logs[id_].read_new():
+                yield _ended(id_, name, end)
+
+
+def _ended(id_: str, name: str, end: CommandEnd) -> Happened:
+    return Happened(
+        kind=HappenedKind.COMMAND,
+        time=end.time,
+        id=id_,
+        name=name,
+        facts={
+            "command": clean(end.command),
+            "exit_code": end.exit_code,
+            "seconds": round(end.seconds, 3),
+            "timed_out": end.timed_out,
+        },
+    )

@@ -1,0 +1,122 @@
+"""What differs between two disks of a sandbox, as the app shows it. All text is sanitised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.checkpoints import CheckpointView
+    from quicksand_tui.model.sandboxes import SandboxView
+
+KINDS = {"A": "added", "M": "changed", "D": "removed", "T": "of another type"}
+"""The letters of the ways in which a path changes."""
+
+PRESENT = "here"
+IMAGE = "base image"
+"""What stands in place of a checkpoint's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffSpec:
+    """The two disks that are compared."""
+
+    sandbox_id: str
+    a: str
+    """A checkpoint's id."""
+    b: str | None = None
+    """The later one's id; None for the present."""
+    parent: bool = False
+    """The parent of ``a`` is compared with ``a``."""
+    names: tuple[str, str]
+    """Of the earlier and the later disk."""
+    words: tuple[str, ...]
+    """The arguments of the command that compares the same."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.names[0]} → {self.names[1]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedPath:
+    """One path that differs."""
+
+    path: str
+    """As the engine has it, not sanitised: what is asked for."""
+    names: tuple[str, ...]
+    """The names on the way to it, below the root; none for the root itself."""
+    letter: str
+    """A added, M changed, D removed, T of another type."""
+    is_directory: bool = False
+    size: int | None = None
+    """In bytes, of what there is now, or was."""
+    added: int | None = None
+    removed: int | None = None
+    """Lines; None if they were not counted."""
+    remark: str = ""
+    """What else differs, such as its mode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffView:
+    """All that differs."""
+
+    paths: tuple[ChangedPath, ...] = ()
+    """Sorted by path."""
+    read: float = 0.0
+    """Unix time when reading began."""
+    is_live: bool = False
+    is_synced: bool = False
+    """As in `quicksand.snapshots.comparison.Difference`."""
+
+    @property
+    def counts(self) -> str:
+        """How many paths changed in which way."""
+        return " · ".join(f"{count} {KINDS[letter]}" for letter, count in self._counted())
+
+    @property
+    def short_counts(self) -> str:
+        return " ".join(f"{letter} {count}" for letter, count in self._counted())
+
+    def _counted(self) -> list[tuple[str, int]]:
+        letters = [path.letter for path in self.paths]
+        return [(letter, count) for letter in KINDS if (count := letters.count(letter))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDiff:
+    """What differs within one path."""
+
+    lines: tuple[tuple[str, str], ...] = ()
+    """The sign of each line (" ", "+", "-", or "@" for a hunk's head) and its text."""
+    why: str = ""
+    """What is said instead, such as that it is binary."""
+
+
+def diff_specs(
+    sandbox: SandboxView, checkpoint: CheckpointView, other: CheckpointView | None
+) -> list[DiffSpec]:
+    """Returns what a checkpoint can be compared with, the first choice first: another one (the
+    earlier of both is shown as the first), the present, its parent."""
+    parent = sandbox.tree.find(checkpoint.parent)
+    present = DiffSpec(
+        sandbox_id=sandbox.id,
+        a=checkpoint.id,
+        names=(checkpoint.tag, PRESENT),
+        words=(checkpoint.name,),
+    )
+    own = replace(
+        present, parent=True, names=(parent.tag if parent is not None else IMAGE, checkpoint.tag)
+    )
+    if other is None or other.id == checkpoint.id:
+        return [present, own]
+    first, second = sorted((checkpoint, other), key=lambda each: each.created or 0.0)
+    pair = DiffSpec(
+        sandbox_id=sandbox.id,
+        a=first.id,
+        b=second.id,
+        names=(first.tag, second.tag),
+        words=(first.name, second.name),
+    )
+    return [pair, present, own]

@@ -1,0 +1,63 @@
+"""Folds automatic checkpoints: what reverts took on the way, and nobody has gone on from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from quicksand_tui.model.checkpoints import line_to
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.checkpoints import CheckpointTree
+
+FOLD = "fold:"
+"""Begins the key of a fold, which goes on with the id of the checkpoint that it hangs from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """The tree as it is drawn."""
+
+    parents: Mapping[str, str | None]
+    """Checkpoints that are shown, and folds, which have the key of `fold_of` for an id."""
+    counts: Mapping[str, int]
+    """By key of a fold: how many checkpoints it hides."""
+    held_by: Mapping[str, str]
+    """By checkpoint that can be folded, hidden or not: the key of its fold."""
+
+
+def fold_of(checkpoint_id: str | None) -> str:
+    return f"{FOLD}{checkpoint_id or ''}"
+
+
+def fold(tree: CheckpointTree, opened: Collection[str]) -> Folded:
+    """Folds the automatic checkpoints from which nothing but automatic ones descends, by the
+    checkpoint that they branched off; the folds in ``opened`` stay open."""
+    parents = tree.parents
+    # What a named one descends from stays, and so does where the sandbox stands.
+    kept = set(line_to(tree.head, parents))
+    for view in tree.checkpoints:
+        at: str | None = None if view.auto else view.id
+        while at is not None and at not in kept:
+            kept.add(at)
+            at = parents.get(at)
+    held: dict[str, str] = {}
+    for view in tree.checkpoints:
+        if view.id not in kept:
+            way = [view.id]
+            while (at := parents.get(way[-1])) is not None and at in parents and at not in kept:
+                if at in way:
+                    break  # a circle in the files
+                way.append(at)
+            held[view.id] = fold_of(at if at in kept else None)
+    shown: dict[str, str | None] = {}
+    counts: dict[str, int] = {}
+    for id_, parent in parents.items():
+        key = held.get(id_)
+        if key is None or key in opened:
+            shown[id_] = parent
+        else:
+            counts[key] = counts.get(key, 0) + 1
+            shown[key] = key.removeprefix(FOLD) or None
+    return Folded(parents=shown, counts=counts, held_by=held)

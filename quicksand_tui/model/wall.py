@@ -1,0 +1,184 @@
+"""The wall: which terminals it shows, where its tiles are, and which of them want attention."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
+
+from quicksand_tui.model.geometry import Rect
+
+K = TypeVar("K")
+
+TILE_WIDTH_MIN: Final = 28
+"""Cells of the narrowest tile, with its frame."""
+
+TILE_HEIGHT_MIN: Final = 5
+"""Lines of the lowest tile, with its frame."""
+
+USUAL_COLUMNS: Final = 80
+USUAL_ROWS: Final = 24
+"""The size of the usual terminal: a tile need not be larger."""
+
+
+class Kind(StrEnum):
+    """What a tile shows."""
+
+    SHELL = "shell"
+    DESKTOP = "desktop"
+    OUTPUT = "output"
+    """What the last command that the app has run there has written."""
+    CONSOLE = "console"
+
+
+@dataclass(frozen=True, slots=True)
+class TileKey:
+    """Names a tile: a terminal by its session and birth, anything else by its kind."""
+
+    sandbox_id: str
+    kind: Kind
+    session: str = ""
+    birth: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedTerminal:
+    """A terminal in a guest that can be watched. All text but ``session`` is sanitised."""
+
+    session: str
+    """The guest's name for it, not sanitised."""
+    birth: str
+    """Tells it from another terminal with that name after a start or a revert."""
+    columns: int
+    rows: int
+    program: str = ""
+    """The command line of the program in the foreground."""
+    directory: str = ""
+    """The directory of that program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """What a terminal has written since it was last asked."""
+
+    repeated: bytes = b""
+    """Output from before the look began."""
+    fresh: bytes = b""
+    skipped: bool = False
+    """Some of it was left out."""
+    begun: bool = False
+    """A look has just begun: it starts with an empty screen."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastCommand:
+    """The last command that the app has run in a sandbox. All text is sanitised."""
+
+    command: str
+    exit_code: int
+    lines: tuple[str, ...]
+
+
+NOTHING_HEARD: Final = Heard()
+
+
+class Wants(StrEnum):
+    """Why a tile stands out. Those that come first here come first on the wall."""
+
+    ANSWER = "wants an answer"
+    BELL = "rang the bell"
+    END = "a command has ended"
+    NOTHING = ""
+
+    @property
+    def rank(self) -> int:
+        return list(Wants).index(self)
+
+
+_QUESTION: Final = r"""
+    [\[(] \s* (?: y(?:es)? \s* [/|] \s* n(?:o)? | \? ) [^\])]* [\])] \s* [:?>]? \s* $  # [y/N]
+    | (?: password | passphrase | passwort | verification\ code ) [^:]* : \s* $
+    | (?: press | hit ) \s .{0,40} (?: key | enter | return ) \b .{0,40} $
+    | --\s*more\s*-- .{0,20} $
+    | \? \s* $
+    | \( (?: yes | y ) / (?: no | n ) .{0,30} \) \s* \?? \s* $
+    """
+QUESTION_MAX: Final = 200
+"""Characters of the end of a line that are looked at."""
+
+
+def is_question(line: str) -> bool:
+    """Whether the text before a cursor looks like the prompt of a program that waits for an
+    answer, rather than that of a shell."""
+    # Compiled when it is first needed: the first paint imports this module.
+    return re.search(_QUESTION, line[-QUESTION_MAX:], re.IGNORECASE | re.VERBOSE) is not None
+
+
+def lay_out(count: int, width: int, height: int) -> list[Rect]:
+    """Returns the places of ``count`` tiles in reading order, or of as many as fit: so that each
+    shows as much as it can of a terminal of the usual size, and that they take the whole room."""
+    most_across = max(1, width // TILE_WIDTH_MIN)
+    most_down = max(1, height // TILE_HEIGHT_MIN)
+    count = min(count, most_across * most_down)
+    if count < 1 or width < 1 or height < 1:
+        return []
+    fitting = [across for across in range(1, most_across + 1) if -(-count // across) <= most_down]
+    across = max(fitting, key=lambda across: (_seen(count, across, width, height), -across))
+    down = -(-count // across)
+    tops = _shares(height, down)
+    places = []
+    for row, (y, tall) in enumerate(tops):
+        in_row = min(across, count - row * across)
+        places += [Rect(x, y, wide, tall) for x, wide in _shares(width, in_row)]
+    return places
+
+
+def _seen(count: int, across: int, width: int, height: int) -> float:
+    """Returns the share of a usual terminal that the smallest tile shows."""
+    down = -(-count // across)
+    wide, tall = width // across - 2, height // down - 2
+    return min(1.0, max(0, wide) / USUAL_COLUMNS) * min(1.0, max(0, tall) / USUAL_ROWS)
+
+
+def _shares(whole: int, parts: int) -> list[tuple[int, int]]:
+    """Divides a length: the beginning and the length of each part."""
+    cuts = [whole * number // parts for number in range(parts + 1)]
+    return [(start, stop - start) for start, stop in itertools.pairwise(cuts)]
+
+
+class Order(Generic[K]):
+    """The order of the tiles: those that want attention come first, in the order in which they
+    began to, and all others keep their places."""
+
+    def __init__(self) -> None:
+        self._placed: list[K] = []
+        self._calling: list[K] = []
+
+    def arrange(self, keys: Sequence[K], wanting: Iterable[tuple[K, Wants]]) -> list[K]:
+        """Returns ``keys`` in order. New ones come last, each in the place of one that is gone if
+        there is one."""
+        there = set(keys)
+        fresh = iter([key for key in keys if key not in set(self._placed)])
+        kept: list[K] = []
+        for key in self._placed:
+            if key in there:
+                kept.append(key)
+            elif (other := next(fresh, None)) is not None:
+                kept.append(other)
+        self._placed = [*kept, *fresh]
+        wants = {key: want for key, want in wanting if want is not Wants.NOTHING and key in there}
+        self._calling = [key for key in self._calling if key in wants]
+        self._calling += [key for key in self._placed if key in wants and key not in self._calling]
+        first = sorted(self._calling, key=lambda key: wants[key].rank)
+        return [*first, *(key for key in self._placed if key not in wants)]
+
+
+def first_row(rows: int, room: int, cursor: int, used: int) -> int:
+    """Returns the first row of a screen of ``rows`` that a tile with ``room`` for so many shows:
+    the end of the output, with the cursor's row; ``used`` rows are not blank. To the right it is
+    cut: shifted, all other lines would lose their beginnings."""
+    last = min(rows, max(used, cursor + 1))
+    return min(max(0, last - room), cursor)  # the program may have written below the cursor

@@ -1,0 +1,73 @@
+"""Jump mode: letters on every row and pane; the one that is typed leads there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from quicksand_tui.kit.base import Dialog
+from quicksand_tui.kit.telling import tell
+from quicksand_tui.model.jump import jump_codes
+
+if TYPE_CHECKING:
+    from textual import events
+
+
+class Target(NamedTuple):
+    """A place to jump to."""
+
+    x: int
+    y: int
+    """The cell of the screen where its letters begin."""
+    go: Callable[[], object]
+
+
+class JumpScreen(Dialog[Target]):
+    """Lies over the main screen; returns the chosen place."""
+
+    DEFAULT_CSS = """
+    JumpScreen {
+        background: transparent;
+        layers: letters;
+    }
+    JumpScreen > Static {
+        layer: letters;
+        position: absolute;
+        width: auto;
+        height: 1;
+        background: $warning;
+        color: $background;
+        text-style: bold;
+    }
+    """
+
+    def __init__(self, targets: Sequence[Target]) -> None:
+        super().__init__()
+        self._codes = dict(zip(jump_codes(len(targets)), targets, strict=False))
+        self._typed = ""
+
+    def compose(self) -> ComposeResult:
+        for code, target in self._codes.items():
+            letters = Static(code, markup=False, name=code)
+            letters.styles.offset = (target.x, target.y)
+            yield letters
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "escape":
+            return
+        event.stop()
+        event.prevent_default()
+        self._typed += event.character or "\0"
+        if (target := self._codes.get(self._typed)) is not None:
+            self.dismiss(target)
+            return
+        left = [code for code in self._codes if code.startswith(self._typed)]
+        if not left:
+            tell(self, "No place has that letter: type one that is shown; esc leaves")
+            self._typed = ""
+        for letters in self.query(Static):
+            name = letters.name or ""
+            letters.display = name.startswith(self._typed)

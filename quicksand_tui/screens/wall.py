@@ -1,0 +1,207 @@
+"""The wall: what runs in many sandboxes at once, live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.content import Content
+from textual.widgets import Static
+
+from quicksand_tui.actions.registry import Scope, find_action, in_scope
+from quicksand_tui.cockpit.wall import WallView
+from quicksand_tui.kit.base import ActionScreen, bindings_of, refuse_paste
+from quicksand_tui.kit.doing import Doer
+from quicksand_tui.kit.telling import tell
+from quicksand_tui.model.sandboxes import LIVE
+from quicksand_tui.model.text import plain
+from quicksand_tui.model.world import Selection
+from quicksand_tui.views.wall import counts_text
+from quicksand_tui.widgets.bars import ActionBar
+
+if TYPE_CHECKING:
+    from quicksand_tui.actions.registry import Action
+    from quicksand_tui.door.service import EngineService
+    from quicksand_tui.kit.doing import Handlers
+    from quicksand_tui.kit.keys import Keys
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.wall import TileKey
+    from quicksand_tui.model.world import World
+    from quicksand_tui.screens.dialogs import Dialogs
+
+NOTHING_RUNS = "Nothing runs. {new} on the main screen starts a sandbox; esc goes back there."
+
+
+class WallScreen(ActionScreen, Doer):
+    """Shows tiles; its keys are the actions of `Scope.WALL`. Watching changes nothing in the
+    guests, and other clients of their terminals do not notice it."""
+
+    CSS_PATH = "wall.tcss"
+    AUTO_FOCUS = "WallView"
+    scope = Scope.WALL
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of(in_scope(Scope.WALL))]
+
+    def __init__(
+        self,
+        world: World,
+        service: EngineService,
+        dialogs: Dialogs,
+        keys: Keys,
+        *,
+        only: frozenset[str],
+        open_tile: Callable[[TileKey], None],
+        everywhere: Handlers,
+        ascii_only: bool,
+    ) -> None:
+        """``only`` are the ids of the sandboxes that are shown, or none for all that run;
+        ``open_tile`` goes to what a tile shows; ``everywhere`` are the actions that are the same on
+        all screens."""
+        super().__init__()
+        self.world = world
+        self._dialogs = dialogs
+        self._app_keys = keys
+        self._only = only
+        self._open_tile = open_tile
+        self._everywhere = everywhere
+        self._ascii = ascii_only
+        self._marked: dict[str, None] = {}
+        self._counts = Static(id="counts", markup=False)
+        self._counted = ""
+        self._empty = Static(classes="empty", markup=False)
+        self.view = WallView(
+            service,
+            service.open_wall(),
+            last_command_of=dialogs.last_command_of,
+            ascii_only=ascii_only,
+            id="wall",
+        )
+        self._actions = ActionBar(self.scope, id="actions")
+
+    def compose(self) -> ComposeResult:
+        yield self._counts
+        yield self._empty
+        yield self.view
+        yield self._actions
+
+    def on_mount(self) -> None:
+        self._show()
+
+    # Showing
+
+    @property
+    def _views(self) -> tuple[SandboxView, ...]:
+        chosen = (view for view in self.world.sandboxes if view.state in LIVE)
+        return tuple(view for view in chosen if not self._only or view.id in self._only)
+
+    @property
+    def visible_sandboxes(self) -> frozenset[str]:
+        return frozenset(view.id for view in self._views)
+
+    @property
+    def selection(self) -> Selection:
+        """The sandbox of the tile under the cursor, and those marked."""
+        key = self.view.cursor
+        marked = tuple(view for view in self._views if view.id in self._marked)
+        sandbox = self.world.sandbox(key.sandbox_id) if key is not None else None
+        return Selection(sandbox=sandbox, marked_sandboxes=marked)
+
+    def update_world(self, world: World) -> None:
+        self.world = world
+        if self.is_mounted:
+            self._show()
+
+    def _show(self) -> None:
+        there = {view.id for view in self._views}
+        self._marked = {id_: None for id_ in self._marked if id_ in there}
+        self.set_class(not there, "-empty")
+        hint = self.world.keymap.hint("new")
+        self._empty.update(self._text(NOTHING_RUNS.format(new=hint)))
+        self.view.show(self._views, tuple(self._marked))
+        self._show_bars()
+
+    @on(WallView.Moved)
+    def _show_bars(self) -> None:
+        view = self.view
+        tiles = view.tiles
+        text = counts_text(len(tiles.shown), len(view.places), view.first, tiles.calling)
+        if self._only:
+            text += " · only those marked or filtered"
+        if self._marked:
+            text += f" · {len(self._marked)} marked"
+        if text != self._counted:
+            self._counted = text
+            self._counts.update(self._text(f"wall  {text}"))
+        self._actions.show(self.world, self.selection)
+
+    def _text(self, text: str) -> Content:
+        return Content(plain(text) if self._ascii else text)
+
+    def on_screen_resume(self) -> None:
+        self.view.cover(False)
+
+    def on_screen_suspend(self) -> None:
+        self.view.cover(True)
+
+    # Input
+
+    def on_paste(self, event: events.Paste) -> None:
+        tell(self, refuse_paste(event), severity="warning")
+
+    @on(WallView.Opened)
+    def _opened(self) -> None:
+        self.action_do("enter")
+
+    def action_do(self, action_id: str, scope: str = "") -> None:
+        if self.app.screen is not self:
+            return  # keys are now meant for the dialog that is opening
+        action = find_action(action_id, self.scope)
+        if not self._app_keys.refuse_text(action):
+            self._carry_out(action)
+
+    def _carry_out(self, action: Action) -> None:
+        reason = action.disabled_reason(self.world, self.selection)
+        if reason is not None:
+            tell(self, reason, severity="warning")
+            return
+        self.handlers_of(self.scope)[action.id]()
+
+    def handlers_of(self, scope: Scope) -> Handlers:
+        return {**self._everywhere, **self.handlers}
+
+    def do_enter(self) -> None:
+        if (key := self.view.cursor) is not None:
+            self.dismiss(None)
+            self._open_tile(key)
+
+    def do_mark(self) -> None:
+        key = self.view.cursor
+        if key is None:
+            return
+        if key.sandbox_id in self._marked:
+            del self._marked[key.sandbox_id]
+        else:
+            self._marked[key.sandbox_id] = None
+        self.view.action_step(1)
+        self._show()
+
+    def do_mark_all(self) -> None:
+        ids = [view.id for view in self._views]
+        self._marked = {} if len(self._marked) == len(ids) else dict.fromkeys(ids)
+        self._show()
+
+    def do_execute(self) -> None:
+        self._dialogs.open_run_many(self.selection.sandboxes)
+
+    def do_zoom(self) -> None:
+        self.view.toggle_alone()
+
+    def do_all(self) -> None:
+        """Shows all that run, instead of those that were marked or filtered."""
+        self._only = frozenset()
+        self._show()
+
+    def do_back(self) -> None:
+        self.dismiss(None)

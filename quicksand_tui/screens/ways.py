@@ -1,0 +1,141 @@
+"""Short ways on the main screen: a jump to any row or pane, and back to the sandbox before."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from quicksand_tui.kit.doing import Doer
+from quicksand_tui.kit.telling import tell
+from quicksand_tui.model.wall import Kind
+from quicksand_tui.screens import on_demand
+from quicksand_tui.views.layout import Part, Tab
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.wall import TileKey
+    from quicksand_tui.screens.jump import Target
+    from quicksand_tui.screens.places import Places
+    from quicksand_tui.widgets.long_table import LongTable
+
+WAYS_IN = {
+    Kind.SHELL: "shell",
+    Kind.OUTPUT: "shell",
+    Kind.DESKTOP: "desktop",
+    Kind.CONSOLE: "log",
+}
+"""The actions that go into tiles."""
+TILE_WAIT_S = 5.0
+"""Seconds to wait for the shell of a tile to be shown."""
+TILE_POLL_S = 0.05
+RECENT_MAX = 20
+"""How many sandboxes are remembered."""
+
+
+class Ways(Doer):
+    """Leads the user around; remembers where they were."""
+
+    def __init__(
+        self,
+        screen: Screen[None],
+        places: Places,
+        *,
+        do: Callable[[str], None],
+        show_sandbox: Callable[[str], None],
+        find_sandbox: Callable[[str], SandboxView | None],
+    ) -> None:
+        """``do`` carries out an action of the registry; ``find_sandbox`` returns the present state
+        of a sandbox, by its id."""
+        self._screen = screen
+        self._places = places
+        self._do = do
+        self._show_sandbox = show_sandbox
+        self._find = find_sandbox
+        self._recent: list[str] = []
+        """Ids of sandboxes, the last one first."""
+
+    def used(self, sandbox: SandboxView | None) -> None:
+        """Notes that the user did something with a sandbox."""
+        if sandbox is not None and self._recent[:1] != [sandbox.id]:
+            others = [id_ for id_ in self._recent if id_ != sandbox.id]
+            self._recent = [sandbox.id, *others][:RECENT_MAX]
+
+    def do_last(self) -> None:
+        """Goes to the sandbox that was used before the present one, and there to its shells if the
+        user is in shells."""
+        shown = self._places.lists.sandboxes.selected
+        here = None if shown is None else shown.id
+        before = (id_ for id_ in self._recent if id_ != here and self._find(id_) is not None)
+        there = self._find(next(before, ""))
+        if there is None:
+            tell(self._screen, "There is no sandbox before: nothing was done in another one yet")
+            return
+        if here is not None:
+            self.used(self._find(here))
+        in_shells = self._places.in_shells
+        self._show_sandbox(there.id)
+        self.used(there)
+        if in_shells:
+            self._places.area.shells.open(there)
+
+    def open_tile(self, key: TileKey) -> None:
+        """Goes to what a tile of the wall shows."""
+        self._show_sandbox(key.sandbox_id)
+        if key.kind is Kind.SHELL:
+            self._places.area.shells.want(key.sandbox_id, key.session)
+            self._screen.run_worker(self._focus_pane(key), group="tile", exclusive=True)
+        self._do(WAYS_IN[key.kind])
+
+    async def _focus_pane(self, key: TileKey) -> None:
+        """Focuses the pane with the terminal of a tile, when the shells are there, unless the user
+        types into another one by then."""
+        shells, began = self._places.area.shells, time.monotonic()
+        for _ in range(int(TILE_WAIT_S / TILE_POLL_S)):
+            space = shells.workspace
+            panes = space.panes if space is not None and space.sandbox_id == key.sandbox_id else []
+            if any(pane.typed > began for pane in panes):
+                return
+            found = [pane for pane in panes if pane.status.session == key.session]
+            if found and self._screen.focused in panes:
+                found[0].focus()
+                return
+            await asyncio.sleep(TILE_POLL_S)
+
+    def do_jump(self) -> None:
+        def go(target: Target | None) -> None:
+            if target is not None:
+                target.go()
+
+        self._screen.app.push_screen(on_demand.JumpScreen(list(self._targets())), go)
+
+    def _targets(self) -> Iterator[Target]:
+        places = self._places
+        yield from self._rows(places.lists.browser.table, Part.LISTS)
+        yield from self._rows(places.checkpoints.table, Part.TREE)
+        area = places.area
+        space = area.shells.workspace if area.tab is Tab.SHELLS else None
+        if space is not None:
+            for pane in space.panes:
+                if pane.region.area:
+                    yield on_demand.Target(pane.region.x, pane.region.y, pane.focus)
+        elif area.can_focus_tab and area.region.area:
+            go = partial(places.go_to, Part.AREA)
+            yield on_demand.Target(area.region.x, area.region.y + 1, go)
+
+    def _rows(self, table: LongTable, part: Part) -> Iterator[Target]:
+        if not table.is_on_screen:
+            return
+        region = table.content_region
+        for number, key in enumerate(table.visible_keys):
+            go = partial(self._go_to_row, table, key, part)
+            # Below the head of the table.
+            yield on_demand.Target(region.x, region.y + 1 + number, go)
+
+    def _go_to_row(self, table: LongTable, key: str, part: Part) -> None:
+        self._places.go_to(part)
+        table.select(key)

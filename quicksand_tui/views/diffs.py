@@ -1,0 +1,220 @@
+"""The tree of paths that differ between two disks, as rows of a table. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from quicksand_tui.model.amounts import clock_text, size_text
+from quicksand_tui.model.diffs import KINDS
+from quicksand_tui.views.filters import filtered
+from quicksand_tui.views.rows import Cell, Column, Row
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.diffs import ChangedPath, DiffView
+
+FOLDED_FROM = 20
+"""A directory below which so many paths changed in one way is folded at first."""
+
+ROLES = {"A": "success", "M": "accent", "D": "error", "T": "warning"}
+LINES_WIDTH, SIZE_WIDTH = 9, 5
+
+
+@dataclass(slots=True)
+class Branch:
+    """A directory on the way to what changed, and the sums of all below it."""
+
+    key: str
+    """Its path, as the engine has it."""
+    name: str
+    change: ChangedPath | None = None
+    """How it changed itself."""
+    branches: list[Branch] = field(default_factory=list)
+    leaves: list[ChangedPath] = field(default_factory=list)
+    letters: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+    added: int = 0
+    removed: int = 0
+
+    @property
+    def counts(self) -> str:
+        """How many paths changed below it, and itself, in which way."""
+        return " ".join(f"{letter} {n}" for letter in KINDS if (n := self.letters.get(letter)))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing below it changed."""
+        return not self.branches and not self.leaves
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether much changed below it, all in one way."""
+        return len(self.letters) == 1 and sum(self.letters.values()) > FOLDED_FROM
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """A line of the tree."""
+
+    depth: int
+    branch: Branch | None = None
+    leaf: ChangedPath | None = None
+    is_folded: bool = False
+
+    @property
+    def key(self) -> str:
+        # A directory that a file took the place of has both.
+        return f"d{self.branch.key}" if self.branch else f"f{self.leaf.path if self.leaf else ''}"
+
+    @property
+    def path(self) -> str:
+        """What is asked for, as the engine has it."""
+        return self.branch.key if self.branch else self.leaf.path if self.leaf else "/"
+
+
+def grow(paths: Sequence[ChangedPath], query: str = "") -> Branch:
+    """Return the tree of all paths that match a query. Takes a second for half a million."""
+    root = Branch("/", "/")
+    known: dict[tuple[str, ...], Branch] = {(): root}
+    for found in filtered(paths, query, _text, _FIELDS):
+        if found.is_directory:
+            _branch_of(found.path, found.names, known).change = found
+            where = found.names
+        else:
+            where = found.names[:-1]
+            _branch_of(found.path.rpartition("/")[0] or "/", where, known).leaves.append(found)
+        for depth in range(len(where) + 1):
+            branch = known[where[:depth]]
+            branch.letters[found.letter] = branch.letters.get(found.letter, 0) + 1
+            branch.size += found.size or 0
+            branch.added += found.added or 0
+            branch.removed += found.removed or 0
+    return root
+
+
+def _branch_of(path: str, names: tuple[str, ...], known: dict[tuple[str, ...], Branch]) -> Branch:
+    found = known.get(names)
+    if found is None:
+        above = _branch_of(path.rpartition("/")[0] or "/", names[:-1], known)
+        found = known[names] = Branch(path, names[-1])
+        above.branches.append(found)
+    return found
+
+
+def _text(found: ChangedPath) -> str:
+    return "/".join(("", *found.names)).lower()
+
+
+_FIELDS = {"kind": lambda found: found.letter, "name": lambda found: (found.names or ("/",))[-1]}
+
+
+def folded_at_first(root: Branch) -> frozenset[str]:
+    """Return the directories to fold, so that what is rare is seen."""
+    folded = set[str]()
+    waiting = list(root.branches)
+    while waiting:
+        branch = _joined(waiting.pop())
+        if branch.is_uniform:
+            folded.add(branch.key)
+        else:
+            waiting += branch.branches
+    return frozenset(folded)
+
+
+def tree_lines(root: Branch, folded: Collection[str]) -> Iterator[DiffLine]:
+    """Yield the lines of the tree, without those below folded directories. Directories with
+    nothing but one directory in them share a line with it."""
+    waiting: list[DiffLine] = []
+
+    def add(branch: Branch, depth: int) -> None:
+        for leaf in reversed(branch.leaves):
+            waiting.append(DiffLine(depth, leaf=leaf))
+        for below in reversed(branch.branches):
+            waiting.append(DiffLine(depth, branch=_joined(below)))
+
+    if root.change is not None:
+        yield DiffLine(0, leaf=root.change)
+    add(root, 0)
+    while waiting:
+        line = waiting.pop()
+        if line.branch is None:
+            yield line
+            continue
+        is_folded = line.branch.key in folded
+        yield DiffLine(line.depth, branch=line.branch, is_folded=is_folded)
+        if not is_folded:
+            add(line.branch, line.depth + 1)
+
+
+def _joined(branch: Branch) -> Branch:
+    """Return a directory together with the only one in it, and so on."""
+    name = branch.name
+    while len(branch.branches) == 1 and not branch.leaves and branch.change is None:
+        branch = branch.branches[0]
+        name += f"/{branch.name}"
+    if name == branch.name:
+        return branch
+    return Branch(
+        branch.key, name, branch.change, branch.branches, branch.leaves, branch.letters,
+        branch.size, branch.added, branch.removed,
+    )  # fmt: skip
+
+
+def plan_diff_columns(width: int) -> tuple[Column, ...]:
+    """Return the columns that fit into ``width`` cells; the path takes the rest."""
+    columns = [Column("size", "Size", SIZE_WIDTH, right=True)]
+    if width >= 40:
+        columns.insert(0, Column("lines", "Lines", LINES_WIDTH, right=True))
+    left = width - sum(column.width + 2 for column in columns) - 2
+    return (Column("path", "Path", max(8, left)), *columns)
+
+
+def diff_row(line: DiffLine) -> Row:
+    indent = "  " * min(line.depth, 12)
+    if (branch := line.branch) is not None:
+        glyph = "▸" if line.is_folded else "▾"
+        own = branch.change
+        slash = "/" if line.depth == 0 else ""
+        if branch.is_empty and own is not None:
+            path = Cell(f"{indent}{own.letter} {slash}{branch.name}/", _role(own), own.remark)
+        else:
+            text = f"{indent}{glyph} {slash}{branch.name}"
+            path = Cell(text, _role(own), branch.counts, gives_way=True)
+        lines, size = (branch.added, branch.removed), branch.size
+    else:
+        leaf = line.leaf
+        assert leaf is not None
+        name = leaf.names[-1] if leaf.names else "/"
+        path = Cell(f"{indent}{leaf.letter} {name}", ROLES[leaf.letter], leaf.remark)
+        lines, size = (leaf.added or 0, leaf.removed or 0), leaf.size or 0
+    return Row(
+        line.key,
+        {
+            "path": path,
+            "lines": Cell("+{} −{}".format(*lines) if any(lines) else "", "muted"),
+            "size": Cell(size_text(size) if size else "", "muted"),
+        },
+    )
+
+
+def branch_text(branch: Branch) -> str:
+    """Return what is said of a directory, since it has no lines of its own."""
+    own = branch.change
+    how = ""
+    if own is not None:
+        how = f"It was {KINDS[own.letter]}{f' ({own.remark})' if own.remark else ''}. "
+    below = " · ".join(f"{n} {KINDS[k]}" for k in KINDS if (n := branch.letters.get(k)))
+    return f"{how}{below}"
+
+
+def _role(change: ChangedPath | None) -> str:
+    return ROLES[change.letter] if change is not None and change.letter in "AD" else ""
+
+
+def freshness_text(view: DiffView) -> str:
+    """Return how new the present is that was compared with; "" if nothing is uncertain."""
+    if not view.is_live:
+        return ""
+    when = f"as of {clock_text(view.read)}"
+    return when if view.is_synced else f"{when}, without what the guest still holds in memory"

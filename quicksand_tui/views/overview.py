@@ -1,0 +1,342 @@
+"""What one wants to know of a sandbox next, in blocks, each there when it has something to say."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from quicksand_tui.model.amounts import (
+    age_text,
+    clock_text,
+    disk_scale,
+    percent_text,
+    size_text,
+    sparkline,
+)
+from quicksand_tui.model.overview import NOTHING_KNOWN, Known
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.text import clip, drawn_cells
+from quicksand_tui.views.mounts import GLYPHS as MOUNT_GLYPHS
+from quicksand_tui.views.mounts import ROLES as MOUNT_ROLES
+from quicksand_tui.views.mounts import mount_words, told_words
+from quicksand_tui.views.rows import ROLES, Words, rates_text, state_text
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.overview import EventView
+    from quicksand_tui.model.sandboxes import MountView, SandboxView
+    from quicksand_tui.model.world import World
+
+TITLE_CELLS = 40
+EVENTS_MAX = 12
+BARS_MAX = 60
+GAP = 3
+"""Cells between two things on one line."""
+PLACES_MAX = 12
+WEB, WEB_SAFE = (80, 3000, 5000, 8000, 8080, 8888), (443, 8443)
+"""Ports of guests that are usually web servers: an address to open is shown."""
+
+Shown = tuple[list[Words], list[Words]]
+"""What stands at the left and at the right end of a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some lines below a title; without a title, the first ones."""
+
+    title: str
+    lines: tuple[Shown, ...]
+    beside: str = ""
+    """At the right end of the title's line."""
+    items: tuple[list[Words], ...] = ()
+    """What stands before the lines, side by side as far as there is room."""
+    bars: SandboxView | None = None
+    """Whose use of the host is drawn below the lines."""
+
+
+def _line(*left: Words, right: Sequence[Words] = ()) -> Shown:
+    return list(left), list(right)
+
+
+def overview(view: SandboxView, world: World, known: Known = NOTHING_KNOWN) -> list[Block]:
+    """Returns all blocks of a sandbox, for one column."""
+    return [
+        *stage(view, world, known),
+        *since(view, world, known),
+        *uses(view),
+        *_events(known.events, world.taken),
+        *facts(view, world),
+    ]
+
+
+def stage(view: SandboxView, world: World, known: Known) -> list[Block]:
+    """Returns the blocks about now."""
+    return [*_head(view, world), *_shells(view, world, known)]
+
+
+def wide_stage(view: SandboxView, world: World, known: Known) -> list[Block]:
+    """Returns the blocks about now where others are beside them."""
+    return [*stage(view, world, known), *uses(view)]
+
+
+def beside(view: SandboxView, world: World, known: Known) -> list[Block]:
+    """Returns the blocks that a column beside the stage has."""
+    return [
+        *since(view, world, known),
+        *_events(known.events, world.taken),
+        *facts(view, world),
+    ]
+
+
+def uses(view: SandboxView) -> Iterator[Block]:
+    if view.is_live or view.history.disk:
+        yield Block("Uses", (), network_text(view), bars=view)
+
+
+def facts(view: SandboxView, world: World) -> Iterator[Block]:
+    """Returns what stays the same."""
+    if lines := tuple(_facts(view, world)):
+        yield Block("Machine", lines)
+
+
+# Now
+
+
+def _head(view: SandboxView, world: World) -> Iterator[Block]:
+    items = [_state_words(view, world)]
+    items += [_port_words(host, guest) for host, guest in view.ports]
+    items += [_mount_words(mount) for mount in view.mounts]
+    lines = [_line((view.error, "error"))] if view.error else []
+    lines += [_line(*told) for mount in view.mounts if (told := told_words(mount))]
+    yield Block("", tuple(lines), items=tuple(items))
+
+
+def _use(view: SandboxView, width: int) -> Iterator[list[Words]]:
+    """Yields what it uses of the host, with its history."""
+    history = view.history
+    live = view.is_live
+    rows: list[tuple[str, str, Sequence[float], float, float]] = []
+    if live and view.cpu_percent is not None:
+        cpu = percent_text(view.cpu_percent)
+        rows.append(("CPU", cpu, history.cpu, 100.0 * (view.cpus or 1), 0.0))
+    if view.memory_used is not None:
+        memory = size_text(view.memory_used)
+        rows.append(("RAM", memory, history.memory, float(view.memory_limit or 0), 0.0))
+    if view.disk is not None:
+        # What a disk has grown by is seen, not that it is there.
+        rows.append(("Disk", size_text(view.disk), *disk_scale(history.disk)))
+    for label, value, values, top, bottom in rows:
+        room = max(0, min(BARS_MAX, width - 12))
+        bars = sparkline([each - bottom for each in values], room, top=top - bottom)
+        yield [(f"{label:<5}", "muted"), (f"{value:>6} ", ""), (bars if values else "", "accent")]
+
+
+def _state_words(view: SandboxView, world: World) -> list[Words]:
+    words: list[Words] = [(state_text(view.state), ROLES[view.state])]
+    job = world.job(view.id)
+    if job is not None:
+        doing = "cancelling" if job.cancelling else job.progress
+        words.append((f" · {doing}" if doing else "", ""))
+        words.append((f" · {age_text(world.taken - job.started)}", "muted"))
+        if view.state is State.STARTING and not job.cancelling:
+            words.append((f" · {world.keymap.hint('cancel')} cancels", "muted"))
+    elif view.state is State.PAUSED:
+        words.append((f" · {world.keymap.hint('pause')} resumes it", "muted"))
+    elif view.state in (State.STOPPED, State.CRASHED):
+        words.append((" · enter starts it", "muted"))
+    elif view.started is not None:
+        words.append((f" for {age_text(world.taken - view.started)}", ""))
+    if view.discard:
+        words.append((" · removed when it stops", "muted"))
+    return words
+
+
+def _port_words(host: int, guest: int) -> list[Words]:
+    kind = "https://" if guest in WEB_SAFE else "http://" if guest in WEB else ""
+    return [(f"{kind}127.0.0.1:{host}", "accent"), (f" → {guest}", "muted")]
+
+
+def _mount_words(mount: MountView) -> list[Words]:
+    glyph, role = MOUNT_GLYPHS[mount.state], MOUNT_ROLES[mount.state]
+    return [(f"{glyph} ", role), *mount_words(mount)]
+
+
+def _shells(view: SandboxView, world: World, known: Known) -> Iterator[Block]:
+    if known.glance is None and view.state is State.RUNNING:
+        words = ("its last lines are shown here while one is open", "muted")
+        yield Block("Shell", (_line(words),), f"{world.keymap.hint('shell')} opens one")
+    if len(known.shells) > 1:
+        yield Block("Shells", tuple(_line((title, "")) for title in known.shells))
+    if known.glance is not None:
+        lines = tuple(_line((line, ""), ("", "")) for line in known.glance.lines)
+        yield Block(known.glance.title, lines, f"{world.keymap.hint('shell')} opens it")
+
+
+# Since
+
+
+def since(view: SandboxView, world: World, known: Known) -> Iterator[Block]:
+    tree = view.tree
+    if tree.error:
+        yield Block("Checkpoints", (_line((f"its position is unknown: {tree.error}", "error")),))
+        return
+    head = tree.find(tree.head)
+    if head is None:
+        return
+    age = "" if head.created is None else f", {age_text(world.taken - head.created)} ago"
+    written = ""
+    if tree.changed is not None:
+        written = f"+{size_text(tree.changed)} on disk" if tree.changed else "disk unchanged"
+    lines = tuple(place_lines(known))
+    yield Block(f"Since {clip(head.tag, TITLE_CELLS)}{age}", lines, written)
+
+
+def place_lines(known: Known) -> Iterator[Shown]:
+    """Yields a line for each file or directory that differs."""
+    changes = known.changes
+    if changes is None:
+        return
+    if changes.asked or changes.why:
+        yield _line((changes.why or "looking at the disk…", "muted"))
+        return
+    if not changes.places:
+        yield _line(("no file differs", "muted"))
+    for place in changes.places[:PLACES_MAX]:
+        role = {"A": "success", "D": "error"}.get(place.letter, "warning")
+        count = f"{place.files} files" if place.files > 1 else ""
+        size = size_text(place.size) if place.size is not None else ""
+        yield _line(
+            (f"{place.letter} ", role),
+            (place.path, ""),
+            right=[(f"{count}  {size:>5}", "muted")],
+        )
+    if (more := len(changes.places) - PLACES_MAX) > 0:
+        yield _line((f"and {more} more places", "muted"))
+
+
+def _events(events: Sequence[EventView], now: float) -> Iterator[Block]:
+    if events:
+        yield Block(
+            "Events",
+            tuple(
+                _line(
+                    (f"{clock_text(event.when, now)}  ", "muted"),
+                    (event.text, event.role),
+                    right=[(event.took, event.role or "muted")],
+                )
+                for event in events[:EVENTS_MAX]
+            ),
+        )
+
+
+# What stays the same
+
+
+def _facts(view: SandboxView, world: World) -> Iterator[Shown]:
+    if view.image:
+        machine = f"{view.image} · {size_text(view.memory_limit)} memory"
+        if view.cpus is not None:
+            machine += f" · {view.cpus} CPU{'s' if view.cpus != 1 else ''}"
+        yield _line((machine, "muted"))
+        if view.network:
+            yield _line((f"network {view.network.replace('_', ' ')}", "muted"))
+    if used := memory_text(view):
+        yield _line((used, "muted"))
+    if view.accel:
+        slow = " · no security boundary" if view.accel == "tcg" else ""
+        yield _line((f"runs on {view.accel.upper()}{slow}", "muted"))
+    if view.accel_reason:
+        yield _line((view.accel_reason, "muted"))
+    if not view.id.startswith("new:"):
+        age = "" if view.created is None else f" · {age_text(world.taken - view.created)} old"
+        yield _line((f"id {view.id if view.id.isalnum() else '?'}{age}", "muted"))
+    if not view.tree.checkpoints and view.state is not State.BROKEN and not view.tree.error:
+        key = world.keymap.hint("checkpoint")
+        when = "" if view.is_live else " while it runs"
+        yield _line((f"no checkpoints yet: {key} takes one{when}", "muted"))
+
+
+def network_text(view: SandboxView) -> str:
+    """Returns what goes over the network now; "" if it is not known."""
+    return rates_text(view.traffic) if view.is_live else ""
+
+
+def memory_text(view: SandboxView) -> str:
+    """Returns why QEMU takes more memory than its guest has; "" if it does not."""
+    used, limit = view.memory_used, view.memory_limit
+    if used is None or limit is None or used <= limit:
+        return ""
+    return f"{size_text(used)} RAM: up to {size_text(limit)} of the guest, the rest is QEMU's own"
+
+
+# Lines in a width
+
+
+def laid_out(blocks: Sequence[Block], width: int) -> list[list[Words]]:
+    """Returns the blocks as lines of ``width`` cells."""
+    lines: list[list[Words]] = []
+    for block in blocks:
+        if block.title:
+            if lines:
+                lines.append([])
+            lines.append(_heading(block, width))
+        lines += _flowing(block.items, width)
+        for left, right in block.lines:
+            lines += _wrapped(left, width) if not right else [fitted(left, right, width)]
+        if block.bars is not None:
+            lines += _use(block.bars, width)
+    return lines
+
+
+def _wrapped(left: Sequence[Words], width: int) -> Iterator[list[Words]]:
+    """Yields a line, in several if it is one sentence that does not fit; others are cut."""
+    if len(left) == 1 and drawn_cells(left[0][0]) > width:
+        text, role = left[0]
+        for piece in textwrap.wrap(text, width):
+            yield fitted([(piece, role)], (), width)
+    else:
+        yield fitted(left, (), width)
+
+
+def _heading(block: Block, width: int) -> list[Words]:
+    beside = f" {block.beside}" if block.beside else ""
+    title = clip(block.title, max(4, width - drawn_cells(beside) - 2))
+    rule = max(0, width - drawn_cells(title) - drawn_cells(beside) - 1)
+    return [(title, "heading"), (f" {'─' * rule}", "rule"), (beside, "muted")]
+
+
+def fitted(left: Sequence[Words], right: Sequence[Words], width: int) -> list[Words]:
+    """Returns a line whose left side is cut so that the right one fits, unless that leaves it too
+    little: then the right one is left out."""
+    beside = sum(drawn_cells(text) for text, _ in right)
+    length = sum(drawn_cells(text) for text, _ in left)
+    if beside and width - beside - 2 < min(length, max(16, width // 2)):
+        right, beside = (), 0
+    room = width - beside - (2 if beside else 0)
+    shown: list[Words] = []
+    for text, role in left:
+        cut = clip(text, room) if room > 0 else ""
+        shown.append((cut, role))
+        room -= drawn_cells(cut)
+    if beside:
+        shown += [(" " * (room + 2), ""), *right]
+    return shown
+
+
+def _flowing(items: Sequence[list[Words]], width: int) -> Iterator[list[Words]]:
+    """Yields lines with as many items beside each other as fit."""
+    line: list[Words] = []
+    used = 0
+    for item in items:
+        length = sum(drawn_cells(text) for text, _ in item)
+        if line and used + GAP + length > width:
+            yield line
+            line, used = [], 0
+        if line:
+            line.append((" " * GAP, ""))
+            used += GAP
+        line += fitted(item, (), width) if length > width else item
+        used += length
+    if line:
+        yield line
