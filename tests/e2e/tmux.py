@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shlex
 import subprocess
@@ -160,9 +161,11 @@ class Terminal:
         self._run("resize-window", "-x", str(columns), "-y", str(rows))
 
     def sees(self, *words: str, timeout: float = PATIENCE_S) -> None:
-        """Wait until the screen shows all ``words``."""
+        """Wait until the screen shows all ``words``, of which ``● name`` is a row: between its
+        mark and its name stand the lanes of a tree, or its state where there is room for a word."""
+        rows = [re.compile(_row(word)) for word in words]
         self.until(
-            lambda text: all(word in text for word in words), what=f"{words}", timeout=timeout
+            lambda text: all(row.search(text) for row in rows), what=f"{words}", timeout=timeout
         )
 
     def until(self, test: Callable[[str], bool], *, what: str, timeout: float = PATIENCE_S) -> None:
@@ -171,6 +174,13 @@ class Terminal:
             wait_for(lambda: test(self.text), what=what, timeout=timeout)
         except AssertionError:
             raise AssertionError(f"no {what} on this screen:\n{self.text}") from None
+
+
+def _row(word: str) -> str:
+    mark, _, name = word.partition(" ")
+    if mark not in ("●", "○", "‖") or not name:
+        return re.escape(word)
+    return rf"{mark}[ │├─╮╯┼]+(?:(?:running|stopped|paused) +)?{re.escape(name)}"
 
 
 def _is_there(pid: int) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -49,10 +48,9 @@ def _try() -> str:
 def _try_with_program() -> None:
     # The keeper, which is a script, finds the module under this name.
     sys.modules["injection"] = injection
-    program = shutil.which("sleep")
-    if program is None:
-        raise FileNotFoundError("there is no program `sleep` to try it with")
-    pid, *pipes = launch([program, "60"], dict(os.environ), {}, "/", None, None)
+    # A program that is there whatever PATH says: what is found here is kept by its process.
+    idle = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
+    pid, *pipes = launch(idle, dict(os.environ), {}, "/", None, None)
     try:
         os.close(userfault.fetch(pid))
     finally:

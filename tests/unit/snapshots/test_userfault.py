@@ -20,7 +20,7 @@ from quicksand.base.errors import MachineError
 from quicksand.qemu.keeper_parts import tracking as giving
 from quicksand.qemu.keeper_parts.launch import launch
 from quicksand.qemu.process import keeper_environment
-from quicksand.snapshots import paged, tracking, userfault
+from quicksand.snapshots import paged, proving, tracking, userfault
 from quicksand.snapshots.tier_choice import choose_tier
 from quicksand.snapshots.tracking import ANONYMOUS, SOFT_DIRTY, WRITE_PROTECT
 from quicksand.snapshots.userfault import track
@@ -332,6 +332,13 @@ def test_the_best_level_is_proved(child: Child, monkeypatch: pytest.MonkeyPatch)
     assert found.name in (SOFT_DIRTY, ANONYMOUS)
     assert "other pages" in found.why
     assert tracking.find_level().name == found.name
+
+
+def test_what_is_proved_does_not_go_by_the_path_of_programs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert proving.find_refusal.__wrapped__() == ""
 
 
 @pytest.mark.parametrize("best", [SOFT_DIRTY, ANONYMOUS])
