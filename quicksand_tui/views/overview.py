@@ -251,10 +251,6 @@ def _facts(view: SandboxView, world: World) -> Iterator[Shown]:
     if not view.id.startswith("new:"):
         age = "" if view.created is None else f" · {age_text(world.taken - view.created)} old"
         yield _line((f"id {view.id if view.id.isalnum() else '?'}{age}", "muted"))
-    if not view.tree.checkpoints and view.state is not State.BROKEN and not view.tree.error:
-        key = world.keymap.hint("checkpoint")
-        when = "" if view.is_live else " while it runs"
-        yield _line((f"no checkpoints yet: {key} takes one{when}", "muted"))
 
 
 def network_text(view: SandboxView) -> str:

@@ -48,7 +48,7 @@ STYLES = {
     "rule": "$border",
     "": "",
 }
-LABEL_WIDTH = 9
+LABEL_WIDTH = 11
 
 
 class Lines(Widget):

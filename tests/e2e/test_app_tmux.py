@@ -150,7 +150,7 @@ def test_a_shell_that_is_left_runs_on_and_can_be_come_back_to() -> None:
 def test_checkpoint_revert_undo_and_start_at_by_keys() -> None:
     with Terminal(APP, columns=120, rows=36) as terminal:
         start_sandbox(terminal)
-        terminal.sees("none yet: c takes one", "No checkpoints yet")
+        terminal.sees("c takes one", "No checkpoints yet")
         in_guest("echo first > /root/file")
         terminal.press("c")
         terminal.sees("Checkpoint of debian-1")
@@ -204,8 +204,10 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         terminal.press("Enter")
         terminal.sees("debian-1: started at by-a-script", timeout=BOOT_S)
         terminal.press("z")
+        terminal.sees("⋯ 1 auto")
+        terminal.press("j", "Right")
         terminal.sees("○ before start at by-a-")
-        terminal.press("z")
+        terminal.press("k", "z")
         assert in_guest("cat /root/file") == "first\n"
 
         terminal.sees("─ by-a-script ─")
@@ -218,7 +220,7 @@ def test_start_at_a_checkpoint_of_another_client_and_delete_it_by_keys() -> None
         terminal.answer("C-y", "Delete the checkpoint by-a-script?")
         terminal.sees("checkpoint by-a-script is deleted")
         terminal.press("z")
-        terminal.sees("○ before start at by-a-")
+        terminal.sees("⋯ 1 auto")
         terminal.press("z")
         assert "by-a-script" not in tags()
         terminal.press("Escape")

@@ -43,7 +43,7 @@ def test_what_is_typed_from_the_start_on_reaches_the_shell_and_esc_cancels_nothi
         terminal.sees("reverted to one (undo:", "ctrl-] U)", " 1 bash /srv/x")
 
         terminal.prefixed("d")
-        terminal.sees("━ Sandboxes ━")
+        terminal.sees("━ 1 Sandboxes ")
         terminal.type(":rev")
         terminal.sees(":rev", "Choose a checkpoint")
         terminal.press("Escape")

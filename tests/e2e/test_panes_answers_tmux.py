@@ -95,7 +95,7 @@ def test_answers_come_once_whatever_becomes_of_the_sandbox(
     seen.only("b")  # typed at once, and meant for the past
     terminal.sees("$ quicksand-tui revert debian-1 asked  ✓")
     terminal.prefixed("U")
-    terminal.sees("back where it was")
+    terminal.sees("revert undone")
     seen.expected = seen.answers + "a"
     seen.only("c")
 

@@ -98,7 +98,7 @@ def test_panes_are_split_left_and_found_again(terminal: Terminal, places: Paths)
     with Terminal(APP, columns=120, rows=36) as again:
         again.sees("● debian-1")
         again.press("s")
-        again.sees("right-42", "below-42", " 3 bash")
+        again.sees("right-42", "below-42", " 3 sleep 600")
         again.prefixed("z")
         again.until(lambda text: " 2 bash" not in text, what="one pane alone")
         again.prefixed("z")

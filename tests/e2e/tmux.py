@@ -59,8 +59,10 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         """Take the terminal away, and wait for what had it: until then it may write files."""
         programs = self._programs()
+        socket = Path(self._run("display-message", "-p", "#{socket_path}").strip())
         self._run("kill-server")
         wait_for(lambda: not any(map(_is_there, programs)), what="the programs to end")
+        socket.unlink(missing_ok=True)  # tmux leaves it
 
     def _run(self, *words: str) -> str:
         done = subprocess.run(

@@ -79,7 +79,7 @@ async def test_it_follows_the_cursor_and_asks_once_it_rests(
         assert service.asked_losing == []
         panel = await open_tree(pilot)
         await until(lambda: "309 removed" in screen_text(app))
-        assert "Ends     pytest -q" in screen_text(app)
+        assert "Ends       pytest -q" in screen_text(app)
         await go_to(pilot, panel, CLEAN.id)
         await until(lambda: service.asked_losing[-1] == CLEAN.id)
         await go_to(pilot, panel, TRIED.id)

@@ -160,11 +160,11 @@ async def test_the_footer_of_copy_mode_names_its_keys() -> None:
 
 async def test_the_footer_says_how_a_paused_one_goes_on() -> None:
     async with shown() as (app, pilot):
-        assert "P go on" not in screen_text(app)
+        assert "P resume" not in screen_text(app)
         await select(pilot, PAUSED)
-        await until(lambda: "P go on" in screen_text(app))
+        await until(lambda: "P resume" in screen_text(app))
         await select(pilot, WEB)
-        await until(lambda: "P go on" not in screen_text(app))
+        await until(lambda: "P resume" not in screen_text(app))
 
 
 async def test_a_filter_without_a_match_says_how_to_clear_it() -> None:

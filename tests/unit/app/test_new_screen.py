@@ -518,7 +518,7 @@ async def test_on_a_fresh_machine_n_begins_with_what_is_built_first() -> None:
     app = make_app(service)
     async with app.run_test(size=SIZE) as pilot:
         await open_form(pilot, app)
-        await until(lambda: "built first" in screen_text(app))
+        await until(lambda: "not built yet" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: service.made)
         assert service.made == [NewSpec(image="debian", name="debian-1", machine=USUAL)]

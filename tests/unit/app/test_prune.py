@@ -67,7 +67,7 @@ async def test_what_would_go_is_listed_with_sizes_before_it_goes() -> None:
         await until(lambda: isinstance(app.screen, ConfirmScreen))
         await pilot.pause()
         text = screen_text(app)
-        assert "To the trash" in text and "made" in text and "that frees" in text
+        assert "To the trash" in text and "made" in text and "for good frees" in text
         await pilot.press("escape")
         await pilot.pause()
         assert not any("discard" in call for call in service.calls)
