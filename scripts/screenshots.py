@@ -22,14 +22,17 @@ from quicksand.records.registry import Registry
 from textual.pilot import Pilot
 
 from quicksand_tui.door.service import EngineService
+from quicksand_tui.kit.textual_compositor import drawn_text
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.pictures import picture, write_picture
 from quicksand_tui.ui.shots import ShotSpec
 
 TARGET = Path(__file__).parent.parent / "screenshots"
-WIDE, LARGE, SMALL = (180, 45), (120, 36), (80, 24)
+WIDE, LARGE, SMALL = (200, 50), (120, 36), (80, 24)
 WAIT_S = 30.0
+KEY_S = 0.3
+"""Seconds between keys, as of a person: what comes at once is a text."""
 
 BOXES: tuple[dict[str, Any], ...] = (
     {
@@ -45,6 +48,20 @@ WORK = {
     "web": "seq 1 200000 | sha256sum; dd if=/dev/zero of=/root/cache bs=1M count=24 2>&1",
     "build-linux": "while :; do :; done",
 }
+
+
+AGENTS = {
+    "fix-login": "read -p 'Apply this edit to login.py? [y/n] ' answer",
+    "watch": "top -d 2",
+    "fuzz": "df -h /; head -c 100M /dev/urandom | sha256sum",
+    "train": 'for n in $(seq 1 900); do echo "step $n  loss 0.$((999 - n))"; sleep 0.5; done',
+    "scan": "find /usr/lib -size +1M -exec ls -sh {} + | sort -h | tail",
+    "packages": "dpkg -l | tail -n +6 | cut -c 5-40 | head -12",
+    "release": "cat /etc/os-release",
+    "memory": "dpkg -l | wc -l; free -m; ls --color /",
+    "disk": "cd /usr/share && du -d 1 -h | sort -h | tail -20",
+}
+"""What runs on the wall, each in a sandbox of its own."""
 
 
 def say(text: str) -> None:
@@ -164,8 +181,14 @@ async def at_work(app: QuicksandApp) -> None:
     shells.do_split_below()
     await until(lambda: shells.workspace is not None and len(shells.workspace.panes) == 2)
     await until(lambda: shells.pane is not None and "web" in text_of(shells.pane))
-    type_into(app, "top -b -n 1 | head -12\r")
+    type_into(app, "ps -eo pid,rss,comm --sort -rss | head -8\r")
     await until(lambda: shells.pane is not None and "PID" in text_of(shells.pane))
+
+
+async def disk_seen(app: QuicksandApp) -> None:
+    """With the files that differ."""
+    await until(lambda: any(word in drawn_text(app.screen) for word in (" on disk", "Files that")))
+    await until(lambda: "looking at the disk" not in drawn_text(app.screen))
 
 
 async def found_again(app: QuicksandApp) -> None:
@@ -173,6 +196,17 @@ async def found_again(app: QuicksandApp) -> None:
     shells = app.main.area.shells
     await until(lambda: shells.workspace is not None and len(shells.workspace.panes) == 2)
     await until(lambda: shells.workspace and all(map(text_of, shells.workspace.panes)))
+    await until(lambda: "2 bash" in drawn_text(app.screen))
+
+
+async def left_for_the_overview(app: QuicksandApp) -> None:
+    """The overview, with the last lines of a shell."""
+    await found_again(app)
+    for key in ("ctrl+right_square_bracket", "d", "i"):
+        app.simulate_key(key)
+        await asyncio.sleep(KEY_S)
+    await until(lambda: "PID" in drawn_text(app.screen))
+    await disk_seen(app)
 
 
 def type_into(app: QuicksandApp, text: str) -> None:
@@ -192,21 +226,46 @@ async def start_shown(app: QuicksandApp) -> None:
     await until(lambda: any(job.step for job in app.operations.jobs))
 
 
+async def put_agents_to_work() -> None:
+    """Leave the sandboxes of before, and fill the wall."""
+    await end_all()
+    for name, command in AGENTS.items():
+        sandbox = Sandbox(image="debian", name=name, memory="256M")
+        say(f"starting {sandbox.name}")
+        await sandbox.start()
+        shell = await sandbox.shell(columns=62, rows=13)
+        async for piece in shell.output():
+            if b"#" in piece:
+                break  # the prompt: what is typed before it is shown twice
+        await shell.write(f"{command}\r".encode())
+        await shell.detach()
+        sandbox.detach()
+        sandbox.close()
+
+
+async def wall_shown(app: QuicksandApp) -> None:
+    await until(lambda: "wants an answer" in drawn_text(app.screen))
+    await until(lambda: "step 9" in drawn_text(app.screen))
+
+
 async def shoot_all() -> None:
     TARGET.mkdir(exist_ok=True)
-    await shoot("main", "shells", then=at_work)
+    await shoot("shells", "shells", then=at_work)
     await shoot("wide", "shells", size=WIDE, then=found_again)
+    await shoot("main", "shells", then=left_for_the_overview)
     await shoot("stats", "stats", then=stats_shown)
     await shoot("small", size=SMALL)
     await shoot("light", theme="quicksand-light")
     await shoot("contrast", theme="quicksand-contrast")
     await shoot("crashed", "main", "agent-7")
     await shoot("new", "new")
-    await shoot("tree", "tree")
+    await shoot("tree", "tree", then=disk_seen)
     await shoot("delete", "delete", "build-linux")
     await shoot("log", "log", then=log_shown)
     await shoot("help", "help")
     await shoot("starting", "main", "db", "a", then=start_shown)
+    await put_agents_to_work()
+    await shoot("wall", "wall", "", size=WIDE, then=wall_shown)
 
 
 def main() -> int:

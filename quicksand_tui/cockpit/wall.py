@@ -332,6 +332,8 @@ class WallView(Widget, can_focus=True):
         has_cursor = tile.key == self._cursor
         calls = facts.wants is not Wants.NOTHING
         frame = self._style(has_cursor=has_cursor, calls=calls)
+        # What a title says is to be read also where its frame keeps out of the way.
+        words = frame if has_cursor or calls else self.get_component_rich_style("wall--muted")
         marks = (
             (ASCII_CURSOR if has_cursor else ASCII)
             if self._ascii
@@ -340,11 +342,13 @@ class WallView(Widget, can_focus=True):
         top_left, top_right, low_left, low_right, across, down = marks
         base = self.rich_style
         head, foot = self._fit(head_text(facts, width - 6)), self._fit(foot_text(facts))
-        strips = [_edge((top_left, across, top_right), head, width, frame)]
+        strips = [_edge((top_left, across, top_right), head, width, frame, words)]
         side = Segment(self._fit(down) if self._ascii else down, frame)
         inner = self._inside(tile, width - 2, height - 2, base)
         strips += [Strip([side, *line, side], width) for line in inner]
-        strips.append(_edge((low_left, across, low_right), clip(foot, width - 6), width, frame))
+        strips.append(
+            _edge((low_left, across, low_right), clip(foot, width - 6), width, frame, words)
+        )
         self._drawn[tile.key] = strips
 
     def _inside(self, tile: Tile, width: int, height: int, base: Style) -> Iterable[Strip]:
@@ -383,12 +387,14 @@ class WallView(Widget, can_focus=True):
         return line.adjust_cell_length(width, self.rich_style)
 
 
-def _edge(marks: tuple[str, str, str], text: str, width: int, style: Style) -> Strip:
+def _edge(marks: tuple[str, str, str], text: str, width: int, frame: Style, words: Style) -> Strip:
     """Draws an edge of a frame with a text in it."""
     left, across, right = marks
-    said = f"{across} {text} " if text else ""
-    line = left + said + across * (width - 2 - cell_len(said)) + right
-    return Strip([Segment(line, style)]).adjust_cell_length(width, style)
+    said = f" {text} " if text else ""
+    begin = left + across if text else left
+    rest = across * (width - len(begin) - 1 - cell_len(said)) + right
+    parts = [Segment(begin, frame), Segment(said, words), Segment(rest, frame)]
+    return Strip(parts).adjust_cell_length(width, frame)
 
 
 def _plain_cells(text: str) -> str:

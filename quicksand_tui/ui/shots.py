@@ -28,6 +28,7 @@ SHOTS = {
     "desktop": Shot(("desktop",), of_sandbox=True, opens=False),
     "mounts": Shot(("mounts",), of_sandbox=True, opens=False),
     "stats": Shot(("previous_tab",), of_sandbox=True, opens=False),
+    "wall": Shot(("wall",)),
     "new": Shot(("new",)),
     "checkpoint": Shot(("checkpoint",), of_sandbox=True),
     "save": Shot(("save",), of_sandbox=True),

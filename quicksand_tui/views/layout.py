@@ -187,6 +187,8 @@ def _two(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> di
 def _three(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> dict[Part, Rect]:
     usual = _kept(width * 3 // 8, 64, 96)
     aside = _kept(width * 2 // 9, ASIDE_MIN, 64) if needs.aside else 0
+    if shape.tab in (Tab.SHELLS, Tab.DESKTOP):
+        usual, aside = usual * 4 // 5, min(aside, ASIDE_MIN)
     left = _kept(shape.lists or usual, LISTS_MIN, width - AREA_MIN - aside)
     middle = width - left - aside
     places = {**_left(left, height, needs), Part.AREA: Rect(left, 0, middle, height)}

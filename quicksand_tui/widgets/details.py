@@ -262,7 +262,8 @@ def describe_checkpoint(checkpoint: CheckpointView, now: float) -> list[Line]:
     if clip(checkpoint.tag, TITLE_CELLS) != checkpoint.tag:
         lines.append(("Tag", [(checkpoint.tag, "")]))  # the title has no room for it
     if checkpoint.tier_note:
-        lines.append(("Tier", [(f"{checkpoint.tier}: {checkpoint.tier_note}", "warning")]))
+        role = "muted" if checkpoint.has_pages else "warning"
+        lines.append(("Tier", [(f"{checkpoint.tier}: {checkpoint.tier_note}", role)]))
     return lines
 
 

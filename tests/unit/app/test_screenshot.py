@@ -41,6 +41,7 @@ WORDS = {
     "mounts": "Mounts of web",
     "mount": "Mount a directory in web",
     "jobs": "Jobs",
+    "wall": "wall  ",
     "new": "New sandbox",
     "checkpoint": "Checkpoint of web",
     "save": "Save",
