@@ -57,6 +57,7 @@ release: docs    ## check everything, then build sdist, wheel and checksums in d
 
 screenshots: setup ## the README's pictures, from real sandboxes
 	@$(VENV_PYTHON) scripts/screenshots.py
+	@$(VENV_PYTHON) scripts/recording.py
 
 screenshots-desktop: setup
 	@$(VENV_PYTHON) scripts/desktop_screenshots.py

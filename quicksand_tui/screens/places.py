@@ -142,11 +142,14 @@ class Places:
     # To a checkpoint and back
 
     def choose_checkpoint(self) -> None:
-        """Goes to the tree until a checkpoint is chosen there."""
+        """Goes to the tree until a checkpoint is chosen there; beside it is what that would do."""
         before, tab = self.part, self.area.tab
         if before is Part.TREE:
             return
         self.go_to(Part.TREE)
+        if not self.tree_is_tab:
+            self._set_tab(Tab.DETAILS)
+            self._changed()
         self.came_from, self._tab_before = before, tab
 
     def come_back(self) -> bool:
@@ -155,9 +158,8 @@ class Places:
         came_from = self.came_from
         if came_from is None:
             return False
-        if came_from is Part.AREA:
-            self._set_tab(self._tab_before)
-            self._changed()  # a tab that shows nothing yet takes no focus
+        self._set_tab(self._tab_before)
+        self._changed()  # a tab that shows nothing yet takes no focus
         self.go_to(came_from)
         return True
 

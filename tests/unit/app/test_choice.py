@@ -11,6 +11,7 @@ from quicksand_tui.cockpit import choice
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.losing import Losing, places_of
 from quicksand_tui.model.sandboxes import State
+from quicksand_tui.views.layout import Tab
 from quicksand_tui.views.losing import losing_lines
 from tests.unit.app.fakes import (
     CLEAN,
@@ -98,3 +99,17 @@ async def test_a_small_terminal_keeps_its_room_for_the_facts() -> None:
         await open_tree(pilot)
         assert "Going back" not in screen_text(app)
         assert service.asked_losing == []
+
+
+async def test_it_takes_the_place_of_another_tab_while_one_chooses() -> None:
+    service = FakeService(KEPT)
+    service.lost = LOST
+    async with shown(service, size=LARGE) as (app, pilot):
+        await select(pilot, WEB)
+        await pilot.press("l")
+        await until(lambda: app.main.area.tab is Tab.LOG)
+        await open_tree(pilot)
+        await until(lambda: "Going back" in screen_text(app))
+        await pilot.press("escape")
+        await until(lambda: app.main.area.tab is Tab.LOG)
+        assert "Going back" not in screen_text(app)
