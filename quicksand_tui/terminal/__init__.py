@@ -24,6 +24,7 @@ from quicksand_tui.terminal.frozen import (
     selected_text,
     word_at,
 )
+from quicksand_tui.terminal.graphics import After, Graphics, MakeGraphics, Reader, Surface
 from quicksand_tui.terminal.grid import Motion, move
 from quicksand_tui.terminal.lines import Lines, Position, Span
 from quicksand_tui.terminal.modes import CursorShape, Modes, MouseEncoding, MouseTracking
@@ -45,6 +46,7 @@ __all__ = [
     "DEFAULT_COLOUR",
     "RGB",
     "VS16",
+    "After",
     "Attribute",
     "Bell",
     "ClipboardWrite",
@@ -55,7 +57,9 @@ __all__ = [
     "Damage",
     "Event",
     "FrozenLines",
+    "Graphics",
     "Lines",
+    "MakeGraphics",
     "Mark",
     "Matches",
     "Modes",
@@ -69,10 +73,12 @@ __all__ = [
     "Palette",
     "PaletteChanged",
     "Position",
+    "Reader",
     "Run",
     "Span",
     "Special",
     "Style",
+    "Surface",
     "Terminal",
     "TitleChanged",
     "Underline",

@@ -1,0 +1,252 @@
+"""Pictures of a guest's programs as they are shown: which cells show which part."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from PIL import Image
+
+if TYPE_CHECKING:
+    from quicksand_tui.pixels.budget import Budget
+
+COUNT_MAX: Final = 1024
+"""The most places, and the most pictures that are kept without one."""
+
+NUMBERS_MAX: Final = 0xFFFFFFFF
+"""The largest number of a part, which has 32 bits in the scrollback."""
+
+
+@dataclass(eq=False, slots=True)
+class Stored:
+    """A picture, which several places may show."""
+
+    image: Image.Image
+    """In the mode RGBA."""
+    image_id: int = 0
+    """Kitty's; 0 for none."""
+    number: int = 0
+    """Kitty's image number, of which several pictures may have the same; 0 for none."""
+    is_kept: bool = False
+    """It may be shown again, though no place shows it."""
+
+    version: int = 0
+    """How often the picture was replaced."""
+
+    @property
+    def pixels(self) -> int:
+        return self.image.width * self.image.height
+
+    def replace(self, image: Image.Image) -> None:
+        """Takes another picture of the same size."""
+        self.image = image
+        self.version += 1
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class Placed:
+    """A picture in a rectangle of cells."""
+
+    stored: Stored
+    first: int
+    """The number of its first part; the others follow row by row."""
+    columns: int
+    rows: int
+    cell: tuple[float, float]
+    """The width and height of what a cell shows, in pixels of the picture."""
+    source: tuple[int, int, int, int]
+    """Left, top, right and bottom of what is shown of the picture."""
+    offset: tuple[float, float] = (0.0, 0.0)
+    """Where that begins within the first cell, in pixels of the picture."""
+    placement_id: int = 0
+    z: int = 0
+    own: Stored = field(init=False)
+    """The picture, without others that show through it."""
+
+    def __post_init__(self) -> None:
+        self.own = self.stored
+
+    @property
+    def end(self) -> int:
+        return self.first + self.columns * self.rows
+
+    def part(
+        self, column: int, row: int, columns: int, rows: int, cell: tuple[int, int]
+    ) -> Image.Image:
+        """Returns what some of its cells show, in so many pixels for each cell, as RGBA."""
+        wide, high = self.cell
+        left = column * wide - self.offset[0] + self.source[0]
+        top = row * high - self.offset[1] + self.source[1]
+        right, bottom = left + columns * wide, top + rows * high
+        x, y = math.floor(left), math.floor(top)
+        cut = self._cut(x, y, math.ceil(right), math.ceil(bottom))
+        size = (columns * cell[0], rows * cell[1])
+        box = (left - x, top - y, min(right - x, cut.width), min(bottom - y, cut.height))
+        if cut.size == size and box == (0, 0, *size):
+            return cut
+        smaller = wide > cell[0] or high > cell[1]
+        how = Image.Resampling.BOX if smaller else Image.Resampling.BILINEAR
+        return cut.resize(size, how, box=box)
+
+    def _cut(self, left: int, top: int, right: int, bottom: int) -> Image.Image:
+        """Returns a part of the picture; what is outside of the source is transparent."""
+        inner = (
+            max(left, self.source[0]),
+            max(top, self.source[1]),
+            min(right, self.source[2]),
+            min(bottom, self.source[3]),
+        )
+        if inner == (left, top, right, bottom):
+            return self.stored.image.crop(inner)
+        whole = Image.new("RGBA", (right - left, bottom - top))
+        if inner[0] < inner[2] and inner[1] < inner[3]:
+            whole.paste(self.stored.image.crop(inner), (inner[0] - left, inner[1] - top))
+        return whole
+
+
+class Part(NamedTuple):
+    """What a cell shows."""
+
+    placed: Placed
+    column: int
+    row: int
+
+
+class Places:
+    """The places and pictures of one terminal, within a budget. Which are dropped first: those that
+    are on no screen, then the oldest."""
+
+    def __init__(self, budget: Budget, look: Callable[[], Iterable[int]]) -> None:
+        """``look`` returns the numbers of the parts that are on the screens."""
+        self._budget = budget
+        self._look = look
+        self._placed: list[Placed] = []
+        """By their first number."""
+        self._kept: dict[int, Stored] = {}
+        """Kitty's pictures by id, the oldest first."""
+        self._next = 1
+        budget.join(self)
+
+    # What is there
+
+    @property
+    def pixels(self) -> int:
+        return sum(stored.pixels for stored in self._all_stored())
+
+    def _all_stored(self) -> set[Stored]:
+        return {*self._kept.values(), *(placed.stored for placed in self._placed)}
+
+    def find(self, number: int) -> Part | None:
+        """Returns the part with a number; None if it is forgotten."""
+        at = bisect_right(self._placed, number, key=lambda placed: placed.first) - 1
+        if at < 0 or number >= self._placed[at].end:
+            return None
+        placed = self._placed[at]
+        row, column = divmod(number - placed.first, placed.columns)
+        return Part(placed, column, row)
+
+    def of(self, numbers: Iterable[int]) -> list[Placed]:
+        """Returns the places that have parts with these numbers."""
+        found = {part.placed: None for number in numbers if (part := self.find(number))}
+        return list(found)
+
+    @property
+    def placed(self) -> tuple[Placed, ...]:
+        return tuple(self._placed)
+
+    def stored(self, image_id: int, number: int = 0) -> Stored | None:
+        """Returns the picture with an id, or the newest with a number."""
+        if image_id:
+            return self._kept.get(image_id)
+        numbered = [one for one in self._kept.values() if number and one.number == number]
+        return numbered[-1] if numbered else None
+
+    def free_id(self) -> int:
+        """Returns an id that no picture has."""
+        found = 0x7FFFFFFF
+        while found in self._kept:
+            found -= 1
+        return found
+
+    # Changes
+
+    def numbers(self, cells: int) -> int:
+        """Returns the first of so many numbers that nothing has had lately."""
+        if self._next + cells > NUMBERS_MAX:
+            self.clear()
+            self._next = 1
+        first, self._next = self._next, self._next + cells
+        return first
+
+    def keep(self, stored: Stored) -> bool:
+        """Keeps a picture under its id; returns False if there is no room for it."""
+        self.forget(stored.image_id)
+        if not self._make_room(stored.pixels):
+            return False
+        stored.is_kept = True
+        self._kept[stored.image_id] = stored
+        return True
+
+    def place(self, placed: Placed) -> bool:
+        """Adds a place; returns False if there is no room for its picture."""
+        is_new = not placed.stored.is_kept
+        if is_new and not self._make_room(placed.stored.pixels):
+            return False
+        insort(self._placed, placed, key=lambda one: one.first)
+        return True
+
+    def _make_room(self, pixels: int) -> bool:
+        if max(len(self._placed), len(self._kept)) >= COUNT_MAX:
+            self._drop(COUNT_MAX // 4)
+        return self._budget.make_room(self, pixels)
+
+    def remove(self, placed: Placed) -> None:
+        """Removes a place; its picture is forgotten unless it is kept."""
+        if placed in self._placed:
+            self._placed.remove(placed)
+
+    def forget(self, image_id: int) -> None:
+        """Forgets a picture, and removes its places."""
+        gone = self._kept.pop(image_id, None)
+        if gone is not None:
+            gone.is_kept = False
+            self._placed = [placed for placed in self._placed if placed.own is not gone]
+
+    def drop(self, stored: Stored) -> None:
+        """Forgets a picture, whether it has an id or not, and removes its places."""
+        if self._kept.get(stored.image_id) is stored:
+            del self._kept[stored.image_id]
+        self._placed = [placed for placed in self._placed if placed.own is not stored]
+
+    def is_shown(self, stored: Stored) -> bool:
+        """Whether a place shows a picture."""
+        return any(placed.own is stored for placed in self._placed)
+
+    def clear(self) -> None:
+        self._placed.clear()
+        self._kept.clear()
+
+    def drop_one(self) -> bool:
+        return self._drop(1)
+
+    def _drop(self, count: int) -> bool:
+        """Drops places and pictures; returns False if there are none."""
+        shown = set(self.of(self._look()))
+        in_use = {placed.own for placed in shown}
+        hidden = [one for one in self._placed if one not in shown]
+        unused = [one for one in self._kept.values() if one not in in_use]
+        seen = [one for one in self._placed if one in shown]
+        # What a place shows of a kept picture costs nothing by itself.
+        gone: list[Placed | Stored] = [one for one in hidden if not one.stored.is_kept]
+        gone += [*unused, *(one for one in hidden if one.stored.is_kept), *seen]
+        for one in gone[:count]:
+            if isinstance(one, Stored):
+                self.forget(one.image_id)
+            else:
+                self.remove(one)
+                if not self.is_shown(one.own):
+                    self.forget(one.own.image_id)
+        return bool(gone)
