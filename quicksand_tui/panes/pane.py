@@ -15,18 +15,12 @@ from textual.widget import Widget
 
 from quicksand_tui.model.keymap import DEFAULT_PREFIX, Prefix
 from quicksand_tui.panes.backlog import Backlog
-from quicksand_tui.panes.content import (
-    LinkState,
-    LinkStatus,
-    OpenTerminal,
-    Running,
-    Said,
-    Sink,
-)
+from quicksand_tui.panes.content import LinkState, LinkStatus, OpenTerminal, Running, Said, Sink
 from quicksand_tui.panes.copying import Copying
 from quicksand_tui.panes.gestures import WHEEL_LINES, Gestures
 from quicksand_tui.panes.input import for_application
 from quicksand_tui.panes.picture import Picture
+from quicksand_tui.panes.pictures import PanePictures
 from quicksand_tui.panes.titles import what_runs
 from quicksand_tui.panes.typing import Typing, refuse_pasted
 from quicksand_tui.panes.view import (
@@ -49,6 +43,7 @@ from quicksand_tui.terminal import (
 
 if TYPE_CHECKING:
     from quicksand_tui.panes.copy_mode import CopyMode
+    from quicksand_tui.panes.pictures import PictureScreen
 
 RESIZE_S = 2.0
 """Seconds without typing after which another client may have resized the terminal."""
@@ -92,15 +87,17 @@ class Pane(Widget, can_focus=True):
         birth: str = "",
         going_back: Callable[[], object] = lambda: None,
         start_hint: str = "",
+        pictures: PictureScreen | None = None,
         **options: Any,
     ) -> None:
         """``session`` and ``birth`` name an existing terminal, as in `LinkStatus`; ``going_back``
         returns the job that is reverting the sandbox, or None; ``start_hint`` says how to start a
-        stopped sandbox."""
+        stopped sandbox; ``pictures`` draws those of the guest's programs."""
         super().__init__(**options)
         self.sandbox_id = sandbox_id
+        self._pictures = PanePictures(self, pictures, lambda: self._receive(b"", Said.NOW))
         self._shown = Shown(
-            Terminal(),
+            self._pictures.terminal(80, 24),
             LinkStatus(state=LinkState.CONNECTING, session=session, birth=birth),
         )
         self.bell = False
@@ -119,7 +116,7 @@ class Pane(Widget, can_focus=True):
         self._cursor_line = 0
         self.copying = Copying(self, self._shown, self.redraw)
         self._gestures = Gestures(self, self._shown, self.copying, self._pass_on)
-        self._picture = Picture(self, self._shown, self.copying)
+        self._picture = Picture(self, self._shown, self.copying, self._pictures.drawn)
 
     @property
     def terminal(self) -> Terminal:
@@ -136,7 +133,7 @@ class Pane(Widget, can_focus=True):
         if columns < 1 or rows < 1:
             return
         laid_out = self.terminal.columns != columns
-        self.terminal.resize(columns, rows)
+        self.terminal.resize(columns, rows, cell_pixels=self._pictures.cell)
         if laid_out:
             self._gestures.cancel()
         self.copying.resize(rows, laid_out=laid_out)
@@ -199,7 +196,8 @@ class Pane(Widget, can_focus=True):
         if status.state is LinkState.OPEN:
             # The guest first replays everything that it remembers of the terminal.
             self._caught_up = False
-            self._shown.terminal = Terminal(self.terminal.columns, self.terminal.rows)
+            size = (self.terminal.columns, self.terminal.rows)
+            self._shown.terminal = self._pictures.terminal(*size)
             self._drop_pending()
             self._gestures.cancel()
             self.copying.forget()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from textual.strip import Strip
 
 from quicksand_tui.model.wall import Wants, first_row, is_question
-from quicksand_tui.panes.picture import line_strip, reversed_at
+from quicksand_tui.panes.picture import REPLACEMENT, line_strip, reversed_at
+from quicksand_tui.pixels.placeholders import PLACEHOLDER
 from quicksand_tui.terminal import Bell, CommandFinished, Terminal
 
 if TYPE_CHECKING:
@@ -222,6 +223,7 @@ def _alone(text: str) -> str:
     beside it: otherwise one that joins characters would move what is right of the tile."""
     if text.isascii():
         return text
+    text = text.replace(PLACEHOLDER, REPLACEMENT)
     text = JOINED.sub("  ", unicodedata.normalize("NFC", text))
     return "".join(char for char in text if unicodedata.category(char) not in NO_CELL)
 
