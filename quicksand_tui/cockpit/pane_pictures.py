@@ -7,6 +7,9 @@ line has room, one batch at a time: the next one goes when the terminal has draw
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
+import time
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -34,10 +37,12 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.textual_private import RawDriver
     from quicksand_tui.pixels.placed import Part, Placed
 
-BATCH: Final = 64 * 1024
-"""Bytes of one batch on a line that never had to be waited for."""
+ROOM_FIRST: Final = 16 * 1024
+ROOM_MIN: Final = 2 * 1024
+ROOM_MAX: Final = 256 * 1024
+"""Bytes of one batch: the first, and then between these, as the line has shown."""
 SHARE_S: Final = 0.1
-"""So much of a slow line's time may one batch take; its tiles are coarser if they have to be."""
+"""So much of the line's time may one batch take; its tiles are coarser if they have to be."""
 COARSEST: Final = 8
 """The largest divisor of a tile's pixels."""
 BUSY_S: Final = 0.05
@@ -55,8 +60,8 @@ class _Sheet:
     across: int
     """Tiles in a row."""
     tiles: int
-    sent: dict[int, int] = field(default_factory=dict)
-    """The version of the picture of which the terminal has a tile."""
+    sent: set[int] = field(default_factory=set)
+    """The tiles that the terminal has."""
 
     @property
     def ids(self) -> set[int]:
@@ -87,6 +92,13 @@ class PanePictureScreen:
         self._wanted: dict[tuple[_Sheet, int], None] = {}
         self._is_under_way = self._is_due = False
         self._batch = 0
+        self._room = ROOM_FIRST
+        self._begun = 0.0
+        """When the batch was sent, by the monotonic clock."""
+        self._quickest_s = math.inf
+        """The shortest time that a batch took: that of the way, and of the terminal."""
+        self._coarse: dict[tuple[_Sheet, int], int] = {}
+        """The bytes of tiles, had they not been sent coarser."""
         self._answers = True
         """Whether the terminal tells when it has drawn."""
 
@@ -111,6 +123,8 @@ class PanePictureScreen:
             sheet.sent.clear()
         self._gone.clear()
         self._wanted.clear()
+        self._coarse.clear()
+        self._room, self._quickest_s = ROOM_FIRST, math.inf
         self._is_under_way = False
         self._answers = True
         self.adapt()
@@ -122,7 +136,7 @@ class PanePictureScreen:
         if sheet is None:
             return None
         tile = part.row // TILE_ROWS * sheet.across + part.column // TILE_COLUMNS
-        if sheet.sent.get(tile) != part.placed.stored.version:
+        if tile not in sheet.sent and part.placed.stored.is_decoded:
             self._wanted[sheet, tile] = None
             self._go_on_soon()
         number = sheet.first_id + tile
@@ -168,37 +182,38 @@ class PanePictureScreen:
             self._is_due = True
             self._widget.set_timer(BUSY_S, self._go_on)
             return
-        if data := self._next_batch(driver.line.speed):
+        speed = driver.line.speed
+        room = self._room if speed is None else min(self._room, round(speed * SHARE_S))
+        if data := self._next_batch(max(room, ROOM_MIN)):
             whole = b"\x1b[?2026h%b\x1b[?2026l" if self._terminal.abilities.sync_output else b"%b"
             driver.write_images(whole % data)
             self._await(driver)
 
-    def _next_batch(self, speed: float | None) -> bytes:
-        """Returns tiles for a line of so many bytes per second; at least one."""
-        room = BATCH if speed is None else round(speed * SHARE_S)
+    def _next_batch(self, room: int) -> bytes:
+        """Returns tiles of at most so many bytes, or a single one."""
         data = b""
         while self._wanted and len(data) < room:
             sheet, tile = key = next(iter(self._wanted))
             placed = sheet.placed()
             if placed is not None:
-                more = self._tile(sheet, placed, tile, None if speed is None else room)
+                more = self._tile(sheet, placed, tile, room)
                 if data and len(data) + len(more) > room:
                     break
                 data += more
-                sheet.sent[tile] = placed.stored.version
+                sheet.sent.add(tile)
             del self._wanted[key]
         return data
 
-    def _tile(self, sheet: _Sheet, placed: Placed, tile: int, room: int | None) -> bytes:
+    def _tile(self, sheet: _Sheet, placed: Placed, tile: int, room: int) -> bytes:
         """Returns what sends a tile, coarser if it takes more than ``room``."""
         row, column = divmod(tile, sheet.across)
         row, column = row * TILE_ROWS, column * TILE_COLUMNS
         columns = min(TILE_COLUMNS, placed.columns - column)
         rows = min(TILE_ROWS, placed.rows - row)
-        wide, high = self.cell
+        self._coarse.pop((sheet, tile), None)
         divisor = 1
         while True:
-            cell = (max(1, wide // divisor), max(1, high // divisor))
+            cell = (max(1, self.cell[0] // divisor), max(1, self.cell[1] // divisor))
             image = placed.part(column, row, columns, rows, cell)
             opaque = image.getchannel("A").getextrema() == (255, 255)
             image = image.convert("RGB") if opaque else image
@@ -207,18 +222,22 @@ class PanePictureScreen:
                 f",i={sheet.first_id + tile},c={columns},r={rows}"
             )
             data = transmit(control, image)
-            if room is None or len(data) <= room or divisor >= COARSEST:
+            if len(data) <= room or divisor >= COARSEST:
                 return data
+            if divisor == 1:
+                self._coarse[sheet, tile] = len(data)
             divisor *= 2
 
     def _await(self, driver: RawDriver) -> None:
         """Goes on when the terminal has drawn."""
         self._is_under_way = True
+        self._begun = time.monotonic()
         self._batch = batch = self._batch + 1
         loop, context = asyncio.get_running_loop(), copy_context()
 
         def drawn() -> None:
-            loop.call_soon_threadsafe(self._drained, batch, context=context)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._drawn, batch, context=context)
 
         if self._answers and driver.when_drawn(drawn):
             self._widget.set_timer(PATIENCE_S, lambda: self._lose_patience(batch))
@@ -230,10 +249,25 @@ class PanePictureScreen:
             self._answers = False
             self._drained(batch)
 
+    def _drawn(self, batch: int) -> None:
+        """Learns from the time that it took how much the next batch may be."""
+        if batch != self._batch or not self._is_under_way:
+            return
+        took = time.monotonic() - self._begun
+        self._quickest_s = min(self._quickest_s, took)
+        late = took - self._quickest_s
+        room = 2 * self._room if late < SHARE_S else round(self._room * SHARE_S / late)
+        self._room = min(max(room, ROOM_MIN), ROOM_MAX)
+        if not self._wanted:
+            finer = [key for key, needed in self._coarse.items() if needed <= self._room]
+            self._wanted.update(dict.fromkeys(finer))
+        self._drained(batch)
+
     def _drained(self, batch: int) -> None:
         if batch == self._batch:
             self._is_under_way = False
-            self._go_on_soon()
+            if self._wanted:
+                self._go_on_soon()
 
     # Deleting
 
@@ -241,6 +275,8 @@ class PanePictureScreen:
         gone, self._gone[:] = list(self._gone), []
         for sheet in gone:
             driver.write_images(delete_images(sheet.ids))
+            for tile in sheet.sent:
+                self._coarse.pop((sheet, tile), None)
             self._free.setdefault(sheet.tiles, []).append(sheet.first_id)
 
     def _delete_all(self) -> bytes:

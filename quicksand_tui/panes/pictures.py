@@ -132,17 +132,18 @@ class PanePictures:
 
     def _pixels(self, part: Part) -> bytes:
         """Returns the upper and the lower pixel of a half cell, red, green, blue and alpha each."""
+        if not part.placed.stored.is_decoded:
+            return bytes(8)
         rows = self._rows.get(part.placed)
-        if rows is None or rows.version != part.placed.stored.version:
-            rows = self._rows[part.placed] = _HalfRows(part.placed.stored.version)
+        if rows is None:
+            rows = self._rows[part.placed] = _HalfRows()
         return rows.pixels(part)
 
 
 class _HalfRows:
     """A picture in half cells, made row by row as they are seen."""
 
-    def __init__(self, version: int) -> None:
-        self.version = version
+    def __init__(self) -> None:
         self._rows: dict[int, tuple[bytes, int]] = {}
 
     def pixels(self, part: Part) -> bytes:

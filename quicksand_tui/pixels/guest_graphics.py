@@ -35,7 +35,7 @@ DRAWN_RATE: Final = 40 << 20
 """Pixels, at once and per second, that sixels draw over: at once 0.1 s, then half of a slow core. A
 picture of 640x480 with 128 colours takes 2 million."""
 
-AT_ONCE: Final = 1 << 18
+AT_ONCE: Final = 1 << 20
 """The cost (`Transmission.cost`) up to which a picture is decoded at once, in some 5 ms."""
 CELLS_MAX: Final = 1000
 """The most rows and the most columns that a picture takes."""
@@ -147,7 +147,8 @@ class GuestGraphics:
             stored, first, columns, rows, shape.cell, shape.source, shape.offset, placement_id, z
         )
         if overlays and (whole := self._overlaid(placed, after)) is not None:
-            placed.own, placed.stored = stored, Stored(whole)
+            placed.stored = Stored(whole)
+            placed.own = stored if stored.is_kept else placed.stored
             placed.cell, placed.offset = surface.cell, (0.0, 0.0)
             placed.source = (0, 0, *whole.size)
         if not places.place(placed):
@@ -164,7 +165,8 @@ class GuestGraphics:
         y, x = (0, 0) if after is After.TOP else surface.cursor
         right = min(x + placed.columns, surface.size[0])
         parts = surface.parts(Box(y, x, y + placed.rows, right))
-        if not any(map(any, parts)) or _is_opaque(placed.stored.image):
+        stored = placed.stored
+        if not any(map(any, parts)) or not stored.is_decoded or _is_opaque(stored.image):
             return None
         size = (placed.columns * wide, placed.rows * high)
         if not self._filled.take(2 * size[0] * size[1]):
@@ -201,7 +203,15 @@ class GuestGraphics:
         except RefusedError as error:
             self._answer(command, str(error))
 
-    def _answer(self, command: Command, text: str, image_id: int = 0, quiet: int = 0) -> None:
+    def _answer(
+        self,
+        command: Command,
+        text: str,
+        image_id: int = 0,
+        quiet: int = 0,
+        *,
+        late: bool = False,
+    ) -> None:
         """Answers a command that names a picture, as far as it wants to know."""
         named = image_id or command.positive("i")
         quiet = max(quiet, command.number("q"))
@@ -209,7 +219,7 @@ class GuestGraphics:
             return
         words = [f"i={named}"] if named else []
         words += [f"{key}={command.positive(key)}" for key in "Ip" if command.positive(key)]
-        self._surface.reply(f"\x1b_G{','.join(words)};{text}\x1b\\")
+        self._surface.reply(f"\x1b_G{','.join(words)};{text}\x1b\\", late=late)
 
     def _begin(self, command: Command) -> None:
         """Takes the first command of a picture."""
@@ -245,7 +255,7 @@ class GuestGraphics:
         if self._waiting >= WAITING_MAX:
             raise RefusedError("EBUSY:too many pictures came at once")
         # What follows it is to find it in its place.
-        stored = self._take(command, Image.new("RGBA", coming.size))
+        stored = self._take(command, Image.new("RGBA", coming.size), is_decoded=False)
         answers = self._surface.answers
         self._waiting += 1
 
@@ -256,18 +266,18 @@ class GuestGraphics:
                 self.places.drop(stored)
                 text = str(found)
             else:
-                stored.replace(found)
+                stored.take(found)
             if answers:
-                self._answer(command, text, stored.image_id, coming.quiet)
+                self._answer(command, text, stored.image_id, coming.quiet, late=True)
             self._surface.touch()
             self._changed()
 
         self._elsewhere(coming.decode, done)
 
-    def _take(self, command: Command, image: Image.Image) -> Stored:
+    def _take(self, command: Command, image: Image.Image, *, is_decoded: bool = True) -> Stored:
         """Keeps a picture if it has an id, and shows it if that is wanted. Raises
         `RefusedError`."""
-        stored = Stored(image, command.positive("i"), command.positive("I"))
+        stored = Stored(image, command.positive("i"), command.positive("I"), is_decoded=is_decoded)
         if command.action == "q":
             return stored
         if stored.number and not stored.image_id:

@@ -151,7 +151,7 @@ class Transmission:
     @property
     def cost(self) -> int:
         """How long decoding takes, in pixels that are only copied."""
-        return self.pixels * (8 if self._format == PNG or self._is_packed else 1)
+        return self.pixels * (8 if self._format == PNG else 4 if self._is_packed else 1)
 
     def decode(self) -> Image.Image:
         """Returns the picture in the mode RGBA. May take long, on any thread; raises

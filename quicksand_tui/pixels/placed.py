@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable
@@ -33,17 +34,17 @@ class Stored:
     is_kept: bool = False
     """It may be shown again, though no place shows it."""
 
-    version: int = 0
-    """How often the picture was replaced."""
+    is_decoded: bool = True
+    """The picture is there, and not only its size."""
 
     @property
     def pixels(self) -> int:
         return self.image.width * self.image.height
 
-    def replace(self, image: Image.Image) -> None:
-        """Takes another picture of the same size."""
+    def take(self, image: Image.Image) -> None:
+        """Takes the picture, which was not there yet."""
         self.image = image
-        self.version += 1
+        self.is_decoded = True
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -184,7 +185,10 @@ class Places:
     def keep(self, stored: Stored) -> bool:
         """Keeps a picture under its id; returns False if there is no room for it."""
         self.forget(stored.image_id)
-        if not self._make_room(stored.pixels):
+        if len(self._kept) >= COUNT_MAX:
+            for image_id in list(self._kept)[: COUNT_MAX // 4]:
+                self.forget(image_id)
+        if not self._budget.make_room(self, stored.pixels):
             return False
         stored.is_kept = True
         self._kept[stored.image_id] = stored
@@ -192,16 +196,20 @@ class Places:
 
     def place(self, placed: Placed) -> bool:
         """Adds a place; returns False if there is no room for its picture."""
+        if len(self._placed) >= COUNT_MAX:
+            self._thin_out()
         is_new = not placed.stored.is_kept
-        if is_new and not self._make_room(placed.stored.pixels):
+        if is_new and not self._budget.make_room(self, placed.stored.pixels):
             return False
         insort(self._placed, placed, key=lambda one: one.first)
         return True
 
-    def _make_room(self, pixels: int) -> bool:
-        if max(len(self._placed), len(self._kept)) >= COUNT_MAX:
-            self._drop(COUNT_MAX // 4)
-        return self._budget.make_room(self, pixels)
+    def _thin_out(self) -> None:
+        """Removes a quarter of the places, at first those that are on no screen."""
+        shown = set(self.of(self._look()))
+        order = sorted(self._placed, key=lambda one: one in shown)
+        gone = set(order[: COUNT_MAX // 4])
+        self._placed = [one for one in self._placed if one not in gone]
 
     def remove(self, placed: Placed) -> None:
         """Removes a place; its picture is forgotten unless it is kept."""
@@ -230,23 +238,13 @@ class Places:
         self._kept.clear()
 
     def drop_one(self) -> bool:
-        return self._drop(1)
-
-    def _drop(self, count: int) -> bool:
-        """Drops places and pictures; returns False if there are none."""
         shown = set(self.of(self._look()))
         in_use = {placed.own for placed in shown}
-        hidden = [one for one in self._placed if one not in shown]
-        unused = [one for one in self._kept.values() if one not in in_use]
-        seen = [one for one in self._placed if one in shown]
-        # What a place shows of a kept picture costs nothing by itself.
-        gone: list[Placed | Stored] = [one for one in hidden if not one.stored.is_kept]
-        gone += [*unused, *(one for one in hidden if one.stored.is_kept), *seen]
-        for one in gone[:count]:
-            if isinstance(one, Stored):
-                self.forget(one.image_id)
-            else:
-                self.remove(one)
-                if not self.is_shown(one.own):
-                    self.forget(one.own.image_id)
-        return bool(gone)
+        hidden = (one.own for one in self._placed if one not in shown)
+        unused = (one for one in self._kept.values() if one not in in_use)
+        alone = (one for one in hidden if not one.is_kept and one not in in_use)
+        found = next(itertools.chain(alone, unused, (one.own for one in self._placed)), None)
+        if found is None:
+            return False
+        self.drop(found)
+        return True

@@ -113,10 +113,12 @@ class Surface:
         """Whether what asks now is answered."""
         return not self._state.replies.muted
 
-    def reply(self, text: str) -> None:
-        """Answers, as `Replies.send`, whether the present input is answered or not."""
+    def reply(self, text: str, *, late: bool = False) -> None:
+        """Answers, as `Replies.send`. What is ``late`` was asked by earlier input, and whether that
+        is answered the caller knows."""
         replies = self._state.replies
-        muted, replies.muted = replies.muted, False
+        muted = replies.muted
+        replies.muted = muted and not late
         replies.send(text)
         replies.muted = muted
 
