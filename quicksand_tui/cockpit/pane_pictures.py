@@ -43,6 +43,8 @@ ROOM_MAX: Final = 256 * 1024
 """Bytes of one batch: the first, and then between these, as the line has shown."""
 SHARE_S: Final = 0.1
 """So much of the line's time may one batch take; its tiles are coarser if they have to be."""
+ENCODING_S: Final = 0.01
+"""Seconds after which no further tile is encoded for a batch: keys wait meanwhile."""
 COARSEST: Final = 8
 """The largest divisor of a tile's pixels."""
 BUSY_S: Final = 0.05
@@ -191,8 +193,8 @@ class PanePictureScreen:
 
     def _next_batch(self, room: int) -> bytes:
         """Returns tiles of at most so many bytes, or a single one."""
-        data = b""
-        while self._wanted and len(data) < room:
+        data, begun = b"", time.monotonic()
+        while self._wanted and len(data) < room and time.monotonic() - begun < ENCODING_S:
             sheet, tile = key = next(iter(self._wanted))
             placed = sheet.placed()
             if placed is not None:

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from quicksand_tui.model.keymap import DEFAULT_PREFIX, Prefix
-from quicksand_tui.panes.backlog import Backlog
+from quicksand_tui.panes.backlog import Backlog, ReplayStart
 from quicksand_tui.panes.content import LinkState, LinkStatus, OpenTerminal, Running, Said, Sink
 from quicksand_tui.panes.copying import Copying
 from quicksand_tui.panes.gestures import WHEEL_LINES, Gestures
@@ -111,6 +111,7 @@ class Pane(Widget, can_focus=True):
         self._foreground = Running()
         self._start_hint = start_hint
         self._backlog = Backlog()
+        self._start = ReplayStart()
         self._caught_up = False
         """The replayed output is parsed, so the terminal's modes are the present ones."""
         self._cursor_line = 0
@@ -195,7 +196,7 @@ class Pane(Widget, can_focus=True):
     def _set_status(self, status: LinkStatus) -> None:
         if status.state is LinkState.OPEN:
             # The guest first replays everything that it remembers of the terminal.
-            self._caught_up = False
+            self._caught_up, self._start = False, ReplayStart()
             size = (self.terminal.columns, self.terminal.rows)
             self._shown.terminal = self._pictures.terminal(*size)
             self._drop_pending()
@@ -235,7 +236,7 @@ class Pane(Widget, can_focus=True):
     def digest(self) -> None:
         """Parses a slice of the output."""
         data, said = self._backlog.take()
-        self.terminal.feed(data, answered=said is Said.NOW)
+        self.terminal.feed(self._start.cut(data, said), answered=said is Said.NOW)
         if self._typing.guest is not None and data:
             self._typing.guest.parsed(len(data))
         self._caught_up = said is not Said.BEFORE

@@ -11,6 +11,10 @@ ALL_PIXELS_MAX: Final = 16 << 20
 """Pixels that all terminals keep together, 64 MiB."""
 
 
+WAITING_MAX: Final = 4
+"""Pictures of all terminals that wait to be decoded; further ones are refused."""
+
+
 class Keeper(Protocol):
     """Keeps pictures of one terminal."""
 
@@ -29,6 +33,8 @@ class Budget:
         self._each = each
         self._together = together
         self._keepers: WeakSet[Keeper] = WeakSet()
+        self.waiting = 0
+        """How many pictures wait to be decoded."""
 
     def join(self, keeper: Keeper) -> None:
         self._keepers.add(keeper)

@@ -10,7 +10,7 @@ from quicksand_tui.terminal.boxes import Box
 if TYPE_CHECKING:
     from quicksand_tui.pixels.kitty_reading import Command
     from quicksand_tui.pixels.placed import Placed, Places
-    from quicksand_tui.terminal.graphics import Surface
+    from quicksand_tui.terminal.surface import Surface
 
 Chooses = Callable[["Command", "Surface", "Places"], Iterable["Placed"]]
 

@@ -7,12 +7,13 @@ and nothing raises.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from PIL import Image
 
+from quicksand_tui.pixels.budget import WAITING_MAX
 from quicksand_tui.pixels.deleting import to_delete
 from quicksand_tui.pixels.kitty_reading import Command, RefusedError, Transmission, parse
 from quicksand_tui.pixels.placed import Part, Placed, Places, Stored
@@ -23,7 +24,7 @@ from quicksand_tui.terminal.graphics import After
 
 if TYPE_CHECKING:
     from quicksand_tui.pixels.budget import Budget
-    from quicksand_tui.terminal.graphics import Surface
+    from quicksand_tui.terminal.surface import Surface
 
 FILLED_BURST: Final = 16 << 20
 FILLED_RATE: Final = 16 << 20
@@ -39,9 +40,6 @@ AT_ONCE: Final = 1 << 20
 """The cost (`Transmission.cost`) up to which a picture is decoded at once, in some 5 ms."""
 CELLS_MAX: Final = 1000
 """The most rows and the most columns that a picture takes."""
-
-WAITING_MAX: Final = 4
-"""Pictures of one terminal that wait to be decoded; further ones are refused."""
 
 Decode = Callable[[], Image.Image]
 Decoded = Callable[[Image.Image | RefusedError], None]
@@ -88,9 +86,9 @@ class GuestGraphics:
         self.places = Places(budget, lambda: surface.shown(everywhere=True))
         self._filled = Allowance(FILLED_BURST, FILLED_RATE, surface.clock)
         self._drawn = Allowance(DRAWN_BURST, DRAWN_RATE, surface.clock)
+        self._budget = budget
         self._coming: Transmission | None = None
         """The picture of which not all commands have come."""
-        self._waiting = 0
 
     def find(self, number: int) -> Part | None:
         """Returns what a cell shows that has this number; None if it is forgotten."""
@@ -98,13 +96,17 @@ class GuestGraphics:
 
     def forget(self) -> None:
         self.places.clear()
-        self._coming = None
+        self._coming, self.places.coming = None, 0
 
     # Sixels
 
     def sixels(self, parameters: str) -> SixelReader:
         return SixelReader(
-            parameters, self._show_sixels, allows=self._filled.take, draws=self._drawn.take
+            parameters,
+            self._show_sixels,
+            foreground=self._surface.foreground,
+            allows=self._filled.take,
+            draws=self._drawn.take,
         )
 
     def _show_sixels(self, picture: SixelPicture) -> None:
@@ -173,10 +175,9 @@ class GuestGraphics:
             return None
         whole = Image.new("RGBA", size)
         for row, numbers in enumerate(parts):
-            for column, number in enumerate(numbers):
-                if number and (part := self.places.find(number)) is not None:
-                    cut = part.placed.part(part.column, part.row, 1, 1, (wide, high))
-                    whole.paste(cut, (column * wide, row * high))
+            for column, count, part in _runs(numbers, self.places):
+                cut = part.placed.part(part.column, part.row, count, 1, (wide, high))
+                whole.paste(cut, (column * wide, row * high))
         whole.alpha_composite(placed.part(0, 0, placed.columns, placed.rows, (wide, high)))
         return whole
 
@@ -189,7 +190,7 @@ class GuestGraphics:
         if self._coming is not None and command.action not in ("d", "p"):
             self._go_on(self._coming, command)
             return
-        self._coming = None
+        self._coming, self.places.coming = None, 0
         try:
             match command.action:
                 case "t" | "T" | "q":
@@ -235,15 +236,20 @@ class GuestGraphics:
         coming.quiet = max(coming.quiet, command.number("q"))
         try:
             coming.add(command.payload)
+            self.places.coming = coming.held // 4
+            if not self.places.has_room():
+                raise RefusedError("ENOSPC:there is no room for the picture")
             if command.number("m"):
                 self._coming = coming
                 return
+            self.places.coming = 0
             coming.finish()
             if not self._filled.take(2 * coming.pixels):
                 raise RefusedError("EBUSY:too many pictures came at once")
             self._receive(coming)
         except RefusedError as error:
             self._answer(coming.command, str(error), quiet=coming.quiet)
+        self.places.coming = 0
 
     def _receive(self, coming: Transmission) -> None:
         """Shows or keeps a picture of which all has come. Raises `RefusedError`."""
@@ -252,15 +258,15 @@ class GuestGraphics:
             stored = self._take(command, coming.decode())
             self._answer(command, "OK", stored.image_id, coming.quiet)
             return
-        if self._waiting >= WAITING_MAX:
+        if self._budget.waiting >= WAITING_MAX:
             raise RefusedError("EBUSY:too many pictures came at once")
         # What follows it is to find it in its place.
         stored = self._take(command, Image.new("RGBA", coming.size), is_decoded=False)
         answers = self._surface.answers
-        self._waiting += 1
+        self._budget.waiting += 1
 
         def done(found: Image.Image | RefusedError) -> None:
-            self._waiting -= 1
+            self._budget.waiting -= 1
             text = "OK"
             if isinstance(found, RefusedError):
                 self.places.drop(stored)
@@ -330,6 +336,21 @@ class GuestGraphics:
             if stored is not None and not self.places.is_shown(stored):
                 self.places.forget(stored.image_id)
         self._surface.touch()
+
+
+def _runs(numbers: list[int], places: Places) -> Iterator[tuple[int, int, Part]]:
+    """Yields the parts of pictures that cells of a row show: the cell where parts that follow each
+    other begin, how many they are, and the first."""
+    at = 0
+    while at < len(numbers):
+        part = places.find(numbers[at]) if numbers[at] else None
+        count = 1
+        if part is not None:
+            most = min(part.placed.columns - part.column, len(numbers) - at)
+            while count < most and numbers[at + count] == numbers[at] + count:
+                count += 1
+            yield at, count, part
+        at += count
 
 
 def _is_opaque(image: Image.Image) -> bool:

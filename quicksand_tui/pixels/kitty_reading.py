@@ -140,6 +140,11 @@ class Transmission:
             raise RefusedError("ENODATA:there is too little data")
 
     @property
+    def held(self) -> int:
+        """The bytes that have come."""
+        return len(self._data)
+
+    @property
     def size(self) -> tuple[int, int]:
         """The width and height, once it is finished."""
         return self._size

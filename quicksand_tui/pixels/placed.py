@@ -129,13 +129,15 @@ class Places:
         self._kept: dict[int, Stored] = {}
         """Kitty's pictures by id, the oldest first."""
         self._next = 1
+        self.coming = 0
+        """Pixels for which there would be room in what has come of a picture."""
         budget.join(self)
 
     # What is there
 
     @property
     def pixels(self) -> int:
-        return sum(stored.pixels for stored in self._all_stored())
+        return sum(stored.pixels for stored in self._all_stored()) + self.coming
 
     def _all_stored(self) -> set[Stored]:
         return {*self._kept.values(), *(placed.stored for placed in self._placed)}
@@ -203,6 +205,10 @@ class Places:
             return False
         insort(self._placed, placed, key=lambda one: one.first)
         return True
+
+    def has_room(self) -> bool:
+        """Whether what has come fits, if other pictures are dropped for it."""
+        return self._budget.make_room(self, 0)
 
     def _thin_out(self) -> None:
         """Removes a quarter of the places, at first those that are on no screen."""

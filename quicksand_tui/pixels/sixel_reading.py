@@ -83,12 +83,13 @@ class SixelReader:
         parameters: str,
         done: Callable[[SixelPicture], object],
         *,
+        foreground: int = 0xE5E5E5,
         allows: Callable[[int], bool] = lambda _: True,
         draws: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        """``allows`` says whether memory for so many pixels may be filled now; where it does not,
-        there is no picture. ``draws`` says whether so many may be drawn over; where it does not,
-        these are left out."""
+        """``foreground``, as ``0xRRGGBB``, is the colour until one is chosen. ``allows`` says
+        whether memory for so many pixels may be filled now; where it does not, there is no picture.
+        ``draws`` says whether so many may be drawn over; where it does not, these are left out."""
         numbers = [*_numbers(parameters), 0, 0]
         self._aspect = _ASPECTS.get(numbers[0], 2)
         self._overlays = numbers[1] == _TRANSPARENT
@@ -97,7 +98,7 @@ class SixelReader:
         self._draws = draws
         self._held = ""
         self._registers: dict[int, Colour] = {}
-        self._colour: Colour = _register(0)
+        self._colour: Colour = _from_rgb(foreground)
         self._pass: list[str] = []
         """The sixels of the current colour since the last move."""
         self._begin = self._x = 0
@@ -245,7 +246,10 @@ def _register(number: int) -> Colour:
     """Returns the colour that a register has at first: a VT340's, then xterm's."""
     if number < len(_PERCENTS):
         return _from_percents(*_PERCENTS[number])
-    colour = XTERM_COLOURS[number % len(XTERM_COLOURS)]
+    return _from_rgb(XTERM_COLOURS[number % len(XTERM_COLOURS)])
+
+
+def _from_rgb(colour: int) -> Colour:
     return colour >> 16, colour >> 8 & 255, colour & 255, 255
 
 

@@ -24,7 +24,7 @@ from quicksand_tui.terminal.frozen import (
     selected_text,
     word_at,
 )
-from quicksand_tui.terminal.graphics import After, Graphics, MakeGraphics, Reader, Surface
+from quicksand_tui.terminal.graphics import After, Graphics, Reader
 from quicksand_tui.terminal.grid import Motion, move
 from quicksand_tui.terminal.lines import Lines, Position, Span
 from quicksand_tui.terminal.modes import CursorShape, Modes, MouseEncoding, MouseTracking
@@ -38,6 +38,7 @@ from quicksand_tui.terminal.style import (
     Style,
     Underline,
 )
+from quicksand_tui.terminal.surface import MakeGraphics, Surface
 from quicksand_tui.terminal.terminal import CursorView, Damage, Terminal
 from quicksand_tui.terminal.user_input import MouseAction, MouseButton, MouseEvent
 from quicksand_tui.terminal.width import VS16, clusters_in, counted, is_disputed

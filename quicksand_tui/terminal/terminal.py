@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Final
 from quicksand_tui.terminal import user_input
 from quicksand_tui.terminal.control import Interpreter
 from quicksand_tui.terminal.frozen import FrozenLines
-from quicksand_tui.terminal.graphics import Surface
 from quicksand_tui.terminal.parser import Parser
 from quicksand_tui.terminal.rows import BLANK, NO_WRAP, SHORT_WRAP, Row, Run
 from quicksand_tui.terminal.state import COLUMNS_MIN, SIZE_MAX, State
 from quicksand_tui.terminal.style import Colours, Palette
+from quicksand_tui.terminal.surface import Surface
 
 if TYPE_CHECKING:
     from quicksand_tui.terminal.events import Event
-    from quicksand_tui.terminal.graphics import MakeGraphics
     from quicksand_tui.terminal.modes import CursorShape, Modes
     from quicksand_tui.terminal.packing import Packed
+    from quicksand_tui.terminal.surface import MakeGraphics
     from quicksand_tui.terminal.user_input import MouseEvent
 
 HOLD_MAX_S: Final = 0.2

@@ -124,6 +124,21 @@ def test_a_picture_with_a_background_hides_what_is_there_and_one_without_does_no
     assert drawing.colours() == {BLUE}
 
 
+def test_pictures_show_through_those_above_them_each_in_its_cells() -> None:
+    drawing = Drawing()
+    for column, colour in enumerate((RED, GREEN, BLUE), 1):
+        drawing.feed(b"\x1b[1;%dH" % column)
+        control, data = rgb(solid(colour, (10, 20)), "a=T,C=1")
+        drawing.kitty(control, data)
+    drawing.feed(b"\x1b[1;1H")
+    clear = Image.new("RGBA", (40, 40))
+    clear.putpixel((35, 35), (255, 255, 255, 255))
+    drawing.kitty("a=T,s=40,v=40,C=1", clear.tobytes())
+    shown = [drawing.image.getpixel((x, 10)) for x in (5, 15, 25, 35)]
+    assert shown == [(*RED, 255), (*GREEN, 255), (*BLUE, 255), (0, 0, 0, 0)]
+    assert drawing.image.getpixel((35, 35)) == (255, 255, 255, 255)
+
+
 def test_a_broken_off_picture_is_not_shown() -> None:
     drawing = Drawing()
     drawing.feed(SIXELS[:-2] + b"\x18text")
@@ -391,7 +406,7 @@ def test_a_large_picture_that_is_damaged_is_gone_later() -> None:
 def test_only_a_few_large_pictures_wait() -> None:
     later = Later()
     drawing = Drawing(80, 30, elsewhere=later)
-    sent = chunked("a=t,f=24,o=z,s=300,v=300,i=%d", packed(solid(RED, (300, 300))))
+    sent = chunked("a=t,f=24,o=z,s=600,v=600,i=%d", packed(solid(RED, (600, 600))))
     told = b"".join(drawing.feed(sent.replace(b"%d", b"%d" % n)) for n in range(1, 9))
     assert len(later.calls) == 4
     assert told.count(b"EBUSY") == 4
@@ -423,6 +438,9 @@ def test_pixels_and_places_are_bounded_and_what_is_seen_stays_longest() -> None:
     assert drawing.colours() == {RED}
     control, data = rgb(solid(BLUE, (200, 200)), "a=t,i=99")
     assert b"ENOSPC" in drawing.kitty(control, data)
+    largest = noise((100, 200), "RGBA")
+    assert b"OK" in drawing.feed(chunked("a=t,i=99,s=100,v=200", largest.tobytes(), 4096))
+    drawing.feed(b"\x1bc")
     other = Drawing(40, 10, budget=budget)
     for number in range(1, 9):
         control, data = rgb(solid(GREEN, (50, 60)), f"a=t,i={number}")

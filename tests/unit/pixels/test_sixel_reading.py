@@ -91,6 +91,10 @@ def test_registers_have_a_vt340s_colours_at_first() -> None:
     assert image.getpixel((2, 0)) == (0, 0, 215, 255), "then those of xterm"
 
 
+def test_a_picture_that_chooses_no_colour_is_drawn_in_that_of_text() -> None:
+    assert image_of("~#0~").getpixel((0, 0)) == (229, 229, 229, 255)
+
+
 @pytest.mark.parametrize(
     ("parameters", "raster", "height"),
     [
