@@ -31,6 +31,9 @@ FILLED_RATE: Final = 16 << 20
 """Pixels, at once and per second, for which memory is filled: fifty pictures of 640x480 a second,
 a twentieth of a slow core."""
 
+SCALED: Final = 8
+"""Scaling a pixel takes as long as filling so many."""
+
 DRAWN_BURST: Final = 6 << 20
 DRAWN_RATE: Final = 40 << 20
 """Pixels, at once and per second, that sixels draw over: at once 0.1 s, then half of a slow core. A
@@ -171,7 +174,8 @@ class GuestGraphics:
         if not any(map(any, parts)) or not stored.is_decoded or _is_opaque(stored.image):
             return None
         size = (placed.columns * wide, placed.rows * high)
-        if not self._filled.take(2 * size[0] * size[1]):
+        cost = 2 if placed.cell == (wide, high) else SCALED
+        if not self._filled.take(cost * size[0] * size[1]):
             return None
         whole = Image.new("RGBA", size)
         for row, numbers in enumerate(parts):

@@ -129,6 +129,10 @@ class Places:
         self._kept: dict[int, Stored] = {}
         """Kitty's pictures by id, the oldest first."""
         self._next = 1
+        self._uses: dict[Stored, int] = {}
+        """How many places need a picture, and whether it is kept by itself."""
+        self._pixels = 0
+        """Of these pictures."""
         self.coming = 0
         """Pixels for which there would be room in what has come of a picture."""
         budget.join(self)
@@ -137,10 +141,19 @@ class Places:
 
     @property
     def pixels(self) -> int:
-        return sum(stored.pixels for stored in self._all_stored()) + self.coming
+        return self._pixels + self.coming
 
-    def _all_stored(self) -> set[Stored]:
-        return {*self._kept.values(), *(placed.stored for placed in self._placed)}
+    def _use(self, stored: Stored) -> None:
+        if stored not in self._uses:
+            self._uses[stored] = 0
+            self._pixels += stored.pixels
+        self._uses[stored] += 1
+
+    def _release(self, stored: Stored) -> None:
+        self._uses[stored] -= 1
+        if not self._uses[stored]:
+            del self._uses[stored]
+            self._pixels -= stored.pixels
 
     def find(self, number: int) -> Part | None:
         """Returns the part with a number; None if it is forgotten."""
@@ -194,6 +207,7 @@ class Places:
             return False
         stored.is_kept = True
         self._kept[stored.image_id] = stored
+        self._use(stored)
         return True
 
     def place(self, placed: Placed) -> bool:
@@ -204,6 +218,7 @@ class Places:
         if is_new and not self._budget.make_room(self, placed.stored.pixels):
             return False
         insort(self._placed, placed, key=lambda one: one.first)
+        self._use(placed.stored)
         return True
 
     def has_room(self) -> bool:
@@ -214,26 +229,33 @@ class Places:
         """Removes a quarter of the places, at first those that are on no screen."""
         shown = set(self.of(self._look()))
         order = sorted(self._placed, key=lambda one: one in shown)
-        gone = set(order[: COUNT_MAX // 4])
-        self._placed = [one for one in self._placed if one not in gone]
+        self._remove_all(set(order[: COUNT_MAX // 4]))
 
     def remove(self, placed: Placed) -> None:
         """Removes a place; its picture is forgotten unless it is kept."""
-        if placed in self._placed:
-            self._placed.remove(placed)
+        at = bisect_right(self._placed, placed.first, key=lambda one: one.first) - 1
+        if at >= 0 and self._placed[at] is placed:
+            del self._placed[at]
+            self._release(placed.stored)
+
+    def _remove_all(self, gone: set[Placed]) -> None:
+        if gone:
+            self._placed = [one for one in self._placed if one not in gone]
+            for placed in gone:
+                self._release(placed.stored)
 
     def forget(self, image_id: int) -> None:
         """Forgets a picture, and removes its places."""
-        gone = self._kept.pop(image_id, None)
-        if gone is not None:
-            gone.is_kept = False
-            self._placed = [placed for placed in self._placed if placed.own is not gone]
+        if (stored := self._kept.get(image_id)) is not None:
+            self.drop(stored)
 
     def drop(self, stored: Stored) -> None:
         """Forgets a picture, whether it has an id or not, and removes its places."""
         if self._kept.get(stored.image_id) is stored:
             del self._kept[stored.image_id]
-        self._placed = [placed for placed in self._placed if placed.own is not stored]
+            stored.is_kept = False
+            self._release(stored)
+        self._remove_all({placed for placed in self._placed if placed.own is stored})
 
     def is_shown(self, stored: Stored) -> bool:
         """Whether a place shows a picture."""
@@ -242,6 +264,8 @@ class Places:
     def clear(self) -> None:
         self._placed.clear()
         self._kept.clear()
+        self._uses.clear()
+        self._pixels = 0
 
     def drop_one(self) -> bool:
         shown = set(self.of(self._look()))

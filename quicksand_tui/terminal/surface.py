@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from quicksand_tui.terminal.rows import Row
     from quicksand_tui.terminal.state import State
 
-CELLS_BURST: Final = 200_000
+CELLS_BURST: Final = 100_000
 CELLS_RATE: Final = 200_000
 """Cells, at once and per second, that pictures may cover anew: thirty times a second a picture as
 large as a large terminal, a tenth of a slow core. Beyond it pictures are not shown."""

@@ -464,7 +464,7 @@ def test_covering_cells_again_and_again_comes_to_an_end() -> None:
     control, data = rgb(solid(RED, (1, 1)), "a=t,i=1")
     drawing.kitty(control, data)
     told = b"".join(drawing.kitty("a=p,i=1,c=200,r=60,C=1,q=1") for _ in range(30))
-    assert told.count(b"ENOSPC") == 30 - 16
+    assert told.count(b"ENOSPC") == 30 - 8
 
 
 def test_a_name_for_parts_is_never_larger_than_the_scrollback_holds(
