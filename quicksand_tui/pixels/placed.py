@@ -166,7 +166,12 @@ class Places:
 
     def of(self, numbers: Iterable[int]) -> list[Placed]:
         """Returns the places that have parts with these numbers."""
-        found = {part.placed: None for number in numbers if (part := self.find(number))}
+        found: dict[Placed, None] = {}
+        first = end = 0
+        for number in numbers:
+            if not first <= number < end and (part := self.find(number)) is not None:
+                found[part.placed] = None
+                first, end = part.placed.first, part.placed.end
         return list(found)
 
     @property
