@@ -167,6 +167,8 @@ class Places:
     def of(self, numbers: Iterable[int]) -> list[Placed]:
         """Returns the places that have parts with these numbers."""
         found: dict[Placed, None] = {}
+        if not self._placed:
+            return []
         first = end = 0
         for number in numbers:
             if not first <= number < end and (part := self.find(number)) is not None:
