@@ -64,11 +64,15 @@ class _Sheet:
     tiles: int
     sent: set[int] = field(default_factory=set)
     """The tiles that the terminal has."""
+    had: set[int] = field(default_factory=set)
+    """Those that it ever got: after a change it may have them or not."""
+    asked: int = 0
+    """When a tile was missed last, as a number that grows."""
 
     @property
     def ids(self) -> set[int]:
-        """The images that the terminal has."""
-        return {self.first_id + tile for tile in self.sent}
+        """The images that the terminal may have."""
+        return {self.first_id + tile for tile in self.had}
 
 
 class PanePictureScreen:
@@ -92,6 +96,7 @@ class PanePictureScreen:
         """The first of ids that can be used again, by how many they are."""
         self._next = self._end = 0
         self._wanted: dict[tuple[_Sheet, int], None] = {}
+        self._asked = 0
         self._is_under_way = self._is_due = False
         self._batch = 0
         self._room = ROOM_FIRST
@@ -123,7 +128,6 @@ class PanePictureScreen:
         """Follows a change of the terminal, which may have none of the images any more."""
         for sheet in self._sheets.values():
             sheet.sent.clear()
-        self._gone.clear()
         self._wanted.clear()
         self._coarse.clear()
         self._room, self._quickest_s = ROOM_FIRST, math.inf
@@ -139,6 +143,7 @@ class PanePictureScreen:
             return None
         tile = part.row // TILE_ROWS * sheet.across + part.column // TILE_COLUMNS
         if tile not in sheet.sent and part.placed.stored.is_decoded:
+            sheet.asked = self._asked = self._asked + 1
             self._wanted[sheet, tile] = None
             self._go_on_soon()
         number = sheet.first_id + tile
@@ -176,8 +181,8 @@ class PanePictureScreen:
             return
         driver.last_images[self] = self._delete_all
         self._delete_gone(driver)
-        if self._way is not Way.KITTY:
-            self._wanted.clear()
+        is_asked = self._way is Way.KITTY
+        self._wanted = {key: None for key in self._wanted if is_asked and key[0].placed()}
         if not self._wanted:
             return
         if driver.line.is_busy:
@@ -195,7 +200,8 @@ class PanePictureScreen:
         """Returns tiles of at most so many bytes, or a single one."""
         data, begun = b"", time.monotonic()
         while self._wanted and len(data) < room and time.monotonic() - begun < ENCODING_S:
-            sheet, tile = key = next(iter(self._wanted))
+            # First what was drawn last: the rest may have gone from the screen by now.
+            sheet, tile = key = max(self._wanted, key=lambda key: (key[0].asked, -key[1]))
             placed = sheet.placed()
             if placed is not None:
                 more = self._tile(sheet, placed, tile, room)
@@ -203,6 +209,7 @@ class PanePictureScreen:
                     break
                 data += more
                 sheet.sent.add(tile)
+                sheet.had.add(tile)
             del self._wanted[key]
         return data
 
@@ -277,7 +284,7 @@ class PanePictureScreen:
         gone, self._gone[:] = list(self._gone), []
         for sheet in gone:
             driver.write_images(delete_images(sheet.ids))
-            for tile in sheet.sent:
+            for tile in sheet.had:
                 self._coarse.pop((sheet, tile), None)
             self._free.setdefault(sheet.tiles, []).append(sheet.first_id)
 
