@@ -46,6 +46,11 @@ def said(tmp_path: Path) -> Path:
         "k": chunked("a=T,f=100,i=7", png(picture())),
         "x": encode_sixels(picture()),
         "l": chunked("a=T,f=24,s=600,v=400,q=2,C=1", noise((600, 400)).tobytes(), 4096),
+        "v": b"".join(
+            b"\x1b[H" + chunked("a=T,f=24,s=200,v=100,i=1,q=2,C=1", frame.tobytes(), 4096)
+            for frame in (noise((200, 100), seed=seed) for seed in range(1, 41))
+        )
+        + b"\x1b[20Hthe last",
         "n": b"\r\n" * 3,
         "c": b"\x1b[2J\x1b[H",
         "d": b"\x1b_Ga=d,d=A\x1b\\",
@@ -163,6 +168,20 @@ def test_a_slow_line_gets_them_coarser_and_keys_overtake_them(said: Path, *, is_
         wait_for(lambda: terminal.output.count(b"a=T") >= 12, what="all tiles", timeout=60)
         whole = sum(map(len, re.findall(rb"\x1b_G[^\x1b]*\x1b\\", bytes(terminal.output))))
         assert whole < 12 * speed * 0.2
+
+
+def test_of_many_pictures_in_one_place_a_slow_line_gets_few(said: Path) -> None:
+    with shell(said, bytes_per_s=20_000) as terminal:
+        terminal.sees("web", timeout=60)
+        terminal.type(b"s")
+        terminal.sees("ctrl-]", timeout=60)
+        terminal.type(b"v")
+        terminal.sees("the last", timeout=60)
+        tiles = 40 * 2
+        assert terminal.output.count(b"a=T,U=1") < tiles / 2
+        wait_for(lambda: len(places(terminal)) == 20 * 5, what="the picture", timeout=60)
+        terminal.type(b"c")
+        wait_for(lambda: not places(terminal), what="a key's effect", timeout=60)
 
 
 async def test_a_shell_has_them_in_half_cells_where_there_is_no_terminal(
