@@ -115,6 +115,8 @@ class Area(Vertical):
             confirm=self._confirm,
             find_sandbox=lambda name: self._world().find_sandbox(name),
             ascii_only=self._ascii,
+            settings=self._settings,
+            terminal=self._terminal,
             id="shells-tab",
         )
 
@@ -233,6 +235,7 @@ class Area(Vertical):
         """Other screens lie over this one now, or none any more."""
         if self._is_complete:
             self.desktop.view.adapt()
+            self.shells.adapt()
 
     def focus_tab(self) -> bool:
         """Focuses the tab; returns False if it has nothing to focus."""

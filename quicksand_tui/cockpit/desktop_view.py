@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,13 +26,13 @@ from quicksand_tui.cockpit.desktop_events import (
     chord_of,
 )
 from quicksand_tui.cockpit.guest_pictures import CellPicture, GuestPicture, TilePicture
+from quicksand_tui.cockpit.text_pictures import cell_size, covers, way_of
 from quicksand_tui.kit.textual_private import driver_of
-from quicksand_tui.pixels.choice import Way, choose_way_in_text
+from quicksand_tui.pixels.choice import Way
 from quicksand_tui.pixels.keysyms import Chord
 from quicksand_tui.pixels.orders import ROWS, TILES, Drawn, Order
-from quicksand_tui.pixels.placeholders import IDS, delete_images
+from quicksand_tui.pixels.placeholders import delete_images, take_ids
 from quicksand_tui.pixels.user_input import PASTE_MAX, ScreenInput
-from quicksand_tui.pixels.viewport import USUAL_CELL
 
 if TYPE_CHECKING:
     from quicksand_tui.door.protocol import GuestScreen
@@ -98,8 +97,7 @@ class DesktopView(Widget, can_focus=True):
         """Where the pointer was last in the guest's screen."""
         self._picture: GuestPicture | None = None
         self._strips: dict[int, Strip] = {}
-        # Other programs in this terminal may have images, too.
-        self._first_id = (1 + secrets.randbelow((1 << 24) // IDS - 1)) * IDS
+        self._first_id = take_ids()
         self._images: set[int] = set()
         """The ids of those that the terminal has."""
         self._patience: Timer | None = None
@@ -163,10 +161,8 @@ class DesktopView(Widget, can_focus=True):
         """Asks for all of the picture again, as the terminal and the view are now."""
         if not self.sandbox_id:
             return
-        driver = driver_of(self.app)
-        known = driver.cell_size if driver is not None else None
-        cell = known or self._terminal.abilities.cell_size or USUAL_CELL
-        size = (0, 0) if self._covers() >= 1 else self.size
+        cell = cell_size(self.app, self._terminal)
+        size = (0, 0) if covers(self) >= 1 else self.size
         interval = FOCUSED_S if self.has_focus else UNFOCUSED_S
         way = self._way()
         self.change(
@@ -181,29 +177,11 @@ class DesktopView(Widget, can_focus=True):
     def adapt(self) -> None:
         """Asks for pictures of another kind if they are drawn otherwise now."""
         hidden = self.order.grid[0] == 0
-        if self._way() != self.order.way or hidden != (self._covers() >= 1):
+        if self._way() != self.order.way or hidden != (covers(self) >= 1):
             self.fit()
 
     def _way(self) -> str:
-        # What lies over the app's screen tints what is below, and an image's id is a colour.
-        if self._covers() > 0 or driver_of(self.app) is None:
-            return ROWS
-        abilities = self._terminal.abilities
-        way = choose_way_in_text(
-            self._settings.config.graphics,
-            abilities.graphics,
-            abilities.name,
-            in_multiplexer=self._terminal.in_multiplexer,
-            true_colours=self.app.console.color_system == "truecolor" and not self.app.no_color,
-        )
-        return TILES if way is Way.KITTY else ROWS
-
-    def _covers(self) -> float:
-        """Returns how much what lies over the app's screen hides of it, from 0 to 1."""
-        if not self.is_attached:
-            return 0.0
-        above = itertools.dropwhile(lambda screen: screen is not self.screen, self.app.screen_stack)
-        return max((screen.styles.background.a for screen in list(above)[1:]), default=0.0)
+        return TILES if way_of(self, self._settings, self._terminal) is Way.KITTY else ROWS
 
     def _blank(self) -> None:
         self._picture = None
@@ -223,7 +201,7 @@ class DesktopView(Widget, can_focus=True):
         driver = driver_of(self.app)
         if self._images and driver is not None:
             driver.write_images(delete_images(self._images))
-            driver.last_images = b""
+            driver.last_images.pop(self, None)
         self._images.clear()
 
     # Pictures
@@ -258,7 +236,7 @@ class DesktopView(Widget, can_focus=True):
             self._picture = found
             self._images.update(found.ids)
             if driver is not None:
-                driver.last_images = delete_images(self._images)
+                driver.last_images[self] = lambda: delete_images(self._images)
 
     def _draw_cells(self, picture: Drawn) -> None:
         if picture.is_whole or not isinstance(self._picture, CellPicture):

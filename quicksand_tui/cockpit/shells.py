@@ -13,6 +13,7 @@ from textual.containers import Vertical
 from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.cockpit.glances import last_lines
 from quicksand_tui.cockpit.pane_actions import PaneActions
+from quicksand_tui.cockpit.pane_pictures import PanePictureScreen
 from quicksand_tui.door.service import shells_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import JobVerb
@@ -33,9 +34,11 @@ from quicksand_tui.views import losses
 if TYPE_CHECKING:
     from quicksand_tui.cockpit.base import Confirm
     from quicksand_tui.door.service import EngineService
+    from quicksand_tui.home.config import Settings
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
+    from quicksand_tui.kit.outer_terminal import OuterTerminal
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.panes.pane import Pane
@@ -57,6 +60,8 @@ class Shells(PaneActions, Vertical):
         confirm: Confirm,
         find_sandbox: Callable[[str], SandboxView | None],
         ascii_only: bool,
+        settings: Settings,
+        terminal: OuterTerminal,
         **options: Any,
     ) -> None:
         """``find_sandbox`` returns the present state of a sandbox, by its id or its name."""
@@ -68,6 +73,8 @@ class Shells(PaneActions, Vertical):
         self._memory = memory
         self._confirm = confirm
         self._find_sandbox = find_sandbox
+        self._terminal = terminal
+        self._pictures = PanePictureScreen(self, settings, terminal, ascii_only=ascii_only)
         self._spaces: dict[str, Workspace] = {}
         self._sandbox: SandboxView | None = None
         self._awaited = Awaited()
@@ -82,6 +89,24 @@ class Shells(PaneActions, Vertical):
 
     def compose(self) -> ComposeResult:
         yield self._nothing
+
+    def on_mount(self) -> None:
+        self._terminal.changed.subscribe(self, self._meet_terminal)
+        self._pictures.adapt()
+
+    def _meet_terminal(self, _: None) -> None:
+        self._pictures.meet()
+        self._redraw()
+
+    def adapt(self) -> None:
+        """Draws pictures otherwise, if what lies over the app's screen wants it."""
+        if self._pictures.adapt():
+            self._redraw()
+
+    def _redraw(self) -> None:
+        for space in self._spaces.values():
+            for pane in space.panes:
+                pane.redraw()
 
     @property
     def workspace(self) -> Workspace | None:
@@ -235,6 +260,7 @@ class Shells(PaneActions, Vertical):
                 start_hint=f"{self._behind_prefix('back')}, {self._key('start')} starts it",
                 going_back=lambda: self._going_back(found.id),
                 ascii_only=self.ascii_only,
+                pictures=self._pictures,
             )
             self._spaces[found.id] = space
             space.display = self._sandbox is not None and self._sandbox.id == found.id

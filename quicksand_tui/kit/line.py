@@ -82,6 +82,14 @@ class Line:
         return self._bytes_per_s
 
     @property
+    def speed(self) -> float | None:
+        """The speed in bytes per second, to the far end if that is known; None if nothing ever had
+        to wait for it."""
+        with self._lock:
+            known = [one for one in (self._bytes_per_s, self._far_bytes_per_s) if one is not None]
+            return min(known, default=None)
+
+    @property
     def is_busy(self) -> bool:
         """Whether the next frame should wait."""
         with self._lock:

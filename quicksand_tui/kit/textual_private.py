@@ -127,8 +127,9 @@ class RawDriver(LinuxDriver):
         self._shown = Shown(erases=erases_in_colour(os.environ))
         self.has_terminal = False
         """The terminal is the app's, not another program's."""
-        self.last_images = b""
-        """What is written before another program gets the terminal, to delete the app's images."""
+        self.last_images: dict[object, Callable[[], bytes]] = {}
+        """What is written before another program gets the terminal, to delete the app's images, by
+        whose they are."""
         self._drawn: deque[Callable[[], object]] = deque()
         """What to call with the terminal's next answers, one each."""
         self._owes_nothing = threading.Event()
@@ -166,7 +167,7 @@ class RawDriver(LinuxDriver):
     def stop_application_mode(self) -> None:
         if self._mouse_pixels:
             self.write(_NO_MOUSE_PIXELS)
-        self.write_images(self.last_images)
+        self.write_images(b"".join(last() for last in self.last_images.values()))
         self.write(POINTER_RESET)
         super().stop_application_mode()
         self.has_terminal = False

@@ -14,19 +14,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from quicksand_tui.model.keymap import DEFAULT_PREFIX, Prefix
-from quicksand_tui.panes.backlog import Backlog
-from quicksand_tui.panes.content import (
-    LinkState,
-    LinkStatus,
-    OpenTerminal,
-    Running,
-    Said,
-    Sink,
-)
+from quicksand_tui.panes.backlog import Backlog, ReplayStart
+from quicksand_tui.panes.content import LinkState, LinkStatus, OpenTerminal, Running, Said, Sink
 from quicksand_tui.panes.copying import Copying
 from quicksand_tui.panes.gestures import WHEEL_LINES, Gestures
 from quicksand_tui.panes.input import for_application
 from quicksand_tui.panes.picture import Picture
+from quicksand_tui.panes.pictures import PanePictures
 from quicksand_tui.panes.titles import what_runs
 from quicksand_tui.panes.typing import Typing, refuse_pasted
 from quicksand_tui.panes.view import (
@@ -49,6 +43,7 @@ from quicksand_tui.terminal import (
 
 if TYPE_CHECKING:
     from quicksand_tui.panes.copy_mode import CopyMode
+    from quicksand_tui.panes.pictures import PictureScreen
 
 RESIZE_S = 2.0
 """Seconds without typing after which another client may have resized the terminal."""
@@ -92,15 +87,17 @@ class Pane(Widget, can_focus=True):
         birth: str = "",
         going_back: Callable[[], object] = lambda: None,
         start_hint: str = "",
+        pictures: PictureScreen | None = None,
         **options: Any,
     ) -> None:
         """``session`` and ``birth`` name an existing terminal, as in `LinkStatus`; ``going_back``
         returns the job that is reverting the sandbox, or None; ``start_hint`` says how to start a
-        stopped sandbox."""
+        stopped sandbox; ``pictures`` draws those of the guest's programs."""
         super().__init__(**options)
         self.sandbox_id = sandbox_id
+        self._pictures = PanePictures(self, pictures, lambda: self._receive(b"", Said.NOW))
         self._shown = Shown(
-            Terminal(),
+            self._pictures.terminal(80, 24),
             LinkStatus(state=LinkState.CONNECTING, session=session, birth=birth),
         )
         self.bell = False
@@ -114,12 +111,13 @@ class Pane(Widget, can_focus=True):
         self._foreground = Running()
         self._start_hint = start_hint
         self._backlog = Backlog()
+        self._start = ReplayStart()
         self._caught_up = False
         """The replayed output is parsed, so the terminal's modes are the present ones."""
         self._cursor_line = 0
         self.copying = Copying(self, self._shown, self.redraw)
         self._gestures = Gestures(self, self._shown, self.copying, self._pass_on)
-        self._picture = Picture(self, self._shown, self.copying)
+        self._picture = Picture(self, self._shown, self.copying, self._pictures.drawn)
 
     @property
     def terminal(self) -> Terminal:
@@ -136,7 +134,7 @@ class Pane(Widget, can_focus=True):
         if columns < 1 or rows < 1:
             return
         laid_out = self.terminal.columns != columns
-        self.terminal.resize(columns, rows)
+        self.terminal.resize(columns, rows, cell_pixels=self._pictures.cell)
         if laid_out:
             self._gestures.cancel()
         self.copying.resize(rows, laid_out=laid_out)
@@ -198,8 +196,9 @@ class Pane(Widget, can_focus=True):
     def _set_status(self, status: LinkStatus) -> None:
         if status.state is LinkState.OPEN:
             # The guest first replays everything that it remembers of the terminal.
-            self._caught_up = False
-            self._shown.terminal = Terminal(self.terminal.columns, self.terminal.rows)
+            self._caught_up, self._start = False, ReplayStart()
+            size = (self.terminal.columns, self.terminal.rows)
+            self._shown.terminal = self._pictures.terminal(*size)
             self._drop_pending()
             self._gestures.cancel()
             self.copying.forget()
@@ -237,7 +236,7 @@ class Pane(Widget, can_focus=True):
     def digest(self) -> None:
         """Parses a slice of the output."""
         data, said = self._backlog.take()
-        self.terminal.feed(data, answered=said is Said.NOW)
+        self.terminal.feed(self._start.cut(data, said), answered=said is Said.NOW)
         if self._typing.guest is not None and data:
             self._typing.guest.parsed(len(data))
         self._caught_up = said is not Said.BEFORE

@@ -17,6 +17,7 @@ from textual.strip import Strip
 
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.panes.selection import columns_of
+from quicksand_tui.pixels.placeholders import PLACEHOLDER
 from quicksand_tui.terminal import (
     DEFAULT_COLOUR,
     RGB,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from quicksand_tui.panes.view import Shown
     from quicksand_tui.terminal import Run
 
+
+REPLACEMENT = "\ufffd"
 
 STYLES_MAX = 4096
 """How many converted styles are cached, which bounds what a guest can fill."""
@@ -77,12 +80,29 @@ def _colour(colour: int) -> Color | None:
     return Color.from_ansi(colour)
 
 
+Pictured = Callable[["Run", RichStyle], list[Segment] | None]
+"""Draws cells that show parts of pictures; the second is the style of their background."""
+
+
 def line_strip(
-    runs: Iterable[Run], width: int, base: RichStyle, address: Callable[[int], str]
+    runs: Iterable[Run],
+    width: int,
+    base: RichStyle,
+    address: Callable[[int], str],
+    pictured: Pictured | None = None,
 ) -> Strip:
     """Draws a line of ``width`` cells. ``address`` returns a link's address by its number."""
-    segments, columns = [], 0
+    segments: list[Segment] = []
+    columns = 0
     for run in runs:
+        if run.style.picture:
+            plain = run._replace(style=run.style._replace(picture=0))
+            behind = base + rich_style(Style(bg=run.style.bg))
+            if pictured is not None and (drawn := pictured(run, behind)) is not None:
+                segments += drawn
+                columns += run.columns
+                continue
+            run = plain  # noqa: PLW2901
         style = base + rich_style(run.style)
         if run.style.link and (link := address(run.style.link)):
             style += RichStyle(link=link)
@@ -101,6 +121,8 @@ def _fitting(run: Run) -> str:
     skin tone has blanks behind it then, and an emoji that is narrow for the guest is a symbol."""
     if run.text.isascii():
         return run.text
+    if PLACEHOLDER in run.text:  # with which it could show pictures of others
+        run = run._replace(text=run.text.replace(PLACEHOLDER, REPLACEMENT))
     if not is_disputed(run.text):
         same = cell_len(run.text) == run.columns
         return run.text if same else set_cell_size(run.text, run.columns)
@@ -176,7 +198,8 @@ UNDERLINED = RichStyle(underline=True)
 class Picture:
     """Draws the rows of a pane, with a cache of unchanged lines."""
 
-    def __init__(self, pane: Widget, shown: Shown, copying: Copying) -> None:
+    def __init__(self, pane: Widget, shown: Shown, copying: Copying, pictured: Pictured) -> None:
+        self._pictured = pictured
         self._pane = pane
         self._shown = shown
         self._copying = copying
@@ -224,8 +247,9 @@ class Picture:
     def _line(self, number: int) -> Strip:
         if self._base is None:
             self._base = self._pane.rich_style
+        width, link = self._pane.size.width, self._shown.terminal.link
         runs = self._shown.lines.line(number)
-        return line_strip(runs, self._pane.size.width, self._base, self._shown.terminal.link)
+        return line_strip(runs, width, self._base, link, self._pictured)
 
     def _copy_row(self, mode: CopyMode, number: int, *, last: bool) -> Strip:
         """Draws a row in copy mode, with selection, matches and cursor."""

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 from textual.strip import Strip
 
 from quicksand_tui.model.wall import Wants, first_row, is_question
-from quicksand_tui.panes.picture import line_strip, reversed_at
+from quicksand_tui.panes.backlog import after_string
+from quicksand_tui.panes.picture import REPLACEMENT, line_strip, reversed_at
+from quicksand_tui.pixels.placeholders import PLACEHOLDER
 from quicksand_tui.terminal import Bell, CommandFinished, Terminal
 
 if TYPE_CHECKING:
@@ -90,11 +92,11 @@ class WatchedScreen:
             self._counted.append((now, data.count(b"\n")))
             self._answered = False
         if skipped:
-            data = CANCEL + data
+            data = CANCEL + after_string(data)
         self._pending += data
         self._repeated += len(data) if replayed else 0
         if len(self._pending) > PENDING_MAX:
-            rest = bytes(self._pending[-REST:])
+            rest = after_string(bytes(self._pending[-REST:]))
             # A line of its own is the likeliest place to go on from.
             self._pending = bytearray(CANCEL + rest[max(0, rest.find(b"\n")) :])
             self._repeated = 0
@@ -222,6 +224,7 @@ def _alone(text: str) -> str:
     beside it: otherwise one that joins characters would move what is right of the tile."""
     if text.isascii():
         return text
+    text = text.replace(PLACEHOLDER, REPLACEMENT)
     text = JOINED.sub("  ", unicodedata.normalize("NFC", text))
     return "".join(char for char in text if unicodedata.category(char) not in NO_CELL)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
 from textual import events, on, work
@@ -23,6 +23,9 @@ from quicksand_tui.panes.content import LinkState, OpenTerminal
 from quicksand_tui.panes.layout import Arrangement, Leaf, Node, Side, Way, renamed
 from quicksand_tui.panes.pane import Pane
 from quicksand_tui.panes.view import PaneOutput, PaneTyped
+
+if TYPE_CHECKING:
+    from quicksand_tui.panes.pictures import PictureScreen
 
 LEFT_BUTTON = 1
 
@@ -95,6 +98,7 @@ class Workspace(Widget):
         going_back: Callable[[], object] = lambda: None,
         start_hint: str = "",
         ascii_only: bool = False,
+        pictures: PictureScreen | None = None,
         **options: Any,
     ) -> None:
         """Shows the guest's ``terminals`` (sessions by `LinkStatus.terminal_name`) in
@@ -106,6 +110,7 @@ class Workspace(Widget):
         self.sandbox_id = sandbox_id
         self._open_terminal = open_terminal
         self._ascii = ascii_only
+        self._pictures = pictures
         self._numbers = itertools.count(1)
         self._clock = FrameClock(lambda: self.panes, is_current=lambda pane: pane is self.current)
         by_name = {name: self._make(name, session) for name, session in (terminals or {}).items()}
@@ -139,6 +144,7 @@ class Workspace(Widget):
             birth=name.removeprefix(f"{session} "),
             going_back=self._going_back,
             start_hint=self._start_hint,
+            pictures=self._pictures,
             id=f"pane-{next(self._numbers)}",
         )
 

@@ -25,7 +25,9 @@ KEPT_BITS = 0xF8
 RAMP = " .:-=+*#%@"
 """From dark to light, where there are neither colours nor half cells."""
 
-_TO_KEPT = [value & KEPT_BITS | value >> 5 for value in range(256)] * 3
+_KEPT = [value & KEPT_BITS | value >> 5 for value in range(256)]
+TO_KEPT = _KEPT * 3 + list(range(256))
+"""For `Image.point`, of RGBA; alpha stays."""
 _CUBE = (0, 95, 135, 175, 215, 255)
 """The levels of xterm's 256 colours."""
 
@@ -67,7 +69,7 @@ class HalfCells:
             self._shown = [[] for _ in range(picture.height // 2)]
         found = []
         box = (0, 2 * part.y, picture.width, 2 * (part.y + part.height))
-        pixels = picture.crop(box).point(_TO_KEPT).tobytes()
+        pixels = picture.crop(box).point(_KEPT * 3).tobytes()
         line = 3 * picture.width
         for index in range(part.height):
             row = part.y + index

@@ -8,6 +8,7 @@ its id is seen in the cells that are there already: a change costs pixels only.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,6 +30,19 @@ IDS = 1 << 12
 
 TILES_ACROSS = 64
 """Tiles in a row of ids: 1024 columns, and 512 rows of cells."""
+
+
+_taken: set[int] = set()
+
+
+def take_ids() -> int:
+    """Returns the first of `IDS` ids that nothing else in this process has. They begin anywhere:
+    other programs in the terminal may have images, too."""
+    while True:
+        first = (1 + secrets.randbelow((1 << 24) // IDS - 1)) * IDS
+        if first not in _taken or len(_taken) > (1 << 24) // IDS // 2:
+            _taken.add(first)
+            return first
 
 
 class PlaceholderEncoder(KittyEncoder):

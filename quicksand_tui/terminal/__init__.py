@@ -24,6 +24,7 @@ from quicksand_tui.terminal.frozen import (
     selected_text,
     word_at,
 )
+from quicksand_tui.terminal.graphics import After, Graphics, Reader
 from quicksand_tui.terminal.grid import Motion, move
 from quicksand_tui.terminal.lines import Lines, Position, Span
 from quicksand_tui.terminal.modes import CursorShape, Modes, MouseEncoding, MouseTracking
@@ -37,6 +38,7 @@ from quicksand_tui.terminal.style import (
     Style,
     Underline,
 )
+from quicksand_tui.terminal.surface import MakeGraphics, Surface
 from quicksand_tui.terminal.terminal import CursorView, Damage, Terminal
 from quicksand_tui.terminal.user_input import MouseAction, MouseButton, MouseEvent
 from quicksand_tui.terminal.width import VS16, clusters_in, counted, is_disputed
@@ -45,6 +47,7 @@ __all__ = [
     "DEFAULT_COLOUR",
     "RGB",
     "VS16",
+    "After",
     "Attribute",
     "Bell",
     "ClipboardWrite",
@@ -55,7 +58,9 @@ __all__ = [
     "Damage",
     "Event",
     "FrozenLines",
+    "Graphics",
     "Lines",
+    "MakeGraphics",
     "Mark",
     "Matches",
     "Modes",
@@ -69,10 +74,12 @@ __all__ = [
     "Palette",
     "PaletteChanged",
     "Position",
+    "Reader",
     "Run",
     "Span",
     "Special",
     "Style",
+    "Surface",
     "Terminal",
     "TitleChanged",
     "Underline",

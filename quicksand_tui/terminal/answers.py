@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from quicksand_tui.terminal.graphics import REGISTERS, USUAL_CELL
 from quicksand_tui.terminal.modes import CursorShape, ansi_state, private_state
 from quicksand_tui.terminal.style import Attribute, sgr_text
 
@@ -35,10 +36,11 @@ MODES_FROM_LEVEL: Final = 3
 
 
 def primary_attributes(state: State, numbers: list[int]) -> None:
-    """DA1: a VT420 (64) with selective erasing (6), left and right margins (21), colours (22),
-    rectangles (28), and a clipboard that can be written (52)."""
+    """DA1: a VT420 (64) with sixels (4) if they are drawn, selective erasing (6), left and right
+    margins (21), colours (22), rectangles (28), and a clipboard that can be written (52)."""
     if numbers[0] == 0:
-        state.replies.csi("?64;6;21;22;28;52c")
+        sixels = "" if state.graphics is None else "4;"
+        state.replies.csi(f"?64;{sixels}6;21;22;28;52c")
 
 
 def secondary_attributes(state: State, numbers: list[int]) -> None:
@@ -135,6 +137,25 @@ def window(state: State, number: int) -> None:
             state.replies.csi(f"{number - 10};{height * down};{columns * across}t")
         elif number == 16:
             state.replies.csi(f"6;{down};{across}t")
+
+
+def graphics(state: State, numbers: list[int]) -> None:
+    """XTSMGRAPHICS: how many colours sixel pictures can have (1), and how large they can be (2).
+    Both are fixed: setting one (3) fails, resetting (2) changes nothing."""
+    if state.graphics is None:
+        return
+    item, action = [*numbers, 0][:2]
+    columns, height = state.screen.columns, state.screen.height
+    across, down = state.cell_pixels or USUAL_CELL
+    values = {1: f"{REGISTERS}", 2: f"{columns * across};{height * down}"}
+    if item not in values:
+        state.replies.csi(f"?{item};1;0S")  # there is no such thing
+    elif action not in (1, 2, 3, 4):
+        state.replies.csi(f"?{item};2;0S")
+    elif action == 3:
+        state.replies.csi(f"?{item};3;0S")
+    else:
+        state.replies.csi(f"?{item};0;{values[item]}S")
 
 
 def handle_dcs(state: State, data: str) -> None:

@@ -273,6 +273,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "s": _decslrm,
     "t": _xtwinops,
     "u": lambda state, _: state.screen.restore_cursor(),
+    "?S": answers.graphics,
     "?J": lambda state, n: state.screen.erase_in_display(n[0], selective=True),
     "?K": lambda state, n: state.screen.erase_in_line(n[0], selective=True),
     "?W": _decst8c,
@@ -373,5 +374,7 @@ class Interpreter:
     def string(self, kind: str, data: str, end: str, *, complete: bool) -> None:
         if kind == "]":
             handle_osc(self._state, data, end, complete=complete)
-        elif complete:
+        elif kind == "P" and complete:
             handle_dcs(self._state, data)
+        elif complete and data.startswith("G") and self._state.graphics is not None:
+            self._state.graphics.command(data[1:])

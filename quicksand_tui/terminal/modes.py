@@ -218,6 +218,10 @@ class Modes:
     bracketed_paste: bool = False
     synchronized: bool = False
     """The program is in the middle of drawing; see `Terminal.hold_s`."""
+    sixels_at_top: bool = False
+    """Sixel pictures are drawn in the top left corner and move nothing (DECSDM)."""
+    cursor_behind_sixels: bool = False
+    """After a sixel picture the cursor is on its right."""
     clusters: bool = False
     """What readers see as one character shares a cell; see `width`."""
 
@@ -243,12 +247,14 @@ PRIVATE_FLAGS: Final = {
     66: "application_keypad",
     67: "backspace_sends_bs",
     69: "sides",
+    80: "sixels_at_top",
     1004: "focus_events",
     1007: "alternate_scroll",
     1045: "reverse_wrap_all",
     2004: "bracketed_paste",
     2026: "synchronized",
     2027: "clusters",
+    8452: "cursor_behind_sixels",
 }
 """The fields of `Modes` by their number in DECSET and DECRST."""
 
@@ -264,6 +270,9 @@ terminals that send their screen as a whole."""
 
 _CURSOR_COUPLING: Final = 60
 """DECHCCM, for terminals that show part of a wider page."""
+
+_OWN_COLOURS: Final = 1070
+"""Each sixel picture has colours of its own, as always here."""
 
 _LOCAL_ECHO_OFF: Final = 12
 """SRM, which is set: what is typed comes back from the program only."""
@@ -290,6 +299,8 @@ def private_state(modes: Modes, number: int, *, alternate: bool) -> int:
         is_set = alternate
     elif number == _CURSOR_COUPLING:
         return _ALWAYS_RESET
+    elif number == _OWN_COLOURS:
+        return _ALWAYS_SET
     else:
         return _UNKNOWN
     return _SET if is_set else _RESET

@@ -31,15 +31,18 @@ SEPARATOR: Final = "\x01"
 WIDENED: Final = "\x02"
 """Control characters, which no cell can hold."""
 
-_RECORD: Final = Struct("<H iii H B I")
+_RECORD: Final = Struct("<H iii H B I I")
 """A run: its number of cells, then the fields of its `Style`."""
 _LENGTH: Final = Struct("<H")
 
 WRAP_BITS: Final = 0b11
 _CLUSTERS: Final = 0b100
 _MARK_SHIFT: Final = 3
+_MARK_BITS: Final = 0b111
+_PICTURES: Final = 0b1000000
+"""Some cells show parts of pictures."""
 _UNMARKED: Final = {ord(SEPARATOR): None, ord(WIDENED): None}
-_FLAGS: Final = tuple(bytes((flags,)) for flags in range(64))
+_FLAGS: Final = tuple(bytes((flags,)) for flags in range(128))
 """One shared object for each value: most rows have no other bytes."""
 
 
@@ -55,7 +58,12 @@ class Packed(NamedTuple):
 
     @property
     def mark(self) -> int:
-        return self.attributes[0] >> _MARK_SHIFT
+        return self.attributes[0] >> _MARK_SHIFT & _MARK_BITS
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether some cells show parts of pictures."""
+        return bool(self.attributes[0] & _PICTURES)
 
     @property
     def is_plain(self) -> bool:
@@ -136,7 +144,10 @@ class Packer:
             flags |= clusters
         if not row.styled:
             return text, _FLAGS[flags]
-        return text, _FLAGS[flags] + self._pack_styles(row.styles[: min(length, row.styled)])
+        styles = row.styles[: min(length, row.styled)]
+        if row.pictured and any(style.picture for style in styles):
+            flags |= _PICTURES
+        return text, _FLAGS[flags] + self._pack_styles(styles)
 
     # Parts of rows, for reflow, which does not unpack whole rows
 
@@ -175,6 +186,14 @@ class Packer:
             styles = styles[:-1]
         records = [_LENGTH.pack(count) + record for count, record in styles]
         return Packed(text, b"".join([_FLAGS[flags], *records]))
+
+    def cut(self, packed: Packed, columns: int) -> Packed:
+        """Returns a row of the screen without what is beyond ``columns``, which ends its line."""
+        if len(self.cells(packed)) <= columns:
+            return packed
+        row = self.unpack_row(packed, len(self.cells(packed)))
+        row.resize(columns)
+        return Packed(*self.pack(row))
 
     def _pack_styles(self, styles: list[Style]) -> bytes:
         """Returns the records of styles, without trailing `PLAIN` ones."""
@@ -247,7 +266,7 @@ class Packer:
             row.kind = CLUSTERS
         elif not packed.is_simple:
             row.kind = WIDE
-        row.wrap, row.mark = packed.wrap, packed.mark
+        row.wrap, row.mark, row.pictured = packed.wrap, packed.mark, packed.has_pictures
         return row
 
 

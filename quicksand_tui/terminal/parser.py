@@ -16,7 +16,10 @@ import io
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from quicksand_tui.terminal.graphics import Reader
 
 SEQUENCE_MAX: Final = 256
 """Characters between CSI and its end. Longer sequences are ignored as a whole."""
@@ -28,7 +31,7 @@ STRING_KINDS: Final = "]PX^_k"
 """The characters after ESC for OSC, DCS, SOS, PM, APC, and for GNU screen's title."""
 
 KEPT_KINDS: Final = "]P"
-"""The kinds that are kept; the others are skipped."""
+"""The kinds that are kept in any case; the others are skipped."""
 
 _TOKEN: Final = re.compile(
     # Colours, a text and the end of a line are one match, for speed.
@@ -45,6 +48,11 @@ _COLOURED_LINE, _TEXT, _LINE, _CONTROL, _CSI, _ESCAPE, _OSC = 3, 4, 5, 6, 8, 9, 
 
 _SEQUENCE: Final = re.compile(r"([<=>?]?[0-9:;]*)([ -/]{0,4}[@-~])")
 _PARAMS: Final = re.compile(r"[ -?]+")
+_SIXELS: Final = re.compile(r"([0-9;]{0,32})q")
+"""The start of a DCS that draws sixels."""
+HEAD_MAX: Final = 40
+"""Characters within which a string shows what it is."""
+
 _STRING_END: Final = re.compile(r"[\x07\x18\x1a\x1b]")
 
 
@@ -69,7 +77,8 @@ class Sink(Protocol):
         """Takes ESC: its intermediate characters with the final one."""
 
     def string(self, kind: str, data: str, end: str, *, complete: bool) -> None:
-        """Takes an OSC (``]``) or DCS (``P``), and its terminator; an incomplete one was longer."""
+        """Takes an OSC (``]``), DCS (``P``) or APC (``_``), and its terminator; an incomplete one
+        was longer."""
 
 
 class _State(Enum):
@@ -86,8 +95,14 @@ class Parser:
     """Feeds a `Sink`. Never raises. Between two pieces of input it keeps at most `SEQUENCE_MAX`
     characters of a sequence or `STRING_MAX` of a string."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, sixels: Callable[[str], Reader] | None = None) -> None:
+        """``sixels`` makes readers of sixel pictures by their parameters, which take them piece by
+        piece. With it, APC strings are kept, too: some are pictures."""
         self._sink = sink
+        self._sixels = sixels
+        self._kept = KEPT_KINDS if sixels is None else f"{KEPT_KINDS}_"
+        self._reader: Reader | None = None
+        """Takes the string, which is not kept then."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._state = _State.GROUND
         self._held = ""
@@ -150,7 +165,7 @@ class Parser:
             case _State.SEQUENCE:
                 sequence = f"\x1b[{self._held}"
             case _State.STRING | _State.STRING_ESCAPE:
-                is_kept = self._kind in KEPT_KINDS
+                is_kept = self._kind in self._kept and self._reader is None
                 sequence = f"\x1b{self._kind if is_kept else 'X'}{self._string.getvalue()}"
                 sequence += "\x1b" if self._state is _State.STRING_ESCAPE else ""
         return sequence.encode("utf-8", "replace") + character
@@ -227,10 +242,7 @@ class Parser:
     def _in_string(self, text: str, at: int) -> int:
         match = _STRING_END.search(text, at)
         end = match.start() if match else len(text)
-        room = STRING_MAX - self._length if self._kind in KEPT_KINDS else 0
-        if room > 0:
-            self._string.write(text[at : min(end, at + room)])
-        self._length += end - at
+        self._take(text[at:end])
         if match is None:
             return end
         if match[0] == "\x1b":
@@ -241,13 +253,33 @@ class Parser:
             self._end_string("\x07")
         return end + 1
 
+    def _take(self, text: str) -> None:
+        """Takes a piece of a string."""
+        if self._reader is not None:
+            self._reader.feed(text)
+            return
+        is_head = self._length < HEAD_MAX
+        room = STRING_MAX - self._length if self._kind in self._kept else 0
+        if room > 0:
+            self._string.write(text[:room])
+        self._length += len(text)
+        if is_head and self._kind == "P" and self._sixels is not None:
+            head = _SIXELS.match(begun := self._string.getvalue())
+            if head is not None:
+                self._reader = self._sixels(head[1])
+                self._reader.feed(begun[head.end() :])
+
     def _end_string(self, end: str) -> None:
         kind, data, complete = self._kind, self._string.getvalue(), self._length <= STRING_MAX
+        reader = self._reader
         self._drop_string()
-        if kind in KEPT_KINDS:
+        if reader is not None:
+            reader.end()
+        elif kind in self._kept:
             self._sink.string(kind, data, end, complete=complete)
 
     def _drop_string(self) -> None:
         self._leave()
+        self._reader = None
         self._string = io.StringIO()
         self._length = 0

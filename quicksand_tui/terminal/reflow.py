@@ -84,6 +84,10 @@ def _lay_out(
     line: Sequence[Packed], columns: int, packer: Packer
 ) -> tuple[list[Packed], list[int]]:
     """Returns the rows of one line, and the offset of each."""
+    if any(packed.has_pictures for packed in line):
+        # A picture is cut, not continued below: its rows belong together.
+        before = [len(packer.cells(packed)) for packed in line[:-1]]
+        return [packer.cut(packed, columns) for packed in line], list(accumulate(before, initial=0))
     if len(line) == 1 and line[0].is_simple and len(line[0].text) <= columns:
         return [line[0]], [0]
     if all(packed.is_simple and packed.is_plain for packed in line):

@@ -45,6 +45,7 @@ class Piece(NamedTuple):
     cells: list[str]
     styles: list[Style]
     kind: int
+    pictured: bool = False
 
 
 class Run(NamedTuple):
@@ -59,7 +60,7 @@ class Row:
     """One row of the screen. The lists are as long as the screen is wide; objects are few, because
     Python's cyclic garbage collector walks through each."""
 
-    __slots__ = ("cells", "dirty", "kind", "mark", "styled", "styles", "used", "wrap")
+    __slots__ = ("cells", "dirty", "kind", "mark", "pictured", "styled", "styles", "used", "wrap")
 
     def __init__(self, columns: int) -> None:
         self.cells = [BLANK] * columns
@@ -72,6 +73,8 @@ class Row:
         self.wrap = NO_WRAP
         self.mark = 0
         """Bits of `Mark`."""
+        self.pictured = False
+        """Some cells may show parts of pictures."""
         self.dirty = True
         """The row changed since the damage was taken."""
 
@@ -87,6 +90,7 @@ class Row:
         self.kind = SIMPLE
         self.wrap = NO_WRAP
         self.mark = 0
+        self.pictured = False
         self.dirty = True
 
     def cut(self, x: int) -> None:
@@ -157,7 +161,7 @@ class Row:
                 cells[0] = BLANK
             if end < len(self.cells) and not self.cells[end]:
                 cells[-1] = BLANK
-        return Piece(cells, self.styles[start:end], self.kind)
+        return Piece(cells, self.styles[start:end], self.kind, self.pictured)
 
     def take(self, other: Row, start: int, end: int) -> None:
         """Copies the columns from ``start`` to before ``end`` of another row."""
@@ -169,6 +173,7 @@ class Row:
             self.styles[start:end] = other.styles[start:end]
             self.styled = max(self.styled, min(end, other.styled))
         self.used = max(self.used, min(end, other.used))
+        self.pictured = self.pictured or other.pictured
         if end == len(self.cells):
             self.wrap = NO_WRAP
         self.dirty = True
@@ -180,10 +185,28 @@ class Row:
         self.cells[start:end] = piece.cells
         self.styles[start:end] = piece.styles
         self.kind = max(self.kind, piece.kind)
+        self.pictured = self.pictured or piece.pictured
         self.used, self.styled = max(self.used, end), max(self.styled, end)
         if end == len(self.cells):
             self.wrap = NO_WRAP
         self.dirty = True
+
+    def show(self, start: int, numbers: range, blank: Style | None) -> None:
+        """Shows the parts of a picture with these numbers from column ``start`` on, in cells that
+        are blanked in this style, or keep what they hold."""
+        end = start + len(numbers)
+        if blank is not None:
+            self.erase(start, end, blank)
+        self._cut_around(start, end)
+        styles = self.styles
+        # The picture is the last field; `_replace` takes four times as long.
+        make = Style._make
+        styles[start:end] = [
+            make((*style[:-1], number))
+            for style, number in zip(styles[start:end], numbers, strict=True)
+        ]
+        self.styled = max(self.styled, end)
+        self.pictured = self.dirty = True
 
     def _moved(self, blank: Style) -> None:
         self.used = len(self.cells)

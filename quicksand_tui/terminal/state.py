@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from quicksand_tui.terminal.events import Allowance, Outbox, PaletteChanged, Replies, TitleChanged
 from quicksand_tui.terminal.modes import (
@@ -13,6 +13,9 @@ from quicksand_tui.terminal.modes import (
 from quicksand_tui.terminal.screen import Screen
 from quicksand_tui.terminal.style import PLAIN, Colours, Links, Palette
 from quicksand_tui.terminal.writer import Writer
+
+if TYPE_CHECKING:
+    from quicksand_tui.terminal.graphics import Graphics
 
 COLUMNS_MIN: Final = 2
 """A wide character needs two columns."""
@@ -77,6 +80,8 @@ class State:
         self.held_since: float | None = None
         """When mode 2026 was first set since the screen was last drawn, by the clock."""
         self.clock = clock
+        self.graphics: Graphics | None = None
+        """What decodes pictures; without it there are none."""
 
     def set_title(self, title: str) -> None:
         """Sets the title, which must be sanitised."""
@@ -119,6 +124,8 @@ class State:
         self.saved_modes.clear()
         self.titles.clear()
         self.links.clear()
+        if self.graphics is not None:
+            self.graphics.forget()
         if self.colours.changed:
             self.colours.changed.clear()
             self.events.put(PaletteChanged())

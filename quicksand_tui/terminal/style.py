@@ -199,6 +199,9 @@ class Style(NamedTuple):
     underline: int = Underline.NONE
     link: int = 0
     """The number of the hyperlink (`Terminal.link` returns its address); 0 for none."""
+    picture: int = 0
+    """The number of the part of a picture that is shown instead of the character
+    (`graphics.Graphics`); 0 for none."""
 
 
 PLAIN: Final = Style()

@@ -18,11 +18,13 @@ from quicksand_tui.terminal.parser import Parser
 from quicksand_tui.terminal.rows import BLANK, NO_WRAP, SHORT_WRAP, Row, Run
 from quicksand_tui.terminal.state import COLUMNS_MIN, SIZE_MAX, State
 from quicksand_tui.terminal.style import Colours, Palette
+from quicksand_tui.terminal.surface import Surface
 
 if TYPE_CHECKING:
     from quicksand_tui.terminal.events import Event
     from quicksand_tui.terminal.modes import CursorShape, Modes
     from quicksand_tui.terminal.packing import Packed
+    from quicksand_tui.terminal.surface import MakeGraphics
     from quicksand_tui.terminal.user_input import MouseEvent
 
 HOLD_MAX_S: Final = 0.2
@@ -70,11 +72,13 @@ class Terminal:
         checksums: bool = False,
         resizable: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        graphics: MakeGraphics | None = None,
     ) -> None:
         """Programs that ask are told ``palette`` and ``cell_pixels``, the width and height of a
         cell; with ``checksums``, for tests, also those of rectangles (DECRQCRA). With
         ``resizable``, they may change the size, which is somebody else's otherwise. ``clock``
-        returns seconds."""
+        returns seconds. ``graphics`` makes what decodes pictures; without it, they are skipped, and
+        programs are told that there are none."""
         self._state = State(
             _clamp(columns, COLUMNS_MIN),
             _clamp(rows, 1),
@@ -86,7 +90,11 @@ class Terminal:
             clock=clock,
         )
         self._screen = self._state.screen
-        self._parser = Parser(Interpreter(self._state))
+        sixels = None
+        if graphics is not None:
+            self._state.graphics = made = graphics(Surface(self._state))
+            sixels = made.sixels
+        self._parser = Parser(Interpreter(self._state), sixels)
 
     # Input
 

@@ -58,7 +58,7 @@ class Typed:
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
-        wait_for(lambda: "1+r544e=" in typed(), what="the last answer")
+        wait_for(lambda: typed().endswith("\x1b_Gi=31;OK\x1b\\"), what="the last answer")
         self.answers = self.expected = typed()
 
     def only(self, key: str, *, on: Terminal | None = None) -> None:
@@ -85,7 +85,7 @@ def test_answers_come_once_whatever_becomes_of_the_sandbox(
     terminal.press("Enter")
     terminal.sees("asked")
     seen = Typed(terminal)
-    assert seen.answers.count("\x1b[?64;6;21;22;28;52c") == 2
+    assert seen.answers.count("\x1b[?64;4;6;21;22;28;52c") == 2
     checkpoint(terminal, "asked")
     seen.only("a")
     terminal.prefixed("u")

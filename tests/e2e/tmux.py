@@ -81,6 +81,11 @@ class Terminal:
         return self._run("capture-pane", "-p")
 
     @property
+    def coloured(self) -> str:
+        """What the screen shows, with the sequences that colour it."""
+        return self._run("capture-pane", "-p", "-e")
+
+    @property
     def alternate(self) -> bool:
         """Whether a program has the alternate screen."""
         return self._run("display-message", "-p", "#{alternate_on}").strip() == "1"

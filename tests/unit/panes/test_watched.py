@@ -55,6 +55,15 @@ def test_it_shows_the_last_lines_at_the_width_of_its_tile(screen: WatchedScreen)
     assert texts(screen) == [*(f"line {n} {'x' * 22}" for n in range(36, 40)), "$"]
 
 
+def test_pictures_are_left_out_and_named_by_nothing(screen: WatchedScreen) -> None:
+    say(screen, b"\x1bPq#1!20~\x1b\\a\x1b_Ga=T,f=24,s=1,v=1;AAAA\x1b\\b" + "\U0010eeeec".encode())
+    assert texts(screen) == ["ab\ufffdc", "", "", "", ""]
+    screen.take(b"!20~-!20~\x1b\\prompt", skipped=True)
+    digest(screen)
+    assert screen.take_changed()
+    assert texts(screen)[0] == "ab\ufffdcprompt"
+
+
 def test_a_question_calls_once_it_is_silent_and_not_when_it_was_seen(
     screen: WatchedScreen, clock: Clock
 ) -> None:

@@ -1,0 +1,287 @@
+"""Pictures of a guest's programs as they are shown: which cells show which part."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from PIL import Image
+
+if TYPE_CHECKING:
+    from quicksand_tui.pixels.budget import Budget
+
+COUNT_MAX: Final = 1024
+"""The most places, and the most pictures that are kept without one."""
+
+NUMBERS_MAX: Final = 0xFFFFFFFF
+"""The largest number of a part, which has 32 bits in the scrollback."""
+
+
+@dataclass(eq=False, slots=True)
+class Stored:
+    """A picture, which several places may show."""
+
+    image: Image.Image
+    """In the mode RGBA."""
+    image_id: int = 0
+    """Kitty's; 0 for none."""
+    number: int = 0
+    """Kitty's image number, of which several pictures may have the same; 0 for none."""
+    is_kept: bool = False
+    """It may be shown again, though no place shows it."""
+
+    is_decoded: bool = True
+    """The picture is there, and not only its size."""
+
+    @property
+    def pixels(self) -> int:
+        return self.image.width * self.image.height
+
+    def take(self, image: Image.Image) -> None:
+        """Takes the picture, which was not there yet."""
+        self.image = image
+        self.is_decoded = True
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class Placed:
+    """A picture in a rectangle of cells."""
+
+    stored: Stored
+    first: int
+    """The number of its first part; the others follow row by row."""
+    columns: int
+    rows: int
+    cell: tuple[float, float]
+    """The width and height of what a cell shows, in pixels of the picture."""
+    source: tuple[int, int, int, int]
+    """Left, top, right and bottom of what is shown of the picture."""
+    offset: tuple[float, float] = (0.0, 0.0)
+    """Where that begins within the first cell, in pixels of the picture."""
+    placement_id: int = 0
+    z: int = 0
+    own: Stored = field(init=False)
+    """The picture, without others that show through it."""
+
+    def __post_init__(self) -> None:
+        self.own = self.stored
+
+    @property
+    def end(self) -> int:
+        return self.first + self.columns * self.rows
+
+    def part(
+        self, column: int, row: int, columns: int, rows: int, cell: tuple[int, int]
+    ) -> Image.Image:
+        """Returns what some of its cells show, in so many pixels for each cell, as RGBA."""
+        wide, high = self.cell
+        left = column * wide - self.offset[0] + self.source[0]
+        top = row * high - self.offset[1] + self.source[1]
+        right, bottom = left + columns * wide, top + rows * high
+        x, y = math.floor(left), math.floor(top)
+        cut = self._cut(x, y, math.ceil(right), math.ceil(bottom))
+        size = (columns * cell[0], rows * cell[1])
+        box = (left - x, top - y, min(right - x, cut.width), min(bottom - y, cut.height))
+        if cut.size == size and box == (0, 0, *size):
+            return cut
+        smaller = wide > cell[0] or high > cell[1]
+        how = Image.Resampling.BOX if smaller else Image.Resampling.BILINEAR
+        return cut.resize(size, how, box=box)
+
+    def _cut(self, left: int, top: int, right: int, bottom: int) -> Image.Image:
+        """Returns a part of the picture; what is outside of the source is transparent."""
+        inner = (
+            max(left, self.source[0]),
+            max(top, self.source[1]),
+            min(right, self.source[2]),
+            min(bottom, self.source[3]),
+        )
+        if inner == (left, top, right, bottom):
+            return self.stored.image.crop(inner)
+        whole = Image.new("RGBA", (right - left, bottom - top))
+        if inner[0] < inner[2] and inner[1] < inner[3]:
+            whole.paste(self.stored.image.crop(inner), (inner[0] - left, inner[1] - top))
+        return whole
+
+
+class Part(NamedTuple):
+    """What a cell shows."""
+
+    placed: Placed
+    column: int
+    row: int
+
+
+class Places:
+    """The places and pictures of one terminal, within a budget. Which are dropped first: those that
+    are on no screen, then the oldest."""
+
+    def __init__(self, budget: Budget, look: Callable[[], Iterable[int]]) -> None:
+        """``look`` returns the numbers of the parts that are on the screens."""
+        self._budget = budget
+        self._look = look
+        self._placed: list[Placed] = []
+        """By their first number."""
+        self._kept: dict[int, Stored] = {}
+        """Kitty's pictures by id, the oldest first."""
+        self._next = 1
+        self._uses: dict[Stored, int] = {}
+        """How many places need a picture, and whether it is kept by itself."""
+        self._pixels = 0
+        """Of these pictures."""
+        self.coming = 0
+        """Pixels for which there would be room in what has come of a picture."""
+        budget.join(self)
+
+    # What is there
+
+    @property
+    def pixels(self) -> int:
+        return self._pixels + self.coming
+
+    def _use(self, stored: Stored) -> None:
+        if stored not in self._uses:
+            self._uses[stored] = 0
+            self._pixels += stored.pixels
+        self._uses[stored] += 1
+
+    def _release(self, stored: Stored) -> None:
+        self._uses[stored] -= 1
+        if not self._uses[stored]:
+            del self._uses[stored]
+            self._pixels -= stored.pixels
+
+    def find(self, number: int) -> Part | None:
+        """Returns the part with a number; None if it is forgotten."""
+        at = bisect_right(self._placed, number, key=lambda placed: placed.first) - 1
+        if at < 0 or number >= self._placed[at].end:
+            return None
+        placed = self._placed[at]
+        row, column = divmod(number - placed.first, placed.columns)
+        return Part(placed, column, row)
+
+    def of(self, numbers: Iterable[int]) -> list[Placed]:
+        """Returns the places that have parts with these numbers."""
+        found: dict[Placed, None] = {}
+        if not self._placed:
+            return []
+        first = end = 0
+        for number in numbers:
+            if not first <= number < end and (part := self.find(number)) is not None:
+                found[part.placed] = None
+                first, end = part.placed.first, part.placed.end
+        return list(found)
+
+    @property
+    def placed(self) -> tuple[Placed, ...]:
+        return tuple(self._placed)
+
+    def stored(self, image_id: int, number: int = 0) -> Stored | None:
+        """Returns the picture with an id, or the newest with a number."""
+        if image_id:
+            return self._kept.get(image_id)
+        numbered = [one for one in self._kept.values() if number and one.number == number]
+        return numbered[-1] if numbered else None
+
+    def free_id(self) -> int:
+        """Returns an id that no picture has."""
+        found = 0x7FFFFFFF
+        while found in self._kept:
+            found -= 1
+        return found
+
+    # Changes
+
+    def numbers(self, cells: int) -> int:
+        """Returns the first of so many numbers that nothing has had lately."""
+        if self._next + cells > NUMBERS_MAX:
+            self.clear()
+            self._next = 1
+        first, self._next = self._next, self._next + cells
+        return first
+
+    def keep(self, stored: Stored) -> bool:
+        """Keeps a picture under its id; returns False if there is no room for it."""
+        self.forget(stored.image_id)
+        if len(self._kept) >= COUNT_MAX:
+            for image_id in list(self._kept)[: COUNT_MAX // 4]:
+                self.forget(image_id)
+        if not self._budget.make_room(self, stored.pixels):
+            return False
+        stored.is_kept = True
+        self._kept[stored.image_id] = stored
+        self._use(stored)
+        return True
+
+    def place(self, placed: Placed) -> bool:
+        """Adds a place; returns False if there is no room for its picture."""
+        if len(self._placed) >= COUNT_MAX:
+            self._thin_out()
+        is_new = not placed.stored.is_kept
+        if is_new and not self._budget.make_room(self, placed.stored.pixels):
+            return False
+        insort(self._placed, placed, key=lambda one: one.first)
+        self._use(placed.stored)
+        return True
+
+    def has_room(self) -> bool:
+        """Whether what has come fits, if other pictures are dropped for it."""
+        return self._budget.make_room(self, 0)
+
+    def _thin_out(self) -> None:
+        """Removes a quarter of the places, at first those that are on no screen."""
+        shown = set(self.of(self._look()))
+        order = sorted(self._placed, key=lambda one: one in shown)
+        self._remove_all(set(order[: COUNT_MAX // 4]))
+
+    def remove(self, placed: Placed) -> None:
+        """Removes a place; its picture is forgotten unless it is kept."""
+        at = bisect_right(self._placed, placed.first, key=lambda one: one.first) - 1
+        if at >= 0 and self._placed[at] is placed:
+            del self._placed[at]
+            self._release(placed.stored)
+
+    def _remove_all(self, gone: set[Placed]) -> None:
+        if gone:
+            self._placed = [one for one in self._placed if one not in gone]
+            for placed in gone:
+                self._release(placed.stored)
+
+    def forget(self, image_id: int) -> None:
+        """Forgets a picture, and removes its places."""
+        if (stored := self._kept.get(image_id)) is not None:
+            self.drop(stored)
+
+    def drop(self, stored: Stored) -> None:
+        """Forgets a picture, whether it has an id or not, and removes its places."""
+        if self._kept.get(stored.image_id) is stored:
+            del self._kept[stored.image_id]
+            stored.is_kept = False
+            self._release(stored)
+        self._remove_all({placed for placed in self._placed if placed.own is stored})
+
+    def is_shown(self, stored: Stored) -> bool:
+        """Whether a place shows a picture."""
+        return any(placed.own is stored for placed in self._placed)
+
+    def clear(self) -> None:
+        self._placed.clear()
+        self._kept.clear()
+        self._uses.clear()
+        self._pixels = 0
+
+    def drop_one(self) -> bool:
+        shown = set(self.of(self._look()))
+        in_use = {placed.own for placed in shown}
+        hidden = (one.own for one in self._placed if one not in shown)
+        unused = (one for one in self._kept.values() if one not in in_use)
+        alone = (one for one in hidden if not one.is_kept and one not in in_use)
+        found = next(itertools.chain(alone, unused, (one.own for one in self._placed)), None)
+        if found is None:
+            return False
+        self.drop(found)
+        return True
