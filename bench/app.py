@@ -3,9 +3,12 @@ pseudo-terminal (120x36) that answers all questions. Prints JSON.
 
 python bench/app.py [SANDBOXES] [RUNS]
 
-All times begin with the process: `first_paint_ms` ends when the outline is written, `frame_ms` when
-the app's own first frame is, which accepts keys, and `listed_ms` when it lists all sandboxes.
-`textual_ms` is the time to start Python and import Textual in the same run, as a measure of the
+All times begin with the process, and are medians. `first_paint_ms` ends when the outline is
+written, and `listed_ms` when all sandboxes are listed in it, both before Textual is imported.
+`frame_ms` ends with the app's own first frame, which lists them and accepts keys, and `whole_ms`
+when images and the host are shown as well. `listed_cpu_ms` and `frame_cpu_ms` are the processor
+time of the process until then, which depends less on what else runs. `python_ms` and `textual_ms`
+are the times to start Python, and to import Textual in it, in the same run, as a measure of the
 machine. `idle_percent` is the use of one core over twenty seconds.
 """
 
@@ -30,6 +33,7 @@ MOUSE_ON = b"\x1b[?1000h"
 """Textual writes this before its first frame."""
 IDLE_S = 20.0
 SETTLE_S = 3.0
+WAIT_S = 60.0
 
 
 def open_app(env: dict[str, str]) -> PtyTerminal:
@@ -54,25 +58,50 @@ def leave(terminal: PtyTerminal) -> None:
     terminal.ends()
 
 
-def import_textual() -> float:
-    """Return the milliseconds of a process that only imports Textual."""
+def run_python(code: str) -> float:
+    """Return the milliseconds of a process that only runs that."""
     started = time.monotonic()
-    subprocess.run(
-        [sys.executable, "-c", "import gc; gc.disable(); import textual.app"], check=True
-    )
+    subprocess.run([sys.executable, "-c", f"import gc; gc.disable(); {code}"], check=True)
     return 1000 * (time.monotonic() - started)
 
 
+def used_ms(pid: int) -> float:
+    """Return the processor time of all threads of a process (clock_getcpuclockid(3), Linux)."""
+    return 1000 * time.clock_gettime(~pid << 3 | 2)
+
+
+def used_until(terminal: PtyTerminal, word: bytes, *, after: bytes = b"") -> float:
+    """Return the milliseconds of processor time until ``word`` was written behind ``after``."""
+    deadline = time.monotonic() + WAIT_S
+    while word not in terminal.output[max(0, terminal.output.find(after)) :]:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no {word!r} after {WAIT_S} s")
+        time.sleep(0.001)
+    return used_ms(terminal.process.pid)
+
+
 def measure(count: int, runs: int, env: dict[str, str]) -> dict[str, float]:
-    painted, framed, listed, imported = [], [], [], []
+    found: dict[str, list[float]] = {}
+    last = f"bench-{count - 1}".encode()
     for _ in range(runs + 1):
         with open_app(env) as terminal:
-            terminal.sees(f"{count} stopped")
-            painted.append(when(terminal, b"Sandboxes"))
-            framed.append(when(terminal, b"Sandboxes", after=MOUSE_ON))
-            listed.append(when(terminal, f"{count} stopped".encode()))
+            used = used_until(terminal, last)
+            used_until(terminal, MOUSE_ON)
+            framed = used_until(terminal, last, after=MOUSE_ON)
+            terminal.sees(f"{count} stopped", "disk free")
+            times = {
+                "first_paint_ms": when(terminal, b"quicksand"),
+                "listed_ms": when(terminal, last),
+                "frame_ms": when(terminal, last, after=MOUSE_ON),
+                "whole_ms": when(terminal, b"disk free"),
+                "listed_cpu_ms": used,
+                "frame_cpu_ms": framed,
+                "python_ms": run_python("pass"),
+                "textual_ms": run_python("import textual.app"),
+            }
             leave(terminal)
-        imported.append(import_textual())
+        for name, value in times.items():
+            found.setdefault(name, []).append(value)
     with open_app(env) as terminal:
         terminal.sees(f"{count} stopped")
         time.sleep(SETTLE_S)
@@ -81,14 +110,9 @@ def measure(count: int, runs: int, env: dict[str, str]) -> dict[str, float]:
         used = cpu_seconds(terminal.process.pid) - before
         idle = 100 * used / (time.monotonic() - since)
         leave(terminal)
-    return {
-        # The first run fills caches and has no outline.
-        "first_paint_ms": statistics.median(painted[1:]),
-        "frame_ms": statistics.median(framed[1:]),
-        "listed_ms": statistics.median(listed[1:]),
-        "textual_ms": statistics.median(imported[1:]),
-        "idle_percent": idle,
-    }
+    # The first run fills caches and has no outline.
+    medians = {name: statistics.median(values[1:]) for name, values in found.items()}
+    return {**medians, "idle_percent": idle}
 
 
 def main() -> None:

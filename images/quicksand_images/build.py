@@ -46,7 +46,7 @@ from quicksand_images.bases import system_facts
 from quicksand_images.benches import Bench
 from quicksand_images.layers import build_layer, layer_digest
 from quicksand_images.log import BuildLog, build_log
-from quicksand_images.recipe import ALPINE, Layer, Recipe, read_recipe
+from quicksand_images.recipe import ALPINE, DEPTH_MAX, Layer, Recipe, read_recipe
 from quicksand_images.rootfs import WORK, RootTree, configuring_script, remove_build
 from quicksand_images.sources import find_keyring, find_mirrors
 from quicksand_images.toolbox import require_gnu_tar
@@ -63,10 +63,6 @@ _POLICY = """\
 # No init looks after daemons here, so installing one does not start it. `service NAME start` does.
 exit 101
 """
-
-
-DEPTH_MAX = 8
-"""How many recipes may lie on each other."""
 
 
 async def ensure_image(

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from quicksand.base.arch import Architecture
+from quicksand.base.progress import Progress
 from quicksand.disks.images.recipes import has_recipe, recipe_names
+from quicksand.disks.images.store import ImageStore
 
-from quicksand_images.build import DEPTH_MAX, ensure_image
-from quicksand_images.recipe import Layer, read_recipe
+import quicksand_images
+from quicksand_images.recipe import DEPTH_MAX, Layer, read_recipe
 
 __all__ = ["check_arch", "ensure_image", "recipe_names", "suggested_options"]
 
@@ -28,3 +30,17 @@ def suggested_options(name: str) -> Mapping[str, Any]:
             break
         name = recipe.base
     return suggested
+
+
+async def ensure_image(
+    name: str,
+    progress: Progress | None = None,
+    *,
+    arch: Architecture | None = None,
+    store: ImageStore | None = None,
+    any_recipe: bool = False,
+) -> object:
+    """Does what `quicksand_images.ensure_image` does, and loads what builds only then."""
+    return await quicksand_images.ensure_image(
+        name, progress, arch=arch, store=store, any_recipe=any_recipe
+    )

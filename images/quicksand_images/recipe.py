@@ -20,6 +20,9 @@ from quicksand.records.config import SandboxConfig
 
 from quicksand_images.tables import Table, read_tables
 
+DEPTH_MAX = 8
+"""How many recipes may lie on each other."""
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~_-]{0,62}")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.world import Panel
 from quicksand_tui.verbs import checkpoints, saves, starting
@@ -22,7 +22,7 @@ ENTER = "same as enter"
 SHOWS = "as a command"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class CommandHint:
     """A command, and how it relates to what is on the screen."""
 

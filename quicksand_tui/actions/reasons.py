@@ -90,7 +90,7 @@ def new(world: World, selection: Selection) -> str | None:
         return f"the image {selection.image.name} is broken"
     if world.usable_images:
         return None
-    return NO_IMAGE.format(install=world.keymap.hint("install")) if world.loaded else READING
+    return NO_IMAGE.format(install=world.keymap.hint("install")) if world.knows_images else READING
 
 
 def uninstall(world: World, selection: Selection) -> str | None:

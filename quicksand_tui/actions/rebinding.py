@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from quicksand_tui.actions.record import PREFIXED, Action, Scope
 from quicksand_tui.actions.registry import ACTIONS
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.keymap import (
     ALIKE,
     DEFAULT_PREFIX,
@@ -20,7 +21,7 @@ from quicksand_tui.model.keymap import (
 from quicksand_tui.model.text import did_you_mean
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Assignment:
     """One line of the table of keys in the config."""
 
@@ -31,7 +32,7 @@ class Assignment:
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class KeyProblem:
     """Says why an assignment or a part of it is ignored."""
 

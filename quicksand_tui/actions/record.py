@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions import reasons
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.keymap import BEHIND_PREFIX
 from quicksand_tui.verbs.commands import Value, command_about
 from quicksand_tui.verbs.rows import find_verb
@@ -66,7 +66,7 @@ PREFIXED = frozenset(Scope(name) for name in BEHIND_PREFIX)
 """The scopes of groups of actions. All other groups belong to the main screen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Action:
     """One action. The handler that carries it out is in the table of its scope."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.overview import Changes
 
@@ -28,7 +28,7 @@ KEPT_MAX = 200
 """How many comparisons are kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Question:
     """Two disks of a sandbox."""
 

@@ -9,7 +9,7 @@ from textual.geometry import Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-from quicksand_tui.views.layout import Arrangement, Needs, Part, Shape, arrange
+from quicksand_tui.views.layout import Arrangement, Needs, Part, Shape, arrange, rows_left
 
 if TYPE_CHECKING:
     from quicksand_tui.cockpit.area import Area
@@ -84,8 +84,12 @@ class Cockpit(Widget):
         return Part.LISTS
 
     def arrangement(self, size: Size | None = None) -> Arrangement:
-        width, height = size or self.size
+        width, height = size or self.size or self._expected()
         return arrange(width, height, self.shape, self.focused_part, self.needs)
+
+    def _expected(self) -> Size:
+        """The size that it will have: what the first frame shows is made before its layout."""
+        return Size(self.app.size.width, rows_left(self.app.size.height))
 
     @property
     def has_aside(self) -> bool:

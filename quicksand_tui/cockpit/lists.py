@@ -80,9 +80,12 @@ IMAGES: Listing[ImageView] = Listing(
 class Lists(Vertical):
     """Three `Browser`s, one of which is visible."""
 
-    def __init__(self, *, ascii_only: bool, **options: Any) -> None:
+    def __init__(self, *, ascii_only: bool, is_empty: bool, **options: Any) -> None:
+        """``is_empty`` says whether there is no sandbox for the first frame."""
         super().__init__(**options)
-        self.sandboxes = Browser(SANDBOXES, ascii_only=ascii_only, id="sandboxes")
+        self.sandboxes = Browser(
+            SANDBOXES, ascii_only=ascii_only, is_empty=is_empty, id="sandboxes"
+        )
         self.saves = Browser(SAVES, ascii_only=ascii_only, id="saves")
         self.images = Browser(IMAGES, ascii_only=ascii_only, id="images")
         self.panel = Panel.SANDBOXES
@@ -179,4 +182,4 @@ def _no_images(world: World, query: str) -> str:
         return nothing_matches(query)
     if world.images_error:
         return f"The images cannot be read.\n{world.images_error}"
-    return NO_IMAGES_TEXT if world.loaded else ""
+    return NO_IMAGES_TEXT if world.knows_images else ""

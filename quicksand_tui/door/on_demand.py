@@ -1,5 +1,4 @@
-"""What the service needs of the engine, each imported when it is used (PEP 562), after the first
-paint."""
+"""What the service needs of the engine, each imported when it is used (PEP 562)."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

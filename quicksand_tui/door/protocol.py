@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from quicksand_tui.model.frozen import frozen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +41,7 @@ class LogSource(Protocol):
         """Closes the log; safe while another thread reads."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ShellView:
     """A terminal in a guest whose program is running. All text is sanitised."""
 

@@ -51,6 +51,7 @@ class EngineService:
 
     def __init__(self) -> None:
         self._reader: Reader | None = None
+        self._looking = threading.Lock()
         self._saves_reader: SavesReader | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -78,12 +79,22 @@ class EngineService:
         remembered. Broken items carry their error. Raises OSError and OperationError if the host
         lets it read nothing now.
         """
-        # The engine is imported here, in the reading thread, after the first paint.
-        with _reading("The store cannot be read"):
-            if self._reader is None:
-                self._reader = on_demand.Reader()
-            world = self._reader.read(frozenset(visible), fresh=fresh)
+        # The engine is imported here, in the reading thread.
+        with self._looking, _reading("The store cannot be read"):
+            world = self._sandboxes.read(frozenset(visible), fresh=fresh)
         return on_demand.with_traffic(world, self._traffic_of(network))
+
+    def read_sandboxes(self) -> World:
+        """Reads the sandboxes only, for the first frame: images and the host take much longer.
+        Blocks and raises as `read`, which waits for it."""
+        with self._looking, _reading("The store cannot be read"):
+            return self._sandboxes.read(frozenset(), sandboxes_only=True)
+
+    @property
+    def _sandboxes(self) -> Reader:
+        if self._reader is None:
+            self._reader = on_demand.Reader()
+        return self._reader
 
     def _traffic_of(self, sandbox_ids: Collection[str]) -> Mapping[str, TrafficRates]:
         """Returns the known rates, and has these guests asked from now on."""

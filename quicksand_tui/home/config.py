@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from quicksand_tui.actions.rebinding import Assignment, bind
 from quicksand_tui.actions.registry import default_keymap
 from quicksand_tui.home.state import read_some
 from quicksand_tui.model.amounts import size_text
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.keymap import DEFAULT_PREFIX, Keymap, KeyNameError, Prefix, parse_prefix
 from quicksand_tui.model.specs import Told
 from quicksand_tui.model.text import sanitise
@@ -21,7 +22,7 @@ LOOK_EVERY_S = 0.5
 """The default seconds between two looks at the disk."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Problem:
     """A part of the config that is ignored, and why."""
 
@@ -39,7 +40,7 @@ class Problem:
         return sanitise(f"{where}{key}{self.what}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Config:
     """The settings, with their defaults."""
 
@@ -63,7 +64,7 @@ class Config:
         return {"memory_dir": self.memory_dir} if self.memory_dir else {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Loaded:
     """The content of a config file."""
 
@@ -160,7 +161,7 @@ def _prefix(value: object) -> Prefix:
         raise _ValueProblemError(f"{_shown(value)} {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Setting:
     """One setting. Reading, the example config and the docs all derive from the table of them."""
 

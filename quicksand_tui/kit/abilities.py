@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from quicksand_tui.home.state import StateFile, state_dir
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.text import sanitise
 
 NAME_MAX = 60
 """The longest name of a terminal in characters."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TerminalAbilities:
     """The known abilities of a terminal."""
 

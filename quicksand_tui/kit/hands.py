@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
+from quicksand_tui.model.frozen import frozen
+
 if TYPE_CHECKING:
     from textual.events import Key
 
@@ -72,7 +74,7 @@ class Burst:
         return self.letters >= LETTERS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Press:
     """One key, with what was read up to it."""
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.geometry import Rect
 from quicksand_tui.views.layout import (
-    COMMAND_LINE_FROM,
     USUAL_NEEDS,
     Needs,
     Part,
     Shape,
     arrange,
+    rows_left,
 )
 
 NAME = "outline"
@@ -27,6 +28,9 @@ NAME = "outline"
 BRAND = "quicksand"
 TITLES = {Part.LISTS: "1 Sandboxes", Part.TREE: "4 Tree", Part.AREA: "", Part.ASIDE: ""}
 """The beginnings of the parts' titles; the area's depends on its content."""
+
+HEAD = "head"
+"""The role of a list's head."""
 
 COLUMNS_MAX, ROWS_MAX = 1000, 500
 """The largest terminal that is believed."""
@@ -37,7 +41,7 @@ ROUND, HEAVY, ASCII = tuple("╭─╮│╰╯"), tuple("┏━┓┃┗┛"), 
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Looks:
     """The looks of the screen. Colours are #rrggbb, or "" for the terminal's own."""
 
@@ -48,6 +52,17 @@ class Looks:
     border: str = ""
     accent: str = ""
     """The colour of the focused part's frame."""
+    title: str = ""
+    """The colour of its title."""
+    head: str = ""
+    """The colour of the list's head."""
+    muted: str = ""
+    """The colour of secondary text, and those of the states."""
+    success: str = ""
+    warning: str = ""
+    error: str = ""
+    spark: str = ""
+    """The colour of small graphs."""
 
     terminal: str = ""
     """The terminal's `terminal_name`: another one may have another background."""
@@ -58,6 +73,18 @@ class Looks:
         if true_colours and not environ.get("NO_COLOR") and self.terminal == terminal_name(environ):
             return self
         return Looks(ascii=self.ascii)
+
+    def of(self, role: str) -> str:
+        """Returns the colour of HEAD, or of a role of `views.rows.Cell`."""
+        colours = {
+            HEAD: self.head,
+            "muted": self.muted,
+            "success": self.success,
+            "warning": self.warning,
+            "error": self.error,
+            "accent": self.spark,
+        }
+        return colours.get(role, self.text)
 
     def to_json(self) -> dict[str, object]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -89,8 +116,30 @@ def looks_of(variables: Mapping[str, str], environ: Mapping[str, str], *, plain:
         text=colour("foreground"),
         border=colour("border"),
         accent=colour("accent"),
+        title=colour("text-accent"),
+        head=_muted_of(variables),
+        muted=colour("foreground-muted"),
+        success=colour("text-success"),
+        warning=colour("text-warning"),
+        error=colour("text-error"),
+        spark=colour("text-accent"),
         terminal=terminal_name(environ),
     )
+
+
+def _muted_of(variables: Mapping[str, str]) -> str:
+    """Returns the colour of muted text: Textual says it as black or white of so many percent, "auto
+    60%"."""
+    value, background = variables.get("text-muted", ""), variables.get("background", "")
+    if _COLOUR.fullmatch(value):
+        return value
+    if not value.startswith("auto ") or not _COLOUR.fullmatch(background):
+        return ""
+    share = int(value.removeprefix("auto ").rstrip("%")) / 100
+    red, green, blue = (int(background[start : start + 2], 16) for start in (1, 3, 5))
+    ink = 255 if (299 * red + 587 * green + 114 * blue) / 255_000 < 0.5 else 0
+    mixed = (int(part + (ink - part) * share) for part in (red, green, blue))
+    return "#" + "".join(f"{part:02x}" for part in mixed)
 
 
 def terminal_name(environ: Mapping[str, str]) -> str:
@@ -98,56 +147,75 @@ def terminal_name(environ: Mapping[str, str]) -> str:
     return " ".join(environ.get(word, "") for word in ("TERM_PROGRAM", "TERM", "COLORTERM"))
 
 
-def outline(columns: int, rows: int, looks: Looks, shape: Shape, needs: Needs = USUAL_NEEDS) -> str:
-    """Returns the sequences that draw the outline on the alternate screen; "" without room."""
-    # Leaves the lines at the top, of the keys and, if there is room, of the command.
-    height = rows - (3 if rows >= COMMAND_LINE_FROM else 2)
+def boxes(columns: int, rows: int, shape: Shape, needs: Needs = USUAL_NEEDS) -> dict[Part, Rect]:
+    """Returns where the frames of the parts are on the screen; none without room."""
+    height = rows_left(rows)
     if not (0 < columns <= COLUMNS_MAX and 0 < height <= ROWS_MAX):
-        return ""
-    drawn = []
-    if columns >= len(BRAND) + 2:
-        drawn.append(f"\x1b[1;3H{_sgr(looks.accent, looks.background, bold=True)}{BRAND}")
+        return {}
+    found = {}
     for part, place in arrange(columns, height, shape, Part.LISTS, needs).places.items():
         tabs = 1 if part is Part.AREA else 0
         box = Rect(place.x, place.y + 1 + tabs, place.width, place.height - tabs)
-        drawn.append(_box(box, TITLES[part], looks, focused=part is Part.LISTS))
-    if not any(drawn):
+        if box.width >= len(TITLES[part]) + 6 and box.height >= 2:
+            found[part] = box
+    return found
+
+
+def outline(columns: int, rows: int, looks: Looks, shape: Shape, needs: Needs = USUAL_NEEDS) -> str:
+    """Returns the sequences that draw the outline on the alternate screen; "" without room."""
+    drawn = frames(columns, rows, looks, shape, needs)
+    return f"\x1b[?1049h\x1b[?25l{drawn}" if drawn else ""
+
+
+def frames(columns: int, rows: int, looks: Looks, shape: Shape, needs: Needs) -> str:
+    """Returns the sequences that draw it on an empty screen; "" without room."""
+    found = boxes(columns, rows, shape, needs)
+    has_brand = len(BRAND) + 2 <= columns <= COLUMNS_MAX and rows > 2
+    if not found and not has_brand:
         return ""
-    clear = f"\x1b[?1049h\x1b[?25l{_sgr(looks.text, looks.background)}\x1b[H\x1b[2J"
-    return "".join([clear, *drawn, "\x1b[m"])
+    brand = f"\x1b[1;3H{sgr(looks.title, looks.background, bold=True)}{BRAND}"
+    drawn = [brand if has_brand else ""]
+    for part, box in found.items():
+        drawn.append(_box(box, TITLES[part], looks, focused=part is Part.LISTS))
+    return "".join([sgr(looks.text, looks.background), "\x1b[H\x1b[2J", *drawn, "\x1b[m"])
 
 
 def _box(box: Rect, title: str, looks: Looks, *, focused: bool) -> str:
-    if box.width < len(title) + 6 or box.height < 2:
-        return ""
-    border = _sgr(looks.accent if focused else looks.border, looks.background)
+    border = sgr(looks.accent if focused else looks.border, looks.background)
     a, line, b, side, c, d = ASCII if looks.ascii else HEAVY if focused else ROUND
-    words = _sgr(looks.accent if focused else looks.text, looks.background, bold=True)
+    words = sgr(looks.title if focused else looks.text, looks.background, bold=True)
     named = f" {words}{title}{border} " if title else ""
     rest = line * (box.width - 3 - (len(title) + 2 if title else 0))
     bottom = box.y + box.height - 1
     return "".join(
         [
-            f"{_at(box.x, box.y)}{border}{a}{line}{named}{rest}{b}",
+            f"{at(box.x, box.y)}{border}{a}{line}{named}{rest}{b}",
             *(
-                f"{_at(box.x, y)}{side}{_at(box.x + box.width - 1, y)}{side}"
+                f"{at(box.x, y)}{side}{at(box.x + box.width - 1, y)}{side}"
                 for y in range(box.y + 1, bottom)
             ),
-            f"{_at(box.x, bottom)}{c}{line * (box.width - 2)}{d}",
+            f"{at(box.x, bottom)}{c}{line * (box.width - 2)}{d}",
         ]
     )
 
 
-def _at(x: int, y: int) -> str:
+def at(x: int, y: int) -> str:
+    """Returns the sequence that moves to a cell."""
     return f"\x1b[{y + 1};{x + 1}H"
 
 
-def _sgr(text: str, background: str, *, bold: bool = False) -> str:
+def sgr(text: str, background: str, *, bold: bool = False) -> str:
+    """Returns the sequence that sets two colours as `Looks` has them."""
     words = ["0", *(["1"] if bold else []), *_colour("38", text), *_colour("48", background)]
     return f"\x1b[{';'.join(words)}m"
+
+
+def ink(text: str) -> str:
+    """Returns the sequence that sets the colour of what follows, on the same background."""
+    return f"\x1b[{';'.join(_colour('38', text) or ['39'])}m"
 
 
 def _colour(which: str, colour: str) -> list[str]:
     if not colour:
         return []
-    return [which, "2", *(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))]
+    return [which, "2", *(str(int(colour[start : start + 2], 16)) for start in (1, 3, 5))]

@@ -114,6 +114,9 @@ class RawDriver(LinuxDriver):
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
+        if size is None:
+            # For the first layout, which may come before it is told to the app.
+            self._size = self._get_terminal_size()
         self._is_far = over_ssh(os.environ)
         """Between the system and the terminal lies a network."""
         self.line = Line()

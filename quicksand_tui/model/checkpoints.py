@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from quicksand_tui.model.frozen import frozen
 
 TAG_LIMIT = 128
 """Characters: the engine's limit, which a test compares, for the model knows no engine."""
@@ -12,7 +13,7 @@ NOTE_LIMIT = 1000
 """How many characters of a note are shown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CheckpointView:
     """One checkpoint. All text is sanitised."""
 
@@ -51,7 +52,7 @@ class CheckpointView:
     """Why it cannot be read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CheckpointTree:
     """The checkpoints of a sandbox, and its position among them."""
 
@@ -94,7 +95,7 @@ class CheckpointTree:
 NO_TREE = CheckpointTree()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Marks:
     """The characters that mark checkpoints in the tree, and its words."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from quicksand_tui.model.frozen import frozen
 
 if TYPE_CHECKING:
     from quicksand_tui.model.checkpoints import CheckpointView
@@ -17,7 +19,7 @@ IMAGE = "base image"
 """What stands in place of a checkpoint's name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DiffSpec:
     """The two disks that are compared."""
 
@@ -38,7 +40,7 @@ class DiffSpec:
         return f"{self.names[0]} → {self.names[1]}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ChangedPath:
     """One path that differs."""
 
@@ -58,7 +60,7 @@ class ChangedPath:
     """What else differs, such as its mode."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DiffView:
     """All that differs."""
 
@@ -84,7 +86,7 @@ class DiffView:
         return [(letter, count) for letter in KINDS if (count := letters.count(letter))]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TextDiff:
     """What differs within one path."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.checkpoints import line_to
+from quicksand_tui.model.frozen import frozen
 
 if TYPE_CHECKING:
     from quicksand_tui.model.checkpoints import CheckpointTree
@@ -15,7 +15,7 @@ FOLD = "fold:"
 """Begins the key of a fold, which goes on with the id of the checkpoint that it hangs from."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Folded:
     """The tree as it is drawn."""
 

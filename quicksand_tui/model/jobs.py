@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from quicksand_tui.model.amounts import age_text, size_text
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.sandboxes import State
 
 
@@ -65,7 +65,7 @@ JOB_STATES = {
 """The state shown for a sandbox during such a job; other jobs do not change it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Job:
     """A running operation of this app."""
 
@@ -112,7 +112,7 @@ class Job:
         return f"{self.step}/{self.steps} {self.stage}".strip()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EndedJob:
     """A job of this app that has ended."""
 
@@ -129,7 +129,7 @@ class EndedJob:
     failure: Failure | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Failure:
     """What went wrong, in words for the user."""
 
@@ -140,7 +140,7 @@ class Failure:
     """The last lines that QEMU or the guest wrote."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class CommandRecord:
     """A line of the command log: the command that does the same as an action."""
 
@@ -165,7 +165,7 @@ class OperationError(Exception):
         self.failure = failure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CommandOutput:
     """How a command in a guest ended. All text is sanitised."""
 
@@ -193,7 +193,7 @@ class RunState(StrEnum):
     """Its sandbox is not running."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Run:
     """The command in one sandbox."""
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
+
+from quicksand_tui.model.frozen import frozen
 
 UNBOUND = "unbound"
 """Textual gets this for an action without a key; no key has this name."""
@@ -156,7 +158,7 @@ _SIGNS = {
 """The signs of Latin-1: Textual's names drop the hyphens of Unicode's, so no lookup finds them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Prefix:
     """The key that introduces a command to the panes, as Ctrl-b does in tmux."""
 
@@ -221,7 +223,7 @@ WITH_MAIN = frozenset({"log", "tree", "mounts"})
 """Scopes of parts of the main screen, where its keys work, too, unless the part has them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Keymap:
     """The keys of all actions."""
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from quicksand_tui.model.checkpoints import line_to
+from quicksand_tui.model.frozen import frozen
 
 Rank = Callable[[str], tuple[float, str]]
 """Returns what orders checkpoints that do not descend from each other: the time, and the id."""
@@ -23,7 +24,7 @@ LANES_MAX = 8
 is drawn branch by branch."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Stroke:
     """A piece of the drawing."""
 
@@ -32,7 +33,7 @@ class Stroke:
     """It is on the way from the root to where the sandbox stands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LaneRow:
     """A row of the drawing. ``id`` is "" in a row that has only lines."""
 
@@ -55,7 +56,7 @@ class LaneRow:
         return len(left) + 1 + len(right.rstrip()) if self.id else len((left + right).rstrip())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Lines:
     """The characters of the lines."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from quicksand_tui.model.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Glance:
     """The last lines of a shell. All text is sanitised."""
 
@@ -13,7 +13,7 @@ class Glance:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EventView:
     """Something that happened to a sandbox."""
 
@@ -25,7 +25,7 @@ class EventView:
     role: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ChangedPlace:
     """A file that differs, or all that differ in a directory."""
 
@@ -37,7 +37,7 @@ class ChangedPlace:
     """Bytes of them now, or before if they were removed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Changes:
     """What differs between a checkpoint and another one, or the present disk."""
 
@@ -48,7 +48,7 @@ class Changes:
     """It is being found out."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Known:
     """What the overview of a sandbox shows besides its facts."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Protocol
 
 from quicksand_tui.model.checkpoints import NO_TREE, CheckpointTree
+from quicksand_tui.model.frozen import frozen
 
 READINGS_MAX = 240
 """How many rates a history holds."""
@@ -45,7 +46,7 @@ class Traffic(Protocol):
     def sent(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TrafficRates:
     """Rates in bytes per second; ``history`` holds past sums of both, the latest last."""
 
@@ -81,7 +82,7 @@ class TrafficMeter:
         self.rates = TrafficRates(received=received, sent=sent, history=history)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProcessView:
     """A process as its guest reports it. All text is sanitised."""
 
@@ -93,7 +94,7 @@ class ProcessView:
     command: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GuestView:
     """What a guest reports about itself; memory and disk are in bytes."""
 
@@ -111,7 +112,7 @@ class GuestView:
     """The processes with the most CPU time, in descending order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RemovedView:
     """A sandbox that was deleted. All text is sanitised."""
 
@@ -146,7 +147,7 @@ class MountState(StrEnum):
         return self in (MountState.MOUNTED, MountState.NOT_SERVED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MountView:
     """A directory of this host in a guest. All text but ``key`` is sanitised."""
 
@@ -166,7 +167,7 @@ class MountView:
     """Files of this kind that the guest wrote, below ``host``, the last first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class UseHistory:
     """What a sandbox used of the host. Readings are some seconds apart, the latest last."""
 
@@ -181,7 +182,7 @@ class UseHistory:
 NO_HISTORY = UseHistory()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SandboxView:
     """One sandbox. All text but ``id`` is sanitised."""
 
@@ -237,7 +238,7 @@ class SandboxView:
         return self.state in LIVE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ImageView:
     """One image."""
 

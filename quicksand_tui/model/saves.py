@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from quicksand_tui.model.frozen import frozen
 
 FileKey = tuple[int, int]
 """Device and inode."""
@@ -12,7 +14,7 @@ SharedFiles = Mapping[FileKey, tuple[int, int, int]]
 """Files with links elsewhere, by key: (bytes, number of links, links counted here)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class VerdictView:
     """The result of verifying a save."""
 
@@ -23,7 +25,7 @@ class VerdictView:
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SaveView:
     """One save. All text but ``key`` is sanitised."""
 
@@ -89,7 +91,7 @@ class SaveView:
         return self.own + self.shared
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TrashedView:
     """A save or a sandbox in the trash."""
 
@@ -136,7 +138,7 @@ def total_size(views: Iterable[SaveView]) -> int:
     return own + sum(shared.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SavesView:
     """All saves at one moment."""
 

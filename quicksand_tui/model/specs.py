@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from quicksand_tui.model.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CloneSpec:
     """The clones that a form asks for, as typed."""
 
@@ -17,7 +19,7 @@ class CloneSpec:
     """"ro" or "rw" for the directories of the source; "" for none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MountSpec:
     """The mount that a form asks for, as typed."""
 
@@ -30,7 +32,7 @@ class MountSpec:
     """How it is mounted; "" for the usual way."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CheckpointSpec:
     """The checkpoint that a form asks for, as typed."""
 
@@ -39,7 +41,7 @@ class CheckpointSpec:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NewSpec:
     """The sandbox that a form asks for, as typed; `quicksand_tui.forms.checks` checks it. The
     engine chooses what is not given."""
@@ -57,7 +59,7 @@ class NewSpec:
     """Those that the image suggests, which apply where ``machine`` has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SaveSpec:
     """The save that a form asks for, as typed."""
 
@@ -66,7 +68,7 @@ class SaveSpec:
     compress: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ExportSpec:
     """The exported file that a form asks for, as typed."""
 
@@ -78,7 +80,7 @@ class ExportSpec:
     """Whether an existing file is replaced."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ImportSpec:
     """The file that a form asks to import, as typed."""
 
@@ -87,7 +89,7 @@ class ImportSpec:
     """The save's new name; "" keeps its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Told:
     """The result of an operation, in words for people."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.geometry import Rect
 
 K = TypeVar("K")
@@ -34,7 +34,7 @@ class Kind(StrEnum):
     CONSOLE = "console"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class TileKey:
     """Names a tile: a terminal by its session and birth, anything else by its kind."""
 
@@ -44,7 +44,7 @@ class TileKey:
     birth: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WatchedTerminal:
     """A terminal in a guest that can be watched. All text but ``session`` is sanitised."""
 
@@ -60,7 +60,7 @@ class WatchedTerminal:
     """The directory of that program."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Heard:
     """What a terminal has written since it was last asked."""
 
@@ -73,7 +73,7 @@ class Heard:
     """A look has just begun: it starts with an empty screen."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class LastCommand:
     """The last command that the app has run in a sandbox. All text is sanitised."""
 

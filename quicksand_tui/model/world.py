@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.jobs import SAVE_VERBS, Job
 from quicksand_tui.model.keymap import NO_KEYS, Keymap
 from quicksand_tui.model.sandboxes import State
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.saves import SaveView, TrashedView
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HostView:
     """Free memory and disk of the host, in bytes; None if unknown."""
 
@@ -33,7 +34,7 @@ class HostView:
     """Bytes of memory that they take."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class World:
     """What the app knows at one moment."""
 
@@ -41,6 +42,8 @@ class World:
     """Unix time."""
     loaded: bool = True
     """False until the disk has been read."""
+    images_loaded: bool = True
+    """False as long as only the sandboxes have been read: they come first."""
     sandboxes: tuple[SandboxView, ...] = ()
     images: tuple[ImageView, ...] = ()
     host: HostView = HostView()
@@ -70,6 +73,11 @@ class World:
         """Returns the sandbox with that id, or else with that name."""
         named = (view for view in self.sandboxes if view.name == name)
         return self.sandbox(name) or next(named, None)
+
+    @property
+    def knows_images(self) -> bool:
+        """Whether images and the host have been read."""
+        return self.loaded and self.images_loaded
 
     @property
     def running_names(self) -> tuple[str, ...]:
@@ -108,7 +116,7 @@ class Panel(StrEnum):
     IMAGES = "images"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Selection:
     """The panel, the row under the cursor, and the marked rows."""
 

@@ -6,8 +6,10 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import MutableMapping
+import threading
+from collections.abc import Callable, MutableMapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from quicksand_tui.home.state import (
     AUTO,
@@ -29,8 +31,13 @@ from quicksand_tui.kit.abilities import terminals_file
 from quicksand_tui.kit.answers import over_ssh
 from quicksand_tui.kit.outline import NAME, Looks, outline
 from quicksand_tui.kit.probe import Probe
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.text import ascii_only
 from quicksand_tui.opening.asyncio_alone import import_asyncio
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.world import World
+    from quicksand_tui.views.layout import Needs, Shape
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as in shells: 128 plus the signal's number."""
@@ -38,6 +45,9 @@ INTERRUPTED = 130
 YOUNG_MAX = 20_000
 """Objects that the running app makes before Python looks for garbage among them, which takes 2.5 ms
 then."""
+
+LIST_WAIT_S = 0.5
+"""The longest that loading the app waits for the list of sandboxes. It takes 0.04 s."""
 
 COUNT_SAVES_AFTER_S = 1.0
 """Seconds until saves are first read. Thousands take seconds, in a thread that slows the others,
@@ -92,11 +102,18 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
     # Hardly anything becomes garbage before the first paint, so collecting only takes time.
     gc.disable()
     remembered = memory()
-    if not theme:
-        probe.draw(_outline(*probe.size, remembered, ascii_glyphs=ascii_glyphs))
+    sketch = None if theme else Sketch.of(probe.size, remembered, ascii_glyphs=ascii_glyphs)
+    if sketch is not None:
+        probe.draw(sketch.outline())
     is_ssh = spare_the_line(os.environ)
     import_asyncio()
     from quicksand_tui.door.service import EngineService  # noqa: PLC0415
+    from quicksand_tui.kit.first_list import first_list  # noqa: PLC0415
+
+    service = EngineService()
+    look = FirstLook(service.read_sandboxes)
+    if sketch is not None and (seen := look.wait(LIST_WAIT_S)) and probe.size == sketch.size:
+        probe.draw(first_list(*sketch.size, sketch.looks, sketch.shape, sketch.needs, seen))
     from quicksand_tui.home.config import ConfigFile, Settings  # noqa: PLC0415
     from quicksand_tui.ui.app import QuicksandApp  # noqa: PLC0415
 
@@ -110,7 +127,6 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
     wish = theme_wish(theme, os.environ) or settings.config.theme
     choice = ThemeChoice(StateFile(state_dir() / THEME_FILE), wish=wish)
     probe.gather()
-    service = EngineService()
     app = QuicksandApp(
         service,
         settings=settings,
@@ -122,6 +138,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
         theme=choice,
         probe=probe,
         count_saves_after_s=COUNT_SAVES_AFTER_S,
+        seen=look.wait(),
     )
     try:
         if theme == AUTO:
@@ -141,15 +158,52 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
     return app.return_value or 0
 
 
-def _outline(columns: int, rows: int, remembered: Remembered, *, ascii_glyphs: bool) -> str:
-    """Returns the outline in the looks of the last run; "" before the first."""
-    looks = Looks.from_json(remembered.get(NAME))
-    if looks is None:
-        return ""
-    looks = replace(
-        looks.fitting(os.environ), ascii=ascii_glyphs or ascii_only(looks.ascii or None)
-    )
-    return outline(columns, rows, looks, recall_shape(remembered), recall_needs(remembered))
+@frozen(kw_only=False)
+class Sketch:
+    """What the outline is drawn with: the terminal's size, and the looks of the last run."""
+
+    size: tuple[int, int]
+    looks: Looks
+    shape: Shape
+    needs: Needs
+
+    @classmethod
+    def of(
+        cls, size: tuple[int, int], remembered: Remembered, *, ascii_glyphs: bool
+    ) -> Sketch | None:
+        """Returns None before the first run, and without room."""
+        looks = Looks.from_json(remembered.get(NAME))
+        if looks is None:
+            return None
+        plain = ascii_glyphs or ascii_only(looks.ascii or None)
+        looks = replace(looks.fitting(os.environ), ascii=plain)
+        sketch = cls(size, looks, recall_shape(remembered), recall_needs(remembered))
+        return sketch if sketch.outline() else None
+
+    def outline(self) -> str:
+        return outline(*self.size, self.looks, self.shape, self.needs)
+
+
+class FirstLook:
+    """Reads the sandboxes in a thread, so that a slow disk delays the app for a moment only."""
+
+    def __init__(self, read: Callable[[], World]) -> None:
+        self._read = read
+        self._done = threading.Event()
+        self._seen: World | None = None
+        threading.Thread(target=self._look, name="quicksand-first-look", daemon=True).start()
+
+    def _look(self) -> None:
+        try:
+            self._seen = self._read()
+        except Exception:  # noqa: BLE001 - the next look, at once after it, says what is wrong
+            self._seen = None
+        finally:
+            self._done.set()
+
+    def wait(self, seconds: float = 0.0) -> World | None:
+        """Returns what was seen; None if that takes longer, or failed."""
+        return self._seen if self._done.wait(seconds) else None
 
 
 def _collect_garbage() -> None:

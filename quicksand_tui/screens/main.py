@@ -22,6 +22,7 @@ from quicksand_tui.cockpit.lists import Lists
 from quicksand_tui.cockpit.tree import TreePanel
 from quicksand_tui.home.state import recall_needs, recall_shape
 from quicksand_tui.kit.base import ActionScreen, SavesShown, bindings_of, refuse_paste
+from quicksand_tui.kit.first_list import TOP_USED
 from quicksand_tui.kit.outline import BRAND
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
@@ -57,9 +58,6 @@ if TYPE_CHECKING:
 USUAL_WIDTH = 70
 """Width in cells below which the first line omits the host."""
 
-TOP_USED = 4 + len("quicksand") + 4
-"""Cells of the first line besides counts and host."""
-
 MARKING = frozenset({"mark", "mark_all", "mark_range"})
 """Actions that do nothing with the sandbox under the cursor."""
 
@@ -94,12 +92,13 @@ class MainScreen(ActionScreen):
         full_shell: FullShell,
         *,
         everywhere: Handlers,
+        rows: int,
         ascii_only: bool,
     ) -> None:
         """``world`` returns the present one; ``everywhere`` are the actions that are the same on
-        all screens."""
-        # Assumes the usual height, since a later change of class computes all styles again.
-        super().__init__(classes="-usual")
+        all screens; ``rows`` are those of the terminal."""
+        # The class that Textual sets later: a change then would move what the first frame shows.
+        super().__init__(classes="-usual" if rows >= COMMAND_LINE_FROM else "-low")
         self._present = world
         self.world = world()
         self._app_keys = keys
@@ -118,7 +117,7 @@ class MainScreen(ActionScreen):
             LISTS[Panel.SANDBOXES], ascii_only=ascii_only, id="command-line"
         )
         self._actions = ActionBar(Scope.MAIN, id="actions")
-        self.lists = Lists(ascii_only=ascii_only, id="lists")
+        self.lists = Lists(ascii_only=ascii_only, is_empty=not self.world.sandboxes, id="lists")
         self.checkpoints = TreePanel(ascii_only=ascii_only, id="checkpoints")
         self.area = area
         self.aside = Aside(ascii_only=ascii_only, id="aside")

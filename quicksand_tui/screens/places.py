@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.home.state import NEEDS_NAME, SHAPE_NAME, kept_needs, kept_shape
-from quicksand_tui.views.layout import STEP, Needs, Part, Shape, Tab, tabs_of, widened
+from quicksand_tui.views.layout import STEP, Part, Shape, Tab, needs_of, tabs_of, widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,11 +90,7 @@ class Places:
         """Gives the parts the room that they can use: the list has ``listed`` lines."""
         if not world.sandboxes:
             return  # what comes first is not known
-        needs = Needs(
-            listed=listed,
-            drawn=max(len(view.tree.checkpoints) for view in world.sandboxes),
-            aside=len(world.sandboxes) > 1,
-        )
+        needs = needs_of(world, listed)
         cockpit = self.cockpit
         if needs != cockpit.needs:
             cockpit.rearrange(cockpit.shape, cockpit.focused_part, needs)

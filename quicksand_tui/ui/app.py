@@ -93,6 +93,7 @@ class QuicksandApp(App[int]):
         probe: Probe | None = None,
         count_saves_after_s: float | None = None,
         hands: Hands | None = None,
+        seen: World | None = None,
     ) -> None:
         """Calls ``painted`` once, after the first paint; ``probe`` owns the terminal until then.
         Without ``remembered`` and ``pane_memory``, nothing is kept for the next run.
@@ -126,7 +127,7 @@ class QuicksandApp(App[int]):
         self.operations.read_only = self.settings.read_only
         self.dialogs = self._make_dialogs()
         self.config_watch = self._make_config_watch()
-        self.world_watch = self._make_world_watch(clock, look_at_least_s)
+        self.world_watch = self._make_world_watch(clock, look_at_least_s, seen)
         self.saves = self._make_saves_watch()
         self.key_routing = KeyRouting(self, self.stack, self.keys)
         self.full_shell = self._make_full_shell()
@@ -139,11 +140,7 @@ class QuicksandApp(App[int]):
 
     def _make_config_watch(self) -> ConfigWatch:
         return ConfigWatch(
-            self,
-            self.settings,
-            self.keys,
-            show=self.show,
-            report=self.dialogs.show_report,
+            self, self.settings, self.keys, show=self.show, report=self.dialogs.show_report
         )
 
     def _make_saves_watch(self) -> SavesWatch:
@@ -153,7 +150,9 @@ class QuicksandApp(App[int]):
             changed=self.show,
         )
 
-    def _make_world_watch(self, clock: Callable[[], float], at_least_s: float) -> WorldWatch:
+    def _make_world_watch(
+        self, clock: Callable[[], float], at_least_s: float, seen: World | None
+    ) -> WorldWatch:
         return WorldWatch(
             self.service,
             self.settings,
@@ -164,6 +163,7 @@ class QuicksandApp(App[int]):
             looked=self.config_watch.look,
             changed=self.show,
             loaded=self._count_saves,
+            seen=seen,
         )
 
     def _make_dialogs(self) -> Dialogs:
@@ -244,6 +244,7 @@ class QuicksandApp(App[int]):
             self.memory,
             self.full_shell,
             everywhere=self._everywhere.handlers,
+            rows=self.size.height,
             ascii_only=self.ascii,
         )
 
@@ -277,7 +278,7 @@ class QuicksandApp(App[int]):
         self.config_watch.use_keymap()
         if (told := self.settings.report()) is not None:
             self.call_after_refresh(self.dialogs.show_report, told)
-        # The first look loads the engine, so it comes after the first paint.
+        # This look loads much of the engine, so it comes after the first paint.
         self.call_after_refresh(self._watch)
 
     # Looks

@@ -97,7 +97,7 @@ async def picture(
         known = ", ".join(sorted(app.available_themes))
         raise ScreenshotError(f"there is no theme {spec.theme!r}", f"there are {known}")
     async with app.run_test(size=spec.size) as pilot:
-        if not await _until(lambda: app.world.loaded, LOADED_WAIT_S):
+        if not await _until(lambda: app.world.knows_images, LOADED_WAIT_S):
             raise ScreenshotError("the store was not read in time", "`quicksand-tui doctor`")
         await _settle(app)
         await _go(app, spec)

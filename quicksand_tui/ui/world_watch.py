@@ -43,12 +43,13 @@ class WorldWatch:
         looked: Callable[[], None],
         changed: Callable[[], None],
         loaded: Callable[[], None],
+        seen: World | None = None,
     ) -> None:
         """``at_least_s`` are the least seconds between two looks; the config may ask for more.
         ``asks`` returns the ids of the sandboxes whose use of the CPU, and those whose network is
         wanted; ``moves`` says whether what is shown changes even if the disk does not. Calls
         ``looked`` after each look, ``changed`` when the world must be shown, and ``loaded`` after
-        the first look."""
+        the first look. ``seen`` is what a look before that has found."""
         self._service = service
         self._settings = settings
         self._clock = clock
@@ -58,7 +59,7 @@ class WorldWatch:
         self._looked = looked
         self._changed = changed
         self._loaded = loaded
-        self.world = World(taken=clock(), loaded=False)
+        self.world = seen or World(taken=clock(), loaded=False)
         """The world as the service read it."""
         self.events: deque[Happening] = deque(maxlen=EVENTS_MAX)
         """What happened to sandboxes since the app started, the latest last."""
@@ -90,7 +91,7 @@ class WorldWatch:
         if world != before or stale or fresh:
             self.shown = world.taken
             self._changed()
-        if not before.loaded:
+        if not before.knows_images:
             self._loaded()
         for looker in lookers:
             if not looker.done():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.commands import Value, command_about
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Progress:
     """How far a verb is."""
 
@@ -50,7 +51,7 @@ def _no_facts(name: str, result: Any) -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Verb(ABC, Generic[T]):
     """A verb with its parameters. `carry_out` calls the engine; its result is ``T``."""
 
@@ -98,7 +99,7 @@ def attach(name: str, report: Report) -> Sandbox:
     return engine.Sandbox.attach(name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SandboxVerb(Verb[T]):
     """A verb that is done to one sandbox, which is opened for it."""
 
@@ -119,7 +120,7 @@ class SandboxVerb(Verb[T]):
             sandbox.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HostVerb(Verb[T]):
     """A verb that opens no sandbox: it makes one, or works on what stands on disk."""
 

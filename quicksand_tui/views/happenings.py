@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.amounts import pause_text, seconds_text
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.overview import EventView
 from quicksand_tui.model.sandboxes import State
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TAG_CELLS = 60
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Happening:
     """One event of a sandbox."""
 

@@ -7,10 +7,15 @@ of the area; in a very small one, and when zoomed, the focused part fills the sc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.geometry import Rect
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.world import World
 
 
 class Part(StrEnum):
@@ -65,7 +70,7 @@ STEP = 4
 """The number of cells by which a key widens a column."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shape:
     """What the user has chosen about the layout."""
 
@@ -75,7 +80,7 @@ class Shape:
     zoomed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Needs:
     """How much there is to show."""
 
@@ -91,12 +96,27 @@ USUAL_NEEDS = Needs(listed=12, drawn=24)
 """What is assumed before the first look."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def needs_of(world: World, listed: int) -> Needs:
+    """Returns how much there is to show of a world with sandboxes; ``listed`` lines are listed."""
+    return Needs(
+        listed=listed,
+        drawn=max(len(view.tree.checkpoints) for view in world.sandboxes),
+        aside=len(world.sandboxes) > 1,
+    )
+
+
+@frozen
 class Arrangement:
     """The visible parts, and whether the tree is a tab."""
 
     places: dict[Part, Rect]
     tree_is_tab: bool
+
+
+def rows_left(rows: int) -> int:
+    """Returns the rows of the screen for the parts: without the line at the top, that of the keys
+    and, if there is room, that of the command."""
+    return max(0, rows - (3 if rows >= COMMAND_LINE_FROM else 2))
 
 
 def columns(width: int) -> int:

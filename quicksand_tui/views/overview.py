@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.amounts import (
@@ -15,6 +14,7 @@ from quicksand_tui.model.amounts import (
     size_text,
     sparkline,
 )
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.overview import NOTHING_KNOWN, Known
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip, drawn_cells
@@ -41,7 +41,7 @@ Shown = tuple[list[Words], list[Words]]
 """What stands at the left and at the right end of a line."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Block:
     """Some lines below a title; without a title, the first ones."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.model.amounts import age_text, percent_text, size_text, sparkline
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.jobs import JOB_STATES, Job, JobVerb
 from quicksand_tui.model.sandboxes import SandboxView, State
 from quicksand_tui.model.text import drawn_cells
@@ -59,7 +60,7 @@ Line = tuple[str, list[Words]]
 """A label and its value."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Cell:
     """A cell of a table. ``role`` is a colour of the theme, "muted" or ""."""
 
@@ -75,7 +76,7 @@ class Cell:
     """What is drawn before the text, in roles of its own; it is not cut."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Row:
     """A row of a table: its key, and its cells by column."""
 
@@ -85,7 +86,7 @@ class Row:
     """It has only lines of a drawing: the cursor goes past it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Column:
     key: str
     title: str
@@ -195,7 +196,7 @@ _WANTED_LATER = ("memory-spark", NETWORK_COLUMN, "accel")
 """Those that get what the others leave."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ListNeeds:
     """How much there is to show in the columns of the sandboxes: cells of the longest."""
 
@@ -387,7 +388,7 @@ def empty_text(world: World, query: str) -> str:
         return nothing_matches(query)
     if world.error:
         return f"The store cannot be read.\n{world.error}"
-    return _no_sandboxes_text(world)
+    return _no_sandboxes_text(world) if world.images_loaded else "Reading the images…"
 
 
 def _no_sandboxes_text(world: World) -> str:

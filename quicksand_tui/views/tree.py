@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from quicksand_tui.model.amounts import age_text, pause_text, size_text
 from quicksand_tui.model.checkpoints import FANCY, PLAIN, Marks
 from quicksand_tui.model.folds import FOLD, Folded, fold
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.lanes import FANCY_LINES, PLAIN_LINES, LaneRow, lane_rows
 from quicksand_tui.model.text import drawn_cells
 from quicksand_tui.views.rows import Cell, Column, Row, Words
@@ -26,7 +27,7 @@ PICTURE, PIN, DISK_ONLY = "▣", "◆", "◌"
 HERE = "HERE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TreeLook:
     """How a tree is drawn."""
 
@@ -41,7 +42,7 @@ class TreeLook:
     ascii_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TreeRows:
     """A tree as the rows of a table."""
 

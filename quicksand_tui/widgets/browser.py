@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rich.cells import cell_len
@@ -14,6 +13,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Static
 
+from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.text import clip, plain
 from quicksand_tui.views.rows import MUTED
 from quicksand_tui.widgets.inputs import LineInput
@@ -38,7 +38,7 @@ class Keyed(Protocol):
 T = TypeVar("T", bound=Keyed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Listing(Generic[T]):
     """How a `Browser` shows one kind of thing, as pure functions."""
 
@@ -63,7 +63,7 @@ class Listing(Generic[T]):
     """Orders by what changes: rows keep their places while the list has the focus."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Title:
     """One of the lists, in the frame of the one that is shown."""
 
@@ -89,8 +89,11 @@ class Browser(Vertical, Generic[T]):
     class Opened(Message):
         """A row was double-clicked."""
 
-    def __init__(self, listing: Listing[T], *, ascii_only: bool, **options: Any) -> None:
-        super().__init__(classes="-empty", **options)
+    def __init__(
+        self, listing: Listing[T], *, ascii_only: bool, is_empty: bool = True, **options: Any
+    ) -> None:
+        """``is_empty`` is what the first frame shows, which comes before styles that change."""
+        super().__init__(classes="-empty" if is_empty else "", **options)
         self.table = LongTable(self._plan, ascii_only=ascii_only)
         self.query_text = ""
         self.order = listing.orders[0]
@@ -208,7 +211,9 @@ class Browser(Vertical, Generic[T]):
                 why = why.rpartition(": ")[2]  # without the path
             below = " · ".join(filter(None, (f"✗ {clip(why, room)}", below)))
         elif not below and shown and self._has_focus:
-            below = clip(self._listing.keys(world), max(10, self.size.width - 6))
+            keys = self._listing.keys(world)
+            # Before the first layout, the width is unknown; Textual cuts what is too long.
+            below = clip(keys, max(10, self.size.width - 6)) if self.size.width else keys
         empty = "" if shown else self._empty_text(self.query_text)
         titles = self._others or (Title("", self._listing.title, active=True),)
         frame = (titles, self._own_words(), below, empty, self.size.width)
@@ -229,7 +234,7 @@ class Browser(Vertical, Generic[T]):
                 parts.append((" · ", ""))
                 at += 3
             text = f"{title.text} {own}".strip() if title.active else title.text
-            if title.active:
+            if title.active and self.size.width:
                 text = clip(text, max(8, self.size.width - 8))
             text = plain(text) if self._ascii else text
             parts.append((text, "" if title.active else f"not bold {MUTED}"))

@@ -145,6 +145,8 @@ class Facts(VerticalScroll, can_focus=False):
         ]
 
     def _draw(self) -> None:
+        if not self.scrollable_content_region.width:
+            return  # it has no size yet, and is told when it has
         width = max(20, self.scrollable_content_region.width)
         if self._blocks is not None:
             self._text.put([self._assembled(line) for line in laid_out(self._blocks, width)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -15,19 +14,10 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from quicksand_tui.model.text import clip, clip_middle, plain
-from quicksand_tui.views.rows import Cell, Column, Row, muted_style
+from quicksand_tui.model.text import plain
+from quicksand_tui.views.drawn import GUTTER, HEAD_FROM, MARK_ROLE, head_words, row_words
+from quicksand_tui.views.rows import Column, Row, Words, muted_style
 from quicksand_tui.views.searched import with_searched
-
-NOTE_MIN = 6
-"""The least room in cells for a note and the gap before it."""
-
-GUTTER = 2
-"""Cells before the first column, for the mark."""
-MARK = "◆"
-
-HEAD_FROM = 5
-"""The number of rows from which there is room for a head."""
 
 PlanColumns = Callable[[int], tuple[Column, ...]]
 MakeRow = Callable[[str], Row]
@@ -104,6 +94,7 @@ class LongTable(ScrollView, can_focus=True):
         self._plan = plan
         self._ascii = ascii_only
         self._columns: tuple[Column, ...] = ()
+        self._planned_width = 0
         self._searched: Sequence[Column] = ()
         self._keys: Sequence[str] = ()
         self._places: dict[str, int] = {}
@@ -190,8 +181,12 @@ class LongTable(ScrollView, can_focus=True):
 
     def _resize(self) -> None:
         width = self.scrollable_content_region.width
-        self._columns = self._planned(width - GUTTER) if width else ()
+        self._plan_for(width)
         self.virtual_size = Size(width, len(self._keys) + self._head_rows)
+
+    def _plan_for(self, width: int) -> None:
+        self._columns = self._planned(width - GUTTER) if width else ()
+        self._planned_width = width
 
     def _planned(self, width: int) -> tuple[Column, ...]:
         return with_searched(self._plan(width), self._searched, width)
@@ -228,62 +223,38 @@ class LongTable(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         width = self.scrollable_content_region.width
+        if width != self._planned_width:
+            self._plan_for(width)  # the first frame comes before `on_resize`
         base = self.rich_style
         if y == 0:
             self._drawn = {}
         if y < self._head_rows:
             style = base + self.get_component_rich_style("long-table--head")
-            return self._strip(self._head(style), width, style)
+            return self._strip(head_words(self._columns, self._fit), width, style)
         at = self.scroll_offset.y + y - self._head_rows
         if at >= len(self._keys):
             return Strip.blank(width, base)
         row, is_marked, is_cursor = self._drawn[at] = self._state(at)
         if is_cursor:
             base += self.get_component_rich_style("long-table--cursor")
-        return self._strip(self._segments(row, is_marked, base), width, base)
+        words = row_words(row, self._columns, self._fit, is_marked=is_marked)
+        return self._strip(words, width, base)
 
-    @staticmethod
-    def _strip(segments: list[Segment], width: int, style: Style) -> Strip:
-        return Strip(segments).adjust_cell_length(width, style).simplify()
-
-    def _head(self, style: Style) -> list[Segment]:
-        segments = [Segment(" " * GUTTER, style)]
-        for column in self._columns:
-            segments += self._cell(Cell(column.title), column, style)
-        return segments
-
-    def _segments(self, row: Row, is_marked: bool, base: Style) -> list[Segment]:
-        mark = Segment(f"{self._fit(MARK)} ", base + self._mark_style)
-        segments = [mark if is_marked else Segment(" " * GUTTER, base)]
-        for column in self._columns:
-            segments += self._cell(row.cells[column.key], column, base)
-        return segments
+    def _strip(self, words: Sequence[Words], width: int, base: Style) -> Strip:
+        """Draws words as plain text, not markup, because names may hold anything."""
+        segments = [Segment(text, base + self._colour(role)) for text, role in words]
+        return Strip(segments).adjust_cell_length(width, base).simplify()
 
     @property
     def _mark_style(self) -> Style:
         return Style(color=self.get_component_rich_style("long-table--mark").color)
 
-    def _cell(self, cell: Cell, column: Column, base: Style) -> list[Segment]:
-        """Draws a cell as plain text, not markup, because names may hold anything."""
-        lead = [Segment(self._fit(text), base + self._colour(role)) for text, role in cell.lead]
-        width = max(0, column.width - sum(segment.cell_length for segment in lead))
-        text = self._fit(_cut(cell, width)) if width else ""
-        style = base + self._colour(cell.role)
-        left = width - cell_len(text)
-        pad = " " * left
-        if column.right:
-            return [Segment(pad, base), Segment(text, style), Segment(" " * column.gap, base)]
-        segments = [*lead, Segment(text, style)]
-        if cell.note and left >= NOTE_MIN:
-            note = self._fit(clip(cell.note, left - 2))
-            segments.append(Segment(f"  {note}", base + self._colour("muted")))
-            pad = " " * (left - 2 - cell_len(note))
-        return [*segments, Segment(pad + " " * column.gap, base)]
-
     def _fit(self, text: str) -> str:
         return plain(text) if self._ascii else text
 
     def _colour(self, role: str) -> Style:
+        if role == MARK_ROLE:
+            return self._mark_style
         if role in ("", "muted"):
             muted = muted_style(self.app.theme_variables)
             return Style.parse(muted) if role else Style.null()
@@ -343,13 +314,3 @@ class LongTable(ScrollView, can_focus=True):
             if begin <= x < begin + column.cells:
                 self.post_message(self.HeadClicked(column.key))
             begin += column.cells
-
-
-def _cut(cell: Cell, width: int) -> str:
-    """Returns a cell's text, cut to a column."""
-    if cell.keeps_end:
-        return cell.text[-width:]
-    if not cell.gives_way:
-        return clip(cell.text, width)
-    beside = cell_len(cell.note) + 2 if cell.note else 0
-    return clip_middle(cell.text, width - beside)

@@ -21,7 +21,7 @@ from quicksand.base.home import expand
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
 from quicksand.base.remedies import Remedy, Words
-from quicksand.disks.images.recipes import PACKAGE
+from quicksand.disks.images.recipes import PACKAGE, has_recipe, recipe_names
 from quicksand.disks.images.resolve import ImageResolver, is_file
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.packages.names import PUBLISHED, also_called, plain
@@ -68,9 +68,8 @@ def find_builder() -> ImageBuilder | None:
 
 
 def buildable_images() -> tuple[str, ...]:
-    """Return the names of the images for which there is a recipe."""
-    builder = find_builder()
-    return () if builder is None else builder.recipe_names()
+    """Return the names of the images for which there is a recipe; none without the builder."""
+    return recipe_names()
 
 
 def suggested_options(
@@ -105,10 +104,8 @@ def _suggestions(name: str, store: ImageStore, arch: Architecture) -> Mapping[st
         raise ImageError(f"the image {name} is broken: {'; '.join(image.errors)}")
     if image is not None:
         return image.machine
-    builder = find_builder()
-    if builder is None or name not in builder.recipe_names():
-        return {}
-    return builder.suggested_options(name)
+    builder = find_builder() if has_recipe(name) else None
+    return {} if builder is None else builder.suggested_options(name)
 
 
 def known_options(suggested: Mapping[str, Any]) -> dict[str, Any]:

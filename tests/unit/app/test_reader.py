@@ -206,7 +206,7 @@ def test_an_unreadable_store_is_an_error_and_no_exception(
             raise PermissionError(13, "Permission denied", str(path))
         return []
 
-    monkeypatch.setattr(reader, "_directories", refuse)
+    monkeypatch.setattr(reader, "directories", refuse)
     world = Reader().read(VISIBLE)
     assert world.sandboxes == ()
     assert "Permission denied" in world.error

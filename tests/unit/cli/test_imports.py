@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import pytest
+from quicksand.base.paths import Paths
 
 from quicksand_tui.verbs.rows import VERBS
+from tests.unit.app.test_reader import make
 
 MODULES = sorted({verb.module for verb in VERBS})
 
@@ -105,3 +107,29 @@ def test_the_first_frame_waits_for_no_cryptography() -> None:
 def test_opening_the_app_needs_no_reader_of_command_lines() -> None:
     loaded = modules_after("import quicksand_tui.__main__, quicksand_tui.cli.main")
     assert not [name for name in loaded if name.split(".")[0] in ("click", "quicksand", "textual")]
+
+
+FIRST_LOOK = """
+from quicksand_tui.door.service import EngineService
+from quicksand_tui.kit.first_list import first_list
+from quicksand_tui.kit.outline import Looks
+from quicksand_tui.views.layout import Shape, USUAL_NEEDS
+service = EngineService()
+world = service.read_sandboxes()
+assert first_list(80, 24, Looks(), Shape(), USUAL_NEEDS, world)
+"""
+
+
+def test_the_list_is_drawn_without_textual_and_what_images_need(places: Paths) -> None:
+    make(places)
+    loaded = modules_after(FIRST_LOOK)
+    late = ("textual", "rich.console", "quicksand_images", "quicksand.warm", "quicksand.disks")
+    assert not [name for name in loaded if name.startswith(late)]
+    assert not loaded & {"quicksand.qemu.command", "quicksand.sandbox", "platformdirs", "click"}
+
+
+def test_no_look_loads_what_builds_images(places: Paths) -> None:
+    make(places)
+    loaded = modules_after(f"{FIRST_LOOK}\nassert service.read().images")
+    assert "quicksand.disks.images.resolve" in loaded
+    assert not loaded & {"quicksand_images.build", "quicksand_images.in_vm", "quicksand.sandbox"}

@@ -43,6 +43,7 @@ CANARIES = [
     (Compositor, "render_strips", "pictures of the app cannot be taken"),
     (LinuxDriver, "_file", "a slow terminal ends the app"),
     (LinuxDriver, "_get_terminal_size", "a terminal that tells no size ends the app"),
+    (LinuxDriver, "_size", "the first frame is laid out for another size than the terminal has"),
     (LinuxDriver, "_sigtstp_application", "ctrl+z can hang the app"),
     (LinuxDriver, "_sigcont_application", "fg can hang the app"),
     (LinuxDriver, "_must_signal_resume", "after SIGSTOP the screen stays empty"),

@@ -1,0 +1,123 @@
+"""Reads what is around the sandboxes: the images, and what is free on the host.
+
+This needs much of the engine, so the app looks at the sandboxes first.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from quicksand.base.errors import QuicksandError
+from quicksand.base.memory import available_memory
+from quicksand.disks.images.resolve import ImageInfo, ImageResolver
+from quicksand.life.all_processes import spare_memory
+from quicksand.life.image_building import buildable_images, find_suggested_options
+from quicksand.qemu.debs import is_apt_host
+from quicksand.records.machine_options import NO, YES
+
+from quicksand_tui.door.stamps import Stamp, dir_stamp, directories
+from quicksand_tui.model.sandboxes import ImageView
+from quicksand_tui.model.text import error_text, sanitise
+from quicksand_tui.model.world import HostView
+
+if TYPE_CHECKING:
+    from quicksand.base.paths import Paths
+    from quicksand.records.registry import Registry
+
+
+class Surroundings:
+    """Reads images and the host, and remembers them. Used by one thread at a time."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._stamp: Stamp | None = None
+        self._in_doubt = False
+        """Something of an image could not be read, which may be right again at any time."""
+        self.images: tuple[ImageView, ...] = ()
+        self.host = HostView()
+
+    def forget(self) -> None:
+        """Has the images read anew by the next look."""
+        self._stamp = None
+
+    def look_at_images(self, due: bool) -> str:
+        """Looks at the images if any has changed; with ``due``, also if something of one could not
+        be read. If none can be read now, they stay as they were, and are looked at again the next
+        time; returns why, or ""."""
+        root = self._paths.images
+        try:
+            stamp: Stamp = dir_stamp(root)
+            for name in directories(root):
+                stamp += dir_stamp(root / name)
+            if stamp == self._stamp and not (due and self._in_doubt):
+                return ""
+            found = ImageResolver(self._paths).list()
+            self._in_doubt = any(info.error for info in found)
+            self.images = tuple(
+                replace(image, machine=self._suggested(image))
+                for image in (*map(_image, found), *_not_built(found))
+            )
+        except (OSError, QuicksandError) as error:
+            self._stamp = None
+            return error_text(error)
+        self._stamp = stamp
+        return ""
+
+    def _suggested(self, image: ImageView) -> dict[str, str]:
+        """Returns what an image suggests for its machines, as a user types it."""
+        typed = {True: YES, False: NO}
+        try:
+            options = {} if image.error else find_suggested_options(image.name, self._paths)
+        except QuicksandError:
+            self._in_doubt = True
+            return {}
+        return {
+            keyword: typed[value] if isinstance(value, bool) else sanitise(str(value), limit=20)
+            for keyword, value in options.items()
+        }
+
+    def look_at_host(self, registry: Registry) -> None:
+        """Measures what is free, and what spares take."""
+        self.host = self._measured(registry)
+
+    def _measured(self, registry: Registry) -> HostView:
+        place = self._paths.data
+        try:
+            while not place.exists():
+                place = place.parent
+            memory, disk = available_memory(), shutil.disk_usage(place).free
+            # Rounded to 64, 256 and 16 MiB: digits that always change would only cost repaints.
+            spares, taken = spare_memory(registry)
+            return HostView(
+                memory_free=memory >> 26 << 26,
+                disk_free=disk >> 28 << 28,
+                spares=spares,
+                spares_memory=taken >> 24 << 24,
+            )
+        except (OSError, QuicksandError):
+            return HostView()  # shown as unknown
+
+
+def _not_built(found: Sequence[ImageInfo]) -> tuple[ImageView, ...]:
+    """Returns the images that are built when first needed."""
+    if not is_apt_host():
+        return ()
+    there = {info.name for info in found}
+    return tuple(
+        ImageView(name=name, source="recipe") for name in buildable_images() if name not in there
+    )
+
+
+def _image(info: ImageInfo) -> ImageView:
+    return ImageView(
+        name=sanitise(info.name, limit=100),
+        version=sanitise(info.version, limit=40),
+        arch=sanitise(info.arch, limit=20),
+        size=info.size,
+        created=info.built,
+        source=sanitise(info.source, limit=20),
+        error=sanitise(info.error),
+    )

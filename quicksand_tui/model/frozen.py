@@ -1,0 +1,84 @@
+"""Frozen dataclasses whose methods are made when the first of them is used.
+
+`dataclass` writes the source of six methods for each class, and compiles it: 0.3 ms a class. The
+app has a hundred such classes when it shows its first frame, and has made instances of a few. What
+is made later is made by the same `dataclass`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, dataclass, field, fields
+from typing import Any, TypeVar, dataclass_transform, overload
+
+T = TypeVar("T")
+
+MADE_LATER = ("__init__", "__repr__", "__eq__", "__hash__")
+
+
+@overload
+def frozen(cls: type[T], /) -> type[T]: ...
+@overload
+def frozen(*, kw_only: bool) -> Callable[[type[T]], type[T]]: ...
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def frozen(
+    cls: type[T] | None = None, /, *, kw_only: bool = True
+) -> type[T] | Callable[[type[T]], type[T]]:
+    """Makes what `dataclass(frozen=True, slots=True, kw_only=...)` does, with keywords only unless
+    it is told otherwise."""
+    if cls is None:
+        return lambda cls: _frozen(cls, kw_only)
+    return _frozen(cls, kw_only)
+
+
+def _frozen(cls: type[T], kw_only: bool) -> type[T]:
+    if any(hasattr(base, "__dataclass_fields__") for base in cls.__mro__[1:]):
+        # Which fields there are depends on those of the other class; there are few of these.
+        return dataclass(frozen=True, slots=True, kw_only=kw_only)(cls)
+    inside = {name: kept for name, kept in vars(cls).items() if name not in _OF_EACH_CLASS}
+    made: Any = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(cls)
+    made.__dataclass_params__.frozen = True
+    for name in MADE_LATER:
+        if name not in inside:
+            setattr(made, name, _made_later(made, name, inside, kw_only))
+    made.__setattr__, made.__delattr__ = _refuse_to_set, _refuse_to_delete
+    made.__getstate__, made.__setstate__ = _state, _set_state
+    found: type[T] = made
+    return found
+
+
+_OF_EACH_CLASS = ("__dict__", "__weakref__")
+
+
+def _made_later(made: Any, name: str, inside: dict[str, Any], kw_only: bool) -> Callable[..., Any]:
+    """Returns a method that has `dataclass` make those of the class, and goes on as the one made.
+    ``inside`` is the body of the class."""
+
+    def method(self: Any, *args: Any, **named: Any) -> Any:
+        whole: Any = type(made.__name__, (), dict(inside))
+        whole = dataclass(frozen=True, kw_only=kw_only)(whole)
+        for one in MADE_LATER:
+            if one not in inside:
+                setattr(made, one, vars(whole)[one])
+        return getattr(self, name)(*args, **named)
+
+    method.__name__ = name
+    method.__qualname__ = f"{made.__qualname__}.{name}"
+    return method
+
+
+def _refuse_to_set(self: Any, name: str, kept: object) -> None:
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _refuse_to_delete(self: Any, name: str) -> None:
+    raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _state(self: Any) -> list[Any]:
+    return [getattr(self, one.name) for one in fields(self)]
+
+
+def _set_state(self: Any, state: list[Any]) -> None:
+    for one, kept in zip(fields(self), state, strict=True):
+        object.__setattr__(self, one.name, kept)
