@@ -290,7 +290,7 @@ async def _build(
     say = log.stage
     binaries = await ensure_qemu(say, arch=recipe.arch.value)
     await require_gnu_tar()
-    await asyncio.to_thread(_require_case, place)
+    await asyncio.to_thread(require_case, place)
     started = time.time()
     tree = await _make_tree(recipe, place, binaries, bench, log)
     staging = place / "staging"
@@ -360,7 +360,7 @@ async def _make_tree(
     )
 
 
-def _require_case(place: Path) -> None:
+def require_case(place: Path) -> None:
     """Raise HostError if the file system takes names for the same that differ in case: a system has
     such."""
     probe = place / "case"

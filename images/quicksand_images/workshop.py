@@ -14,7 +14,7 @@ import secrets
 import tarfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError
@@ -33,7 +33,13 @@ from quicksand.records.config import NetworkMode
 
 from quicksand_images.bases import hold_base, look_at
 from quicksand_images.benches import Bench, HostBench, Opened
-from quicksand_images.disk import Makers, Plan, require_filesystem_tools
+from quicksand_images.disk import (
+    ERRORS_MAX,
+    Makers,
+    Plan,
+    plan_debugfs,
+    require_filesystem_tools,
+)
 from quicksand_images.in_vm import INSTALL_S, build_config, run_machine
 from quicksand_images.log import BuildLog
 from quicksand_images.packages import Packages
@@ -46,11 +52,11 @@ from quicksand_images.workshop_image import FILESYSTEM_TOOLS, Found, find_image
 WORK = "/quicksand-workshop"
 """Where a build works in its sandbox."""
 
-SPACE_BYTES = 2 * 1024**3
-"""What the sandbox's disk can take on this host while a system is made into a file system."""
-
 FILE_MAX = 1 << 40
 """Bytes of a file system that comes out, with its holes; a recipe says how large it is to be."""
+
+OUTPUT_MAX = 16 * 1024 * 1024
+"""Bytes of what a program there says that are kept; apt's lists of packages have some 100 KB."""
 
 APT_PROGRAMS = ("apt-get", "apt-cache", "apt-config", "dpkg-deb")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -83,7 +89,7 @@ class Workshop:
         quiet: bool = False,
     ) -> str:
         """Run a program to its end, as root; return its stdout. The log gets what it says, unless
-        it is to be ``quiet``."""
+        it is to be ``quiet``. Raises HostError if it says more than anybody reads."""
         hear = None if quiet else self._log.write
         params = execution.command_params(
             list(argv),
@@ -94,7 +100,9 @@ class Workshop:
             env={**self._env, **(env or {})},
         )
         command = await execution.spawn(self._session, params, stdin=False)
-        result = await execution.run(command, stdin=None, on_stdout=hear, on_stderr=hear)
+        result = await execution.run(
+            command, stdin=None, on_stdout=hear, on_stderr=hear, most=OUTPUT_MAX
+        )
         if result.exit_code:
             lines = (result.stdout + result.stderr).splitlines()
             said = "\n".join(lines[-TAIL_LINES:]).strip()
@@ -104,11 +112,18 @@ class Workshop:
                 output=said,
                 exit_code=result.exit_code,
             )
+        if result.truncated:
+            raise HostError(
+                f"{argv[0]} says more than {size_text(OUTPUT_MAX)} in the build's sandbox"
+            )
         return result.stdout
 
-    async def put_tree(self, tree: Path, place: str, scratch: Path) -> None:
+    async def put_tree(self, tree: Path | None, place: str, scratch: Path) -> None:
         """Copy the directory ``tree`` to the new directory ``place`` in the sandbox, by an archive
-        at ``scratch``. Raises OSError."""
+        at ``scratch``; without one ``place`` is empty. Raises OSError."""
+        if tree is None:
+            await self.run(["mkdir", place])
+            return
         await in_thread_to_the_end(lambda: _pack(tree, scratch))
         try:
             with scratch.open("rb") as file:
@@ -136,21 +151,30 @@ class Workshop:
             file.truncate(end)
 
     async def make_file_system(
-        self, tree: Path, target: Path, plan: Plan, commands: Path | None, env: Mapping[str, str]
-    ) -> None:
+        self,
+        tree: Path,
+        target: Path,
+        plan: Plan,
+        commands: Path | None,
+        env: Mapping[str, str],
+        values: Path | None,
+    ) -> str:
         """See `disk.FileSystems`. Raises OSError as well."""
-        place, made = f"{WORK}/tree", f"{WORK}/made"
+        place, made, beside = f"{WORK}/tree", f"{WORK}/made", f"{WORK}/values"
+        said = ""
         with map_os_errors(target):
             await self.put_tree(tree, place, target.with_suffix(".tar"))
             await self.run(plan(["mke2fs"], Path(place), Path(made)), env)
             if commands is not None:
+                await self.put_tree(values, beside, target.with_suffix(".tar"))
                 with commands.open("rb") as file:
                     await self.files.write(f"{WORK}/commands", file)
-                # It says every command again.
-                argv = ["debugfs", "-w", "-f", f"{WORK}/commands", made]
-                await self.run(argv, env, quiet=True)
+                argv = plan_debugfs(["debugfs"], PurePosixPath(WORK, "commands"), Path(made))
+                said = await self.run(argv, env, cwd=beside)
+                await self.run(["rm", "-r", beside])
             await self.take_sparse(made, target)
             await self.run(["rm", "-r", place, made])
+        return "\n".join(said.splitlines()[-ERRORS_MAX:])
 
 
 def _pack(tree: Path, target: Path) -> None:

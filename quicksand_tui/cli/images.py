@@ -396,8 +396,6 @@ def build(
     commands that do not say otherwise; `run --entrypoint` runs its own command.
     """
     if from_oci is not None:
-        if in_sandbox:
-            raise click.UsageError("--in-sandbox does not go with --from-oci")
         if name and new_name:
             raise click.UsageError("NAME and --name say the same: give one of them")
         return build_of_container(
@@ -411,6 +409,7 @@ def build(
                 "arch": None if arch is None else Architecture.parse(arch),
             },
             build=False if as_json and build is None else build,
+            in_sandbox=in_sandbox,
             as_json=as_json,
         )
     if new_name or kernel_from or pick or init or plain_http or build is not None:
