@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import HostError
+from quicksand.base.errors import HostError, UnreachableError
 from quicksand.base.progress import Progress
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
-from quicksand.disks.packages.web import UnreachableError
 from quicksand.qemu import debs
 from quicksand.qemu.binaries import find_binaries
 from quicksand_images import disk, fetching, toolbox, workshop
