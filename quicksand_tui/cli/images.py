@@ -4,6 +4,7 @@ boot from."""
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -198,11 +199,23 @@ def _show(name: str, arch: str | None, as_json: bool) -> None:
         elif key == "templates":
             size = show_size(sum(template["size"] for template in value))
             rows.append((key, f"{len(value)}, {size}" if value else "none"))
+        elif key in ("created", "built") and value is not None:
+            rows.append((key, f"{show_age(value)} ago"))
+        elif isinstance(value, dict):
+            rows += [(f"{key} {part}", _told(inner)) for part, inner in value.items()]
         elif isinstance(value, list):
             rows.append((key, ", ".join(str(item) for item in value) or "none"))
         else:
             rows.append((key, "" if value is None else value))
     print_table(("WHAT", "VALUE"), rows)
+
+
+def _told(value: object) -> str:
+    """Returns a value of a container image, whose words may have spaces."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    words = value if isinstance(value, list) else [value]
+    return " ".join(shlex.quote(word) if isinstance(word, str) else str(word) for word in words)
 
 
 @command_of("images info")
