@@ -129,6 +129,16 @@ def test_a_published_image_is_installed_for_it(
     assert chosen(store, apt=True) == "ubuntu"
 
 
+def test_the_disk_of_the_sandbox_has_room_whatever_that_of_its_image_has(
+    store: ImageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The published Alpine has a disk of 1 GiB."""
+    image = add(store, "alpine", APK)
+    assert workshop._config(image).disk_size_bytes == workshop.DISK_BYTES
+    monkeypatch.setattr(workshop, "DISK_BYTES", 4096)
+    assert workshop._config(image).disk_size_bytes is None, "no disk is made smaller"
+
+
 def bench(store: ImageStore, place: Path, *, apt: bool, in_sandbox: bool = False) -> object:
     log = BuildLog(place / "log", None, None)
     return asyncio.run(find_bench("mine", place, store, log, apt=apt, in_sandbox=in_sandbox))
