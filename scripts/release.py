@@ -76,10 +76,11 @@ def make(place: Path, into: Path, *, rehearse: bool, quick: bool) -> int:
     say("what is committed")
     require_final(rehearse=rehearse)
     require_tools()
-    say("lint, types and tests")
-    check(quick=quick)
+    # First what fails soonest: the tests take long.
     say("documentation")
     run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", str(place / "docs")])
+    say("lint, types and tests")
+    check(quick=quick)
     say("sdist and wheel, twice")
     files = build(place)
     say("what is in them")

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         StateError,
         UnfitGuestError,
         UnknownOptionError,
+        UnreachableError,
     )
     from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
     from quicksand.disks.diff.patch import Patch
@@ -201,6 +202,7 @@ __all__ = [
     "UbuntuSandbox",
     "UnfitGuestError",
     "UnknownOptionError",
+    "UnreachableError",
     "WatchedShell",
     "detect_accelerator",
     "ensure_runtime",
@@ -264,6 +266,7 @@ _HOMES = {
         "StateError",
         "UnfitGuestError",
         "UnknownOptionError",
+        "UnreachableError",
     ),
     "life.events": ("Event", "EventKind"),
     "life.installation": ("install",),

@@ -43,6 +43,7 @@ from quicksand.base.errors import (
     StateError,
     UnfitGuestError,
     UnknownOptionError,
+    UnreachableError,
 )
 
 __all__ = [
@@ -88,4 +89,5 @@ __all__ = [
     "StateError",
     "UnfitGuestError",
     "UnknownOptionError",
+    "UnreachableError",
 ]

@@ -46,6 +46,7 @@ from quicksand_images.bases import system_facts
 from quicksand_images.benches import Bench
 from quicksand_images.layers import build_layer, layer_digest
 from quicksand_images.log import BuildLog, build_log
+from quicksand_images.published import naming_published
 from quicksand_images.recipe import ALPINE, DEPTH_MAX, Layer, Recipe, read_recipe
 from quicksand_images.rootfs import WORK, RootTree, configuring_script, remove_build
 from quicksand_images.sources import find_keyring, find_mirrors
@@ -100,12 +101,13 @@ async def _ensure(
     recipe = await asyncio.to_thread(read_recipe, name, arch)
     image = await find(None) if any_recipe else None
     if image is None:
-        base = await _base_of(recipe, store, progress, any_recipe=any_recipe, above=above)
-        wanted = None if any_recipe else _digest_of(recipe, base)
-        image = await find(wanted)
-        if image is None:
-            async with building(name, _space_of(recipe), store, progress) as (place, log):
-                image = await find(wanted) or await _build_any(recipe, base, store, place, log)
+        with naming_published(*above, name, arch=recipe.arch):
+            base = await _base_of(recipe, store, progress, any_recipe=any_recipe, above=above)
+            wanted = None if any_recipe else _digest_of(recipe, base)
+            image = await find(wanted)
+            if image is None:
+                async with building(name, _space_of(recipe), store, progress) as (place, log):
+                    image = await find(wanted) or await _build_any(recipe, base, store, place, log)
     await asyncio.to_thread(make_ahead, image)
     return image
 
@@ -141,9 +143,12 @@ async def build_image(
     """
     loaded = await asyncio.to_thread(read_recipe, recipe, arch)
     store = store or ImageStore(paths().images)
-    base = await _base_of(loaded, store, progress, any_recipe=True, above=())
-    async with building(loaded.name, _space_of(loaded), store, progress) as (place, log):
-        image = await _build_any(loaded, base, store, place, log, in_sandbox=in_sandbox)
+    # Nobody publishes what a recipe of the user's own makes.
+    names = [loaded.name] if str(recipe) == loaded.name else []
+    with naming_published(*names, arch=loaded.arch):
+        base = await _base_of(loaded, store, progress, any_recipe=True, above=())
+        async with building(loaded.name, _space_of(loaded), store, progress) as (place, log):
+            image = await _build_any(loaded, base, store, place, log, in_sandbox=in_sandbox)
     await asyncio.to_thread(make_ahead, image)
     return image
 
@@ -286,7 +291,7 @@ async def _build(
     say = log.stage
     binaries = await ensure_qemu(say, arch=recipe.arch.value)
     await require_gnu_tar()
-    await asyncio.to_thread(_require_case, place)
+    await asyncio.to_thread(require_case, place)
     started = time.time()
     tree = await _make_tree(recipe, place, binaries, bench, log)
     staging = place / "staging"
@@ -356,7 +361,7 @@ async def _make_tree(
     )
 
 
-def _require_case(place: Path) -> None:
+def require_case(place: Path) -> None:
     """Raise HostError if the file system takes names for the same that differ in case: a system has
     such."""
     probe = place / "case"

@@ -6,12 +6,15 @@ import asyncio
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path, PurePath
 from typing import Protocol
 from uuid import UUID, uuid4
 
 from quicksand.base.errors import HostError
+from quicksand.base.regular import create
+from quicksand.base.threads import in_stoppable_thread
 from quicksand.base.tools import Progress, run_tool
 from quicksand.qemu.binaries import QemuBinaries
 
@@ -30,6 +33,13 @@ SPARE_KIB = 16 * 1024
 """What a file system for handing files over has besides these, in KiB."""
 
 
+ERRORS_MAX = 25
+"""Lines of debugfs's errors that are kept."""
+
+_ERRORS_ONLY = 'exec "$@" 2>&1 >/dev/null'
+"""debugfs repeats every command, a hundred bytes and more for each of some million; errors go to
+its stderr."""
+
 Plan = Callable[[Sequence[str], Path, Path], list[str]]
 """Returns mke2fs's command line, of how to start it, the directory, and the new file."""
 
@@ -38,9 +48,15 @@ class FileSystems(Protocol):
     """mke2fs and debugfs that are not this host's (`workshop.py`)."""
 
     async def make_file_system(
-        self, tree: Path, target: Path, plan: Plan, commands: Path | None, env: Mapping[str, str]
-    ) -> None:
-        """Do what `_make` does; ``commands`` is a file for debugfs."""
+        self,
+        tree: Path,
+        target: Path,
+        plan: Plan,
+        commands: Path | None,
+        env: Mapping[str, str],
+        values: Path | None,
+    ) -> str:
+        """Do what `make_file_system` does; ``commands`` is a file for debugfs."""
         ...
 
 
@@ -71,31 +87,45 @@ async def make_ext4(
     def plan(mke2fs: Sequence[str], place: Path, file: Path) -> list[str]:
         return plan_mke2fs(mke2fs, place, file, disk, uuid)
 
-    await _make(tools, tree.path, target, plan, clock, plan_inodes(tree, epoch))
+    lines = map(os.fsencode, plan_inodes(tree, epoch))
+    await make_file_system(tools, tree.path, target, plan, clock, lines)
 
 
-async def _make(
+async def make_file_system(
     makers: Makers,
     tree: Path,
     target: Path,
     plan: Plan,
     env: Mapping[str, str],
-    lines: Iterator[str] | None = None,
-) -> None:
-    """Make ``target``, and have debugfs do the commands ``lines`` with it. Raises ToolError."""
+    lines: Iterable[bytes] | None = None,
+    *,
+    values: Path | None = None,
+) -> str:
+    """Make ``target`` of the directory ``tree``, and have debugfs do the commands ``lines`` with
+    it, in the directory ``values``. Return the last errors that debugfs tells: it goes on after
+    one, and ends with 0. Raises ToolError."""
     commands = None if lines is None else target.with_suffix(".debugfs")
     if commands is not None and lines is not None:
-        await asyncio.to_thread(_write_lines, commands, lines)
+        await in_stoppable_thread(partial(_write_lines, commands, lines))
     if isinstance(makers, tuple):
         mke2fs, debugfs = makers
+        said = ""
         await run_tool(plan(mke2fs.command, tree, target), env={**mke2fs.env, **env})
         if commands is not None:
-            argv = [*debugfs.command, "-w", "-f", str(commands), str(target)]
-            await run_tool(argv, env={**debugfs.env, **env})
+            argv = plan_debugfs(debugfs.command, commands, target)
+            settings = {**debugfs.env, **env}
+            said = await run_tool(argv, env=settings, cwd=values, lines_max=ERRORS_MAX)
     else:
-        await makers.make_file_system(tree, target, plan, commands, env)
+        said = await makers.make_file_system(tree, target, plan, commands, env, values)
     if commands is not None:
         commands.unlink()
+    return said
+
+
+def plan_debugfs(debugfs: Sequence[str], commands: PurePath, target: PurePath) -> list[str]:
+    """Return the command line that does ``commands`` and tells only what fails."""
+    argv = [*debugfs, "-w", "-f", str(commands), str(target)]
+    return ["sh", "-c", _ERRORS_ONLY, "sh", *argv]
 
 
 async def make_scratch(
@@ -114,7 +144,7 @@ async def make_scratch(
 
     root = RootTree(path=tree, owners={})
     lines = itertools.chain(("set_super_value mount_opts nobarrier",), plan_inodes(root, None))
-    await _make(tools, tree, raw, plan, {}, lines)
+    await make_file_system(tools, tree, raw, plan, {}, map(os.fsencode, lines))
     await run_tool(
         [binaries.img, "convert", "-f", "raw", "-O", "qcow2", raw, target], env=binaries.env
     )
@@ -131,7 +161,7 @@ async def make_handed(tree: Path, target: Path, tools: Makers) -> None:
         argv += ["-O", FEATURES.replace("has_journal,", ""), "-b", "4096", "-m", "0"]
         return [*argv, "-d", str(place), str(file), f"{(size + size // 8) // 1024 + SPARE_KIB}k"]
 
-    await _make(tools, tree, target, plan, {})
+    await make_file_system(tools, tree, target, plan, {})
 
 
 def _blocks(path: Path) -> int:
@@ -216,6 +246,8 @@ def _walk(tree: Path) -> Iterator[Path]:
             yield Path(directory, name)
 
 
-def _write_lines(path: Path, lines: Iterator[str]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(line + "\n" for line in lines)
+def _write_lines(path: Path, lines: Iterable[bytes], stop: Callable[[], None]) -> None:
+    with create(path) as file:
+        for line in lines:
+            stop()
+            file.write(line + b"\n")

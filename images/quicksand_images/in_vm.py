@@ -245,10 +245,12 @@ def build_config(
     arch: Architecture | None = None,
     network: NetworkMode = NetworkMode.NONE,
     handed: Path | None = None,
+    disk_size: str | None = None,
 ) -> SandboxConfig:
     """Return the config of a VM of a build. It gets the raw disk ``handed`` to read."""
     return SandboxConfig(
         image=image,
+        disk_size=disk_size,
         arch=arch,
         memory=MEMORY,
         cpus=max(1, min(CPUS_MAX, len(os.sched_getaffinity(0)))),

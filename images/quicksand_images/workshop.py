@@ -14,7 +14,8 @@ import secrets
 import tarfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError
@@ -24,16 +25,24 @@ from quicksand.base.removal import remove
 from quicksand.base.text import size_text
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.base.tools import TAIL_LINES, ToolError
+from quicksand.disks.images.qcow2 import check_qcow2
 from quicksand.disks.images.store import ImageStore
+from quicksand.disks.images.stored_image import StoredImage
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Session
 from quicksand.guest.files import files_of
 from quicksand.qemu import debs
-from quicksand.records.config import NetworkMode
+from quicksand.records.config import NetworkMode, SandboxConfig
 
 from quicksand_images.bases import hold_base, look_at
 from quicksand_images.benches import Bench, HostBench, Opened
-from quicksand_images.disk import Makers, Plan, require_filesystem_tools
+from quicksand_images.disk import (
+    ERRORS_MAX,
+    Makers,
+    Plan,
+    plan_debugfs,
+    require_filesystem_tools,
+)
 from quicksand_images.in_vm import INSTALL_S, build_config, run_machine
 from quicksand_images.log import BuildLog
 from quicksand_images.packages import Packages
@@ -46,11 +55,15 @@ from quicksand_images.workshop_image import FILESYSTEM_TOOLS, Found, find_image
 WORK = "/quicksand-workshop"
 """Where a build works in its sandbox."""
 
-SPACE_BYTES = 2 * 1024**3
-"""What the sandbox's disk can take on this host while a system is made into a file system."""
+DISK_BYTES = 64 * 1024**3
+"""The least size of the sandbox's disk: a file system and what it is made of lie there side by
+side, and the published Alpine has a disk of 1 GiB. What is not written takes no space here."""
 
 FILE_MAX = 1 << 40
 """Bytes of a file system that comes out, with its holes; a recipe says how large it is to be."""
+
+OUTPUT_MAX = 16 * 1024 * 1024
+"""Bytes of what a program there says that are kept; apt's lists of packages have some 100 KB."""
 
 APT_PROGRAMS = ("apt-get", "apt-cache", "apt-config", "dpkg-deb")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -80,11 +93,11 @@ class Workshop:
         env: Mapping[str, str] | None = None,
         *,
         cwd: str = WORK,
-        quiet: bool = False,
+        stdin: BinaryIO | None = None,
     ) -> str:
-        """Run a program to its end, as root; return its stdout. The log gets what it says, unless
-        it is to be ``quiet``."""
-        hear = None if quiet else self._log.write
+        """Run a program to its end, as root; return its stdout. The log gets what it says. Raises
+        HostError if it says more than anybody reads."""
+        hear = self._log.write
         params = execution.command_params(
             list(argv),
             timeout=INSTALL_S,
@@ -93,8 +106,10 @@ class Workshop:
             user=None,
             env={**self._env, **(env or {})},
         )
-        command = await execution.spawn(self._session, params, stdin=False)
-        result = await execution.run(command, stdin=None, on_stdout=hear, on_stderr=hear)
+        command = await execution.spawn(self._session, params, stdin=stdin is not None)
+        result = await execution.run(
+            command, stdin=stdin, on_stdout=hear, on_stderr=hear, most=OUTPUT_MAX
+        )
         if result.exit_code:
             lines = (result.stdout + result.stderr).splitlines()
             said = "\n".join(lines[-TAIL_LINES:]).strip()
@@ -104,20 +119,24 @@ class Workshop:
                 output=said,
                 exit_code=result.exit_code,
             )
+        if result.truncated:
+            raise HostError(
+                f"{argv[0]} says more than {size_text(OUTPUT_MAX)} in the build's sandbox"
+            )
         return result.stdout
 
-    async def put_tree(self, tree: Path, place: str, scratch: Path) -> None:
+    async def put_tree(self, tree: Path | None, place: str, scratch: Path) -> None:
         """Copy the directory ``tree`` to the new directory ``place`` in the sandbox, by an archive
-        at ``scratch``. Raises OSError."""
+        at ``scratch``; without one ``place`` is empty. Raises OSError."""
+        await self.run(["mkdir", place])
+        if tree is None:
+            return
         await in_thread_to_the_end(lambda: _pack(tree, scratch))
         try:
             with scratch.open("rb") as file:
-                await self.files.write(f"{WORK}/tree.tar", file)
+                await self.run(["tar", "-C", place, "-xpf", "-"], stdin=file)
         finally:
             scratch.unlink()
-        await self.run(["mkdir", place])
-        await self.run(["tar", "-C", place, "-xpf", f"{WORK}/tree.tar"], quiet=True)
-        await self.run(["rm", f"{WORK}/tree.tar"])
 
     async def take_sparse(self, path: str, target: Path) -> None:
         """Copy a file of the sandbox to the new file ``target``, with its holes. Raises HostError,
@@ -136,21 +155,30 @@ class Workshop:
             file.truncate(end)
 
     async def make_file_system(
-        self, tree: Path, target: Path, plan: Plan, commands: Path | None, env: Mapping[str, str]
-    ) -> None:
+        self,
+        tree: Path,
+        target: Path,
+        plan: Plan,
+        commands: Path | None,
+        env: Mapping[str, str],
+        values: Path | None,
+    ) -> str:
         """See `disk.FileSystems`. Raises OSError as well."""
-        place, made = f"{WORK}/tree", f"{WORK}/made"
+        place, made, beside = f"{WORK}/tree", f"{WORK}/made", f"{WORK}/values"
+        said = ""
         with map_os_errors(target):
             await self.put_tree(tree, place, target.with_suffix(".tar"))
             await self.run(plan(["mke2fs"], Path(place), Path(made)), env)
             if commands is not None:
+                await self.put_tree(values, beside, target.with_suffix(".tar"))
                 with commands.open("rb") as file:
                     await self.files.write(f"{WORK}/commands", file)
-                # It says every command again.
-                argv = ["debugfs", "-w", "-f", f"{WORK}/commands", made]
-                await self.run(argv, env, quiet=True)
+                argv = plan_debugfs(["debugfs"], PurePosixPath(WORK, "commands"), Path(made))
+                said = await self.run(argv, env, cwd=beside)
+                await self.run(["rm", "-r", beside])
             await self.take_sparse(made, target)
             await self.run(["rm", "-r", place, made])
+        return "\n".join(said.splitlines()[-ERRORS_MAX:])
 
 
 def _pack(tree: Path, target: Path) -> None:
@@ -213,7 +241,7 @@ class WorkshopBench:
             place.mkdir(mode=0o700)
         try:
             image = await in_thread_to_the_end(lambda: hold_base(found.image, place / "base"))
-            config = build_config(str(image.root), network=NetworkMode.FULL)
+            config = await asyncio.to_thread(_config, image)
             async with run_machine(place, config, image=image) as machine:
                 shop = Workshop(machine.session, self.log, _environment())
                 await shop.run(["mkdir", "-p", WORK], cwd="/")
@@ -267,6 +295,14 @@ async def _use_own_mirrors(shop: Workshop, found: Found) -> None:
     )
     await shop.run(["/bin/sh", "-c", "rm -rf /etc/apt/sources.list.d/*"])
     await shop.files.write("/etc/apt/sources.list", text)
+
+
+def _config(image: StoredImage) -> SandboxConfig:
+    """Return the config of the sandbox, with a disk of `DISK_BYTES` unless it is larger anyway.
+    Raises ImageError. Blocks for I/O."""
+    is_large = check_qcow2(image.chain[-1], allow_backing=True).virtual_size >= DISK_BYTES
+    size = None if is_large else str(DISK_BYTES)
+    return build_config(str(image.root), network=NetworkMode.FULL, disk_size=size)
 
 
 def _environment() -> dict[str, str]:

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 
 def build_of_container(
-    source: str, name: str, options: dict[str, Any], *, build: bool | None, as_json: bool
+    source: str,
+    name: str,
+    options: dict[str, Any],
+    *,
+    build: bool | None,
+    in_sandbox: bool,
+    as_json: bool,
 ) -> int:
     """Builds an image of a container image; returns the exit code. ``options`` are those of
     `Order`; what is None or empty is left to it."""
@@ -31,7 +37,7 @@ def build_of_container(
     order = Order(source=source, name=name, **given)
 
     def make(stage: Progress) -> Awaitable[StoredImage]:
-        return build_from_oci(order, progress=stage, build=build)
+        return build_from_oci(order, progress=stage, build=build, in_sandbox=in_sandbox)
 
     return carry_out(name or source, make, as_json=as_json)
 

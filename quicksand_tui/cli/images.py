@@ -4,6 +4,7 @@ boot from."""
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -198,11 +199,23 @@ def _show(name: str, arch: str | None, as_json: bool) -> None:
         elif key == "templates":
             size = show_size(sum(template["size"] for template in value))
             rows.append((key, f"{len(value)}, {size}" if value else "none"))
+        elif key in ("created", "built") and value is not None:
+            rows.append((key, f"{show_age(value)} ago"))
+        elif isinstance(value, dict):
+            rows += [(f"{key} {part}", _told(inner)) for part, inner in value.items()]
         elif isinstance(value, list):
             rows.append((key, ", ".join(str(item) for item in value) or "none"))
         else:
             rows.append((key, "" if value is None else value))
     print_table(("WHAT", "VALUE"), rows)
+
+
+def _told(value: object) -> str:
+    """Returns a value of a container image, whose words may have spaces."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    words = value if isinstance(value, list) else [value]
+    return " ".join(shlex.quote(word) if isinstance(word, str) else str(word) for word in words)
 
 
 @command_of("images info")
@@ -396,8 +409,6 @@ def build(
     commands that do not say otherwise; `run --entrypoint` runs its own command.
     """
     if from_oci is not None:
-        if in_sandbox:
-            raise click.UsageError("--in-sandbox does not go with --from-oci")
         if name and new_name:
             raise click.UsageError("NAME and --name say the same: give one of them")
         return build_of_container(
@@ -411,6 +422,7 @@ def build(
                 "arch": None if arch is None else Architecture.parse(arch),
             },
             build=False if as_json and build is None else build,
+            in_sandbox=in_sandbox,
             as_json=as_json,
         )
     if new_name or kernel_from or pick or init or plain_http or build is not None:

@@ -11,11 +11,11 @@ import click
 from quicksand.base.errors import QuicksandError, SaveNotFoundError
 from quicksand.base.paths import paths
 from quicksand.base.threads import in_thread_to_the_end
+from quicksand.records.trash import TRASH_KEPT_S
 from quicksand.saves.census import Census, freed_by, list_trash
 from quicksand.saves.finding import all_stores, find_save
 from quicksand.saves.rebasing import rebase as rebase_save
 from quicksand.saves.save_removal import choose_old, freed_together, remove_all
-from quicksand.saves.save_trash import TRASH_KEPT_S
 from quicksand.saves.verifying import find_any
 from quicksand.saves.workspaces import known_stores
 

@@ -21,13 +21,13 @@ from quicksand.disks.images.resolve import ImageResolver
 from quicksand.life.sandbox_trash import SandboxTrash
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
-from quicksand.records.trash import TrashedSandbox, trash_dir
+from quicksand.records.trash import TRASH, TRASH_KEPT_S, TrashedSandbox, trash_dir
 from quicksand.saves.census import BaseState, Census, SaveInfo, list_trash
 from quicksand.saves.finding import all_stores, rank
 from quicksand.saves.links import workspaces_dir
 from quicksand.saves.manifest import MANIFEST, SaveManifest
 from quicksand.saves.resolving import confine
-from quicksand.saves.save_trash import TRASH, TRASH_KEPT_S, Trashed
+from quicksand.saves.save_trash import Trashed
 from quicksand.saves.workspaces import known_stores
 
 from quicksand_tui.model.amounts import size_text

@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "get_qemu_for": "setup --no-image --arch {arch}",
     "import_bundle": "import {file}",
     "install": "install {name}",
+    "install_for": "install {name} --arch {arch}",
     "key": "key NAME {key}",
     "list": "ps -a",
     "list_saves": "saves",

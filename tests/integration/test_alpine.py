@@ -17,17 +17,25 @@ from quicksand import PortForward, Sandbox
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import HostError, ImageError
 from quicksand.base.paths import Paths
+from quicksand.base.tools import run_tool
 from quicksand.disks.images.bill import bill_of
+from quicksand.disks.images.initrd import find_agent
 from quicksand.disks.images.resolve import ImageResolver
+from quicksand.qemu import debs
 from quicksand.snapshots.reverting import Form
-from quicksand_images import build_image
+from quicksand_images import build_image, toolbox
+from quicksand_images.disk import require_filesystem_tools
 from quicksand_images.log import log_path
+from quicksand_images.oci.build import Order, build_from_oci
 
 from tests.conftest import fresh_places, share_findings
+from tests.container_images import Image, docker_files, file, tar, write_archive
+from tests.debugfs import list_tree
 from tests.integration.guests import say
 from tests.integration.published_alpine import published_mirror
 from tests.unit.images.alpine_mirror import KEY_NAME, AlpineSigner, make_alpine_mirror, make_apk
 from tests.unit.images.mirrors import serve
+from tests.unit.images.oci.test_writing import LAYER
 
 pytestmark = [
     pytest.mark.vm,
@@ -260,3 +268,31 @@ async def test_an_alpine_of_ones_own_is_built_from_a_mirror(places: Paths, tmp_p
         (tmp_path / "shared" / "host").write_text("of the host")
         await vm.mount(tmp_path / "shared", "/mnt/data")
         assert await say(vm, "cat /mnt/data/host") == "of the host"
+
+
+async def test_a_container_image_is_made_in_it_where_the_host_has_no_e2fsprogs(
+    places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file system of the sandbox has what that of this host has."""
+    program = find_agent(Architecture.host()).read_bytes()
+    one = Image([LAYER, tar(file("program", program, mode=0o755, uid=9))], Cmd=["/program"])
+    path = write_archive(tmp_path / "app.tar", docker_files(("app:1", one)))
+    order = Order(source=str(path), name="app", kernel_from="alpine")
+    tools = await require_filesystem_tools(tmp_path)
+    here = await build_from_oci(order)
+    missing = {"mke2fs", "debugfs"}
+    which = toolbox._which
+    stages: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(toolbox, "_which", lambda name: None if name in missing else which(name))
+        patch.setattr(debs, "is_apt_host", lambda: False)
+        there = await build_from_oci(order, progress=lambda stage, *_: stages.append(stage))
+    assert "starting a sandbox of 'alpine' to build in" in stages
+    trees = []
+    for image in (here, there):
+        raw = tmp_path / f"{image.root.name}.raw"
+        await run_tool(["qemu-img", "convert", "-O", "raw", image.disk, raw])
+        trees.append(await list_tree(raw, tools[1]))
+    assert trees[0] == trees[1]
+    assert not list((places.data / "images").glob(".building*"))
+    assert command("run", "app", "--", "/program", "--version").startswith("quicksand-agent")

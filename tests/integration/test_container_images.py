@@ -14,7 +14,9 @@ from quicksand import Sandbox
 from quicksand.base.arch import Architecture
 from quicksand.base.paths import Paths
 from quicksand.disks.images.initrd import find_agent
+from quicksand.disks.images.store import ImageStore
 from quicksand.qemu import debs
+from quicksand_images import build_image
 
 from tests.conftest import fresh_places, share_findings
 from tests.container_images import (
@@ -200,3 +202,41 @@ def test_the_images_own_init_runs_if_asked(places: Paths) -> None:
     wait = "while ! [ -e /run/services ]; do :; done; cat /proc/1/comm"
     said = command("run", "served", "--cold", "--timeout", "60", "--", "sh", "-c", wait)
     assert said == "init\n"
+
+
+ENGINES = """\
+base = "debian"
+packages = ["docker.io", "docker-cli", "podman", "crun", "iptables", "nftables"]
+
+[machine]
+memory = "1G"
+"""
+DOCKERD = """\
+setsid dockerd >/root/dockerd.log 2>&1 &
+for attempt in $(seq 100); do
+    if docker info >/dev/null 2>&1; then exit 0; fi
+    sleep 1
+done
+tail /root/dockerd.log
+exit 1
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+async def test_docker_and_podman_run_containers_in_a_sandbox_of_the_recipe_in_the_users_guide(
+    places: Paths, archives: Path, tmp_path: Path
+) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "user-guide" / "images.md"
+    assert ENGINES in guide.read_text(encoding="utf-8")
+    (tmp_path / "engines.toml").write_text(ENGINES)
+    await build_image(tmp_path / "engines.toml", store=ImageStore(places.images))
+    async with Sandbox(image="engines", warm=False) as vm:
+        await vm.files.write("/root/app.tar", (archives / "app.tar").read_bytes())
+        (await vm.execute(DOCKERD, timeout=120)).check("dockerd")
+        for program in ("docker", "podman"):
+            (await vm.execute(f"{program} load -i /root/app.tar", timeout=60)).check()
+            for network in ("", "--network none"):
+                run = f"{program} run --rm {network} example/app:1.0 all"
+                done = (await vm.execute(run, timeout=120)).check(run)
+                assert done.stdout == "hello all from 1000:77 in /work\n"

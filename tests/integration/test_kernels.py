@@ -12,11 +12,14 @@ import pytest
 from quicksand import Sandbox
 from quicksand.base.errors import AgentUnreachableError, GuestPanicError
 from quicksand.base.paths import Paths, paths
+from quicksand.base.sharing import share_file
+from quicksand.disks.diff.ext4.files import read_from_disk
 from quicksand.disks.images.boot_files import list_boot_files
 from quicksand.disks.images.cpio import CpioEntry, build_cpio
 from quicksand.disks.images.start_kernel import start_file_of, start_kernel
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
+from quicksand_images import build_image
 
 from tests.conftest import share_findings
 from tests.integration.guests import say
@@ -151,6 +154,39 @@ async def test_modules_are_found_in_an_initramfs_that_has_no_modprobe(
     async with Sandbox(image=with_initrd(image, tmp_path, initrd), warm=False) as vm:
         assert "virtio_net" in await say(vm, "cut -d' ' -f1 /proc/modules")
         assert "10.0.2.15" in await say(vm, "ip address")
+
+
+MAKERS = """\
+base = "debian"
+packages = ["initramfs-tools", "dracut-core"]
+steps = [
+    "mkinitramfs -o /srv/initramfs-tools $(ls /lib/modules)",
+    "dracut --no-hostonly --modules 'base kernel-modules' --kver $(ls /lib/modules) /srv/dracut",
+]
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+async def test_a_guest_boots_from_what_initramfs_tools_and_dracut_make(
+    image: StoredImage, tmp_path: Path
+) -> None:
+    """They have kmod's modprobe, with modules and tables where the kernel's usually lie."""
+    store = ImageStore(tmp_path / "images")
+    place = store.root / "debian" / image.root.name
+    place.mkdir(parents=True, mode=0o700)
+    for path in image.root.iterdir():
+        share_file(path, place / path.name)
+    (place.parent / "current").write_text(f"{place.name}\n")
+    (tmp_path / "made.toml").write_text(MAKERS)
+    made = await build_image(tmp_path / "made.toml", store=store)
+    for name in ("initramfs-tools", "dracut"):
+        initrd = read_from_disk(made.chain, f"/srv/{name}", most=256 * 1024**2)
+        assert initrd is not None
+        (tmp_path / name).mkdir()
+        async with Sandbox(image=with_initrd(image, tmp_path / name, initrd), warm=False) as vm:
+            assert "virtio_net" in await say(vm, "cut -d' ' -f1 /proc/modules")
+            assert "10.0.2.15" in await say(vm, "ip address")
 
 
 @pytest.mark.timeout(180)

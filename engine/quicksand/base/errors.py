@@ -14,6 +14,7 @@
     │   ├── AcceleratorError              the accelerator asked for does not work here
     │   ├── MemoryBudgetError, DiskSpaceError, PortInUseError
     │   ├── PathError                     a directory is missing, unwritable or not ours
+    │   ├── UnreachableError              a server cannot be reached, or answers with an error
     │   └── MountError                    a directory of the host cannot be served or mounted
     ├── HistoryError                      a checkpoint is damaged, unfit, or its history is busy
     │   └── CheckpointNotFoundError (ValueError)  the caller: no checkpoint of that tag
@@ -186,6 +187,10 @@ class PortInUseError(HostError):
 
 class PathError(HostError):
     """A directory of quicksand is missing, cannot be written or belongs to another user."""
+
+
+class UnreachableError(HostError):
+    """A server could not be reached, or answered with an error."""
 
 
 class MountError(HostError):

@@ -17,10 +17,10 @@ from typing import Any, Literal, get_args
 Verb = Literal[
     "build_any_image", "build_image", "build_image_for", "checkpoint", "checkpoint_without_9p",
     "clean", "du", "end", "end_and_trash", "export_full", "get_qemu", "get_qemu_for",
-    "import_bundle", "install", "key", "list", "list_saves", "list_trash", "list_trashed_saves",
-    "logs", "mount", "mouse_move", "remove", "remove_checkpoint", "remove_image", "restore",
-    "restore_as", "restore_save_as", "resume", "run_with_display", "save", "setup", "setup_image",
-    "setup_image_for", "start", "start_at", "trash", "tree",
+    "import_bundle", "install", "install_for", "key", "list", "list_saves", "list_trash",
+    "list_trashed_saves", "logs", "mount", "mouse_move", "remove", "remove_checkpoint",
+    "remove_image", "restore", "restore_as", "restore_save_as", "resume", "run_with_display",
+    "save", "setup", "setup_image", "setup_image_for", "start", "start_at", "trash", "tree",
 ]  # fmt: skip
 """The kind of a remedy."""
 

@@ -58,7 +58,7 @@ class ExecuteResult:
     timed_out: bool = False
     """The command was killed at its timeout; the output is what it wrote until then."""
     truncated: bool = False
-    """The command wrote more than `KEEP_MAX` bytes to a stream; the rest is not kept."""
+    """The command wrote more bytes to a stream than are kept (`KEEP_MAX`)."""
     duration_s: float = 0.0
     """Seconds by the guest's clock."""
     stdout_bytes: bytes = b""
@@ -330,10 +330,12 @@ async def run(
     stdin: StdinSource | None,
     on_stdout: Callable[[str], Any] | None,
     on_stderr: Callable[[str], Any] | None,
+    most: int = KEEP_MAX,
 ) -> ExecuteResult:
     """Run a command to its end: feed its stdin, collect its output and call the callbacks with it.
-    Raises AgentUnreachableError, MachineError, and what the source or a callback raises."""
-    sinks = {Stream.STDOUT: _Sink(on_stdout), Stream.STDERR: _Sink(on_stderr)}
+    The result has at most ``most`` bytes of each stream. Raises AgentUnreachableError,
+    MachineError, and what the source or a callback raises."""
+    sinks = {Stream.STDOUT: _Sink(on_stdout, most), Stream.STDERR: _Sink(on_stderr, most)}
     async with command, _feeding(command, stdin):
         async for stream, data in command.output():
             await sinks[stream].take(data)
@@ -355,16 +357,18 @@ async def run(
 
 
 class _Sink:
-    """Collects one stream up to KEEP_MAX and passes it on as text, never splitting a character."""
+    """Collects one stream up to ``most`` bytes and passes it on as text, never splitting a
+    character."""
 
-    def __init__(self, callback: Callable[[str], Any] | None) -> None:
+    def __init__(self, callback: Callable[[str], Any] | None, most: int) -> None:
+        self._most = most
         self.kept = bytearray()
         self.truncated = False
         self._callback = callback
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     async def take(self, data: bytes, *, final: bool = False) -> None:
-        room = KEEP_MAX - len(self.kept)
+        room = self._most - len(self.kept)
         self.kept += data[:room]
         self.truncated = self.truncated or len(data) > room
         if self._callback is not None and (text := self._decoder.decode(data, final)):

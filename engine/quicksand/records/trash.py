@@ -18,9 +18,10 @@ import difflib
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from quicksand.base.ageing import confirm, youngest
 from quicksand.base.errors import ConfigError, QuicksandError, SandboxNotFoundError, StateError
@@ -39,7 +40,7 @@ REMOVED = ".removed-"
 """Prefix of directories that are being removed for good."""
 
 TRASH_KEPT_S = 7 * 86400
-"""Seconds for which removed sandboxes are kept, as long as removed saves."""
+"""Seconds for which removed sandboxes and saves are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +129,8 @@ class Trash:
             OSError, ValueError, KeyError, TypeError, OverflowError, ConfigError
         ):
             about = read_json(place.trashed)
-            when = float(about["removed"])
-            if about["id"] == id_ and math.isfinite(when):
+            when = when_removed(about)
+            if about["id"] == id_:
                 removed, is_dated = when, True
             why, instant = str(about["why"]), str(about["instant"])
             name = check_name(about["name"])
@@ -213,6 +214,15 @@ class Trash:
         now = time.time() if now is None else now
         overdue = [t.id for t in self.list() if t.is_dated and t.is_overdue(now)]
         return self.empty(confirm(self.root, overdue, now))
+
+
+def when_removed(about: Mapping[str, Any]) -> float:
+    """Return the time (Unix) that a `trash.json` tells. Raises KeyError, TypeError, ValueError,
+    OverflowError."""
+    when = float(about["removed"])
+    if not math.isfinite(when):
+        raise ValueError(when)
+    return when
 
 
 def trash_dir(paths: Paths) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import math
 import os
 import secrets
 import time
@@ -15,14 +14,10 @@ from quicksand.base.errors import HostError
 from quicksand.base.files import map_os_errors, read_json, sync_dir, write_json
 from quicksand.base.paths import make_private_dir
 from quicksand.base.removal import make_marked
+from quicksand.records.trash import TRASH, when_removed
 from quicksand.saves.looking import Save, load_save
 from quicksand.saves.manifest import OVERLAYS, check_save_name, require_file
 from quicksand.saves.own_directories import is_own_dir, own_directories, remove_tree
-
-TRASH = ".trash"
-
-TRASH_KEPT_S = 7 * 86400
-"""Seconds for which removed saves are kept in the trash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +81,7 @@ def _read(entry: Path) -> Trashed:
     try:
         about = read_json(require_file(entry / "trash.json"))
         was_save = about.get("save") is not False
-        name, removed = check_save_name(about["name"]), float(about["removed"])
-        if not math.isfinite(removed):
-            raise ValueError(removed)
+        name, removed = check_save_name(about["name"]), when_removed(about)
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         # The process that removed it was killed between two writes; the save is complete.
         name, removed = entry.name, entry.stat().st_mtime

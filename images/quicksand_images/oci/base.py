@@ -5,29 +5,47 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import ImageError
 from quicksand.base.files import map_os_errors
+from quicksand.base.regular import create
 from quicksand.base.text import size_text
-from quicksand.base.tools import run_tool
+from quicksand.base.threads import in_stoppable_thread
+from quicksand.disks.diff.bounds import Malformed
+from quicksand.disks.diff.changes import FileType
+from quicksand.disks.diff.ext4.files import Finder, content, opened_file_system
+from quicksand.disks.diff.ext4.filesystem import FileSystem
+from quicksand.disks.diff.ext4.inode import Inode, find_extents
 from quicksand.disks.images.resolve import ResolvedImage
-from quicksand.qemu.binaries import QemuBinaries
 
-from quicksand_images.oci.ext4 import Found, copy_out, list_tree
 from quicksand_images.oci.tree import Tree
-from quicksand_images.toolbox import Tool
 
 MODULES = "/lib/modules"
 MODULES_MAX = 2 * 1024**3
 """Bytes of all modules; a distribution's have 100 to 600 MB."""
 
+MODULE_MAX = 256 * 1024**2
+"""Bytes of one; the largest have 60 MB."""
+
+DEPTH_MAX = 40
+"""Parts of the path of a module; a distribution's have a dozen."""
+
 _RELEASE = re.compile(r"[0-9][A-Za-z0-9._+~-]{0,100}")
 _FILE = re.compile(r"(/[A-Za-z0-9._+,@-]{1,255})+")
-_MAGIC_AT, _MAGIC = 1080, b"\x53\xef"
-"""Where an ext4 file system that fills its disk says what it is (Linux, fs/ext4/ext4.h)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module, or a table of them, of a kernel."""
+
+    content: Path
+    """Where it waits."""
+    size: int
+    mode: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,64 +58,88 @@ class Base:
     cmdline: str
     release: str
     """The kernel's release, which names the directory of its modules."""
-    modules: dict[str, tuple[Path, Found]]
-    """The modules and their tables by their paths in the image, and where they wait."""
+    modules: dict[str, Module]
+    """The modules and their tables by their paths in the image."""
 
 
-async def take_base(
-    image: ResolvedImage, place: Path, staging: Path, binaries: QemuBinaries, debugfs: Tool
-) -> Base:
+async def take_base(image: ResolvedImage, place: Path, staging: Path) -> Base:
     """Copy kernel and initrd of ``image`` to ``staging``, and its modules to the new directory
     ``place``. Raises ImageError if the modules are not where they can be found, HostError."""
-    assert binaries.img is not None
     place.mkdir(mode=0o700)
     with map_os_errors(staging):
         await asyncio.to_thread(shutil.copyfile, image.kernel, staging / "kernel")
         await asyncio.to_thread(shutil.copyfile, image.initrd, staging / "initrd")
-    raw = place / "base.raw"
-    # The lowest layer: what boots an image is in its base.
-    disk = image.chain[0]
-    await run_tool(
-        [binaries.img, "convert", "-f", "qcow2", "-O", "raw", disk, raw], env=binaries.env
-    )
-    try:
-        release, modules = await _take_modules(image, raw, place, debugfs)
-    finally:
-        raw.unlink(missing_ok=True)
+    with map_os_errors(place):
+        modules = await in_stoppable_thread(lambda stop: _take_modules(image, place, stop))
     return Base(
         name=image.name,
         arch=image.guest_arch,
         digest=image.digest,
         cmdline=image.cmdline,
-        release=release,
+        release=next(iter(modules)).split("/")[3],
         modules=modules,
     )
 
 
-async def _take_modules(
-    image: ResolvedImage, raw: Path, place: Path, debugfs: Tool
-) -> tuple[str, dict[str, tuple[Path, Found]]]:
-    if not await asyncio.to_thread(_is_ext4, raw):
-        raise _unfit(image, "its disk is not one ext4 file system")
-    found = await list_tree(raw, debugfs, MODULES)
-    releases = {path.split("/")[3] for path in found}
-    if len(releases) != 1 or not _RELEASE.fullmatch(release := releases.pop()):
+def _take_modules(image: ResolvedImage, place: Path, stop: Callable[[], None]) -> dict[str, Module]:
+    """Copy the modules of the image's lowest layer, which has what boots it, and return them by
+    their paths below `MODULES`. Raises ImageError, OSError."""
+    try:
+        with opened_file_system(image.chain[:1]) as filesystem:
+            found = _find_modules(image, filesystem, stop)
+            modules = {}
+            for number, (path, inode) in enumerate(found.items()):
+                stop()
+                data = content(filesystem, inode, MODULE_MAX)
+                with create(place / str(number)) as file:
+                    file.write(data)
+                modules[path] = Module(place / str(number), size=len(data), mode=inode.mode)
+            return modules
+    except Malformed as error:
+        raise _unfit(image, f"its disk cannot be read: {error}") from error
+
+
+def _find_modules(
+    image: ResolvedImage, filesystem: FileSystem, stop: Callable[[], None]
+) -> dict[str, Inode]:
+    """Return the files of the one kernel whose modules there are. Raises Malformed, ImageError."""
+    releases: dict[str, Inode] = {}
+    for root in (MODULES, f"/usr{MODULES}"):  # where /lib is a link to it
+        directory = Finder(filesystem).find(root)
+        if directory is not None and directory.type is FileType.DIRECTORY:
+            releases |= _entries(filesystem, directory)
+    name = next(iter(releases), "")
+    if len(releases) != 1 or not _RELEASE.fullmatch(name):
         raise _unfit(image, f"it has the modules of {len(releases) or 'no'} kernels, not of one")
-    # A link (build, source) leads to what only a compiler needs.
-    files = {path: one for path, one in found.items() if one.mode & 0o170000 == 0o100000}
-    if bad := next((path for path in files if not _FILE.fullmatch(path)), None):
+    found: dict[str, Inode] = {}
+    waiting = [(f"{MODULES}/{name}", releases[name])]
+    while waiting:
+        stop()
+        path, inode = waiting.pop()
+        if path.count("/") > DEPTH_MAX:
+            raise _unfit(image, "its modules lie in too many directories")
+        if inode.type is FileType.DIRECTORY:
+            inner = sorted(_entries(filesystem, inode).items(), reverse=True)
+            waiting += [(f"{path}/{name}", one) for name, one in inner]
+        elif inode.type is FileType.FILE:
+            # A link (build, source) leads to what only a compiler needs.
+            found[path] = inode
+    if bad := next((path for path in found if not _FILE.fullmatch(path)), None):
         raise _unfit(image, f"it has a module with the name {bad[:200]!r}")
-    if sum(one.size for one in files.values()) > MODULES_MAX:
+    if sum(inode.size for inode in found.values()) > MODULES_MAX:
         raise _unfit(image, f"its modules have more than {size_text(MODULES_MAX)}")
-    places = {path: place / str(number) for number, path in enumerate(files)}
-    await copy_out(raw, debugfs, places)
-    return release, {path: (places[path], one) for path, one in files.items()}
+    if not found:
+        raise _unfit(image, "it has no modules")
+    return found
 
 
-def _is_ext4(raw: Path) -> bool:
-    with raw.open("rb") as file:
-        file.seek(_MAGIC_AT)
-        return file.read(2) == _MAGIC
+def _entries(filesystem: FileSystem, inode: Inode) -> dict[str, Inode]:
+    """Return what is in a directory. Raises Malformed, ImageError."""
+    entries = filesystem.entries(inode, find_extents(filesystem, inode))
+    return {
+        name.decode("utf-8", "surrogateescape"): filesystem.inode(number)
+        for name, number in entries.items()
+    }
 
 
 def _unfit(image: ResolvedImage, why: str) -> ImageError:
@@ -110,5 +152,5 @@ def _unfit(image: ResolvedImage, why: str) -> ImageError:
 def add_modules(tree: Tree, base: Base, mtime: int) -> None:
     """Put the modules into an image, in place of those for the same kernel. Raises ImageError."""
     tree.remove(f"{MODULES}/{base.release}")
-    for path, (content, found) in base.modules.items():
-        tree.put_file(path, content, size=found.size, mtime=mtime, mode=found.mode & 0o777)
+    for path, module in base.modules.items():
+        tree.put_file(path, module.content, size=module.size, mtime=mtime, mode=module.mode & 0o777)

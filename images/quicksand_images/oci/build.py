@@ -29,7 +29,8 @@ from quicksand.life.image_building import build_if_missing
 from quicksand.qemu.provision import ensure_qemu
 
 from quicksand_images import disk
-from quicksand_images.build import building, make_ahead
+from quicksand_images.benches import Bench
+from quicksand_images.build import building, make_ahead, require_case
 from quicksand_images.oci.base import Base, add_modules, take_base
 from quicksand_images.oci.documents import Config
 from quicksand_images.oci.layers import LayerWriter, require_digest
@@ -39,6 +40,7 @@ from quicksand_images.oci.registry import fetch
 from quicksand_images.oci.source import FoundImage, find_image
 from quicksand_images.oci.tree import Tree
 from quicksand_images.oci.writing import write_ext4
+from quicksand_images.workshop import find_bench
 
 FORM = 1
 """Part of an image's digest; to be raised when the same container image gives other files."""
@@ -93,14 +95,17 @@ async def build_from_oci(
     progress: Progress | None = None,
     store: ImageStore | None = None,
     build: bool | None = None,
+    in_sandbox: bool = False,
 ) -> StoredImage:
     """Build an image of a container image, and make it the current version of its name, unless it
     is for another architecture than this host's.
 
     Builds of the same name wait for each other. A failure or a cancellation leaves the store
     unchanged. ``build`` says whether the image with the kernel is built if it is missing, as for
-    `build_if_missing`. Raises ConfigError for a name that cannot be, ImageNotFound, ImageError for
-    what is refused, HostError (ToolError, DiskSpaceError, UnreachableError).
+    `build_if_missing`. Without e2fsprogs on this host, and with ``in_sandbox``, the file system is
+    made in a sandbox of another image. Raises ConfigError for a name that cannot be, ImageNotFound,
+    ImageError for what is refused, HostError (ToolError, DiskSpaceError, UnreachableError), and
+    MachineError or AgentError of that sandbox.
     """
     store = store or ImageStore(paths().images)
     source = await asyncio.to_thread(find_source, order.source)
@@ -112,7 +117,8 @@ async def build_from_oci(
     async with building(name, BUILD_BYTES, store, progress) as (place, log):
         # Once more: the name may have been taken while this waited for the lock of its builds.
         await asyncio.to_thread(require_name, name, store)
-        image = await _build(order, source, name, place, store, log.stage)
+        bench = await find_bench(name, place, store, log, apt=False, in_sandbox=in_sandbox)
+        image = await _build(order, source, name, place, store, bench, log.stage)
     await asyncio.to_thread(make_ahead, image)
     return image
 
@@ -146,8 +152,10 @@ async def _build(
     name: str,
     place: Path,
     store: ImageStore,
+    bench: Bench,
     say: Progress,
 ) -> StoredImage:
+    await asyncio.to_thread(require_case, place)
     resolver = ImageResolver(paths())
     found_base = await asyncio.to_thread(resolver.resolve, order.kernel_from, order.guest_arch)
     staging = place / "staging"
@@ -163,9 +171,8 @@ async def _build(
             lambda stop: _read(path, place, found_base.guest_arch, order.pick, stop, say)
         )
     binaries = await ensure_qemu(say, arch=found_base.guest_arch.value)
-    tools = await disk.require_filesystem_tools(place, say)
     say("taking the kernel", 2, _STEPS)
-    base = await take_base(found_base, place / "base", staging, binaries, tools[1])
+    base = await take_base(found_base, place / "base", staging)
     with map_os_errors(place):
         epoch = _newest(tree)
         await in_thread_to_the_end(lambda: _finish(tree, base, found.config, place, epoch))
@@ -173,7 +180,9 @@ async def _build(
         recipe = _digest(found.config, base, init=order.init)
         uuid = uuid5(NAMESPACE_URL, f"quicksand-image:{recipe}")
         raw = place / "disk.raw"
-        await write_ext4(tree, place / "tree", raw, tools=tools, uuid=uuid, epoch=epoch)
+        async with bench.opened(apt=False) as opened:
+            makers = opened.makers
+            await write_ext4(tree, place / "tree", raw, makers=makers, uuid=uuid, epoch=epoch)
     say("compressing the disk", 4, _STEPS)
     await disk.make_qcow2(raw, staging / "disk.qcow2", binaries)
     header = await asyncio.to_thread(check_qcow2, staging / "disk.qcow2")

@@ -14,10 +14,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-from quicksand.base.errors import HostError, ImageError
+from quicksand.base.errors import HostError, ImageError, UnreachableError
 from quicksand.base.files import read_json
 from quicksand.disks.packages.pages import shown
-from quicksand.disks.packages.web import UnreachableError, bound
+from quicksand.disks.packages.web import bound
 
 from quicksand_images.oci.reference import DOCKER_API, DOCKER_HUB, Reference
 

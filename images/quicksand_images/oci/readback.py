@@ -1,17 +1,17 @@
-"""Compares what a file system has with the records that were to be written, where a list of its
-files does not tell: what links lead to, the numbers of devices, and xattrs. By our own reader, so
-neither of the programs that wrote it is asked whether it did."""
+"""Compares what a file system has with the records that were to be written: names, types, modes,
+owners, sizes, what links lead to, the numbers of devices, and xattrs. By our own reader, so neither
+of the programs that wrote it is asked whether it did."""
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Mapping
 from pathlib import Path
 
 from quicksand.base.errors import HostError
 from quicksand.base.regular import open_regular
 from quicksand.disks.diff.bounds import Malformed
+from quicksand.disks.diff.changes import FileType
 from quicksand.disks.diff.ext4.filesystem import ROOT, FileSystem
 from quicksand.disks.diff.ext4.inode import Inode, find_extents
 from quicksand.disks.diff.ext4.xattrs import read_attributes
@@ -37,6 +37,19 @@ SHOWN_MAX = 300
 """Characters of a link or of xattrs in an error."""
 
 
+_FOUND = b"lost+found"
+"""What mke2fs makes in the root directory."""
+
+_TYPES = {
+    Kind.FILE: FileType.FILE,
+    Kind.DIRECTORY: FileType.DIRECTORY,
+    Kind.SYMLINK: FileType.SYMLINK,
+    Kind.CHARACTER: FileType.CHARACTER_DEVICE,
+    Kind.BLOCK: FileType.BLOCK_DEVICE,
+    Kind.FIFO: FileType.FIFO,
+}
+
+
 class _Raw:
     """A disk in a file."""
 
@@ -48,63 +61,82 @@ class _Raw:
         return os.pread(self._descriptor, length, offset).ljust(length, b"\0")
 
 
-def require_details(tree: Tree, target: Path) -> None:
-    """Raise HostError unless the links, devices and xattrs of the file system ``target`` are those
-    of ``tree``. Raises ImageError, OSError. Blocks for I/O."""
+def require_written(tree: Tree, target: Path) -> None:
+    """Raise HostError unless the file system ``target`` has the files of ``tree``, as they are
+    there, and no others. Raises ImageError, OSError. Blocks for I/O."""
     descriptor = open_regular(target)
     try:
         filesystem = FileSystem(_Raw(descriptor))
-        _compare(filesystem, tree.root, filesystem.inode(ROOT), "/")
+        _compare(filesystem, tree.root, filesystem.inode(ROOT), "/", {})
     except Malformed as error:
         raise HostError(f"the file system that was written is unsound: {error}") from error
     finally:
         os.close(descriptor)
 
 
-def _compare(filesystem: FileSystem, node: Node, inode: Inode, path: str) -> None:
-    wanted, found = _wanted(node), _details(filesystem, node, inode)
+def _compare(
+    filesystem: FileSystem, node: Node, inode: Inode, path: str, numbers: dict[int, int]
+) -> None:
+    """``numbers`` has the inode of each record that was compared: hard links have one."""
+    wanted, found = _wanted(node), _found(filesystem, node, inode)
     if wanted != found:
         raise HostError(
             f"the file {path!r} did not get into the file system: it has {str(found)[:SHOWN_MAX]}, "
             f"not {str(wanted)[:SHOWN_MAX]}"
         )
+    if numbers.setdefault(id(node), inode.number) != inode.number:
+        raise HostError(f"the hard link {path!r} did not get into the file system")
     if node.kind is not Kind.DIRECTORY:
         return
     entries = filesystem.entries(inode, find_extents(filesystem, inode))
     for name, child in node.children.items():
         inner = f"{path.rstrip('/')}/{name}"
-        number = entries.get(_bytes(name))
+        number = entries.pop(_bytes(name), None)
         if number is None:
             raise HostError(f"the file {inner!r} did not get into the file system")
-        _compare(filesystem, child, filesystem.inode(number), inner)
+        _compare(filesystem, child, filesystem.inode(number), inner, numbers)
+    if path == "/":
+        entries.pop(_FOUND, None)
+    if entries:
+        name = f"{path.rstrip('/')}/{min(entries).decode('utf-8', 'replace')}"
+        raise HostError(f"the file system has {len(entries)} files too many, such as {name!r}")
 
 
-def _wanted(node: Node) -> tuple[object, Mapping[str, bytes]]:
-    match node.kind:
-        case Kind.SYMLINK:
-            return _bytes(node.target), dict(node.xattrs)
-        case Kind.CHARACTER | Kind.BLOCK:
-            return node.device, dict(node.xattrs)
-        case _:
-            return None, dict(node.xattrs)
+Facts = tuple[object, ...]
+"""What is compared of a file."""
 
 
-def _details(
-    filesystem: FileSystem, node: Node, inode: Inode
-) -> tuple[object, Mapping[str, bytes]]:
+def _wanted(node: Node) -> Facts:
+    size = node.size if node.kind is Kind.FILE else None
+    is_device = node.kind in (Kind.CHARACTER, Kind.BLOCK)
+    return (
+        _TYPES[node.kind],
+        oct(node.mode),
+        (node.uid, node.gid),
+        size,
+        _bytes(node.target) if node.kind is Kind.SYMLINK else None,
+        node.device if is_device else None,
+        dict(node.xattrs),
+    )
+
+
+def _found(filesystem: FileSystem, node: Node, inode: Inode) -> Facts:
     xattrs = {
         _PREFIXES.get(prefix, f"{prefix}.") + rest.decode("utf-8", "surrogateescape"): value
         for (prefix, rest), value in read_attributes(filesystem, inode).items()
     }
     if _LABEL not in node.xattrs:
         xattrs.pop(_LABEL, None)
-    match node.kind:
-        case Kind.SYMLINK:
-            return filesystem.target(inode), xattrs
-        case Kind.CHARACTER | Kind.BLOCK:
-            return _device(inode), xattrs
-        case _:
-            return None, xattrs
+    is_device = inode.type in (FileType.CHARACTER_DEVICE, FileType.BLOCK_DEVICE)
+    return (
+        inode.type,
+        oct(inode.mode),
+        inode.owner,
+        inode.size if inode.type is FileType.FILE else None,
+        filesystem.target(inode) if inode.type is FileType.SYMLINK else None,
+        _device(inode) if is_device else None,
+        xattrs,
+    )
 
 
 def _device(inode: Inode) -> tuple[int, int]:

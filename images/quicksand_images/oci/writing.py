@@ -8,8 +8,9 @@ compared, because debugfs goes on after an error and ends with 0.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -17,15 +18,13 @@ from quicksand.base.errors import HostError
 from quicksand.base.regular import create
 from quicksand.base.space import check_space
 from quicksand.base.threads import in_stoppable_thread
-from quicksand.base.tools import run_tool
 
-from quicksand_images.disk import plan_mke2fs
-from quicksand_images.oci.ext4 import Found, command_line, list_tree, quoted
-from quicksand_images.oci.readback import require_details
+from quicksand_images.disk import Makers, make_file_system, plan_mke2fs
+from quicksand_images.oci.ext4 import command_line, quoted
+from quicksand_images.oci.readback import require_written
 from quicksand_images.oci.tar import Kind
 from quicksand_images.oci.tree import Node, Tree
 from quicksand_images.recipe import Disk
-from quicksand_images.toolbox import Tool
 
 SIZE_MIN = 8 * 1024**3
 """Bytes of the file system at least, as the default image has; unused blocks take no space."""
@@ -36,9 +35,8 @@ _FILE_COST = 16 * 1024
 """Bytes of the file system for each inode, as `plan_mke2fs` says."""
 
 _BLOCK = 4096
-_ERRORS_ONLY, _ERRORS_MAX = 'exec "$@" >/dev/null', 25
-"""debugfs repeats every command, a hundred bytes and more for each of some million; errors, of
-which so many lines are kept, go to its stderr."""
+_SHORT = 400
+"""Bytes of a path that is written as a whole; a longer one would make a command too long."""
 
 _TYPES = {
     Kind.FILE: 0o100000,
@@ -65,7 +63,7 @@ def _taken(tree: Tree) -> tuple[int, int]:
 
 
 async def write_ext4(
-    tree: Tree, place: Path, target: Path, *, tools: tuple[Tool, Tool], uuid: UUID, epoch: int
+    tree: Tree, place: Path, target: Path, *, makers: Makers, uuid: UUID, epoch: int
 ) -> None:
     """Write the files of ``tree`` to ``target``, a new sparse file, by way of the new directory
     ``place``, into which their contents are moved. Equal trees, ``uuid`` and ``epoch`` (Unix time)
@@ -74,32 +72,28 @@ async def write_ext4(
     Raises ToolError, OSError, DiskSpaceError if the host has no room for it and for a compressed
     one, and HostError if the file system is not what was asked for.
     """
-    mke2fs, debugfs = tools
     taken, _ = await asyncio.to_thread(_taken, tree)
     check_space(place.parent, 2 * taken)
     disk = Disk(size_bytes=planned_size(tree), journal_mib=JOURNAL_MIB, build_bytes=0)
     await in_stoppable_thread(lambda stop: lay_out(tree, place, stop))
-    clock = {"E2FSPROGS_FAKE_TIME": str(epoch), "SOURCE_DATE_EPOCH": str(epoch)}
-    argv = plan_mke2fs(mke2fs.command, place, target, disk, uuid)
-    await run_tool(argv, env={**mke2fs.env, **clock})
     values = target.with_suffix(".values")
     values.mkdir(mode=0o700)
-    commands = target.with_suffix(".debugfs")
-    await in_stoppable_thread(lambda stop: _write_commands(commands, tree, values, epoch, stop))
-    argv = [
-        "sh",
-        "-c",
-        _ERRORS_ONLY,
-        "sh",
-        *debugfs.command,
-        "-w",
-        "-f",
-        str(commands),
-        str(target),
-    ]
-    said = await run_tool(argv, env={**debugfs.env, **clock}, lines_max=_ERRORS_MAX)
+    await in_stoppable_thread(lambda stop: _write_values(tree, values, stop))
+
+    def plan(mke2fs: Sequence[str], directory: Path, file: Path) -> list[str]:
+        return plan_mke2fs(mke2fs, directory, file, disk, uuid)
+
+    said = await make_file_system(
+        makers,
+        place,
+        target,
+        plan,
+        {"E2FSPROGS_FAKE_TIME": str(epoch), "SOURCE_DATE_EPOCH": str(epoch)},
+        map(command_line, plan_commands(tree, epoch)),
+        values=values,
+    )
     try:
-        await require_written(tree, target, debugfs)
+        await asyncio.to_thread(require_written, tree, target)
     except HostError as error:
         raise HostError(f"{error}; debugfs says:\n{said}") from error
 
@@ -127,16 +121,18 @@ def lay_out(tree: Tree, place: Path, stop: Callable[[], None] = lambda: None) ->
                 first[id(node)] = path
 
 
-def plan_commands(tree: Tree, values: Path, epoch: int) -> Iterator[str]:
+def plan_commands(tree: Tree, epoch: int) -> Iterator[str]:
     """Yield debugfs commands that give the files what a directory of this user's cannot give them.
-    Writes the values of xattrs into the directory ``values``. Raises OSError."""
-    number = 0
+    They name the values of xattrs by their numbers (`_write_values`)."""
+    numbers = itertools.count(1)
     for name, node in tree.walk():
+        above, _, last = name.rpartition("/")
         path = quoted(name or "/")
+        if node.kind in _DEVICES or len(os.fsencode(path)) > _SHORT:
+            yield from _enter(above)
+            path = quoted(last)
         if node.kind in _DEVICES:
-            above, _, last = name.rpartition("/")
-            yield f"cd {quoted(above or '/')}"
-            yield f"mknod {quoted(last)} {_DEVICES[node.kind]} {node.device[0]} {node.device[1]}"
+            yield f"mknod {path} {_DEVICES[node.kind]} {node.device[0]} {node.device[1]}"
         fields: dict[str, object] = {
             "mode": f"0{mode_of(node):o}",
             "uid": node.uid,
@@ -146,11 +142,18 @@ def plan_commands(tree: Tree, values: Path, epoch: int) -> Iterator[str]:
         fields |= dict.fromkeys(("ctime", "atime", "crtime"), f"@{epoch}")
         for field, value in fields.items():
             yield f"set_inode_field {path} {field} {value}"
-        for attribute, content in sorted(node.xattrs.items()):
-            number += 1
-            with create(values / str(number)) as file:
-                file.write(content)
-            yield f"ea_set -f {quoted(str(values / str(number)))} {path} {quoted(attribute)}"
+        for attribute in sorted(node.xattrs):
+            yield f"ea_set -f {next(numbers)} {path} {quoted(attribute)}"
+
+
+def _enter(directory: str) -> Iterator[str]:
+    """Yield the commands that make debugfs work in a directory, none of them long."""
+    if len(os.fsencode(quoted(directory))) <= _SHORT:
+        yield f"cd {quoted(directory or '/')}"
+        return
+    yield 'cd "/"'
+    for part in directory.strip("/").split("/"):
+        yield f"cd {quoted(part)}"
 
 
 def mode_of(node: Node) -> int:
@@ -158,32 +161,12 @@ def mode_of(node: Node) -> int:
     return _TYPES[node.kind] | node.mode
 
 
-def _write_commands(
-    path: Path, tree: Tree, values: Path, epoch: int, stop: Callable[[], None]
-) -> None:
-    with create(path) as file:
-        for line in plan_commands(tree, values, epoch):
-            stop()
-            file.write(command_line(line))
-
-
-async def require_written(tree: Tree, target: Path, debugfs: Tool) -> None:
-    """Raise HostError unless the file system ``target`` has the files of ``tree`` with their
-    owners, modes and sizes, what links lead to, devices and xattrs."""
-    found = await list_tree(target, debugfs)
-    await asyncio.to_thread(_compare, tree, found)
-    await asyncio.to_thread(require_details, tree, target)
-
-
-def _compare(tree: Tree, found: Mapping[str, Found]) -> None:
-    wanted = set()
-    for name, node in tree.walk():
-        there = found.get(name or "/")
-        wanted.add(name or "/")
-        told = None if there is None else (there.mode, there.uid, there.gid)
-        size_fits = there is not None and (node.kind is not Kind.FILE or there.size == node.size)
-        if told != (mode_of(node), node.uid, node.gid) or not size_fits:
-            raise HostError(f"the file {name!r} did not get into the file system: it has {there}")
-    extra = sorted(set(found) - wanted - {"/lost+found"})
-    if extra:
-        raise HostError(f"the file system has {len(extra)} files too many, such as {extra[0]!r}")
+def _write_values(tree: Tree, values: Path, stop: Callable[[], None]) -> None:
+    """Write the values of all xattrs to files in ``values``, numbered as in `plan_commands`. Raises
+    OSError."""
+    numbers = itertools.count(1)
+    for _, node in tree.walk():
+        stop()
+        for _, value in sorted(node.xattrs.items()):
+            with create(values / str(next(numbers))) as file:
+                file.write(value)

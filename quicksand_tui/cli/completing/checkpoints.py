@@ -12,16 +12,15 @@ from quicksand.records.nodes import Node
 from quicksand.records.registry import Registry
 from quicksand.snapshots.history import history_of
 
+from quicksand_tui.cli.completing.words import beginning
+
 
 def complete_tags(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Completes tags of the checkpoints of the sandbox that the command line names."""
-    return [
-        CompletionItem(node.tag, help=node.note)
-        for node in _checkpoints_of(_named_before(ctx))
-        if node.tag.startswith(incomplete)
-    ]
+    nodes = _checkpoints_of(_named_before(ctx))
+    return beginning(incomplete, ((node.tag, node.note) for node in nodes))
 
 
 def complete_targets(
@@ -30,22 +29,19 @@ def complete_targets(
     """Completes as `complete_tags` does, and OTHER:TAG for other sandboxes: first their names, then
     their tags."""
     found = complete_tags(ctx, param, incomplete)
-    other, colon, start = incomplete.partition(":")
+    other, colon, _ = incomplete.partition(":")
     if colon:
-        found += [
-            CompletionItem(f"{other}:{node.tag}", help=node.note)
-            for node in _checkpoints_of(other)
-            if node.tag.startswith(start)
-        ]
-        return found
+        theirs = ((f"{other}:{node.tag}", node.note) for node in _checkpoints_of(other))
+        return found + beginning(incomplete, theirs)
     mine = _named_before(ctx)
-    return found + [
-        CompletionItem(f"{entry.name}:", help="its checkpoints")
+    others = (
+        (f"{entry.name}:", "its checkpoints")
         for entry in Registry(paths()).list()
         if entry.name.startswith(incomplete)
         and mine not in (None, entry.name, entry.id)
         and _checkpoints_of(entry.id)
-    ]
+    )
+    return found + beginning(incomplete, others)
 
 
 def _named_before(ctx: click.Context) -> str | None:

@@ -11,22 +11,20 @@ from quicksand.disks.images.resolve import BUNDLE_SUFFIX, ImageResolver
 from quicksand.disks.images.store import ImageStore
 from quicksand.life.image_building import buildable_images
 
+from quicksand_tui.cli.completing.words import a_file, beginning
+
 
 def complete_images(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Completes names of images; a word with a slash is a path."""
     if "/" in incomplete:
-        return [CompletionItem(incomplete, type="file")]
+        return a_file(incomplete)
     sources = dict.fromkeys(buildable_images(), "not built yet")
     sources |= {image.name: image.source for image in ImageResolver(paths()).list()}
     here = Path().glob(f"*{BUNDLE_SUFFIX}")
     sources |= {path.name: "a bundle" for path in here if path.is_file()}
-    return [
-        CompletionItem(name, help=source)
-        for name, source in sorted(sources.items())
-        if name.startswith(incomplete)
-    ]
+    return beginning(incomplete, sorted(sources.items()))
 
 
 def complete_stored(
@@ -36,11 +34,7 @@ def complete_stored(
     store = ImageStore(paths().images)
     found = {image.root.parent.name: image.version for image in store.list()}
     found |= {image.versioned: f"from {image.bundle}" for image in store.unpacked()}
-    return [
-        CompletionItem(name, help=about)
-        for name, about in sorted(found.items())
-        if name.startswith(incomplete)
-    ]
+    return beginning(incomplete, sorted(found.items()))
 
 
 def complete_recipes(
@@ -48,6 +42,6 @@ def complete_recipes(
 ) -> list[CompletionItem]:
     """Completes names of recipes, and files of one's own; a word with a slash is a path."""
     if "/" in incomplete:
-        return [CompletionItem(incomplete, type="file")]
+        return a_file(incomplete)
     names = [*buildable_images(), *(path.name for path in Path().glob("*.toml"))]
-    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+    return beginning(incomplete, ((name, "") for name in sorted(names)))

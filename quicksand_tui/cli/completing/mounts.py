@@ -9,6 +9,8 @@ from quicksand.base.paths import paths
 from quicksand.mounts.known import MountState, known_mounts
 from quicksand.records.registry import Registry
 
+from quicksand_tui.cli.completing.words import beginning
+
 
 def complete_mount(
     ctx: click.Context, param: click.Parameter, incomplete: str
@@ -26,9 +28,6 @@ def complete_mounted(
         entry = registry.find(ctx.params.get("name") or "")
     except (QuicksandError, OSError):
         return []
-    return [
-        CompletionItem(known.mount.guest, help=known.mount.host)
-        for known in known_mounts(registry, entry)
-        if known.state in (MountState.MOUNTED, MountState.NOT_SERVED)
-        and known.mount.guest.startswith(incomplete)
-    ]
+    now = (MountState.MOUNTED, MountState.NOT_SERVED)
+    mounts = (known.mount for known in known_mounts(registry, entry) if known.state in now)
+    return beginning(incomplete, ((mount.guest, mount.host) for mount in mounts))

@@ -11,6 +11,8 @@ from quicksand.disks.packages.names import PUBLISHED
 from quicksand.life.uninstalling import installed_images
 from quicksand.qemu.removing import unpacked_versions
 
+from quicksand_tui.cli.completing.words import a_file, beginning
+
 QEMU = "qemu"
 
 
@@ -21,11 +23,7 @@ def complete_installed(
     found = {image.name: image.version for image in installed_images(paths())}
     if versions := unpacked_versions(paths()):
         found[QEMU] = versions[0]
-    return [
-        CompletionItem(name, help=version)
-        for name, version in sorted(found.items())
-        if name.startswith(incomplete)
-    ]
+    return beginning(incomplete, sorted(found.items()))
 
 
 def complete_packages(
@@ -33,6 +31,6 @@ def complete_packages(
 ) -> list[CompletionItem]:
     """Completes names of published images, and files of wheels; a word with a slash is a path."""
     if "/" in incomplete:
-        return [CompletionItem(incomplete, type="file")]
+        return a_file(incomplete)
     names = [*PUBLISHED, QEMU, *(path.name for path in Path().glob("*.whl"))]
-    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+    return beginning(incomplete, ((name, "") for name in sorted(names)))

@@ -9,18 +9,16 @@ from quicksand.saves.finding import all_stores
 
 from quicksand_tui.cli.completing.images import complete_images
 from quicksand_tui.cli.completing.sandboxes import complete_sandboxes
+from quicksand_tui.cli.completing.words import beginning
 
 
 def complete_saves(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Completes names of saves."""
-    return [
-        CompletionItem(save.name, help=save.manifest.note if save.manifest else "damaged")
-        for store in all_stores(paths())
-        for save in store.list()
-        if save.name.startswith(incomplete)
-    ]
+    saves = (save for store in all_stores(paths()) for save in store.list())
+    notes = ((save.name, save.manifest.note if save.manifest else "damaged") for save in saves)
+    return beginning(incomplete, notes)
 
 
 def complete_exported(

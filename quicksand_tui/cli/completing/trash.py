@@ -10,13 +10,15 @@ from quicksand.records.registry import Registry
 from quicksand.saves.census import list_trash
 from quicksand.saves.workspaces import known_stores
 
+from quicksand_tui.cli.completing.words import beginning
+
 
 def complete_trash(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Completes names of saves in the trash."""
     names = {found.save.name for found in list_trash(known_stores(paths()))}
-    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+    return beginning(incomplete, ((name, "") for name in sorted(names)))
 
 
 def complete_all_trash(
@@ -29,8 +31,5 @@ def complete_all_trash(
     found += [(t.save.name, t.id, "save") for t in list_trash(known_stores(paths()))]
     names = {name: f"{kind} {id_}" for name, id_, kind in found}
     ids = {id_: f"the {kind} {name}" for name, id_, kind in found}
-    return [
-        CompletionItem(word, help=about)
-        for word, about in (*sorted(names.items()), *ids.items())
-        if word.startswith(incomplete) and (incomplete or word in names)
-    ]
+    words = [*sorted(names.items()), *(ids.items() if incomplete else ())]
+    return beginning(incomplete, words)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,11 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ImageStore:
 
 
 def publish(
-    store: ImageStore, name: str = "one", content: str = "disk", arch: str = "x86_64"
+    store: ImageStore,
+    name: str = "one",
+    content: str = "disk",
+    arch: str = "x86_64",
+    **more: object,
 ) -> StoredImage:
     staging = store.root / "staging"
     staging.mkdir(parents=True)
@@ -46,6 +52,7 @@ def publish(
         "python": {"uv": "1.0"},
         "system": {"distribution": "ubuntu"},
         "files": {part: {"name": part} for part in ("disk", "kernel", "initrd")},
+        **more,
     }
     return store.publish(staging, manifest)
 
@@ -189,3 +196,15 @@ def test_downloads_of_builds_are_cleaned_but_not_while_one_is_under_way(
     assert cleaner.clean([heap]) > 0
     assert not mine.exists()
     assert others.exists(), "nobody knows whose that is"
+
+
+def test_what_an_image_has_of_a_container_and_its_age_are_told_in_words(store: ImageStore) -> None:
+    container = {"name": "app:1", "init": False, "cmd": ["sh", "-c", "a b\x1b[2J"], "env": []}
+    publish(store, created=time.time() - 7200, container=container)
+    said = quicksand("images", "info", "one").stdout.decode()
+    rows = dict(re.findall(r"^(container \w+|\w+) +(.*)$", said, re.MULTILINE))
+    assert rows["created"] == "2h ago"
+    assert rows["container name"] == "app:1"
+    assert rows["container init"] == "no"
+    assert rows["container cmd"].startswith("sh -c 'a b")
+    assert "\x1b" not in rows["container cmd"]

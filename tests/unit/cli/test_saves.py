@@ -17,10 +17,10 @@ from quicksand.base.paths import Paths
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.save_source import SaveSource
+from quicksand.records.trash import TRASH_KEPT_S
 from quicksand.saves.finding import all_stores
 from quicksand.saves.manifest import MANIFEST, OVERLAYS, Base
 from quicksand.saves.ownership import mark_imported, mark_made
-from quicksand.saves.save_trash import TRASH_KEPT_S
 from quicksand.saves.store import SaveStore
 from quicksand.saves.workspaces import remember
 

@@ -277,13 +277,15 @@ def test_a_recipe_alone_makes_its_name_that_of_an_image(
     assert not has_recipe("../novel")
 
 
-def test_the_recipe_in_the_users_guide_is_right(write: Write) -> None:
+def test_the_recipes_in_the_users_guide_are_right(write: Write) -> None:
     guide = Path(__file__).parents[3] / "docs" / "user-guide" / "images.md"
-    (example,) = re.findall(r"^```toml\n(.*?)^```$", guide.read_text(), re.DOTALL | re.MULTILINE)
-    recipe = read_recipe(write(example))
-    assert isinstance(recipe, Layer)
-    assert len([line for line in example.splitlines() if line]) <= 10
-    subprocess.run(["sh", "-n"], input=recipe.script, text=True, check=True)
+    examples = re.findall(r"^```toml\n(.*?)^```$", guide.read_text(), re.DOTALL | re.MULTILINE)
+    assert len(examples) == 2
+    for example in examples:
+        recipe = read_recipe(write(example))
+        assert isinstance(recipe, Layer)
+        assert len([line for line in example.splitlines() if line]) <= 10
+        subprocess.run(["sh", "-n"], input=recipe.script, text=True, check=True)
 
 
 def test_a_recipe_for_two_architectures_says_what_differs(write: Write) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import HostError
+from quicksand.base.errors import HostError, UnreachableError
 from quicksand.base.progress import Progress
 from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import StoredImage
-from quicksand.disks.packages.web import UnreachableError
 from quicksand.qemu import debs
 from quicksand.qemu.binaries import find_binaries
 from quicksand_images import disk, fetching, toolbox, workshop
@@ -128,6 +127,16 @@ def test_a_published_image_is_installed_for_it(
 
     monkeypatch.setattr(fetching, "install_package", install)
     assert chosen(store, apt=True) == "ubuntu"
+
+
+def test_the_disk_of_the_sandbox_has_room_whatever_that_of_its_image_has(
+    store: ImageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The published Alpine has a disk of 1 GiB."""
+    image = add(store, "alpine", APK)
+    assert workshop._config(image).disk_size_bytes == workshop.DISK_BYTES
+    monkeypatch.setattr(workshop, "DISK_BYTES", 4096)
+    assert workshop._config(image).disk_size_bytes is None, "no disk is made smaller"
 
 
 def bench(store: ImageStore, place: Path, *, apt: bool, in_sandbox: bool = False) -> object:

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import ConfigError, SaveError, SaveNotFoundError
 from quicksand.base.removal import HEADER, MARK, make_marked
+from quicksand.records.trash import TRASH
 from quicksand.saves import store as store_module
 from quicksand.saves.manifest import MANIFEST, NAME_MAX, OVERLAYS, check_save_name
 from quicksand.saves.places import READY
-from quicksand.saves.save_trash import TRASH
 from quicksand.saves.store import Save, SaveStore
 
 from tests.unit.saves.making import fill_save, make_published, make_save

@@ -14,11 +14,11 @@ import pytest
 from quicksand.base.errors import DiskSpaceError, QuicksandError, SaveError, SaveNotFoundError
 from quicksand.base.paths import Paths
 from quicksand.base.removal import make_marked
+from quicksand.records.trash import TRASH
 from quicksand.saves import save_trash
 from quicksand.saves import store as store_module
 from quicksand.saves.ownership import is_own
 from quicksand.saves.places import HOUSE, READY
-from quicksand.saves.save_trash import TRASH
 from quicksand.saves.saving import _publish
 from quicksand.saves.store import Save, SaveStore
 

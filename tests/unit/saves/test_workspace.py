@@ -17,6 +17,7 @@ from quicksand.base.paths import Paths
 from quicksand.base.removal import MARK
 from quicksand.life.cleaning import Cleaner
 from quicksand.life.disk_usage import UsageKind, measure
+from quicksand.records.trash import TRASH, TRASH_KEPT_S
 from quicksand.saves import precious
 from quicksand.saves import store as store_module
 from quicksand.saves.census import Census, expire_trash, list_trash
@@ -25,7 +26,6 @@ from quicksand.saves.own_directories import GONE
 from quicksand.saves.ownership import is_own
 from quicksand.saves.places import HOUSE, READY
 from quicksand.saves.save_removal import remove_save, restore_save, sweep
-from quicksand.saves.save_trash import TRASH, TRASH_KEPT_S
 from quicksand.saves.store import MAKING, SaveStore
 from quicksand.saves.workspaces import known_stores, remember
 

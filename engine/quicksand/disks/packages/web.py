@@ -16,7 +16,7 @@ from types import TracebackType
 
 import httpx
 
-from quicksand.base.errors import HostError, ImageError
+from quicksand.base.errors import HostError, ImageError, UnreachableError
 from quicksand.base.files import map_os_errors
 from quicksand.base.progress import Progress
 from quicksand.base.regular import create
@@ -74,10 +74,6 @@ class Page:
     body: bytes
     following: str
     """The address of the next page, or ""."""
-
-
-class UnreachableError(HostError):
-    """A server could not be reached, or answered with an error."""
 
 
 class StalledError(httpx.ReadError):

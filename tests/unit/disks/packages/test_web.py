@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from quicksand.base.errors import DiskSpaceError, HostError, ImageError, PathError
+from quicksand.base.errors import DiskSpaceError, HostError, ImageError, PathError, UnreachableError
 from quicksand.disks.packages import web as webs
 from quicksand.disks.packages.pages import ACCEPT, Link
-from quicksand.disks.packages.web import TRIES, UnreachableError, Web
+from quicksand.disks.packages.web import TRIES, Web
 
 from tests.conftest import wait_for
 from tests.unit.disks.packages.servers import Server

@@ -16,8 +16,14 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 from quicksand.base.arch import Architecture
-from quicksand.base.errors import ConfigError, HostError, ImageError, ImageNotFound, QuicksandError
-from quicksand.disks.packages.web import UnreachableError
+from quicksand.base.errors import (
+    ConfigError,
+    HostError,
+    ImageError,
+    ImageNotFound,
+    QuicksandError,
+    UnreachableError,
+)
 from quicksand_images.oci.credentials import RegistryAuth, belongs_to, find_login
 from quicksand_images.oci.places import open_place
 from quicksand_images.oci.reference import parse_reference

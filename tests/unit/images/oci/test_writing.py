@@ -14,16 +14,19 @@ import pytest
 from quicksand.base.errors import DiskSpaceError, HostError, ImageError
 from quicksand.base.threads import Stopped
 from quicksand.base.tools import run_tool
+from quicksand_images import disk
 from quicksand_images.disk import require_filesystem_tools
 from quicksand_images.oci import writing
-from quicksand_images.oci.ext4 import command_line, list_tree, quoted
+from quicksand_images.oci.ext4 import command_line, quoted
 from quicksand_images.oci.layers import LayerWriter
+from quicksand_images.oci.readback import require_written
 from quicksand_images.oci.tar import Kind
 from quicksand_images.oci.tree import Node, Tree
-from quicksand_images.oci.writing import planned_size, require_written, write_ext4
+from quicksand_images.oci.writing import planned_size, write_ext4
 from quicksand_images.toolbox import Tool
 
 from tests.container_images import Entry, directory, file, hardlink, sha256, symlink, tar
+from tests.debugfs import list_tree
 
 Tools = tuple[Tool, Tool]
 UUID_7 = UUID(int=7)
@@ -49,7 +52,7 @@ async def write(tmp_path: Path, tools: Tools, data: bytes, number: int = 0) -> t
     writer.apply(Blob(path=layer, offset=0, size=len(data)), sha256(data), "the layer")
     target = tmp_path / f"disk{number}.raw"
     await write_ext4(
-        writer.tree, tmp_path / f"tree{number}", target, tools=tools, uuid=UUID_7, epoch=1000
+        writer.tree, tmp_path / f"tree{number}", target, makers=tools, uuid=UUID_7, epoch=1000
     )
     return writer.tree, target
 
@@ -84,8 +87,8 @@ LAYER = tar(
 
 
 async def test_files_have_all_that_their_layers_say(tmp_path: Path, tools: Tools) -> None:
-    tree, disk = await write(tmp_path, tools, LAYER)
-    found = await list_tree(disk, tools[1])
+    tree, raw = await write(tmp_path, tools, LAYER)
+    found = await list_tree(raw, tools[1])
     assert found["/etc/secret"].mode == 0o104000
     assert (found["/etc/secret"].uid, found["/etc/secret"].gid) == (4_000_000_000, 7)
     assert (found["/etc"].mode, found["/etc"].gid) == (0o040750, 70_000)
@@ -94,14 +97,14 @@ async def test_files_have_all_that_their_layers_say(tmp_path: Path, tools: Tools
     assert (found["/d/block"].mode, found["/fifo"].mode) == (0o060600, 0o010622)
     assert found[f"/{WEIRD}/{WEIRD}"].size == 1
     assert f"/d/{WEIRD}" in found
-    assert "Links: 2" in ask(tools, disk, "stat /again")
-    assert "x" * 200 in ask(tools, disk, "cat /l")
-    assert "0x0000004d" in ask(tools, disk, "stat /etc/secret")  # mtime=77
-    assert "259:7000" in ask(tools, disk, "stat /d/block").replace("(New-style) ", "")
-    listed = ask(tools, disk, "ea_list /ping")
+    assert "Links: 2" in ask(tools, raw, "stat /again")
+    assert "x" * 200 in ask(tools, raw, "cat /l")
+    assert "0x0000004d" in ask(tools, raw, "stat /etc/secret")  # mtime=77
+    assert "259:7000" in ask(tools, raw, "stat /d/block").replace("(New-style) ", "")
+    listed = ask(tools, raw, "ea_list /ping")
     assert "security.capability (6) = 01 00 00 02 00 20" in listed
     assert 'user.a (3) = "b c"' in listed
-    assert planned_size(tree) == disk.stat().st_size
+    assert planned_size(tree) == raw.stat().st_size
 
 
 async def test_the_file_system_is_sound_and_the_same_each_time(
@@ -118,20 +121,41 @@ async def test_the_file_system_is_sound_and_the_same_each_time(
 async def test_what_did_not_get_into_the_file_system_is_an_error(
     tmp_path: Path, tools: Tools
 ) -> None:
-    tree, disk = await write(tmp_path, tools, LAYER)
-    await require_written(tree, disk, tools[1])
+    tree, raw = await write(tmp_path, tools, LAYER)
+    require_written(tree, raw)
     none = tree.find("/none")
     assert none is not None
     none.mode = 0o644
     with pytest.raises(HostError, match="'/none' did not get"):
-        await require_written(tree, disk, tools[1])
+        require_written(tree, raw)
     none.mode = 0
     tree.root.children["more"] = Node(Kind.FILE)
     with pytest.raises(HostError, match="'/more' did not get"):
-        await require_written(tree, disk, tools[1])
+        require_written(tree, raw)
     del tree.root.children["more"], tree.root.children["none"]
     with pytest.raises(HostError, match="1 files too many, such as '/none'"):
-        await require_written(tree, disk, tools[1])
+        require_written(tree, raw)
+
+
+async def test_names_of_any_length_get_into_the_file_system(tmp_path: Path, tools: Tools) -> None:
+    quotes, deep = '"' * 255, "/".join("d" * 250 for _ in range(11))
+    layer = tar(
+        Entry(name=f"{quotes}/{quotes}/{quotes}", type=b"3", device=(1, 3), uid=7),
+        file(f"{deep}/f", mode=0o4711, uid=9, pax={"SCHILY.xattr.user." + "n" * 200: "x"}),
+        Entry(name=f"{deep}/null", type=b"3", device=(1, 3)),
+    )
+    _, raw = await write(tmp_path, tools, layer)
+    found = await list_tree(raw, tools[1])
+    assert (found[f"/{deep}/f"].mode, found[f"/{deep}/f"].uid) == (0o104711, 9)
+
+
+async def test_a_hard_link_that_became_a_file_of_its_own_is_an_error(
+    tmp_path: Path, tools: Tools
+) -> None:
+    tree, raw = await write(tmp_path, tools, tar(file("one", b"x"), file("two", b"x")))
+    tree.root.children["two"] = tree.root.children["one"]
+    with pytest.raises(HostError, match="hard link '/two' did not get"):
+        require_written(tree, raw)
 
 
 @pytest.mark.parametrize(
@@ -150,15 +174,15 @@ async def test_what_did_not_get_into_the_file_system_is_an_error(
 async def test_a_link_a_device_or_an_xattr_that_is_another_one_is_an_error(
     tmp_path: Path, tools: Tools, path: str, field: str, other: Any
 ) -> None:
-    tree, disk = await write(tmp_path, tools, LAYER)
+    tree, raw = await write(tmp_path, tools, LAYER)
     node = tree.find(path, last=False)
     assert node is not None
     before = getattr(node, field)
     setattr(node, field, other)
     with pytest.raises(HostError, match=f"'{path}' did not get into the file system: it has "):
-        await require_written(tree, disk, tools[1])
+        require_written(tree, raw)
     setattr(node, field, before)
-    await require_written(tree, disk, tools[1])
+    require_written(tree, raw)
 
 
 async def test_a_link_cannot_give_a_command_to_the_program_that_writes_the_file_system(
@@ -176,7 +200,7 @@ def test_a_record_whose_name_would_be_a_command_is_an_error(tmp_path: Path, name
     tree = Tree()
     tree.root.children[name] = Node(Kind.DIRECTORY)
     with pytest.raises(HostError, match="debugfs"):
-        list(writing.plan_commands(tree, tmp_path, 0))
+        list(map(command_line, writing.plan_commands(tree, 0)))
 
 
 async def test_writing_ends_soon_after_a_cancellation(
@@ -198,7 +222,7 @@ async def test_writing_ends_soon_after_a_cancellation(
         tree.root.children[str(number)] = Node(Kind.DIRECTORY)
     target = tmp_path / "disk.raw"
     writes = asyncio.create_task(
-        write_ext4(tree, tmp_path / "tree", target, tools=tools, uuid=UUID_7, epoch=1)
+        write_ext4(tree, tmp_path / "tree", target, makers=tools, uuid=UUID_7, epoch=1)
     )
     assert await asyncio.to_thread(began.wait, 30)
     writes.cancel()
@@ -208,7 +232,7 @@ async def test_writing_ends_soon_after_a_cancellation(
         await writes
     assert not list((tmp_path / "tree").glob("*"))
     with pytest.raises(Stopped):
-        writing._write_commands(tmp_path / "c", tree, tmp_path, 1, stopped)
+        disk._write_lines(tmp_path / "c", [b"quit"], stopped)
 
 
 def stopped() -> None:
@@ -216,8 +240,8 @@ def stopped() -> None:
 
 
 def test_a_command_that_would_be_read_as_two_is_an_error() -> None:
-    assert command_line(f"ls {quoted('a' * 7000)}").endswith(b"\n")
-    for bad in ("ls " + quoted('"' * 4000), "ls a\nquit"):
+    assert command_line(f"ls {quoted('a' * 900)}").endswith(b"\n")
+    for bad in ("ls " + quoted('"' * 500), "ls a\nquit"):
         with pytest.raises(HostError, match="debugfs"):
             command_line(bad)
 
@@ -260,7 +284,7 @@ async def test_the_program_that_writes_the_file_system_is_heard_only_with_its_er
         said.append(await run_tool(argv, **more))
         return said[-1]
 
-    monkeypatch.setattr(writing, "run_tool", heard)
+    monkeypatch.setattr(disk, "run_tool", heard)
     layer = tar(*(file(f"a{number}") for number in range(100)))
     await write(tmp_path, tools, layer, 1)
     assert "set_inode_field" not in said[-1]

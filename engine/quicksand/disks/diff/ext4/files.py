@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from quicksand.base.errors import ImageError
@@ -26,19 +26,26 @@ def read_from_disk(layers: Sequence[Path], path: str, *, most: int) -> bytes | N
     Raises ImageError for a disk that makes no sense or holds another file system, and for a file of
     more than ``most`` bytes.
     """
+    try:
+        with opened_file_system(layers) as filesystem:
+            found = Finder(filesystem).find(path)
+            if found is None or found.type is not FileType.FILE:
+                return None
+            return content(filesystem, found, most)
+    except Malformed as error:
+        raise ImageError(f"{path} on {layers[-1]} cannot be read: {error}") from error
+
+
+@contextmanager
+def opened_file_system(layers: Sequence[Path]) -> Iterator[FileSystem]:
+    """Open the file system on the disk that ``layers`` make, the lowest first. Raises Malformed if
+    the disk holds none, ImageError."""
     with ExitStack() as stack:
         opened = []
         for layer in layers:
             opened.append(Layer(layer))
             stack.callback(opened[-1].close)
-        try:
-            filesystem = FileSystem(Chain(opened))
-            found = Finder(filesystem).find(path)
-            if found is None or found.type is not FileType.FILE:
-                return None
-            return content(filesystem, found, most)
-        except Malformed as error:
-            raise ImageError(f"{path} on {layers[-1]} cannot be read: {error}") from error
+        yield FileSystem(Chain(opened))
 
 
 class Finder:
