@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from quicksand_tui.model.geometry import Rect
+from quicksand_tui.views.frames import Edge
 from quicksand_tui.views.layout import (
     COMMAND_LINE_FROM,
     USUAL_NEEDS,
@@ -31,8 +32,8 @@ TITLES = {Part.LISTS: "1 Sandboxes", Part.TREE: "4 Tree", Part.AREA: "", Part.AS
 COLUMNS_MAX, ROWS_MAX = 1000, 500
 """The largest terminal that is believed."""
 
-ROUND, HEAVY, ASCII = tuple("╭─╮│╰╯"), tuple("┏━┓┃┗┛"), tuple("+-+|++")
-"""Corner, line, corner, side, corner, corner of Textual's borders of these names."""
+ROUND, HEAVY, ASCII = tuple("─│╰╯"), tuple("━┃┗┛"), tuple("-|++")
+"""Line, side, and lower corners of Textual's borders of these names."""
 
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
@@ -107,28 +108,32 @@ def outline(columns: int, rows: int, looks: Looks, shape: Shape, needs: Needs = 
     drawn = []
     if columns >= len(BRAND) + 2:
         drawn.append(f"\x1b[1;3H{_sgr(looks.accent, looks.background, bold=True)}{BRAND}")
-    for part, place in arrange(columns, height, shape, Part.LISTS, needs).places.items():
-        tabs = 1 if part is Part.AREA else 0
-        box = Rect(place.x, place.y + 1 + tabs, place.width, place.height - tabs)
-        drawn.append(_box(box, TITLES[part], looks, focused=part is Part.LISTS))
+    arrangement = arrange(columns, height, shape, Part.LISTS, needs)
+    for part, place in arrangement.places.items():
+        box = Rect(place.x, place.y + 1, place.width, place.height)
+        above = arrangement.above(part)
+        edge = Edge(joined=above is not None, lit=part is Part.LISTS, above_lit=above is Part.LISTS)
+        drawn.append(_box(box, TITLES[part], looks, edge))
     if not any(drawn):
         return ""
     clear = f"\x1b[?1049h\x1b[?25l{_sgr(looks.text, looks.background)}\x1b[H\x1b[2J"
     return "".join([clear, *drawn, "\x1b[m"])
 
 
-def _box(box: Rect, title: str, looks: Looks, *, focused: bool) -> str:
+def _box(box: Rect, title: str, looks: Looks, edge: Edge) -> str:
     if box.width < len(title) + 6 or box.height < 2:
         return ""
-    border = _sgr(looks.accent if focused else looks.border, looks.background)
-    a, line, b, side, c, d = ASCII if looks.ascii else HEAVY if focused else ROUND
-    words = _sgr(looks.accent if focused else looks.text, looks.background, bold=True)
-    named = f" {words}{title}{border} " if title else ""
-    rest = line * (box.width - 3 - (len(title) + 2 if title else 0))
+    border = _sgr(looks.accent if edge.lit else looks.border, looks.background)
+    heavy = _sgr(looks.accent if edge.heavy else looks.border, looks.background)
+    line, side, c, d = ASCII if looks.ascii else HEAVY if edge.lit else ROUND
+    words = _sgr(looks.accent if edge.lit else looks.text, looks.background, bold=True)
+    named = f" {words}{title}{heavy} " if title else ""
+    a, dash, b = edge.line(ascii_only=looks.ascii)
+    rest = dash * (box.width - 3 - (len(title) + 2 if title else 0))
     bottom = box.y + box.height - 1
     return "".join(
         [
-            f"{_at(box.x, box.y)}{border}{a}{line}{named}{rest}{b}",
+            f"{_at(box.x, box.y)}{heavy}{a}{dash}{named}{rest}{b}{border}",
             *(
                 f"{_at(box.x, y)}{side}{_at(box.x + box.width - 1, y)}{side}"
                 for y in range(box.y + 1, bottom)

@@ -16,6 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from quicksand_tui.model.text import clip, clip_middle, plain
+from quicksand_tui.views.layout import HEAD_FROM
 from quicksand_tui.views.rows import Cell, Column, Row, muted_style
 from quicksand_tui.views.searched import with_searched
 
@@ -25,9 +26,6 @@ NOTE_MIN = 6
 GUTTER = 2
 """Cells before the first column, for the mark."""
 MARK = "◆"
-
-HEAD_FROM = 5
-"""The number of rows from which there is room for a head."""
 
 PlanColumns = Callable[[int], tuple[Column, ...]]
 MakeRow = Callable[[str], Row]
