@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual.geometry import Region
 from textual.strip import Strip
 
 from quicksand_tui.model.text import clip, plain
@@ -45,9 +46,10 @@ def joined_line(line: Strip, join: Join, *, ascii_only: bool) -> Strip:
     width = line.cell_length
     if width < 4:
         return line
-    style = next(iter(line)).style or Style.null()
-    if edge.above_lit and join.above is not None:
-        style += Style(color=join.above.styles.border_top[1].rich_color)
+    style = words_style = next(iter(line)).style or Style.null()
+    if join.above is not None:
+        above_style, words_style = _styles_of(join.above)
+        style = above_style if edge.above_lit else style
     inner = [
         Segment(dash * len(text), style) if text.strip(DASHES) == "" else Segment(text, own)
         for text, own, _ in line.crop(1, width - 1)
@@ -60,9 +62,22 @@ def joined_line(line: Strip, join: Join, *, ascii_only: bool) -> Strip:
     if shown:
         shown = plain(shown) if ascii_only else shown
         kept = middle.cell_length - cell_len(shown) - AROUND + 1
-        tail = [Segment(f" {shown} ", style), Segment(dash, style)]
+        tail = [Segment(f" {shown} ", words_style), Segment(dash, style)]
         middle = Strip([*middle.crop(0, kept), *tail])
     return Strip([Segment(left, style), *middle, Segment(right, style)], width)
+
+
+def _styles_of(box: Widget) -> tuple[Style, Style]:
+    """Returns how the last line of a box's frame and the words in it are drawn, as the app's
+    filters leave them."""
+    width, height = box.outer_size
+    drawn = box.render_lines(Region(0, height - 1, width, 1)) if width and height else []
+    segments = list(drawn[0]) if drawn else []
+    if not segments:
+        return Style.null(), Style.null()
+    line = segments[0].style or Style.null()
+    words = (one.style for one in segments[1:-1] if one.text.strip(f" {DASHES}"))
+    return line, next(words, None) or line
 
 
 def _fitting(words: str, room: int) -> str:
