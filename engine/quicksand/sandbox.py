@@ -341,6 +341,7 @@ class Sandbox:
     delete_checkpoint = _to_checkpoints(Checkpoints.delete_checkpoint)
     checkpoints = _to_checkpoints(Checkpoints.checkpoints)
     checkpoint_screen = _to_checkpoints(Checkpoints.checkpoint_screen)
+    checkpoint_shell = _to_checkpoints(Checkpoints.checkpoint_shell)
     pin_checkpoint = _to_checkpoints(Checkpoints.pin_checkpoint)
     note_checkpoint = _to_checkpoints(Checkpoints.note_checkpoint)
     diff = _to_checkpoints(Checkpoints.diff)

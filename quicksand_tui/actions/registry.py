@@ -41,6 +41,8 @@ def _on_all_screens(make: Maker) -> tuple[Action, ...]:
         make("commands", "at", "Show your actions as commands", footer=False),
         make("command", "colon", "Type a command, with completion", footer=False,
              takes_text=True),
+        make("redraw", "ctrl+l", "Draw the screen anew, over what other programs wrote there",
+             footer=False),
         make("palette", "ctrl+p", "Search all actions and themes", footer=False),
         make("help", "question_mark", "Show all keys"),
     )
@@ -104,7 +106,7 @@ _wall = Maker(Group.WALL)
 # fmt: off
 WALL_ACTIONS: tuple[Action, ...] = (
     _wall("enter", "enter", "Go into it: its shell or desktop on the main screen",
-          reasons.on_wall, label="go in"),
+          reasons.on_wall, label="go in", takes_keys=True),
     _wall("mark", "space", "Mark its sandbox; actions then apply to marked ones",
           reasons.on_wall),
     _wall("mark_all", "asterisk", "Mark all sandboxes on the wall, or none",
@@ -329,6 +331,8 @@ ACTIONS: tuple[Action, ...] = (
           label="back", footer=False),
     _view("refresh", "r", "Read everything again (changes show by themselves)",
           verb="ps", flags=("everything",), footer=False),
+    _view("redraw", "ctrl+l", "Draw the screen anew, over what other programs wrote there",
+          footer=False),
     _view("commands", "at", "Show your actions as commands", footer=False),
     _view("jobs", "J", "Show running and recent jobs", footer=False),
     _view("mouse", "m", "Let the terminal select text with the mouse, or not", footer=False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from textual.widget import Widget
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.cockpit import on_demand
 from quicksand_tui.cockpit.base import KnownChanged
+from quicksand_tui.cockpit.below import Below
 from quicksand_tui.cockpit.changed import ChangedFiles
 from quicksand_tui.model.overview import NOTHING_KNOWN, Known
 from quicksand_tui.model.sandboxes import State
@@ -25,13 +27,11 @@ from quicksand_tui.widgets.details import STYLES, Details
 
 if TYPE_CHECKING:
     from quicksand_tui.cockpit.base import Confirm
-    from quicksand_tui.cockpit.choice import Choice
     from quicksand_tui.cockpit.desktop import DesktopPanel
     from quicksand_tui.cockpit.log import LogPanel
     from quicksand_tui.cockpit.mounts import MountsPanel
     from quicksand_tui.cockpit.shells import Shells
     from quicksand_tui.cockpit.stats import StatsPanel
-    from quicksand_tui.cockpit.then_and_now import ThenAndNow
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config import Settings
     from quicksand_tui.jobs.operations import Operations
@@ -39,18 +39,11 @@ if TYPE_CHECKING:
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.kit.memory import Memory
     from quicksand_tui.kit.outer_terminal import OuterTerminal
-    from quicksand_tui.model.losing import Losing
     from quicksand_tui.model.overview import Changes, Glance
     from quicksand_tui.model.sandboxes import MountView, SandboxView
     from quicksand_tui.model.world import Selection, World
+    from quicksand_tui.views.frames import Edge
     from quicksand_tui.views.happenings import Happening
-
-
-SCREENS_ROWS_MIN = 16
-"""Rows of the area below which the facts have all of it, and no pictures are shown."""
-
-CHOICE_ROWS_MIN = 14
-"""Rows of the area below which the facts have all of it."""
 
 
 GLANCE_EVERY_S = 1.0
@@ -58,6 +51,8 @@ GLANCE_EVERY_S = 1.0
 GLANCE_LESS = 20
 """Lines of the area that the overview of a sandbox needs besides its shell's."""
 
+FRAMED = (Tab.DETAILS, Tab.LOG, Tab.MOUNTS, Tab.STATS)
+"""Tabs with a frame, on whose first line the tabs are."""
 LABELS = {Tab.DETAILS: "Overview"}
 """Labels of tabs whose names are others."""
 
@@ -97,8 +92,7 @@ class Area(Vertical):
         self._bar = TabBar(ascii_only=ascii_only, id="area-tabs")
         self.details = Details(ascii_only=ascii_only, id="details")
         self.details.can_focus = True
-        self._choice: Choice | None = None
-        self._screens: ThenAndNow | None = None
+        self._below = Below(self, self.details, service, settings, terminal, ascii_only=ascii_only)
         self._seen: tuple[str, int, tuple[tuple[str, ...], Glance | None]] | None = None
         """The sandbox whose shells were shown last, how many lines, and what they were."""
         self._tab = Tab.DETAILS
@@ -157,7 +151,7 @@ class Area(Vertical):
         return on_demand.StatsPanel(self._service, ascii_only=self._ascii, id="stats")
 
     @property
-    def _is_complete(self) -> bool:
+    def is_complete(self) -> bool:
         return len(self._parts) > 1
 
     def on_mount(self) -> None:
@@ -168,7 +162,7 @@ class Area(Vertical):
 
     def _glance(self) -> None:
         """Has the shell that is shown in the overview shown anew, if it has changed."""
-        if self._tab is not Tab.DETAILS or not self._is_complete or self._seen is None:
+        if self._tab is not Tab.DETAILS or not self.is_complete or self._seen is None:
             return
         sandbox_id, lines, before = self._seen
         if self.app.screen is self.screen and self.shells.known_of(sandbox_id, lines) != before:
@@ -181,7 +175,7 @@ class Area(Vertical):
 
     def complete(self) -> None:
         """Mounts the tabs that the first paint does not need."""
-        if not self.is_attached or self._is_complete:
+        if not self.is_attached or self.is_complete:
             return
         for tab, part in (
             (Tab.SHELLS, self.shells),
@@ -206,14 +200,11 @@ class Area(Vertical):
         self._tab = tab
         for name, part in self._parts.items():
             part.display = name is tab
-        if self._choice is not None:
-            self._choice.show(self._world(), None, None)
-        if self._screens is not None:
-            self._screens.show(None, None)  # until the details are shown again
+        self._below.hide()  # until the details are shown again
 
     def selected_mount(self, sandbox: SandboxView | None) -> MountView | None:
         """Returns the mount of a sandbox under the cursor of the mounts, if they are shown."""
-        if self._tab is not Tab.MOUNTS or not self._is_complete:
+        if self._tab is not Tab.MOUNTS or not self.is_complete:
             return None
         return self.mounts.selected_of(sandbox)
 
@@ -233,9 +224,10 @@ class Area(Vertical):
 
     def cover_changed(self) -> None:
         """Other screens lie over this one now, or none any more."""
-        if self._is_complete:
+        if self.is_complete:
             self.desktop.view.adapt()
             self.shells.adapt()
+            self._below.adapt()
 
     def focus_tab(self) -> bool:
         """Focuses the tab; returns False if it has nothing to focus."""
@@ -274,7 +266,7 @@ class Area(Vertical):
         """What is done in sandboxes, by id: the program of the shell that had the focus last, else
         the last command that this app ran there."""
         found = last_commands(self._operations.ended)
-        return found | self.shells.programs if self._is_complete else found
+        return found | self.shells.programs if self.is_complete else found
 
     def known_of(self, selection: Selection) -> Known:
         """Returns what this app knows of the selected sandbox besides what the disk says."""
@@ -282,7 +274,7 @@ class Area(Vertical):
         if sandbox is None:
             return NOTHING_KNOWN
         events = events_of(sandbox.id, self._events(), self._operations.ended)
-        if not self._is_complete:
+        if not self.is_complete:
             return Known(events=events)
         lines = max(4, self.size.height - GLANCE_LESS)
         shells, glance = found = self.shells.known_of(sandbox.id, lines)
@@ -317,9 +309,8 @@ class Area(Vertical):
         sandbox = selection.sandbox
         if self._tab is Tab.DETAILS:
             self.details.show(world, selection, known, beside=beside)
-            self._show_choice(world, selection)
-            self._show_screens(selection)
-        if not self._is_complete:
+            self._below.show(world, selection, known, has_live=self.is_complete)
+        if not self.is_complete:
             return
         ids = {view.id for view in world.sandboxes}
         if held is None:
@@ -336,39 +327,17 @@ class Area(Vertical):
             self.mounts.show(world, sandbox)
         self.stats.show(sandbox if self._tab is Tab.STATS else None)
 
-    def _show_choice(self, world: World, selection: Selection) -> None:
-        """Shows what going back to the selected checkpoint would lose."""
-        checkpoint = selection.checkpoint if selection.in_tree else None
-        if self._choice is None:
-            if checkpoint is None:
-                return
-            self._choice = on_demand.Choice(self._ask_losing, ascii_only=self._ascii, id="choice")
-            self.mount(self._choice, after=self.details)
-        has_room = self.size.height >= CHOICE_ROWS_MIN
-        self._choice.show(world, selection.sandbox, checkpoint if has_room else None)
-
-    async def _ask_losing(self, sandbox_id: str, checkpoint: str) -> Losing:
-        return await self._service.ask(
-            "It is not known", lambda engine: engine.losing(sandbox_id, checkpoint)
-        )
-
-    def _show_screens(self, selection: Selection) -> None:
-        """Shows the screen at the selected checkpoint beside that of another one or the present."""
-        checkpoint = selection.checkpoint if selection.in_tree else None
-        sandbox = selection.sandbox
-        has_room = self.size.height >= SCREENS_ROWS_MIN
-        if self._screens is None:
-            if checkpoint is None or sandbox is None or not (sandbox.has_display and has_room):
-                return
-
-            self._screens = on_demand.ThenAndNow(
-                self._service, ascii_only=self._ascii, id="screens"
-            )
-            self.mount(self._screens)
-        self._screens.show(sandbox, checkpoint if has_room else None, selection.compared)
-
-    def show_bar(self, sandbox: SandboxView | None, *, with_tree: bool, typing: bool) -> None:
-        """Shows the line of tabs; with ``typing``, keys go to a shell, and it says so."""
+    def show_bar(
+        self,
+        sandbox: SandboxView | None,
+        edge: Edge,
+        *,
+        said: str = "",
+        with_tree: bool,
+        typing: bool,
+    ) -> None:
+        """Shows the line of tabs on the ``edge`` of the area, and what is ``said`` above; with
+        ``typing``, keys go to a shell, and it says so."""
         with_desktop = sandbox is not None and sandbox.has_display
         found = tabs_of(self._tab, with_tree=with_tree, with_desktop=with_desktop)
         tabs = tuple((tab.value, LABELS.get(tab, tab.value.capitalize())) for tab in found)
@@ -387,7 +356,16 @@ class Area(Vertical):
             leads = (f"{sandbox.name} {state_text(sandbox.state)}",)
         else:
             style, leads = "", ()
-        self._bar.show(tabs, self._tab.value, leads, style)
+        edge = replace(edge, framed=self._tab in FRAMED)
+        title = said or self._title_beside(sandbox)
+        self._bar.show(tabs, self._tab.value, leads, style, title=title, edge=edge)
+
+    def _title_beside(self, sandbox: SandboxView | None) -> str:
+        """Returns what is shown if the tab and the sandbox do not say it."""
+        if self._tab is Tab.DETAILS:
+            title = self.details.title
+            return "" if sandbox is not None and title == sandbox.name else title
+        return self.logs.kind.value if self._tab is Tab.LOG and self.is_complete else ""
 
     def _typing_leads(self, sandbox: SandboxView | None, *, prefixed: bool) -> tuple[str, ...]:
         """Says whose shell has the keys and the mouse, and how to leave it; the longest first."""

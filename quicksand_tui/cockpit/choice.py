@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from textual import work
 
 from quicksand_tui.model.jobs import OperationError
-from quicksand_tui.views.losing import losing_lines
+from quicksand_tui.views.losing import losing_lines, shell_lines
 from quicksand_tui.widgets.details import Facts
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.losing import Losing
+    from quicksand_tui.model.overview import Glance
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.world import World
 
@@ -27,12 +29,19 @@ class Choice(Facts):
     """Follows the cursor in the tree. Hidden, it asks for nothing."""
 
     def __init__(
-        self, ask: Callable[[str, str], Awaitable[Losing]], *, ascii_only: bool, **options: Any
+        self,
+        ask: Callable[[str, str], Awaitable[Losing]],
+        ask_shell: Callable[[str, str], Awaitable[Glance | None]],
+        *,
+        ascii_only: bool,
+        **options: Any,
     ) -> None:
-        """``ask`` finds what going back loses, by the ids of a sandbox and of a checkpoint. It may
-        raise OperationError."""
+        """By the ids of a sandbox and of a checkpoint, ``ask`` finds what going back loses, and
+        ``ask_shell`` what a shell showed then. They may raise OperationError."""
         super().__init__(ascii_only=ascii_only, **options)
         self._ask = ask
+        self._ask_shell = ask_shell
+        self._shell: Glance | None = None
         self._chosen: tuple[SandboxView, CheckpointView, World] | None = None
         self._found: dict[tuple[str, str], Losing | str] = {}
         """By the ids of a sandbox and a checkpoint; a text is why it is not known."""
@@ -41,13 +50,19 @@ class Choice(Facts):
         self, world: World, sandbox: SandboxView | None, checkpoint: CheckpointView | None
     ) -> None:
         """Shows what a checkpoint would lose; None hides it."""
-        before = self._key
         if sandbox is None or checkpoint is None or checkpoint.error:
-            self._chosen = None
+            self.hide()
         else:
-            self._chosen = (sandbox, checkpoint, world)
+            self._choose((sandbox, checkpoint, world))
+
+    def hide(self) -> None:
+        self._choose(None)
+
+    def _choose(self, chosen: tuple[SandboxView, CheckpointView, World] | None) -> None:
+        before, self._chosen = self._key, chosen
         self.display = self._chosen is not None
         if self._key != before:
+            self._shell = None
             self._found.clear()  # what was found is old when the cursor comes back
             self.workers.cancel_group(self, "choice")
             if self._key is not None:
@@ -67,12 +82,15 @@ class Choice(Facts):
         lines = losing_lines(sandbox, checkpoint, losing, world.taken, world.keymap.hint("undo"))
         if isinstance(found, str):
             lines[0] = ("Lost", [(f"not known: {found}", "muted")])
-        self.show_lines("Going back", lines)
+        self.show_lines("Going back", lines, shell_lines(self._shell))
 
     @work(group="choice", exclusive=True)
     async def _look(self, sandbox_id: str, checkpoint_id: str) -> None:
-        await asyncio.sleep(PAUSE_S)
         key = (sandbox_id, checkpoint_id)
+        with contextlib.suppress(OperationError):  # a checkpoint is as good without it
+            self._shell = await self._ask_shell(*key)
+            self._tell()
+        await asyncio.sleep(PAUSE_S)
         try:
             self._found[key] = await self._ask(*key)
         except OperationError as error:

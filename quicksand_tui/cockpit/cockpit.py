@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from textual import on
 from textual.app import ComposeResult
 from textual.geometry import Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
+from quicksand_tui.cockpit.seam import Join
+from quicksand_tui.views.frames import Edge
 from quicksand_tui.views.layout import Arrangement, Needs, Part, Shape, arrange, rows_left
+from quicksand_tui.widgets.browser import Browser
 
 if TYPE_CHECKING:
     from quicksand_tui.cockpit.area import Area
     from quicksand_tui.cockpit.aside import Aside
     from quicksand_tui.cockpit.lists import Lists
     from quicksand_tui.cockpit.tree import TreePanel
+    from quicksand_tui.model.sandboxes import SandboxView
+
+
+LAYERS = {Part.LISTS: 0, Part.TREE: 1, Part.AREA: 2, Part.ASIDE: 0}
+TOPMOST = 3
 
 
 class _Places(Layout):
@@ -27,13 +36,17 @@ class _Places(Layout):
         self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True
     ) -> ArrangeResult:
         assert isinstance(parent, Cockpit)
-        places = parent.arrangement(size).places
+        arrangement = parent.arrangement(size)
+        places = arrangement.places
         found = []
         for child in children:
             place = places.get(parent.part_of(child))
             region = Region(0, 0, 0, 0) if place is None else Region(*place)
-            # The tree may lie over the main area.
-            order = 1 if child is parent.checkpoints else 0
+            # Of two parts one above the other, the lower one draws the line that they share; as a
+            # tab, the tree lies over the main area.
+            order = LAYERS[parent.part_of(child)]
+            if child is parent.checkpoints and arrangement.tree_is_tab:
+                order = TOPMOST
             found.append(
                 WidgetPlacement(region, Offset(0, 0), child.styles.margin, child, order=order)
             )
@@ -61,6 +74,7 @@ class Cockpit(Widget):
         self.shape = shape
         self.needs = needs
         self.focused_part = Part.LISTS
+        checkpoints.joins(self._join_tree)
 
     def compose(self) -> ComposeResult:
         yield self.lists
@@ -91,6 +105,50 @@ class Cockpit(Widget):
         """The size that it will have: what the first frame shows is made before its layout."""
         return Size(self.app.size.width, rows_left(self.app.size.height))
 
+    def edge(self, part: Part) -> Edge:
+        """Returns how the first line of a part is drawn."""
+        above = self.arrangement().above(part)
+        return Edge(
+            joined=above is not None,
+            lit=self.focused_part is part,
+            above_lit=above is not None and self.focused_part is above,
+        )
+
+    def _join_tree(self) -> Join:
+        """Returns how the tree meets the list above. It says what that list says, or else, if its
+        own last line is hidden, what that would say."""
+        edge, list_ = self.edge(Part.TREE), self.lists.browser
+        if not edge.joined:
+            return Join(edge=edge)
+        if words := str(list_.border_subtitle or ""):
+            return Join(edge=edge, above=list_, words=words, urgent=list_.urgent)
+        hides = self.arrangement().above(Part.AREA) is Part.TREE
+        words = str(self.checkpoints.border_subtitle or "") if hides else ""
+        return Join(edge=edge, above=list_, words=words)
+
+    def show_bar(self, sandbox: SandboxView | None, *, typing: bool) -> None:
+        """Shows the line of tabs; with ``typing``, keys go to a shell."""
+        self.area.show_bar(
+            sandbox,
+            self.edge(Part.AREA),
+            said=self._said_above_area,
+            with_tree=self.arrangement().tree_is_tab,
+            typing=typing,
+        )
+
+    @property
+    def _said_above_area(self) -> str:
+        """What the list above the area has to say besides its keys, where its last line is hidden
+        by the line of tabs."""
+        list_ = self.lists.browser
+        is_list = self.arrangement().above(Part.AREA) is Part.LISTS
+        return str(list_.border_subtitle or "") if is_list and list_.urgent else ""
+
+    @on(Browser.FrameChanged)
+    def _frame_changed(self, event: Browser.FrameChanged) -> None:
+        event.stop()
+        self.checkpoints.join_changed()
+
     @property
     def has_aside(self) -> bool:
         return Part.ASIDE in self.arrangement().places
@@ -104,3 +162,4 @@ class Cockpit(Widget):
             for part in (self.lists, self.checkpoints, self.area, self.aside):
                 part.refresh(layout=True)
             self.refresh(layout=True)
+        self.checkpoints.join_changed()

@@ -152,8 +152,8 @@ class Lists(Vertical):
 
     @property
     def rows_wanted(self) -> int:
-        """How many lines the visible list has."""
-        return max(1, self.browser.table.row_count)
+        """How many rows the visible list can use."""
+        return self.browser.rows_wanted
 
     def want(self, name: str) -> None:
         """Puts the cursor on the sandbox called ``name``, now or when it appears."""

@@ -17,7 +17,7 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from quicksand_tui.actions.registry import Scope, in_scope
-from quicksand_tui.cockpit.base import PartWidget
+from quicksand_tui.cockpit.base import KnownChanged, PartWidget
 from quicksand_tui.door.protocol import LogKind, LogSource
 from quicksand_tui.kit.base import bindings_of
 from quicksand_tui.kit.telling import tell
@@ -168,6 +168,7 @@ class LogPanel(PartWidget, Vertical):
             self._titles = titles
             self.view.border_title = self.fit(titles[0])
             self.view.border_subtitle = self.fit(titles[1])
+            self.post_message(KnownChanged())  # the line of tabs has the kind
 
     # Actions, by the registry's ids
 

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from quicksand_tui.cockpit.choice import Choice
     from quicksand_tui.cockpit.desktop import DesktopPanel
     from quicksand_tui.cockpit.log import LogPanel
+    from quicksand_tui.cockpit.miniature import Miniature
     from quicksand_tui.cockpit.mounts import MountsPanel
     from quicksand_tui.cockpit.shells import Shells
     from quicksand_tui.cockpit.stats import StatsPanel
@@ -16,6 +17,7 @@ __all__ = [
     "Choice",
     "DesktopPanel",
     "LogPanel",
+    "Miniature",
     "MountsPanel",
     "Shells",
     "StatsPanel",
@@ -26,6 +28,7 @@ _HOMES = {
     "cockpit.choice": ("Choice",),
     "cockpit.desktop": ("DesktopPanel",),
     "cockpit.log": ("LogPanel",),
+    "cockpit.miniature": ("Miniature",),
     "cockpit.mounts": ("MountsPanel",),
     "cockpit.shells": ("Shells",),
     "cockpit.stats": ("StatsPanel",),

@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from quicksand_tui.actions.reasons import READ_ONLY
-from quicksand_tui.cockpit.glances import last_lines
 from quicksand_tui.cockpit.pane_actions import PaneActions
 from quicksand_tui.cockpit.pane_pictures import PanePictureScreen
 from quicksand_tui.door.service import shells_of
@@ -19,6 +18,7 @@ from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.overview import Glance
 from quicksand_tui.model.sandboxes import State
+from quicksand_tui.panes.kept_lines import last_lines
 from quicksand_tui.panes.layout import Arrangement
 from quicksand_tui.panes.view import (
     PaneAsksToPaste,
@@ -152,7 +152,8 @@ class Shells(PaneActions, Vertical):
             return (), None
         titles = tuple(space.title_of(pane).strip() for pane in space.panes)
         return titles, Glance(
-            title=space.title_of(space.current).strip(), lines=last_lines(space.current, lines)
+            title=space.title_of(space.current).strip(),
+            lines=last_lines(space.current.terminal, lines),
         )
 
     @property

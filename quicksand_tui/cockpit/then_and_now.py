@@ -49,6 +49,9 @@ class ThenAndNow(Widget):
         self._whys = ("", "")
         """What is said instead of a picture."""
 
+    def hide(self) -> None:
+        self._want(None)
+
     def show(
         self,
         sandbox: SandboxView | None,

@@ -8,11 +8,14 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
+from textual.geometry import Region
 from textual.message import Message
+from textual.strip import Strip
 from textual.widgets import Static
 
 from quicksand_tui.actions.registry import Scope, in_scope
 from quicksand_tui.cockpit.base import PartWidget
+from quicksand_tui.cockpit.seam import Join, joined_line
 from quicksand_tui.kit.base import bindings_of
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.folds import FOLD
@@ -22,6 +25,8 @@ from quicksand_tui.views.tree import TreeLook, TreeRows, plan_tree_columns, tree
 from quicksand_tui.widgets.long_table import LongTable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
     from quicksand_tui.model.keymap import Keymap
     from quicksand_tui.model.sandboxes import SandboxView
@@ -61,6 +66,27 @@ class TreePanel(PartWidget, Vertical):
         self._compared = ""
         """The id of the checkpoint whose screen is compared with another one's."""
         self._frame = ("", "", "")
+        self._join: Callable[[], Join] = Join
+        self._joined = Join()
+        """How the first line was drawn last."""
+
+    def joins(self, join: Callable[[], Join]) -> None:
+        """``join`` returns how the first line meets the box above."""
+        self._join = join
+
+    def join_changed(self) -> None:
+        """Draws the first line again if it changes with the box above."""
+        if (now := self._join()) != self._joined:
+            self._joined = now
+            self.refresh()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        lines = super().render_lines(crop)
+        join = self._join()
+        if join.above is not None and crop.y == 0 and lines:
+            whole = super().render_lines(Region(0, 0, self.outer_size.width, 1))[0]
+            lines[0] = joined_line(whole, join, ascii_only=self.ascii_only).crop(crop.x, crop.right)
+        return lines
 
     def compose(self) -> ComposeResult:
         yield self.table
@@ -161,6 +187,7 @@ class TreePanel(PartWidget, Vertical):
 
     def _show_below(self) -> None:
         self.border_subtitle = self.fit(clip(self._frame[1], max(10, self.size.width - 4)))
+        self.join_changed()
 
     def on_resize(self) -> None:
         self._show_below()

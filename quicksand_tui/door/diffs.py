@@ -15,7 +15,9 @@ from quicksand.sandbox import Sandbox
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.diffs import ChangedPath, DiffSpec, DiffView, TextDiff
 from quicksand_tui.model.losing import Losing, places_of
+from quicksand_tui.model.overview import Glance
 from quicksand_tui.model.text import sanitise, sanitise_lines
+from quicksand_tui.panes.kept_lines import lines_of_output
 
 if TYPE_CHECKING:
     from quicksand.disks.diff.changes import FileChange
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from quicksand.snapshots.comparison import Difference
 
 LETTERS = {"added": "A", "removed": "D", "changed": "M", "type-changed": "T"}
+SHELL_LINES = 10
+"""How many lines are shown of a shell at a checkpoint."""
 ANSWER_S = 2.0
 """Seconds to wait for a guest to list its terminals."""
 LINES_MAX = 10_000
@@ -90,6 +94,18 @@ async def losing(sandbox_id: str, checkpoint: str) -> Losing:
         staying=tuple(name for is_new, name in named if not is_new),
         read=found.read,
     )
+
+
+async def shell_then(sandbox_id: str, checkpoint: str) -> Glance | None:
+    """Returns what a shell showed when a checkpoint was taken; None if nobody kept it."""
+    with contextlib.closing(Sandbox.open(sandbox_id)) as sandbox:
+        kept = await sandbox.checkpoint_shell(checkpoint)
+    if kept is None:
+        return None
+    lines = await asyncio.to_thread(
+        lines_of_output, kept.output, kept.columns, kept.rows, SHELL_LINES
+    )
+    return Glance(title=sanitise(kept.program, limit=60), lines=lines)
 
 
 async def _shells(sandbox: Sandbox) -> list[ShellInfo]:

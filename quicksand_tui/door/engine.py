@@ -22,7 +22,7 @@ from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.door.terminals import PANE_NAME, birth_of
 from quicksand_tui.model.changed import by_directory
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
-from quicksand_tui.model.overview import ChangedPlace, Changes
+from quicksand_tui.model.overview import ChangedPlace, Changes, Glance
 from quicksand_tui.model.sandboxes import GuestView, ProcessView
 from quicksand_tui.model.text import sanitise, sanitise_lines
 from quicksand_tui.pixels.small import fit, read_png
@@ -159,6 +159,9 @@ class Engine:
 
     async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
         return await diffs.losing(sandbox_id, checkpoint)
+
+    async def shell_then(self, sandbox_id: str, checkpoint: str) -> Glance | None:
+        return await diffs.shell_then(sandbox_id, checkpoint)
 
     async def changes(self, sandbox_id: str, before: str, after: str = "") -> Changes:
         with contextlib.closing(Sandbox.open(sandbox_id)) as sandbox:

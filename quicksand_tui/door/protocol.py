@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.jobs import CommandOutput
     from quicksand_tui.model.losing import Losing
-    from quicksand_tui.model.overview import Changes
+    from quicksand_tui.model.overview import Changes, Glance
     from quicksand_tui.model.sandboxes import GuestView
     from quicksand_tui.model.wall import Heard, WatchedTerminal
     from quicksand_tui.pixels.cells import Cells
@@ -98,6 +98,9 @@ class Questions(Protocol):
 
     async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
         """Finds what going back to a checkpoint, by its id, would lose."""
+
+    async def shell_then(self, sandbox_id: str, checkpoint: str) -> Glance | None:
+        """Finds what a shell showed when a checkpoint was taken; None if nobody kept it."""
 
 
 class Wall(Protocol):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.kit.outline import BRAND, HEAD, Looks, at, boxes, frames, ink, sgr
 from quicksand_tui.model.text import drawn_cells, plain
-from quicksand_tui.views.drawn import GUTTER, HEAD_FROM, SCROLL_BAR, Fit, head_words, row_words
-from quicksand_tui.views.layout import Needs, Part, Shape, needs_of
+from quicksand_tui.views.drawn import GUTTER, SCROLL_BAR, Fit, head_words, row_words
+from quicksand_tui.views.layout import HEAD_FROM, Needs, Part, Shape, needs_of
 from quicksand_tui.views.rows import (
     ORDERS,
     arrange_sandboxes,
@@ -20,6 +20,7 @@ from quicksand_tui.views.rows import (
     plan_sandbox_columns,
     sandbox_row,
 )
+from quicksand_tui.views.tree import tree_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +43,7 @@ def first_list(
     no room."""
     if not world.sandboxes:
         return ""
-    needs = needs_of(world, len(world.sandboxes))
+    needs = needs_of(world, len(world.sandboxes), lambda view: tree_lines(view.tree))
     found = boxes(columns, rows, shape, needs)
     if Part.LISTS not in found:
         return ""
@@ -51,7 +52,7 @@ def first_list(
         (
             "" if same else frames(columns, rows, looks, shape, needs),
             _counts(world, columns, looks),
-            _rows(found[Part.LISTS], world, looks),
+            _rows(found[Part.LISTS].place, world, looks),
             "\x1b[m",
         )
     )

@@ -61,7 +61,7 @@ class Burst:
     line_ended: bool = False
     """Its last key ended such a line."""
     enter: bool = False
-    """It has an Enter."""
+    """It has an Enter behind a letter. One before all letters may open what they are meant for."""
     has_more_lines: bool = False
     """Letters follow an Enter in it."""
 
@@ -151,7 +151,7 @@ class Hands:
         if is_letter:
             burst.when.append(when)
             burst.has_more_lines = burst.has_more_lines or burst.enter
-        burst.enter = burst.enter or key.key in ENTERS
+        burst.enter = burst.enter or (key.key in ENTERS and burst.letters > 0)
         self._last_key = key.key
         self.press = self._noted[key] = Press(burst, when, burst.letters, is_letter)
 

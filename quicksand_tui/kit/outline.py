@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.geometry import Rect
+from quicksand_tui.views.frames import Edge
 from quicksand_tui.views.layout import (
     USUAL_NEEDS,
     Needs,
@@ -35,10 +36,18 @@ HEAD = "head"
 COLUMNS_MAX, ROWS_MAX = 1000, 500
 """The largest terminal that is believed."""
 
-ROUND, HEAVY, ASCII = tuple("╭─╮│╰╯"), tuple("┏━┓┃┗┛"), tuple("+-+|++")
-"""Corner, line, corner, side, corner, corner of Textual's borders of these names."""
+ROUND, HEAVY, ASCII = tuple("─│╰╯"), tuple("━┃┗┛"), tuple("-|++")
+"""Line, side, and lower corners of Textual's borders of these names."""
 
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
+
+
+class Box(NamedTuple):
+    """The frame of a part."""
+
+    place: Rect
+    edge: Edge
+    """Its first line, which it may share with the part above."""
 
 
 @frozen
@@ -147,16 +156,18 @@ def terminal_name(environ: Mapping[str, str]) -> str:
     return " ".join(environ.get(word, "") for word in ("TERM_PROGRAM", "TERM", "COLORTERM"))
 
 
-def boxes(columns: int, rows: int, shape: Shape, needs: Needs = USUAL_NEEDS) -> dict[Part, Rect]:
+def boxes(columns: int, rows: int, shape: Shape, needs: Needs = USUAL_NEEDS) -> dict[Part, Box]:
     """Returns where the frames of the parts are on the screen; none without room."""
     height = rows_left(rows)
     if not (0 < columns <= COLUMNS_MAX and 0 < height <= ROWS_MAX):
         return {}
+    arrangement = arrange(columns, height, shape, Part.LISTS, needs)
     found = {}
-    for part, place in arrange(columns, height, shape, Part.LISTS, needs).places.items():
-        tabs = 1 if part is Part.AREA else 0
-        box = Rect(place.x, place.y + 1 + tabs, place.width, place.height - tabs)
-        if box.width >= len(TITLES[part]) + 6 and box.height >= 2:
+    for part, place in arrangement.places.items():
+        above = arrangement.above(part)
+        edge = Edge(joined=above is not None, lit=part is Part.LISTS, above_lit=above is Part.LISTS)
+        box = Box(Rect(place.x, place.y + 1, place.width, place.height), edge)
+        if box.place.width >= len(TITLES[part]) + 6 and box.place.height >= 2:
             found[part] = box
     return found
 
@@ -176,25 +187,28 @@ def frames(columns: int, rows: int, looks: Looks, shape: Shape, needs: Needs) ->
     brand = f"\x1b[1;3H{sgr(looks.title, looks.background, bold=True)}{BRAND}"
     drawn = [brand if has_brand else ""]
     for part, box in found.items():
-        drawn.append(_box(box, TITLES[part], looks, focused=part is Part.LISTS))
+        drawn.append(_box(box, TITLES[part], looks))
     return "".join([sgr(looks.text, looks.background), "\x1b[H\x1b[2J", *drawn, "\x1b[m"])
 
 
-def _box(box: Rect, title: str, looks: Looks, *, focused: bool) -> str:
-    border = sgr(looks.accent if focused else looks.border, looks.background)
-    a, line, b, side, c, d = ASCII if looks.ascii else HEAVY if focused else ROUND
-    words = sgr(looks.title if focused else looks.text, looks.background, bold=True)
-    named = f" {words}{title}{border} " if title else ""
-    rest = line * (box.width - 3 - (len(title) + 2 if title else 0))
-    bottom = box.y + box.height - 1
+def _box(box: Box, title: str, looks: Looks) -> str:
+    place, edge = box
+    border = sgr(looks.accent if edge.lit else looks.border, looks.background)
+    heavy = sgr(looks.accent if edge.heavy else looks.border, looks.background)
+    line, side, c, d = ASCII if looks.ascii else HEAVY if edge.lit else ROUND
+    words = sgr(looks.title if edge.lit else looks.text, looks.background, bold=True)
+    named = f" {words}{title}{heavy} " if title else ""
+    a, dash, b = edge.line(ascii_only=looks.ascii)
+    rest = dash * (place.width - 3 - (len(title) + 2 if title else 0))
+    bottom = place.y + place.height - 1
     return "".join(
         [
-            f"{at(box.x, box.y)}{border}{a}{line}{named}{rest}{b}",
+            f"{at(place.x, place.y)}{heavy}{a}{dash}{named}{rest}{b}{border}",
             *(
-                f"{at(box.x, y)}{side}{at(box.x + box.width - 1, y)}{side}"
-                for y in range(box.y + 1, bottom)
+                f"{at(place.x, y)}{side}{at(place.x + place.width - 1, y)}{side}"
+                for y in range(place.y + 1, bottom)
             ),
-            f"{at(box.x, bottom)}{c}{line * (box.width - 2)}{d}",
+            f"{at(place.x, bottom)}{c}{line * (place.width - 2)}{d}",
         ]
     )
 

@@ -150,6 +150,10 @@ class RawDriver(LinuxDriver):
         size: tuple[int, int] = super()._get_terminal_size()
         return size
 
+    def forget_shown(self) -> None:
+        """Takes nothing for known of what the terminal shows: all is drawn that is given."""
+        self._shown.forget()
+
     def start_application_mode(self) -> None:
         self._is_drawn = self._probe is not None and self._probe.taken_over
         self._shown.forget()
@@ -384,3 +388,8 @@ def action_bound_to(widget: Widget, key: str) -> str | None:
     """Returns the action that the widget itself binds to a key."""
     bound = widget._bindings.key_to_bindings.get(key, [])
     return bound[0].action if bound else None
+
+
+def forward(app: App[Any], event: events.Event) -> None:
+    """Sends an event to where the focus is, as the app does with one that was just read."""
+    (app.focused or app.screen)._forward_event(event)

@@ -281,7 +281,7 @@ class MainScreen(ActionScreen):
         self._actions.show(self.world, selection, self.places.scope, prefixed=prefixed)
 
     def _show_bar(self, sandbox: SandboxView | None) -> None:
-        self.area.show_bar(sandbox, with_tree=self.places.tree_is_tab, typing=self.places.in_shells)
+        self.cockpit.show_bar(sandbox, typing=self.places.in_shells)
 
     @on(Browser.Moved)
     @on(TreePanel.Moved)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.home.state import NEEDS_NAME, SHAPE_NAME, kept_needs, kept_shape
 from quicksand_tui.views.layout import STEP, Part, Shape, Tab, needs_of, tabs_of, widened
+from quicksand_tui.views.tree import tree_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from quicksand_tui.cockpit.cockpit import Cockpit
     from quicksand_tui.kit.memory import Memory
+    from quicksand_tui.model.checkpoints import CheckpointTree
     from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.world import World
 
@@ -50,6 +52,8 @@ class Places:
         back there."""
         self._tab_before = Tab.DETAILS
         """The tab of the main area at that time."""
+        self._lines: dict[str, tuple[CheckpointTree, int]] = {}
+        """By sandbox: its tree, and how many lines that has."""
 
     @property
     def part(self) -> Part:
@@ -90,11 +94,19 @@ class Places:
         """Gives the parts the room that they can use: the list has ``listed`` lines."""
         if not world.sandboxes:
             return  # what comes first is not known
-        needs = needs_of(world, listed)
+        there = {view.id for view in world.sandboxes}
+        self._lines = {id_: lines for id_, lines in self._lines.items() if id_ in there}
+        needs = needs_of(world, listed, self._lines_of)
         cockpit = self.cockpit
         if needs != cockpit.needs:
             cockpit.rearrange(cockpit.shape, cockpit.focused_part, needs)
             self._memory.remember(NEEDS_NAME, kept_needs(needs))
+
+    def _lines_of(self, view: SandboxView) -> int:
+        known = self._lines.get(view.id)
+        if known is None or known[0] is not view.tree:
+            known = self._lines[view.id] = (view.tree, tree_lines(view.tree))
+        return known[1]
 
     def follow_focus(self, widget: Widget) -> None:
         """Follows the focus, which the mouse may have moved."""
@@ -138,12 +150,13 @@ class Places:
     # To a checkpoint and back
 
     def choose_checkpoint(self) -> None:
-        """Goes to the tree until a checkpoint is chosen there; beside it is what that would do."""
+        """Goes to the tree until a checkpoint is chosen there; beside it is what going back to it
+        means."""
         before, tab = self.part, self.area.tab
         if before is Part.TREE:
             return
         self.go_to(Part.TREE)
-        if not self.tree_is_tab:
+        if not self.tree_is_tab and tab is not Tab.DETAILS:
             self._set_tab(Tab.DETAILS)
             self._changed()
         self.came_from, self._tab_before = before, tab
@@ -154,8 +167,9 @@ class Places:
         came_from = self.came_from
         if came_from is None:
             return False
-        self._set_tab(self._tab_before)
-        self._changed()  # a tab that shows nothing yet takes no focus
+        if came_from is Part.AREA or self._tab_before is not self.area.tab:
+            self._set_tab(self._tab_before)
+            self._changed()  # a tab that shows nothing yet takes no focus
         self.go_to(came_from)
         return True
 

@@ -16,6 +16,7 @@ from quicksand_tui.cockpit.wall import WallView
 from quicksand_tui.kit.base import ActionScreen, bindings_of, refuse_paste
 from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
+from quicksand_tui.kit.textual_private import forward
 from quicksand_tui.model.sandboxes import LIVE
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import Selection
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from quicksand_tui.model.wall import TileKey
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.dialogs import Dialogs
+
+HELD_S = 1.0
+"""Seconds for which keys behind one that goes into a tile are held back at most."""
 
 NOTHING_RUNS = "Nothing runs. {new} on the main screen starts a sandbox; esc goes back there."
 
@@ -53,18 +57,26 @@ class WallScreen(ActionScreen, Doer):
         *,
         only: frozenset[str],
         open_tile: Callable[[TileKey], None],
+        take_early: Callable[[events.Key], bool],
         everywhere: Handlers,
         ascii_only: bool,
     ) -> None:
         """``only`` are the ids of the sandboxes that are shown, or none for all that run;
-        ``open_tile`` goes to what a tile shows; ``everywhere`` are the actions that are the same on
-        all screens."""
+        ``open_tile`` goes to what a tile shows, and ``take_early`` gives a key to the shell that is
+        opening there, or returns False; ``everywhere`` are the actions that are the same on all
+        screens."""
         super().__init__()
         self.world = world
         self._dialogs = dialogs
         self._app_keys = keys
         self._only = only
         self._open_tile = open_tile
+        self._take_early = take_early
+        self._going: float | None = None
+        """When a key that goes into a tile was read, while it is not carried out yet, in seconds of
+        the monotonic clock."""
+        self._held: list[events.Key] = []
+        """Keys that were read behind it."""
         self._everywhere = everywhere
         self._ascii = ascii_only
         self._marked: dict[str, None] = {}
@@ -154,12 +166,33 @@ class WallScreen(ActionScreen, Doer):
     def _opened(self) -> None:
         self.action_do("enter")
 
+    def drops_key(self, key: events.Key) -> bool:
+        """Holds back what is read behind a key that goes into a tile: it is meant for the shell
+        there, and would end with this screen."""
+        if self._going is not None and key.time - self._going < HELD_S:
+            self._held.append(key)
+            return True
+        enter = find_action("enter", self.scope)
+        goes = key.key in self.world.keymap.keys_of(enter) and self.app.screen is self
+        self._going = key.time if goes else None
+        return False
+
+    def _give_held(self) -> None:
+        """Gives the held keys to where the user is by now."""
+        held, self._held, self._going = self._held, [], None
+        for key in held:
+            if self.app.screen is self or not self._take_early(key):
+                forward(self.app, key)
+
     def action_do(self, action_id: str, scope: str = "") -> None:
         if self.app.screen is not self:
             return  # keys are now meant for the dialog that is opening
         action = find_action(action_id, self.scope)
-        if not self._app_keys.refuse_text(action):
-            self._carry_out(action)
+        try:
+            if not self._app_keys.refuse_text(action):
+                self._carry_out(action)
+        finally:
+            self._give_held()
 
     def _carry_out(self, action: Action) -> None:
         reason = action.disabled_reason(self.world, self.selection)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
+from quicksand_tui.kit.textual_private import driver_of
 from quicksand_tui.ui import on_demand
 
 if TYPE_CHECKING:
@@ -124,10 +125,17 @@ class Everywhere(Doer):
                 self._keys,
                 only=main.chosen_sandboxes,
                 open_tile=main.open_tile,
+                take_early=main.take_early,
                 everywhere=self.handlers,
                 ascii_only=self._ascii,
             )
         )
+
+    def do_redraw(self) -> None:
+        """Draws all of the screen, whatever the terminal shows."""
+        if (driver := driver_of(self._app)) is not None:
+            driver.forget_shown()
+        self._app.refresh(layout=True)
 
     def do_mouse(self) -> None:
         """Gives the mouse to the terminal, or takes it back."""

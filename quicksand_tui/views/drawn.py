@@ -17,9 +17,6 @@ MARK = "◆"
 MARK_ROLE = "mark"
 """The role of the mark; all others are those of `Cell`."""
 
-HEAD_FROM = 5
-"""The number of rows from which there is room for a head."""
-
 SCROLL_BAR = 1
 """Cells beside the rows that are kept free for the scroll bar; in ASCII there is none."""
 

@@ -9,7 +9,7 @@ from quicksand_tui.model.amounts import pause_text, seconds_text
 from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.overview import EventView
-from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.sandboxes import MountState, State
 from quicksand_tui.model.text import clip
 
 if TYPE_CHECKING:
@@ -89,7 +89,10 @@ def _mount_changes(was: SandboxView, view: SandboxView) -> Iterator[str]:
         guest, host = clip(mount.guest, TAG_CELLS), clip(mount.host, TAG_CELLS)
         if old is None or (old.host, old.readonly) != (mount.host, mount.readonly):
             mode = ", read-only" if mount.readonly else ""
-            yield f"{host} is at {guest}{mode}: {mount.state.value}"
+            if mount.state is MountState.MOUNTED:
+                yield f"{host} is mounted at {guest}{mode}"
+            else:  # Nothing is there yet.
+                yield f"{host} at {guest}{mode}: {mount.state.value}"
         elif old.state is not mount.state:
             yield f"{guest} is {mount.state.value}"
     for gone in before.values():

@@ -15,6 +15,9 @@ from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.geometry import Rect
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.world import World
 
 
@@ -62,10 +65,16 @@ COMMAND_LINE_FROM = 20
 """The number of rows of the terminal from which the command line shows."""
 ROWS_MIN = 5
 """The least number of rows of a part."""
-FRAME = 3
-"""Rows of a list and of the tree besides their lines: frame and head."""
-LIST_LEAST, TREE_LEAST, AREA_LEAST, AREA_FOCUSED = 5, 5, 6, 10
+FRAME = 2
+"""Rows of a list and of the tree besides their lines and their head."""
+HEAD_FROM = 5
+"""The number of rows of a table from which there is room for a head."""
+SHARED = 1
+"""Rows that two parts have in common, one above the other: the line between their frames."""
+LIST_LEAST, TREE_LEAST, AREA_LEAST, AREA_FOCUSED = 3, 4, 6, 10
 """The least rows of the parts of one column, and those of the area while it has the focus."""
+LIST_ROOMY = 7
+"""Rows of a list in a column of its own, which are nobody else's."""
 STEP = 4
 """The number of cells by which a key widens a column."""
 
@@ -96,11 +105,12 @@ USUAL_NEEDS = Needs(listed=12, drawn=24)
 """What is assumed before the first look."""
 
 
-def needs_of(world: World, listed: int) -> Needs:
-    """Returns how much there is to show of a world with sandboxes; ``listed`` lines are listed."""
+def needs_of(world: World, listed: int, lines_of: Callable[[SandboxView], int]) -> Needs:
+    """Returns how much there is to show of a world with sandboxes: ``listed`` lines of the list,
+    and ``lines_of`` each one's tree."""
     return Needs(
         listed=listed,
-        drawn=max(len(view.tree.checkpoints) for view in world.sandboxes),
+        drawn=max(lines_of(view) for view in world.sandboxes),
         aside=len(world.sandboxes) > 1,
     )
 
@@ -110,7 +120,18 @@ class Arrangement:
     """The visible parts, and whether the tree is a tab."""
 
     places: dict[Part, Rect]
+    """One above another shares a line with it."""
     tree_is_tab: bool
+
+    def above(self, part: Part) -> Part | None:
+        """Returns the part whose last line is the first one of ``part``."""
+        here = self.places.get(part)
+        for other, place in self.places.items():
+            if here is None or other is part:
+                continue
+            if place.x == here.x and place.y < here.y == place.y + place.height - SHARED:
+                return other
+        return None
 
 
 def rows_left(rows: int) -> int:
@@ -166,8 +187,8 @@ def below_tabs(area: Rect) -> Rect:
 
 def _tabbed(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> dict[Part, Rect]:
     """Lists above the area, of which the tree is a tab."""
-    rows = max(ROWS_MIN, height * 9 // 20)
-    area = Rect(0, rows, width, height - rows)
+    rows = min(_tall(needs.listed, LIST_LEAST), max(ROWS_MIN, height * 9 // 20) + SHARED)
+    area = Rect(0, rows - SHARED, width, height - rows + SHARED)
     places = {Part.LISTS: Rect(0, 0, width, rows), Part.AREA: area}
     if shape.tab is Tab.TREE:
         places[Part.TREE] = below_tabs(area)
@@ -176,21 +197,27 @@ def _tabbed(width: int, height: int, shape: Shape, focus: Part, needs: Needs) ->
 
 def _stacked(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> dict[Part, Rect]:
     """All three below each other. The one with the focus gets the room that it can use."""
-    wanted = max(LIST_LEAST, needs.listed + FRAME)
-    tree_wanted = max(TREE_LEAST, needs.drawn + FRAME)
-    area = AREA_FOCUSED if focus is Part.AREA else AREA_LEAST
-    room = height - area
+    wanted = _tall(needs.listed, LIST_LEAST)
+    tree_wanted = _tall(needs.drawn, TREE_LEAST)
+    room = height + 2 * SHARED - (AREA_FOCUSED if focus is Part.AREA else AREA_LEAST)
     if focus is Part.TREE:
         tree = min(tree_wanted, room - LIST_LEAST)
         lists = min(wanted, room - tree)
     else:
         lists = min(wanted, room - min(tree_wanted, max(TREE_LEAST, room * 2 // 5)))
         tree = min(tree_wanted, room - lists)
+    below = lists + tree - 2 * SHARED
     return {
         Part.LISTS: Rect(0, 0, width, lists),
-        Part.TREE: Rect(0, lists, width, tree),
-        Part.AREA: Rect(0, lists + tree, width, height - lists - tree),
+        Part.TREE: Rect(0, lists - SHARED, width, tree),
+        Part.AREA: Rect(0, below, width, height - below),
     }
+
+
+def _tall(lines: int, least: int) -> int:
+    """Returns the rows of a list or a tree that has ``lines``."""
+    head = int(lines + 1 >= HEAD_FROM)
+    return max(least, lines + head + FRAME)
 
 
 def _two(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> dict[Part, Rect]:
@@ -219,12 +246,13 @@ def _three(width: int, height: int, shape: Shape, focus: Part, needs: Needs) -> 
 
 def _left(width: int, height: int, needs: Needs) -> dict[Part, Rect]:
     """The lists as tall as they need, up to a share, and the tree below them."""
-    tree = max(TREE_LEAST, needs.drawn + FRAME)
+    height += SHARED
+    tree = _tall(needs.drawn, TREE_LEAST)
     most = max(height * 9 // 20, height - tree)
-    rows = _kept(needs.listed + FRAME, min(LIST_LEAST + 2, most), most)
+    rows = _kept(_tall(needs.listed, LIST_LEAST), min(LIST_ROOMY, most), most)
     return {
         Part.LISTS: Rect(0, 0, width, rows),
-        Part.TREE: Rect(0, rows, width, height - rows),
+        Part.TREE: Rect(0, rows - SHARED, width, height - rows),
     }
 
 

@@ -9,9 +9,13 @@ from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.losing import Losing
+    from quicksand_tui.model.overview import Glance
     from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.views.overview import Shown
     from quicksand_tui.views.rows import Line, Words
 
 COMMANDS = 3
@@ -42,6 +46,15 @@ def losing_lines(
             ("Undo", [(f"{undo}: the present is kept as an automatic checkpoint", "muted")])
         )
     return lines
+
+
+def shell_lines(shell: Glance | None) -> Iterator[Shown]:
+    """Yields what a shell showed at the checkpoint."""
+    if shell is None or not shell.lines:
+        return
+    yield [(f"Its shell then: {clip(shell.title, NAME_CELLS)}", "heading")], []
+    for line in shell.lines:
+        yield [(line, ""), ("", "")], []
 
 
 def _lost(sandbox: SandboxView, checkpoint: CheckpointView, losing: Losing | None) -> list[Words]:

@@ -52,6 +52,17 @@ class TreeRows:
     """Cells of the drawing, the longest name, the longest note, and the marks."""
 
 
+LINES_COUNTED_MAX = 300
+"""Checkpoints from which on the lines between them are not counted: no screen has so many."""
+
+
+def tree_lines(tree: CheckpointTree) -> int:
+    """Returns how many lines the tree has while nothing is unfolded."""
+    if len(tree.checkpoints) > LINES_COUNTED_MAX:
+        return len(tree.checkpoints)
+    return len(tree_rows(tree, TreeLook(now=0.0)).rows)
+
+
 def tree_rows(tree: CheckpointTree, look: TreeLook) -> TreeRows:
     """Returns the tree from top to bottom."""
     folded = fold(tree, look.opened)

@@ -18,6 +18,7 @@ from quicksand_tui.model.amounts import seconds_text
 from quicksand_tui.model.keymap import NO_KEYS
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import clip, plain
+from quicksand_tui.views.frames import NO_EDGE, Edge
 from quicksand_tui.views.rows import MUTED
 from quicksand_tui.widgets.inputs import LineInput
 
@@ -218,8 +219,15 @@ def command_content(record: CommandRecord) -> Content:
     return Content.assemble(("$ ", MUTED), record.command, "  ", (word, style), (seconds, MUTED))
 
 
+TITLE_LEAST = 8
+"""Cells below which a title that is longer is left out."""
+TITLE_AROUND = 3
+"""Cells around it: a dash and two blanks."""
+
+
 class TabBar(Static):
-    """Tabs that can be clicked, and a text at the right end."""
+    """Tabs that can be clicked, a title, and a text at the right end, in the first line of a box's
+    frame."""
 
     class Chosen(Message):
         """A tab was clicked."""
@@ -240,6 +248,8 @@ class TabBar(Static):
         self._active = ""
         self._leads: Sequence[str] = ()
         self._style = ""
+        self._title = ""
+        self._edge = NO_EDGE
         self._places: list[tuple[int, int, str]] = []
         """The tabs shown: (first cell, cell after the last, tab)."""
 
@@ -249,20 +259,26 @@ class TabBar(Static):
         active: str,
         leads: Sequence[str] = (),
         style: str = "",
+        *,
+        title: str = "",
+        edge: Edge = NO_EDGE,
     ) -> None:
         """Shows ``tabs``, each a name and a label, and the first of ``leads`` that fits, or the
-        last of them cut."""
-        now = (tabs, active, leads, style)
-        if now != (self._tabs, self._active, self._leads, self._style):
-            self._tabs, self._active, self._leads, self._style = now
+        last of them cut; ``title`` if there is room beside. ``edge`` is what they lie on."""
+        now = (tabs, active, leads, style, title, edge)
+        before = (self._tabs, self._active, self._leads, self._style, self._title, self._edge)
+        if now != before:
+            self._tabs, self._active, self._leads, self._style, self._title, self._edge = now
             self._draw()
 
     def on_resize(self) -> None:
         self._draw()
 
     def _draw(self) -> None:
-        parts: list[tuple[str, str]] = []
-        self._places, at = [], 0
+        left, dash, right = self._edge.line(ascii_only=self._ascii)
+        frame = "$accent" if self._edge.heavy else "$border"
+        parts: list[tuple[str, str]] = [(left, frame)]
+        self._places, at = [], 1
         for name, label in self._tabs:
             # Brackets mark the active tab without colours.
             text = f"[{label}]" if name == self._active else f" {label} "
@@ -270,11 +286,20 @@ class TabBar(Static):
             parts.append((self._fit(text), style))
             self._places.append((at, at + cell_len(text), name))
             at += cell_len(text)
-        room = self.size.width - at - 2
+        # What has no frame needs no line at its right end.
+        tail = f"{dash}{right}" if self._edge.framed else right
+        room = self.size.width - at - len(tail) - 2
+        lead = ""
         if self._leads and room >= 4:
             fitting = (lead for lead in self._leads if cell_len(lead) <= room)
-            text = self._fit(clip(next(fitting, self._leads[-1]), room))
-            parts += [(" " * (room - cell_len(text) + 1), ""), (text, self._style)]
+            lead = self._fit(f" {clip(next(fitting, self._leads[-1]), room)} ")
+        left_over = self.size.width - at - cell_len(lead) - len(tail)
+        room = left_over - TITLE_AROUND
+        title = self._fit(f" {clip(self._title, room)} ") if room > 0 else ""
+        if self._title and room >= min(TITLE_LEAST, cell_len(self._title)):
+            parts += [(dash, frame), (title, "bold $text-muted")]
+            left_over -= 1 + cell_len(title)
+        parts += [(dash * left_over, frame), (lead, self._style), (tail, frame)]
         self.update(Content.assemble(*parts), layout=False)
 
     def _fit(self, text: str) -> str:

@@ -83,6 +83,9 @@ class Browser(Vertical, Generic[T]):
             super().__init__()
             self.name = name
 
+    class FrameChanged(Message):
+        """The frame has another lower line."""
+
     class Moved(Message):
         """The selection or the marks have changed."""
 
@@ -224,6 +227,20 @@ class Browser(Vertical, Generic[T]):
         self._empty.update(self._text(empty))
         self.border_title = self._title_of(titles)
         self.border_subtitle = self._text(below)
+        self.post_message(self.FrameChanged())
+
+    @property
+    def urgent(self) -> bool:
+        """Whether the frame's lower line says more than keys."""
+        return bool(self._trouble or self._marks or self._range is not None)
+
+    @property
+    def rows_wanted(self) -> int:
+        """How many rows it can use; more rows while a filter is typed than it leaves."""
+        if self._field is not None:
+            return len(self._things) + 1
+        empty = str(self._frame[3]) if self._frame else ""
+        return self.table.row_count or len(empty.splitlines()) or 1
 
     def _title_of(self, titles: Sequence[Title]) -> Content:
         parts: list[tuple[str, str]] = []

@@ -122,6 +122,10 @@ class Facts(VerticalScroll, can_focus=False):
             self._title = title
             self.border_title = Content(self._fit(title))
 
+    @property
+    def title(self) -> str:
+        return self._title
+
     def on_resize(self) -> None:
         self._draw()
 

@@ -81,7 +81,7 @@ def test_a_sandboxs_life_by_keys(places: Paths) -> None:
         terminal.sees("● debian-1", "$ quicksand-tui resume debian-1  ✓")
 
         terminal.press("l")
-        terminal.sees("debian-1 · console", "following")
+        terminal.sees(" console ", "following")
         terminal.sees("42-from-the-guest")
         terminal.press("Escape")
         terminal.sees("━ 1 Sandboxes ")

@@ -94,6 +94,14 @@ async def test_all_that_is_typed_arrives(desktop: Sandbox, tmp_path: Path) -> No
     assert (tmp_path / "shot.png").read_bytes().startswith(b"\x89PNG")
 
 
+async def test_windows_of_a_desktop_from_a_template_are_of_this_host(desktop: Sandbox) -> None:
+    """The window manager began in the template, whose name was another one; it would add "(on d)"
+    to every title."""
+    begun_anew = "pgrep -f 'xfwm4 --replac[e]' && [ $(pidof xfwm4 | wc -w) = 1 ]"
+    await say(desktop, f"until {begun_anew}; do sleep 0.2; done")
+    assert await say(desktop, "hostname") == ["d"]
+
+
 async def test_what_the_guest_is_asked_for(desktop: Sandbox) -> None:
     """Its keyboard's layout, its pointer, and the texts that it shows."""
     await say(desktop, TERMINAL)

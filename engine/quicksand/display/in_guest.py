@@ -80,6 +80,13 @@ head -c {4 * CELLS_MAX} "/dev/vcsu$console" | base64
 """
 """Tells the titles of the X server's windows, or what the active text console has (vcs(4))."""
 
+RENAMED = """\
+command -v on-desktop >/dev/null && pidof xfwm4 >/dev/null || exit 0
+setsid on-desktop xfwm4 --replace </dev/null >/dev/null 2>&1 &
+"""
+"""Has Xfce's window manager begin anew. It reads the host's name once, and adds "(on HOST)" to the
+title of each window of another host: all new ones, after the guest has got another name."""
+
 DRIVER = "[ -d /sys/bus/virtio/drivers/virtio_gpu ] || modprobe -q -n virtio_gpu"
 """Ends with 0 if the kernel has the screen's driver, be it that it loads it later."""
 
@@ -132,6 +139,12 @@ async def has_other_layout(session: Session) -> bool:
     said = await _try(session, LAYOUT)
     rules = None if said is None else RULES.search(said[:1000])
     return rules is not None and rules[1] != US
+
+
+async def tell_name(session: Session) -> None:
+    """Have the guest's desktop learn that its host has another name, if it has one that must be
+    told. It takes a second, for which nobody waits."""
+    await _try(session, RENAMED)
 
 
 async def has_driver(session: Session) -> bool:

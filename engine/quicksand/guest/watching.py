@@ -18,8 +18,10 @@ class WatchedShell:
     """A look at a terminal: it types nothing, sets no size, is not counted among the terminal's
     clients, and never holds its program back. Made by `Sandbox.watch_shell`."""
 
-    def __init__(self, shell: Shell, columns: int, rows: int) -> None:
+    def __init__(self, shell: Shell, columns: int, rows: int, repeated: int = 0) -> None:
         self._shell = shell
+        self.repeated = repeated
+        """Bytes of output that come first and were there before."""
         self.columns = columns
         """The terminal's width when the look began; `Sandbox.shells` tells the present one."""
         self.rows = rows
@@ -47,7 +49,7 @@ class WatchedShell:
         except BaseException:
             channel.close()
             raise
-        return cls(Shell(session, channel, name, repeated), *size)
+        return cls(Shell(session, channel, name, repeated), *size, repeated)
 
     def pieces(self) -> AsyncIterator[Piece]:
         """Yield its output until its program ends, as `Shell.pieces` does. Of what is not read in

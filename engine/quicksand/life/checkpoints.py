@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import ConfigError, HistoryError
 from quicksand.base.settings import check_settings
 from quicksand.base.threads import in_thread_to_the_end
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from quicksand.snapshots.changed_files import Pair
     from quicksand.snapshots.checkpoint import Checkpoint
     from quicksand.snapshots.comparison import Difference
+    from quicksand.snapshots.shell_tail import ShellTail
 
 
 def ignore_progress(steps: int) -> None:
@@ -63,10 +65,12 @@ class Checkpoints:
         record = self._life.require_record()
         # `diff` reads the disk, so what the guest still has in memory must be on it.
         await self._guest.sync()
+        shell = await self._guest.look_at_shell()
         async with self._mounts.without_ninep(unmount_9p):
             node = await machinery.take_checkpoint(
                 self._life.registry, record, tag, note=note, replace_tag=replace, tier=tier
             )
+        await self._keep_shell(shell, node.id)
         return machinery.Checkpoint.from_node(node)
 
     async def revert(
@@ -99,6 +103,7 @@ class Checkpoints:
         check_settings()
         record = self._life.require_record()
         mounts = await self._mounts.write_back()
+        shell = await self._guest.look_at_shell() if keep_now else None
         async with self._mounts.without_ninep(unmount_9p):
             done = await machinery.revert(
                 self._life.registry, record, tag, keep_now=keep_now, link=self._life.link
@@ -110,6 +115,8 @@ class Checkpoints:
         # The guest has been reverted by now, and has its mounts again.
         if isinstance(done.kept, HistoryError):
             raise done.kept
+        if done.kept is not None:
+            await self._keep_shell(shell, done.kept.id)
         found = machinery.Checkpoint.from_node(node)
         return replace(
             found,
@@ -131,6 +138,22 @@ class Checkpoints:
         return await asyncio.to_thread(
             lambda: machinery.read_thumbnail(history.place, history.find(tag).id)
         )
+
+    async def checkpoint_shell(self, tag: str) -> ShellTail | None:
+        """The end of a terminal's output just before the checkpoint with that tag or id was taken,
+        of the one that was opened last; None if there is none. The sandbox may be in any state.
+        Raises CheckpointNotFoundError, HistoryError."""
+        history = self._life.history()
+        return await asyncio.to_thread(
+            lambda: machinery.read_shell(history.place, history.find(tag).id)
+        )
+
+    async def _keep_shell(self, shell: ShellTail | None, checkpoint: str) -> None:
+        if shell is None:
+            return
+        place = self._life.history().place
+        with best_effort("keep the shell's end beside a checkpoint", self._life.log):
+            await in_thread_to_the_end(lambda: machinery.keep_shell(shell, place, checkpoint))
 
     async def delete_checkpoint(self, tag: str) -> None:
         """Delete the checkpoint with that tag or id; data that other checkpoints need stay. The

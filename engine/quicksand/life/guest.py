@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from quicksand.base.effort import best_effort
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Ask, sync_guest
 from quicksand.guest.execution import Command, ExecuteResult, ExitStatus, StdinSource
@@ -20,6 +22,13 @@ if TYPE_CHECKING:
     from quicksand.guest.users import SandboxUser
     from quicksand.guest.watching import WatchedShell
     from quicksand.life.stats import GuestProcess, SandboxStats
+    from quicksand.snapshots.shell_tail import ShellTail
+
+SHELL_LOOK_S = 1.0
+"""Seconds to wait for what a terminal shows; a checkpoint does not wait longer for what it can
+lack."""
+SHELL_KEPT = 8 * 1024
+"""Bytes of a terminal's output that a checkpoint keeps."""
 
 
 class InGuest:
@@ -184,6 +193,36 @@ class InGuest:
     async def shells(self) -> list[ShellInfo]:
         """The terminals that are open in the guest."""
         return await machinery.Shell.list(await self._life.session())
+
+    async def look_at_shell(self) -> ShellTail | None:
+        """The end of the output of the terminal that was opened last, of those with a client if
+        there are any; None if there is none, or the guest does not tell in time."""
+        if self.asker is None:
+            return None
+        with best_effort("look at the guest's shells", self._life.log):
+            async with asyncio.timeout(SHELL_LOOK_S):
+                alive = [info for info in await self.shells() if info.alive]
+                if not alive:
+                    return None
+                last = max(alive, key=lambda info: (info.attached > 0, info.created))
+                return await self._end_of(last)
+        return None
+
+    async def _end_of(self, info: ShellInfo) -> ShellTail:
+        watched = await self.watch_shell(info.session, replay=SHELL_KEPT)
+        try:
+            output = b""
+            if watched.repeated:
+                async for piece in watched.pieces():
+                    output += piece.data
+                    if len(output) >= watched.repeated:
+                        break
+        finally:
+            await watched.close()
+        program = " ".join(info.foreground or info.argv)
+        return machinery.ShellTail(
+            program=program, columns=watched.columns, rows=watched.rows, output=output
+        )
 
     async def create_user(self, name: str, *, sudo: bool = False) -> SandboxUser:
         """Create a user with a home directory; ``sudo`` allows sudo without a password. The result

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from quicksand.snapshots.history import history_of
     from quicksand.snapshots.reverting import revert
+    from quicksand.snapshots.shell_tail import ShellTail, keep_shell, read_shell
     from quicksand.snapshots.taking import finished_history, take_checkpoint
     from quicksand.snapshots.thumbnails import read_thumbnail
     from quicksand.warm.desktop_ready import with_desktop
@@ -66,6 +67,7 @@ __all__ = [
     "SaveOptions",
     "SaveWarning",
     "Shell",
+    "ShellTail",
     "WatchedShell",
     "boot",
     "build_if_missing",
@@ -82,12 +84,14 @@ __all__ = [
     "history_of",
     "inherit",
     "is_bundle",
+    "keep_shell",
     "known_options",
     "list_checkpoints",
     "make_machine",
     "may_be_save",
     "read_file",
     "read_head",
+    "read_shell",
     "read_stats",
     "read_thumbnail",
     "read_traffic",
@@ -180,6 +184,7 @@ _HOMES = {
     ),
     "snapshots.history": ("history_of",),
     "snapshots.reverting": ("revert",),
+    "snapshots.shell_tail": ("ShellTail", "keep_shell", "read_shell"),
     "snapshots.taking": ("finished_history", "take_checkpoint"),
     "snapshots.thumbnails": ("read_thumbnail",),
     "warm.desktop_ready": ("with_desktop",),

@@ -20,7 +20,8 @@
         memory/<id>.state       memory and devices as QEMU's own snapshot, a qcow2 file
         memory/<digest>.rom     the machine's firmware
         checkpoints/<id>/       node.json (written last); of the tier "pages" devices, pages.index;
-                                with a display screen.png, a small picture of it
+                                with a display screen.png, a small picture of it; with a shell
+                                shell.json, the end of its output
         console.log[.1]         the guest's console, the last two pieces
         qemu.log[.1]            QEMU's stderr, the last two pieces
         engine.log[.1]          what was tried and not possible, and why (base/effort.py)

@@ -92,7 +92,9 @@ def _files(node: Node) -> Iterator[str]:
     yield from (f"layers/{name}.qcow2" for name in node.layers)
     yield from {f"memory/{file.name}" for file in node.files}
     yield from (f"checkpoints/{node.id}/{name}" for name, _ in node.own_files)
-    yield f"checkpoints/{node.id}/screen.png"  # nothing if there is none
+    # Nothing if there are none.
+    yield f"checkpoints/{node.id}/screen.png"
+    yield f"checkpoints/{node.id}/shell.json"
 
 
 def _present(history: History) -> list[str]:

@@ -17,6 +17,7 @@ from quicksand.base.cpu import describe_cpu
 from quicksand.base.errors import AgentUnreachableError, HistoryError
 from quicksand.base.hypervisor import Hypervisor
 from quicksand.display.hands import lift_all
+from quicksand.display.in_guest import tell_name
 from quicksand.guest.agent.link import AgentLink
 from quicksand.guest.agent.session import Session
 from quicksand.qemu.command import count_directories
@@ -200,4 +201,6 @@ async def repair_guest(session: Session, record: Record, node: Node) -> str:
     names = {} if is_own else identity(record, was_used=not node.hidden)
     token = {} if is_own else {"token": secrets.token_hex(16)}
     await renew(session, names, token)
+    if names and node.shape.get("display"):
+        await tell_name(session)
     return token.get("token", node.token)

@@ -32,7 +32,7 @@ from quicksand_tui.model.checkpoints import CheckpointTree, CheckpointView
 from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
 from quicksand_tui.model.jobs import CommandOutput, Failure, JobVerb, OperationError
 from quicksand_tui.model.losing import Losing
-from quicksand_tui.model.overview import Changes
+from quicksand_tui.model.overview import Changes, Glance
 from quicksand_tui.model.sandboxes import (
     GuestView,
     ImageView,
@@ -339,6 +339,8 @@ class FakeService(FakeSaves, EngineService):
         self.lost: Losing | Failure = Losing(read=NOW)
         """What going back loses."""
         self.asked_losing: list[str] = []
+        self.shell_at: dict[str, Glance] = {}
+        """By checkpoint: what a shell showed then."""
         self.deleted: dict[str, SandboxView] = {}
         """What is in the trash."""
 
@@ -482,6 +484,9 @@ class FakeService(FakeSaves, EngineService):
 
     async def compare_file(self, spec: DiffSpec, path: str) -> TextDiff:
         return TextDiff(why=f"{path} is as it was")
+
+    async def shell_then(self, sandbox_id: str, checkpoint: str) -> Glance | None:
+        return self.shell_at.get(checkpoint)
 
     async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
         self.asked_losing.append(checkpoint)

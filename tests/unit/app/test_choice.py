@@ -10,6 +10,7 @@ import pytest
 from quicksand_tui.cockpit import choice
 from quicksand_tui.model.jobs import Failure
 from quicksand_tui.model.losing import Losing, places_of
+from quicksand_tui.model.overview import Glance
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.views.layout import Tab
 from quicksand_tui.views.losing import losing_lines
@@ -90,6 +91,29 @@ async def test_it_follows_the_cursor_and_asks_once_it_rests(
         await pilot.press("escape")
         await until(lambda: "Going back" not in screen_text(app))
         assert len(service.asked_losing) == asked
+
+
+async def test_it_shows_what_the_shell_showed_then_also_from_another_tab() -> None:
+    service = FakeService(KEPT)
+    service.lost = LOST
+    service.shell_at = {
+        UPGRADED.id: Glance(title="vim notes", lines=("first", "-- INSERT --")),
+        CLEAN.id: Glance(title="-sh", lines=("web:~# uptime",)),
+    }
+    async with shown(service, size=LARGE) as (app, pilot):
+        await select(pilot, WEB)
+        await pilot.press("l")
+        await until(lambda: app.main.area.tab is Tab.LOG)
+        await pilot.press("u")
+        await until(lambda: "Its shell then: vim notes" in screen_text(app))
+        assert "-- INSERT --" in screen_text(app)
+        await go_to(pilot, app.main.checkpoints, CLEAN.id)
+        await until(lambda: "web:~# uptime" in screen_text(app))
+        assert "vim notes" not in screen_text(app).split("Returns")[0]
+        await go_to(pilot, app.main.checkpoints, TRIED.id)  # which has none
+        await until(lambda: "Its shell then" not in screen_text(app))
+        await pilot.press("escape")
+        await until(lambda: app.main.area.tab is Tab.LOG)
 
 
 async def test_a_small_terminal_keeps_its_room_for_the_facts() -> None:

@@ -91,6 +91,50 @@ async def test_pictures_are_shown_and_told_as_drained_one_by_one() -> None:
             assert colours(app, middle) == {rgb}
 
 
+async def test_the_overview_has_the_screen_in_small_and_sends_it_nothing() -> None:
+    service = FakeService(WATCHED)
+    async with shown(service, size=LARGE) as (app, pilot):
+        await select(pilot, WEB)
+        await until(lambda: bool(service.screens) and service.screens[-1].ordered.grid[0] > 0)
+        guest = Guest(service.screens[-1])
+        assert guest.screen.ordered.interval_s >= 0.5, "twice a second at most"
+        guest.shows("red")
+        await drained(guest, 1)
+        small = app.main.query_one("#miniature")
+        at = (small.region.x + 10, small.region.y + 5)
+        await until(lambda: "▀" in screen_text(app).splitlines()[at[1]])
+        await pilot.hover(offset=at)
+        await pilot.click(offset=at)
+        await until(lambda: app.main.area.tab is Tab.DESKTOP)
+        assert guest.screen.closed, "what is hidden is not watched"
+        assert not guest.screen.events
+
+
+@pytest.mark.parametrize("hidden", ["tab", "wall", "stopped", "low"])
+async def test_a_small_screen_that_is_not_seen_costs_nothing(hidden: str) -> None:
+    service = FakeService(WATCHED)
+    async with shown(service, size=(80, 24) if hidden == "low" else LARGE) as (app, pilot):
+        await select(pilot, WEB)
+        if hidden == "low":
+            await pilot.pause()
+            assert not service.screens
+            return
+        await until(lambda: bool(service.screens) and service.screens[-1].ordered.grid[0] > 0)
+        screen = service.screens[-1]
+        match hidden:
+            case "tab":
+                await pilot.press("l")
+                await until(lambda: screen.closed)
+            case "wall":
+                await pilot.press("W")
+                await until(lambda: screen.ordered.grid[0] == 0)
+            case "stopped":
+                gone = replace(WATCHED.sandboxes[0], state=State.STOPPED)
+                service.world = replace(WATCHED, sandboxes=(gone, DB))
+                app.refresh_now()
+                await until(lambda: screen.closed)
+
+
 async def test_keys_go_to_the_guest_and_the_prefix_leads_back() -> None:
     async with watching(FakeService(WATCHED)) as (app, pilot, guest):
         await pilot.press("q", "enter", "ctrl+c", "up")
@@ -218,7 +262,7 @@ async def test_a_read_only_app_only_watches(tmp_path: Path) -> None:
         app.main.places.choose_tab(Tab.DESKTOP)
         app.main.places.go_to(Part.AREA)
         await until(lambda: bool(service.screens) and app.main.area.desktop.view.has_focus)
-        (screen,) = service.screens
+        screen = service.screens[-1]
         await until(lambda: screen.ordered.view(640, 400) is not None)
         Guest(screen).shows("red")
         await until(lambda: screen.ordered.drained == 1)

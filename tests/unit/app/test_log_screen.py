@@ -194,5 +194,5 @@ async def test_the_events_of_a_sandbox_have_its_reverts_and_mounts(kind: str) ->
             now = replace(one, mounts=(SRC,))
         service.world = replace(FULL, sandboxes=(now,))
         app.refresh_now()
-        says = {"revert": "reverted to upgraded", "mount": "/home/me/src is at /mnt/src: mounted"}
+        says = {"revert": "reverted to upgraded", "mount": "/home/me/src is mounted at /mnt/src"}
         await until(lambda: says[kind] in screen_text(app))

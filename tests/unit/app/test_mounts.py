@@ -201,7 +201,7 @@ async def test_the_mounts_are_listed_and_one_is_taken_away() -> None:
         await open_list(pilot)
         await until(lambda: "/mnt/data" in screen_text(app))
         text = screen_text(app)
-        for word in ("Mounts of web", "/mnt/data", "/home/me/src", "ro", "not served", "at its st"):
+        for word in ("[Mounts]", "/mnt/data", "/home/me/src", "ro", "not served", "at its st"):
             assert word in text
         assert "quicksand-tui mounts web" in text
         await until(lambda: app.main.area.mounts.table.select(SRC.key))

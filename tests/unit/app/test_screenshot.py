@@ -38,7 +38,7 @@ WORDS = {
     "log": "console",
     "shells": "1 shell",
     "stats": "Guest",
-    "mounts": "Mounts of web",
+    "mounts": "[Mounts]",
     "mount": "Mount a directory in web",
     "jobs": "Jobs",
     "wall": "wall  ",

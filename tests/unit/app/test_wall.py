@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 
 from quicksand_tui.door.protocol import LogKind, ShellView
 from quicksand_tui.home.config import Settings
+from quicksand_tui.kit.textual_private import forward
 from quicksand_tui.model.jobs import CommandOutput
 from quicksand_tui.model.sandboxes import SandboxView, State
 from quicksand_tui.model.wall import WatchedTerminal
@@ -138,6 +139,22 @@ async def test_what_is_typed_right_behind_enter_goes_to_the_shell() -> None:
         for key in ("enter", "e", "c", "h", "o"):
             app.post_message(Key(key, "\r" if key == "enter" else key))
         await until(lambda: service.terminals and service.terminals[0].typed == b"echo")
+        assert app.screen is app.main
+
+
+async def test_a_line_that_is_read_together_with_enter_goes_to_the_shell() -> None:
+    """As `tmux send-keys` types it: all keys are read before the first is handled. Letters among
+    them are keys of the wall and of the main screen, too."""
+    service = WallService(NINE[:1])
+    view = ShellView(session="p1", command="bash", created=1, birth="born-p1", is_pane=True)
+    service.left_shells = (view,)
+    async with wall_shown(service) as (app, pilot, screen):
+        await draw(screen, pilot)
+        keys = [Key("enter", "\r"), *(Key(letter, letter) for letter in "xdqz"), Key("enter", "\r")]
+        for key in keys:  # as `QuicksandApp.on_event` has them, without a pause
+            if not app.key_routing.drops(key):
+                forward(app, key)
+        await until(lambda: service.terminals and service.terminals[0].typed == b"xdqz\r")
         assert app.screen is app.main
 
 

@@ -66,14 +66,21 @@ def test_mounts_that_come_change_and_go() -> None:
     carried = replace(SRC, traffic=None)
     assert texts((replace(WEB, mounts=(SRC,)),), (replace(WEB, mounts=(carried,)),)) == []
     assert texts((WEB,), (replace(WEB, mounts=(DATA, SRC)),)) == [
-        "3f /data is at /mnt/data, read-only: mounted",
-        "3f /home/me/src is at /mnt/src: mounted",
+        "3f /data is mounted at /mnt/data, read-only",
+        "3f /home/me/src is mounted at /mnt/src",
     ]
     ended = replace(SRC, state=MountState.NOT_SERVED)
     assert texts((replace(WEB, mounts=(DATA, SRC)),), (replace(WEB, mounts=(ended,)),)) == [
         "3f /mnt/src is not served",
         "3f /mnt/data is no longer mounted",
     ]
+
+
+def test_a_mount_that_is_under_way_is_not_told_as_there() -> None:
+    mounting = replace(SRC, state=MountState.MOUNTING)
+    one, other = replace(WEB, mounts=(mounting,)), replace(WEB, mounts=(SRC,))
+    assert texts((WEB,), (one,)) == ["3f /home/me/src at /mnt/src: mounting"]
+    assert texts((one,), (other,)) == ["3f /mnt/src is mounted"]
 
 
 def test_what_could_not_be_read_has_not_happened() -> None:

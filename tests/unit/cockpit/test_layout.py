@@ -46,16 +46,23 @@ def overlaps(a: Rect, b: Rect) -> bool:
     focus=FOCUSED,
     needs=NEEDS,
 )
-def test_parts_fit_and_only_the_tree_lies_over_another(
+def test_parts_fit_and_share_a_line_with_the_one_above_at_most(
     width: int, height: int, shape: Shape, focus: Part, needs: Needs
 ) -> None:
-    places = arrange(width, height, shape, focus, needs).places
+    arrangement = arrange(width, height, shape, focus, needs)
+    places = arrangement.places
     for place in places.values():
         assert place.x >= 0 and place.y >= 0 and place.width >= 0 and place.height >= 0
         assert place.x + place.width <= width
         assert place.y + place.height <= max(height, 2)
     for (one, a), (other, b) in itertools.combinations(places.items(), 2):
-        assert not overlaps(a, b) or {one, other} == {Part.TREE, Part.AREA}
+        if {one, other} == {Part.TREE, Part.AREA} and arrangement.tree_is_tab:
+            continue
+        if one in (arrangement.above(other), other) or other is arrangement.above(one):
+            upper, lower = sorted((a, b), key=lambda place: place.y)
+            assert upper.y + upper.height - 1 == lower.y
+        else:
+            assert not overlaps(a, b)
 
 
 @given(width=st.integers(1, 400), height=st.integers(2, 120), shape=SHAPES, needs=NEEDS)
@@ -82,11 +89,25 @@ def test_a_box_is_as_tall_as_its_content_and_the_rest_is_for_the_other(
     few, many = Needs(listed=4, drawn=40), Needs(listed=60, drawn=5)
     places = arrange(*size, Shape(), Part.LISTS, few).places
     assert places[Part.LISTS].height == 7
-    assert places[Part.TREE].height == size[1] - 7
+    assert places[Part.TREE].height == size[1] - 6
     places = arrange(*size, Shape(), Part.LISTS, many).places
     assert places[Part.TREE].height == 8
     both = arrange(*size, Shape(), Part.LISTS, Needs(listed=60, drawn=60)).places
     assert abs(both[Part.LISTS].height - both[Part.TREE].height) <= size[1] // 5
+
+
+def test_in_a_small_terminal_no_line_is_blank_or_drawn_twice_while_the_area_lacks_room() -> None:
+    """One sandbox with one checkpoint: a row each, and a line between."""
+    arrangement = arrange(80, 21, Shape(), Part.LISTS, Needs(listed=1, drawn=2))
+    places = arrangement.places
+    assert places[Part.LISTS] == Rect(0, 0, 80, 3)
+    assert places[Part.TREE] == Rect(0, 2, 80, 4)
+    assert places[Part.AREA] == Rect(0, 5, 80, 16)
+    assert arrangement.above(Part.TREE) is Part.LISTS
+    assert arrangement.above(Part.AREA) is Part.TREE
+    # A list that is long enough for a head gets the row for it.
+    longer = arrange(80, 21, Shape(), Part.LISTS, Needs(listed=4, drawn=2)).places
+    assert longer[Part.LISTS].height == 7
 
 
 def test_a_wide_terminal_has_a_third_column_if_there_are_several_sandboxes() -> None:

@@ -33,6 +33,7 @@ CANARIES = [
     (App, "_batch_count", "the app draws over a shell that has the terminal"),
     (App, "_clipboard", "what is too long for a terminal cannot be pasted in the app"),
     (Widget, "_bindings", "a line to type in takes keys in another order than they were typed"),
+    (Widget, "_forward_event", "keys held back on the wall are lost if it leads nowhere"),
     (Input, "_on_key", "a line to type in takes keys in another order than they were typed"),
     (Screen, "_compositor", "a new shell stays without a guest: it is not told its size"),
     (Compositor, "_full_map", "a new shell stays without a guest: it is not told its size"),

@@ -12,6 +12,7 @@ import pytest
 from quicksand.guest.agent.session import Session
 from quicksand.records.config import SandboxConfig
 from quicksand.records.sandboxes import Record
+from quicksand.snapshots import restore
 from quicksand.snapshots.restore import repair_guest
 
 from tests.unit.snapshots.test_shape import node
@@ -63,6 +64,24 @@ async def test_after_a_revert_a_guest_keeps_its_names() -> None:
     guest = Guest("renew")
     assert await guest.repair(OWN) == OWN.token
     assert guest.asked["renew"].keys() == {"unix_ns", "entropy_b64"}
+
+
+async def test_a_desktop_is_told_its_new_name_and_no_other_guest_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its window manager would add "(on NAME)" to every new window's title."""
+    told: list[object] = []
+
+    async def note(session: Session) -> None:
+        told.append(session)
+
+    monkeypatch.setattr(restore, "tell_name", note)
+    guest = Guest("renew")
+    await guest.repair(TEMPLATE)
+    await guest.repair(replace(OWN, shape={**OWN.shape, "display": True}))
+    assert told == []
+    await guest.repair(replace(TEMPLATE, shape={**TEMPLATE.shape, "display": True}))
+    assert told == [guest]
 
 
 @pytest.mark.parametrize("at", [TEMPLATE, OWN], ids=["template", "own"])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from quicksand.base.boot_timing import Stopwatch
 from quicksand.base.errors import QuicksandError
 from quicksand.base.threads import to_the_end
+from quicksand.display.in_guest import tell_name
 from quicksand.guest.agent.link import AgentLink
 from quicksand.guest.network import network_notices
 from quicksand.mounts.at_start import MountsAtStart
@@ -120,6 +121,8 @@ async def _hand_over(
             session = await link.dial(machine, spare.port)
             await resume(session, spare.run.token, hypervisor)
             await renew(session, {"hostname": hostname(record.name)}, {})
+            if record.config.enable_display:
+                await tell_name(session)
         if size:
             await session.request("grow_root", timeout=GROW_S)
         await mounts.finish(machine, link.request)

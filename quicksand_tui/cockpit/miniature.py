@@ -1,0 +1,36 @@
+"""A sandbox's screen in small, live, below its overview."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quicksand_tui.cockpit.desktop_view import DesktopView
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.views.layout import Tab
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.sandboxes import SandboxView
+
+HAS_SCREEN = (State.RUNNING, State.PAUSED)
+
+
+class Miniature(DesktopView, can_focus=False):
+    """Watches a screen without touching it, twice a second at most. Hidden, or below another
+    screen of the app, it asks for no picture."""
+
+    def show(self, sandbox: SandboxView | None) -> None:
+        """Shows the screen of a sandbox; None hides it, and watches none."""
+        shown = sandbox is not None and sandbox.has_display and sandbox.state in HAS_SCREEN
+        self.display = shown
+        self.watch_screen(sandbox.id if sandbox is not None and shown else "")
+        self.adapt()
+
+    def hide(self) -> None:
+        self.show(None)
+
+    @property
+    def _only_watches(self) -> bool:
+        return True
+
+    def on_click(self) -> None:
+        self.screen.call_later(self.screen.run_action, f"tab('{Tab.DESKTOP.value}')")

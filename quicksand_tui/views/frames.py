@@ -1,0 +1,49 @@
+"""The line that the frames of two boxes share, one above the other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from quicksand_tui.model.frozen import frozen
+
+
+class Line(NamedTuple):
+    """What the first line of a box is drawn with."""
+
+    left: str
+    dash: str
+    right: str
+
+
+@frozen
+class Edge:
+    """The first line of a box."""
+
+    framed: bool = True
+    """The box has a frame; one without has this line only if another one ends there."""
+    joined: bool = False
+    """It is the last line of the box above, too."""
+    lit: bool = False
+    """The box has the focus, and a heavy frame."""
+    above_lit: bool = False
+    """The box above has the focus."""
+
+    @property
+    def heavy(self) -> bool:
+        return (self.lit and self.framed) or (self.joined and self.above_lit)
+
+    def line(self, *, ascii_only: bool = False) -> Line:
+        if not (self.framed or self.joined):
+            return Line(" ", " ", " ")
+        if ascii_only:
+            return Line("+", "-", "+")
+        if not self.joined:
+            return Line("┏", "━", "┓") if self.lit else Line("╭", "─", "╮")
+        if not self.framed:
+            return Line("┗", "━", "┛") if self.above_lit else Line("╰", "─", "╯")
+        if self.lit:
+            return Line("┢", "━", "┪")
+        return Line("┡", "━", "┩") if self.above_lit else Line("├", "─", "┤")
+
+
+NO_EDGE = Edge(framed=False)
