@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from textual import events
 from textual.content import Content
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Static
 
 from quicksand_tui.actions.record import PREFIXED
@@ -225,7 +226,7 @@ TITLE_AROUND = 3
 """Cells around it: a dash and two blanks."""
 
 
-class TabBar(Static):
+class TabBar(Widget):
     """Tabs that can be clicked, a title, and a text at the right end, in the first line of a box's
     frame."""
 
@@ -242,7 +243,7 @@ class TabBar(Static):
             return self.bar
 
     def __init__(self, *, ascii_only: bool, **options: Any) -> None:
-        super().__init__(markup=False, **options)
+        super().__init__(**options)
         self._ascii = ascii_only
         self._tabs: Sequence[tuple[str, str]] = ()
         self._active = ""
@@ -269,12 +270,10 @@ class TabBar(Static):
         before = (self._tabs, self._active, self._leads, self._style, self._title, self._edge)
         if now != before:
             self._tabs, self._active, self._leads, self._style, self._title, self._edge = now
-            self._draw()
+            self.refresh()
 
-    def on_resize(self) -> None:
-        self._draw()
-
-    def _draw(self) -> None:
+    def render(self) -> Content:
+        """Returns what fits: its width is known when it is drawn, in the first frame, too."""
         left, dash, right = self._edge.line(ascii_only=self._ascii)
         frame = "$accent" if self._edge.heavy else "$border"
         parts: list[tuple[str, str]] = [(left, frame)]
@@ -300,7 +299,7 @@ class TabBar(Static):
             parts += [(dash, frame), (title, "bold $text-muted")]
             left_over -= 1 + cell_len(title)
         parts += [(dash * left_over, frame), (lead, self._style), (tail, frame)]
-        self.update(Content.assemble(*parts), layout=False)
+        return Content.assemble(*parts)
 
     def _fit(self, text: str) -> str:
         return plain(text) if self._ascii else text
