@@ -125,6 +125,8 @@ impl Agent {
                 "freeze",
                 "shutdown",
                 "errors",
+                "dial",
+                "sftp",
             ],
         }
     }

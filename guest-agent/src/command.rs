@@ -22,6 +22,9 @@ use crate::{blocking, environment, sys};
 const LOCAL_DIRS: [&str; 3] = ["/bin/", "/sbin/", "/usr/"];
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// This program, also after its file is gone with the initial file system.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
 /// The program is the command itself, or the shell that runs it.
 #[derive(Clone, Copy, Debug)]
 enum Role {
@@ -118,6 +121,40 @@ impl Command {
             (Some(_), Some(_)) => return Err(wrong("command", "and argv exclude each other")),
         }
         Ok(command)
+    }
+
+    /// Makes a command that the agent needs for itself. `argv` must not be empty.
+    pub fn of_agent(argv: &[&str], me: &User) -> Self {
+        Self::of_user(argv, me.clone(), "/".into(), false)
+    }
+
+    /// Makes the SFTP server of a user, which is this program in another role. It begins in the
+    /// user's home directory.
+    pub fn of_sftp(user: Option<&str>, me: &User) -> Result<Self> {
+        let user = match user {
+            Some(name) if name != me.name => passwd::require_user(name)?,
+            _ => me.clone(),
+        };
+        let (cwd, is_other) = (existing_home(&user), user.uid != me.uid);
+        let mut command = Self::of_user(&["quicksand-agent", "sftp"], user, cwd, is_other);
+        command.program = THIS_PROGRAM.into();
+        Ok(command)
+    }
+
+    fn of_user(argv: &[&str], user: User, cwd: OsString, user_is_given: bool) -> Self {
+        let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
+        Self {
+            program: argv[0].clone(),
+            argv,
+            role: Role::Command,
+            cwd,
+            user,
+            user_is_given,
+            env: Vec::new(),
+            image: None,
+            timeout: None,
+            exclusive: false,
+        }
     }
 
     /// Like `new`, but the command runs on a terminal, and without a command it is a login shell.

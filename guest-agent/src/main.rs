@@ -1,6 +1,7 @@
 //! The guest agent of quicksand: process 1 of a sandbox, and the server for its commands.
 
 mod accounts;
+mod address;
 mod agent;
 mod base64;
 mod blocking;
@@ -39,6 +40,7 @@ mod modprobe;
 mod modules;
 mod mountinfo;
 mod mounts;
+mod names;
 mod network;
 mod oom;
 mod outbox;
@@ -52,6 +54,7 @@ mod scrollback;
 mod serial;
 mod server;
 mod session;
+mod sftp;
 mod shares;
 mod shutdown;
 mod signals;
@@ -62,6 +65,7 @@ mod supervise;
 mod sys;
 mod token;
 mod uevents;
+mod unix_socket;
 mod utf8;
 mod volatile;
 mod watched;
@@ -94,6 +98,7 @@ fn main() -> ExitCode {
         Some("-q") => {
             modprobe::load(args.last().map_or("", String::as_str)).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
         }
+        Some("sftp") => sftp::run(),
         Some("serve") => server::run_by_hand(&args[2..]),
         Some("--version") => {
             println!("quicksand-agent {}", env!("CARGO_PKG_VERSION"));

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::address::Address;
 use crate::agent::{Agent, Greeting};
-use crate::channel::Opening;
+use crate::channel::{Opening, WindowSize};
 use crate::closed::Closed;
 use crate::command::Program;
 use crate::error::{Error, Result};
@@ -113,6 +114,24 @@ pub enum ChannelRequest {
     },
     FileRead(ReadRequest, Opening),
     FileWrite(WriteRequest, Opening),
+    /// Connects to an address in the guest.
+    Dial(Address, Opening),
+    /// Listens at an address in the guest.
+    Listen(Address),
+    /// Takes a connection that has come to a listener.
+    Accept {
+        connection: u32,
+        #[serde(default)]
+        window: WindowSize,
+    },
+    /// Starts the SFTP server of a user.
+    Sftp(SftpUser, Opening),
+}
+
+/// The user whose files are served.
+#[derive(Debug, Deserialize)]
+pub struct SftpUser {
+    pub user: Option<String>,
 }
 
 /// The parameter of a `hello` by which the client finds the answer.
@@ -200,6 +219,16 @@ pub enum ChannelAnswer {
     },
     Written {
         bytes: u64,
+    },
+    /// A connection whose bytes follow.
+    Connected {
+        channel: u32,
+    },
+    /// A listener, and its port if it has one.
+    Listening {
+        channel: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        port: Option<u16>,
     },
 }
 

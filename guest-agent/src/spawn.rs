@@ -250,6 +250,16 @@ unsafe fn set_credentials(credentials: &Credentials) -> bool {
     }
 }
 
+/// Gives this thread, and no other, the ids of a user for the rest of its life.
+pub fn take_on(credentials: &Credentials) -> io::Result<()> {
+    // SAFETY: only this thread's credentials change.
+    if unsafe { set_credentials(credentials) } {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// Tries the candidates like execvp: a candidate that must not be executed does not hide a later
 /// one.
 unsafe fn exec(plan: &Plan) {

@@ -1,0 +1,53 @@
+//! An SFTP server, version 3, on standard input and output.
+//!
+//! It runs as the user whose files it serves, so the kernel decides what that user may do. Its
+//! client is at the other end of an SSH connection. It answers requests in their order.
+//! Sources: draft-ietf-secsh-filexfer-02, and OpenSSH's PROTOCOL, section 4.
+
+mod attributes;
+mod handles;
+mod listing;
+mod paths;
+mod requests;
+mod wire;
+
+use std::io::{self, BufReader, Read, Write};
+use std::process::ExitCode;
+
+use requests::Server;
+use wire::Answers;
+
+const BUFFER: usize = 256 * 1024;
+/// Answers are written when they have so many bytes, also if more requests wait.
+const FLUSH_AT: usize = 256 * 1024;
+
+/// Serves until the client closes its side. The exit code is 0 unless the client broke the protocol.
+pub fn run() -> ExitCode {
+    match serve(io::stdin().lock(), io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sftp: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(input: impl Read, mut output: impl Write) -> io::Result<()> {
+    let mut input = BufReader::with_capacity(BUFFER, input);
+    let mut server = Server::default();
+    let mut answers = Answers::default();
+    let mut packet = Vec::new();
+    while wire::read_packet(&mut input, &mut packet)? {
+        server.answer(&packet, &mut answers)?;
+        if input.buffer().is_empty() || answers.bytes.len() >= FLUSH_AT {
+            output.write_all(&answers.bytes)?;
+            output.flush()?;
+            answers.bytes.clear();
+        }
+    }
+    output.write_all(&answers.bytes)?;
+    output.flush()
+}
+
+#[cfg(test)]
+mod tests;
