@@ -1,7 +1,9 @@
 //! Sessions with clients, over a virtio port or a Unix socket.
 
+mod connections;
 mod exec;
 mod files;
+mod listening;
 mod pty;
 mod requests;
 mod state;
