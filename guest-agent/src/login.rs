@@ -1,4 +1,4 @@
-//! Who logs in, and what a session of theirs begins with.
+//! Users who log in, and the beginnings of their sessions.
 
 use std::ffi::OsString;
 use std::fs;

@@ -250,7 +250,7 @@ pub enum PlainRequest {
         #[serde(default)]
         group: bool,
     },
-    /// Who logs in under a name, or without one.
+    /// Describes the user who logs in under a name, or without one.
     FindUser {
         user: Option<String>,
     },

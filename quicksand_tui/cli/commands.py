@@ -32,12 +32,13 @@ parts are in one module."""
 
 
 def command_of(
-    name: str, *, with_negatives: bool = False
+    name: str, *, with_negatives: bool = False, with_rest: bool = False
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Makes a function the command of the verb ``name``, with its docstring as the help.
 
     ``with_negatives`` gives it words that begin with - and are no options; it refuses those that
-    are no numbers itself.
+    are no numbers itself. With ``with_rest`` all words after the first argument are arguments,
+    whatever they look like.
 
     The function gets the record's parameters by their names. Options that click's decorators add
     below this one take the place of the record's parameter of `Kind.MACHINE`. Raises LookupError
@@ -56,7 +57,10 @@ def command_of(
             params=params,
             callback=function,
             help=function.__doc__,
-            context_settings={"ignore_unknown_options": True} if with_negatives else None,
+            context_settings={
+                "ignore_unknown_options": with_negatives,
+                "allow_interspersed_args": not with_rest,
+            },
         )
         _made[name] = command
         return command

@@ -3,11 +3,9 @@
 //! Each connection is told by the event `accepted` and waits until the client takes it with
 //! `accept`, which serves it like one that the client has dialled.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
@@ -24,48 +22,10 @@ use crate::methods::{Answer, ChannelAnswer};
 use crate::passwd::User;
 use crate::{unix_socket, wire};
 
-/// The number of connections of a session that may wait for their client. More wait in the kernel.
-const WAITING_MAX: usize = 64;
 /// A connection that its client does not take in this time is closed.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// After a failure such as too many open files, the next attempt comes this much later.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// The connections of a session that wait for their client.
-#[derive(Debug, Default)]
-pub struct Waiting {
-    sockets: Mutex<HashMap<u32, Socket>>,
-    last: AtomicU32,
-    taken: tokio::sync::Notify,
-}
-
-impl Waiting {
-    fn len(&self) -> usize {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    fn put(&self, socket: Socket) -> u32 {
-        let number = self.last.fetch_add(1, Relaxed).wrapping_add(1);
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        sockets.insert(number, socket);
-        number
-    }
-
-    /// Takes a connection out. Fails with `NotFound` when there is none of this number.
-    pub fn take(&self, number: u32) -> Result<Socket> {
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        let socket = sockets.remove(&number);
-        drop(sockets);
-        self.taken.notify_one();
-        socket.ok_or_else(|| Error::NotFound(format!("connection {number}")))
-    }
-
-    async fn room(&self) {
-        while self.len() >= WAITING_MAX {
-            self.taken.notified().await;
-        }
-    }
-}
 
 /// A socket that accepts connections.
 enum Listener {

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::listening::Waiting;
+use super::waiting::Waiting;
 use crate::agent::Agent;
 use crate::channel::{Channel, Channels};
 use crate::closed::Closed;

@@ -15,8 +15,8 @@ pub fn path(bytes: &[u8]) -> PathBuf {
     OsStr::from_bytes(bytes).into()
 }
 
-/// Returns the absolute path without links, dots and double slashes. What does not exist may only be
-/// the last part, as OpenSSH's server has it.
+/// Returns the absolute path without links, dots and double slashes. Only its last part
+/// may be missing, as with OpenSSH's server.
 pub fn real(path: &Path) -> io::Result<PathBuf> {
     match path.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
