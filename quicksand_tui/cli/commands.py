@@ -32,13 +32,12 @@ parts are in one module."""
 
 
 def command_of(
-    name: str, *, with_negatives: bool = False, with_rest: bool = False
+    name: str, *, with_negatives: bool = False
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Makes a function the command of the verb ``name``, with its docstring as the help.
 
     ``with_negatives`` gives it words that begin with - and are no options; it refuses those that
-    are no numbers itself. With ``with_rest`` all words after the first argument are arguments,
-    whatever they look like.
+    are no numbers itself.
 
     The function gets the record's parameters by their names. Options that click's decorators add
     below this one take the place of the record's parameter of `Kind.MACHINE`. Raises LookupError
@@ -52,15 +51,15 @@ def command_of(
         params: list[click.Parameter] = []
         for found in verb.parameters:
             params += below if found.kind is Kind.MACHINE else [to_click(found)]
+        settings = {"ignore_unknown_options": True} if with_negatives else {}
+        if verb.takes_rest:
+            settings["allow_interspersed_args"] = False
         command = _class_of(verb)(
             name.rpartition(" ")[2],
             params=params,
             callback=function,
             help=function.__doc__,
-            context_settings={
-                "ignore_unknown_options": with_negatives,
-                "allow_interspersed_args": not with_rest,
-            },
+            context_settings=settings,
         )
         _made[name] = command
         return command

@@ -15,8 +15,8 @@ from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.ssh_files import SUFFIX, prepare_files
 
 
-@command_of("ssh", with_rest=True)
-def ssh_command(name: str, argv: tuple[str, ...], stdio: bool) -> int:
+@command_of("ssh")
+def ssh_command(stdio: bool, name: str, argv: tuple[str, ...]) -> int:
     """Run ssh with a sandbox: a shell, or a command.
 
     NAME may be USER@NAME; without a user it is the one that the image says, or root. What follows

@@ -12,7 +12,8 @@ from quicksand.base.paths import paths
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit, say
-from quicksand_tui.cli.ssh_files import SUFFIX, config_file, config_text, prepare_files, write_whole
+from quicksand_tui.cli.ssh_files import SUFFIX, config_file, config_text, prepare_files
+from quicksand_tui.cli.whole_files import write_whole
 from quicksand_tui.model.text import clean, clean_lines
 
 BEGIN = "# BEGIN quicksand-tui: `quicksand-tui ssh-config --remove` takes these lines out"
@@ -32,6 +33,7 @@ def ssh_config_command(install: bool, remove: bool, dry_run: bool) -> int:
     if dry_run and not (install or remove):
         raise click.UsageError("--dry-run goes with --install or --remove")
     if not (install or remove):
+        prepare_files()  # who puts it elsewhere needs the files that it names
         click.echo(config_text(paths()), nl=False)
         return Exit.OK
     file = home() / ".ssh" / "config"
@@ -76,7 +78,7 @@ def without_include(text: str) -> str:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8", errors="surrogateescape")
+        return file.read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return ""
 

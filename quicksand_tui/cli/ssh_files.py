@@ -12,6 +12,8 @@ from pathlib import Path
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import Paths, make_private_dir, paths
 
+from quicksand_tui.cli.whole_files import write_whole
+
 SUFFIX = ".qs"
 """Sandboxes are hosts of this domain. There is no such top-level domain."""
 
@@ -139,19 +141,3 @@ def _program() -> list[str]:
     # -P: a directory of that name where ssh happens to be called is not it.
     words = [sys.executable, "-P", "-m", "quicksand_tui"]
     return [*(["env", *settings] if settings else []), *words]
-
-
-def write_whole(file: Path, text: str, mode: int = 0o600) -> None:
-    """Writes a file so that whoever reads it sees the old text or the new one. Raises OSError."""
-    new = file.with_name(f".{file.name}.{os.getpid()}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as stream:
-            os.fchmod(descriptor, mode)
-            stream.write(text)
-            stream.flush()
-            os.fsync(descriptor)
-        new.replace(file)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise

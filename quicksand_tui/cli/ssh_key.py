@@ -18,7 +18,7 @@ from quicksand.base.errors import HostError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import make_private_dir
 
-from quicksand_tui.cli.ssh_files import write_whole
+from quicksand_tui.cli.whole_files import write_whole
 
 
 def make_key(file: Path, known_hosts: Path, alias: str) -> None:

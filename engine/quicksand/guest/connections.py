@@ -122,9 +122,13 @@ class GuestListener:
             if event["event"] == "end":
                 raise AgentProtocolError("the agent has ended the listener")
             number = event.get("connection")
-            with contextlib.suppress(AgentRefusedError):  # it waited too long, and was closed
+            try:
                 channel = await _opened(self._session, "accept", {"connection": number})
-                return GuestConnection(self._session, channel, _port(event.get("port")))
+            except AgentRefusedError as error:
+                if error.code != "not_found":
+                    raise
+                continue  # it has waited too long, and was closed
+            return GuestConnection(self._session, channel, _port(event.get("port")))
 
     def close(self) -> None:
         """End it. Connections that were accepted go on. Idempotent."""

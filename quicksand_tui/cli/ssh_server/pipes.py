@@ -4,11 +4,10 @@ the pace of the other side."""
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Coroutine
 from typing import Any
 
-QUEUE_MAX = 256 * 1024
+QUEUE_MAX = 128 * 1024
 """Bytes that wait to be read before the channel is paused. The channel itself then holds as much as
 its window allows."""
 
@@ -18,7 +17,7 @@ class Pipe:
 
     def __init__(self) -> None:
         self._chan: Any = None
-        self._queue: deque[bytes] = deque()
+        self._queue: list[bytes] = []
         self._queued = 0
         self._paused = False
         self._at_end = False
@@ -67,9 +66,10 @@ class Pipe:
                 return b""
             self._changed.clear()
             await self._changed.wait()
-        data = self._queue.popleft()
-        self._queued -= len(data)
-        if self._paused and self._queued <= QUEUE_MAX // 2:
+        data = b"".join(self._queue)  # the fewer pieces, the less work for the guest's agent
+        self._queue.clear()
+        self._queued = 0
+        if self._paused:
             self._paused = False
             self._chan.resume_reading()
         return data

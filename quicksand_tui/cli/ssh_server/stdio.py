@@ -27,6 +27,9 @@ BUFFER = 1024 * 1024
 END_S = 1.0
 """Seconds for hanging up commands, and for the last message to the client."""
 
+TELL_S = 0.2
+"""Seconds for the sessions to tell their clients that the guest is gone."""
+
 REASON_S = 0.5
 """Seconds to find out how a sandbox has ended. The connection is to end at once."""
 
@@ -64,14 +67,18 @@ async def _serve(sandbox: Sandbox | QuicksandError, key: asyncssh.SSHKey) -> Non
     server = GuestServer(sandbox, tasks)
     with _pipes_as_socket() as ours:
         talking = asyncio.create_task(_talk(ours, server, key), name="quicksand-ssh-connection")
-        watching = asyncio.create_task(_watch(sandbox, server), name="quicksand-ssh-guest")
+        watching = asyncio.create_task(_watch(sandbox), name="quicksand-ssh-guest")
         try:
             await asyncio.wait((talking, watching), return_when=asyncio.FIRST_COMPLETED)
-            if not talking.done() and (connection := server.connection) is not None:
+            if not talking.done():
+                await tasks.end(TELL_S)
+                server.send_away(watching.result())
                 await asyncio.wait((talking,), timeout=END_S)
-                connection.abort()
-            await tasks.end(END_S)
         finally:
+            if server.connection is not None:
+                server.connection.abort()
+                await asyncio.wait((talking,), timeout=END_S)
+            await tasks.end(END_S)
             for task in (talking, watching):
                 task.cancel()
             await asyncio.wait((talking, watching))
@@ -104,21 +111,21 @@ async def _talk(ours: socket.socket, server: GuestServer, key: asyncssh.SSHKey) 
         await connection.wait_closed()
 
 
-async def _watch(sandbox: Sandbox | QuicksandError, server: GuestServer) -> None:
-    """Sends the client away when the guest that it was let into is gone: a revert ends what was
-    there, too. Does not return while there is a guest, or the login will fail and tell why."""
+async def _watch(sandbox: Sandbox | QuicksandError) -> QuicksandError:
+    """Returns how the guest that the client was let into has ended: a revert ends what was there,
+    too. Does not return while there is a guest, or the login will fail and tell why."""
     try:
         if not isinstance(sandbox, Sandbox):
             raise sandbox
         error: QuicksandError = await sandbox.wait_disconnected()
-    except QuicksandError:
+    except QuicksandError as failure:
         await asyncio.Event().wait()
-        return
+        return failure
     if isinstance(error, AgentUnreachableError) and not isinstance(error, RevertedError):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REASON_S):
                 error = await why_gone(sandbox, error)
-    server.send_away(error)
+    return error
 
 
 @contextlib.contextmanager

@@ -25,8 +25,10 @@ class Tasks:
     async def end(self, patience: float) -> None:
         """Waits so many seconds for all of them, then cancels those that are left."""
         self.is_ending = True
-        if self._running:
-            await asyncio.wait(self._running, timeout=patience)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience
+        while self._running and (left := deadline - loop.time()) > 0:  # they may start others
+            await asyncio.wait(self._running, timeout=left)
         for task in self._running:
             task.cancel()
         if self._running:
