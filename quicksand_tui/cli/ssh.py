@@ -34,6 +34,10 @@ def ssh_command(stdio: bool, name: str, argv: tuple[str, ...]) -> int:
     if stdio:
         if argv:
             raise click.UsageError("--stdio takes nothing but NAME")
+        if sys.stdin.isatty():
+            raise click.UsageError(
+                f"--stdio is for ssh to call; `quicksand-tui ssh {name}` is for you"
+            )
         from quicksand_tui.cli.ssh_server.stdio import serve_stdio  # noqa: PLC0415
 
         return serve_stdio(name.removesuffix(SUFFIX))

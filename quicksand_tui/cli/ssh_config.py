@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+import pwd
 from pathlib import Path
 
 import click
@@ -36,7 +38,7 @@ def ssh_config_command(install: bool, remove: bool, dry_run: bool) -> int:
         prepare_files()  # who puts it elsewhere needs the files that it names
         click.echo(config_text(paths()), nl=False)
         return Exit.OK
-    file = home() / ".ssh" / "config"
+    file = user_config()
     with map_os_errors(file):
         before = _read(file)
         after = without_include(before)
@@ -55,6 +57,15 @@ def ssh_config_command(install: bool, remove: bool, dry_run: bool) -> int:
     else:
         say(f"nothing of ours is in {clean(file)}")
     return Exit.OK
+
+
+def user_config() -> Path:
+    """Returns the config that ssh reads for this user, who need not have HOME set: ssh(1) asks the
+    user database. Raises PathError."""
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ssh" / "config"
+    except KeyError:  # then ssh does not run, either
+        return home() / ".ssh" / "config"
 
 
 def with_include(text: str, included: Path) -> str:

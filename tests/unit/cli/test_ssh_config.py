@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 from quicksand.base.paths import Paths
 
-from quicksand_tui.cli import ssh_files
+from quicksand_tui.cli import ssh_config, ssh_files
+from quicksand_tui.cli.main import run
 from quicksand_tui.cli.ssh_config import BEGIN, END, with_include, without_include
 from quicksand_tui.cli.ssh_files import config_text, prepare_files, sockets_dir
 from tests.unit.cli.run_cli import quicksand
@@ -21,8 +23,14 @@ from tests.unit.cli.run_cli import quicksand
 @pytest.fixture
 def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's own config, which need not exist."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path / ".ssh" / "config"
+    file = tmp_path / ".ssh" / "config"
+    monkeypatch.setattr(ssh_config, "user_config", lambda: file)
+    return file
+
+
+def succeeds(*arguments: str) -> None:
+    """Run one command in this process."""
+    assert run(arguments) == 0
 
 
 def resolved(config: Path, host: str) -> dict[str, str]:
@@ -34,9 +42,9 @@ def resolved(config: Path, host: str) -> dict[str, str]:
 def test_it_is_installed_once_for_all_sandboxes_and_removed_without_a_trace(
     user: Path, places: Paths
 ) -> None:
-    assert quicksand("ssh-config", "--install").returncode == 0
+    succeeds("ssh-config", "--install")
     text = user.read_text()
-    assert quicksand("ssh-config", "--install").returncode == 0
+    succeeds("ssh-config", "--install")
     assert user.read_text() == text == with_include("", places.data / "ssh" / "config")
     assert stat.S_IMODE(user.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(user.stat().st_mode) == 0o600
@@ -44,7 +52,7 @@ def test_it_is_installed_once_for_all_sandboxes_and_removed_without_a_trace(
     assert found["hostkeyalias"] == "quicksand"
     assert found["proxycommand"].endswith("ssh --stdio '%n'")
     assert "proxycommand" not in resolved(user, "example.org")
-    assert quicksand("ssh-config", "--remove").returncode == 0
+    succeeds("ssh-config", "--remove")
     assert user.read_text() == ""
 
 
@@ -56,20 +64,26 @@ def test_what_the_user_has_written_stays_as_it_was(user: Path, tmp_path: Path) -
     user.parent.mkdir(mode=0o700)
     user.symlink_to(real)
     before = real.read_bytes()
-    quicksand("ssh-config", "--install")
+    succeeds("ssh-config", "--install")
     assert user.is_symlink() and stat.S_IMODE(real.stat().st_mode) == 0o640
     assert real.read_bytes().endswith(before)
     # Ours comes first, and the first value counts.
     assert resolved(user, "w.qs")["user"] == "default"
-    quicksand("ssh-config", "--remove")
+    succeeds("ssh-config", "--remove")
     assert real.read_bytes() == before
 
 
-def test_a_dry_run_shows_the_change_and_writes_nothing(user: Path, places: Paths) -> None:
-    shown = quicksand("ssh-config", "--install", "--dry-run")
-    assert shown.returncode == 0
-    assert f'+Include "{places.data}/ssh/config"' in shown.stdout.decode()
+def test_a_dry_run_shows_the_change_and_writes_nothing(
+    user: Path, places: Paths, capsys: pytest.CaptureFixture[str]
+) -> None:
+    succeeds("ssh-config", "--install", "--dry-run")
+    assert f'+Include "{places.data}/ssh/config"' in capsys.readouterr().out
     assert not user.exists() and not (places.data / "ssh").exists()
+
+
+def test_it_is_the_config_that_ssh_reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert ssh_config.user_config() == Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ssh" / "config"
 
 
 def test_options_that_exclude_each_other_are_refused() -> None:
@@ -126,7 +140,7 @@ def test_a_key_that_is_none_is_reported_and_not_replaced(places: Paths) -> None:
 
 
 def test_names_that_a_shell_could_act_on_have_no_proxy_command(user: Path) -> None:
-    quicksand("ssh-config", "--install")
+    succeeds("ssh-config", "--install")
     assert "proxycommand" not in resolved(user, "x';id;'.qs")
 
 
