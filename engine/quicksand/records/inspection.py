@@ -6,13 +6,14 @@ import contextlib
 import time
 from dataclasses import replace
 
+from quicksand.base.fields import Fields
 from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
 from quicksand.base.processes import PROC, ProcessKind, holders_of, processes_of
 from quicksand.records.last_run import crash_reason
-from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.layout import RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.oversized import why_oversized
-from quicksand.records.sandboxes import Entry, Record, RunState, Status
+from quicksand.records.sandboxes import Entry, Record, RunState, Status, read_forwards
 
 YOUNG_S = 10.0
 """Seconds after the creation of its directory during which a start counts as still going on."""
@@ -46,7 +47,8 @@ def inspect(paths: Paths, id_: str) -> Entry | None:
 
 def _inspect_live(paths: Paths, record: Record) -> Entry:
     run: RunState | None = None
-    machine = runtime_dir(paths, record.id).current()
+    runtime = runtime_dir(paths, record.id)
+    machine = runtime.current()
     with contextlib.suppress(OSError, ValueError):
         run = RunState.from_json(read_json(machine.state))
     status, reason = Status.RUNNING, ""
@@ -60,8 +62,23 @@ def _inspect_live(paths: Paths, record: Record) -> Entry:
     elif run.paused:
         status = Status.PAUSED
     return Entry(
-        id=record.id, name=record.name, status=status, record=record, run=run, error=reason
+        id=record.id,
+        name=record.name,
+        status=status,
+        record=record,
+        run=run,
+        dialled=dialled_forwards(runtime),
+        error=reason,
     )
+
+
+def dialled_forwards(runtime: RuntimeDir) -> tuple[tuple[int, int], ...]:
+    """(host port, guest port) of the forwards that were made while a sandbox runs."""
+    with contextlib.suppress(OSError, ValueError):  # there are none
+        found = read_forwards(Fields(read_json(runtime.forwards), "bad forwards"))
+        # Of a process that was killed only the file is left.
+        return found if is_locked(runtime.forwarder_lock) else ()
+    return ()
 
 
 def _without_state(paths: Paths, record: Record) -> tuple[Status, str]:
