@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 @command_of("forward")
-def forward_command(
-    name: str, ports: tuple[str, ...], remove: tuple[int, ...], as_json: bool
-) -> int:
+def forward_command(name: str, ports: tuple[str, ...], remove: bool, as_json: bool) -> int:
     """Forward ports of this host to a running sandbox, or list them.
 
     8080:80 leads from port 8080 of this host's loopback, 127.0.0.1 and ::1, to what listens at port
@@ -33,17 +31,21 @@ def forward_command(
     quicksand-tui forward web                  lists them, those of `run --publish` too
     quicksand-tui forward web --remove 8080
     """
+    if remove and not ports:
+        raise click.UsageError("--remove needs the ports of this host")
     wanted = [parse_forward(word) for word in ports]
 
     async def main(signals: Signals) -> int:
         with attached(name) as sandbox:
-            for host in remove:
-                await sandbox.unforward(host)
-            for forward in wanted:
-                made = await sandbox.forward(forward.guest, forward.host)
+            for one in wanted:
+                if remove:
+                    # A port alone is the host's here; HOST:GUEST is taken, too.
+                    await sandbox.unforward(one.host or one.guest)
+                    continue
+                made = await sandbox.forward(one.guest, one.host)
                 if not as_json:
                     click.echo(f"127.0.0.1:{made.host}")
-            if as_json or not (remove or wanted):
+            if as_json or not wanted:
                 _list(sandbox, as_json)
         return Exit.OK
 

@@ -9,7 +9,7 @@ from quicksand.base.files import tail
 from quicksand.life import machinery
 from quicksand.life.sandbox_life import Life
 from quicksand.records.config import SandboxConfig
-from quicksand.records.inspection import dialled_forwards
+from quicksand.records.dialled import dialled_forwards
 from quicksand.records.layout import runtime_dir, sandbox_dir
 
 if TYPE_CHECKING:

@@ -15,13 +15,15 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import HostError, PortInUseError, QuicksandError, StateError
 from quicksand.base.files import lock_within, write_json
 from quicksand.base.paths import paths
 from quicksand.guest.connections import GuestConnection
 from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
-from quicksand.records.layout import RuntimeDir, runtime_dir
+from quicksand.records.dialled import ForwarderFiles
+from quicksand.records.layout import runtime_dir
 from quicksand.records.port_forwards import FORWARDS_MAX, PortForward
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import LOCK_WAIT_S
@@ -53,12 +55,12 @@ class Listening:
 class Forwarder:
     """The forwards of one sandbox."""
 
-    def __init__(self, life: Life, runtime: RuntimeDir, lock: int) -> None:
+    def __init__(self, life: Life, files: ForwarderFiles, lock: int) -> None:
         """``lock`` is held open as long as this runs."""
         self._lock = lock
         self._guest = InGuest(life)
         self._life = life
-        self._runtime = runtime
+        self._files = files
         self._forwards: dict[int, Listening] = {}
         self._changing = asyncio.Lock()
         self._has_ended = asyncio.Event()
@@ -66,7 +68,7 @@ class Forwarder:
     async def run(self) -> None:
         """Serve until the last forward is removed, or the sandbox ends."""
         server = await asyncio.start_unix_server(
-            self._control, str(self._runtime.forwarder_socket), limit=REQUEST_MAX
+            self._control, str(self._files.socket), limit=REQUEST_MAX
         )
         watching = asyncio.create_task(self._watch(), name="quicksand-forwarder-watch")
         try:
@@ -84,7 +86,7 @@ class Forwarder:
                 await self._guest.wait_disconnected()
             # A revert: the next machine is, or will be, there.
             entry = self._life.registry.inspect(self._life.id)
-            if entry is None or not entry.is_live or not _is_at(self._runtime, self._lock):
+            if entry is None or not entry.is_live or not _is_at(self._files, self._lock):
                 self._has_ended.set()
                 return
             await asyncio.sleep(ALIVE_S)
@@ -163,11 +165,11 @@ class Forwarder:
 
     def _tell(self) -> None:
         """Write what there is, for those who list sandboxes."""
-        if not _is_at(self._runtime, self._lock):
+        if not _is_at(self._files, self._lock):
             return  # the directory is that of the sandbox's next run
         pairs = [[one.forward.host, one.forward.guest] for one in self._forwards.values()]
-        with contextlib.suppress(OSError, QuicksandError):  # the sandbox has just ended
-            write_json(self._runtime.forwards, {"forwards": pairs}, durable=False)
+        with best_effort("tell of the forwarded ports", self._life.log):
+            write_json(self._files.forwards, {"forwards": pairs}, durable=False)
 
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
@@ -242,10 +244,10 @@ def _listen(place: tuple[str, int], family: socket.AddressFamily) -> socket.sock
         raise HostError(f"cannot listen at {shown}: {os.strerror(error.errno or 0)}") from error
 
 
-def _is_at(runtime: RuntimeDir, lock: int) -> bool:
+def _is_at(files: ForwarderFiles, lock: int) -> bool:
     """Whether the runtime directory is still the one that our lock is in."""
     try:
-        there, ours = runtime.forwarder_lock.stat(), os.fstat(lock)
+        there, ours = files.lock.stat(), os.fstat(lock)
     except OSError:
         return False
     return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
@@ -256,21 +258,21 @@ async def _serve(id_: str) -> None:
     entry = registry.inspect(id_)
     if entry is None or entry.run is None:
         return
-    runtime = runtime_dir(registry.paths, id_)
+    files = ForwarderFiles(runtime_dir(registry.paths, id_).root)
     # Who looks whether it is held holds it for an instant.
-    lock = await asyncio.to_thread(lock_within, runtime.forwarder_lock, LOCK_WAIT_S)
+    lock = await asyncio.to_thread(lock_within, files.lock, LOCK_WAIT_S)
     if lock is None:
         return  # another one serves already
     life = Life.of_entry(registry, entry)
     try:
         with contextlib.suppress(FileNotFoundError):
-            runtime.forwarder_socket.unlink()  # of one that was killed
-        await Forwarder(life, runtime, lock).run()
+            files.socket.unlink()  # of one that was killed
+        await Forwarder(life, files, lock).run()
     finally:
         life.close()
         with contextlib.suppress(OSError):
-            for path in (runtime.forwarder_socket, runtime.forwards, runtime.forwarder_lock):
-                if _is_at(runtime, lock):
+            for path in (files.socket, files.forwards, files.lock):
+                if _is_at(files, lock):
                     path.unlink(missing_ok=True)
         os.close(lock)
 

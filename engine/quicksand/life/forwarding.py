@@ -19,7 +19,7 @@ from quicksand.base.errors import (
 )
 from quicksand.base.files import is_locked
 from quicksand.base.remedies import Remedy, Words
-from quicksand.records.inspection import dialled_forwards
+from quicksand.records.dialled import ForwarderFiles, dialled_forwards
 from quicksand.records.layout import runtime_dir
 from quicksand.records.port_forwards import PortForward, check_port
 
@@ -89,19 +89,19 @@ class Forwarding:
 
     async def _ask(self, request: dict[str, Any], *, starts: bool) -> dict[str, Any]:
         """Ask the process, and start it if it does not run and ``starts`` is true."""
-        runtime = runtime_dir(self._life.registry.paths, self._life.id)
+        files = ForwarderFiles(runtime_dir(self._life.registry.paths, self._life.id).root)
         try:
             async with asyncio.timeout(ANSWER_S):
                 begun = -BEGIN_S
                 while True:
                     now = asyncio.get_running_loop().time()
-                    if starts and now - begun > BEGIN_S and not is_locked(runtime.forwarder_lock):
+                    if starts and now - begun > BEGIN_S and not is_locked(files.lock):
                         begun = now
                         await run_later(FORWARDER, {"id": self._life.id})
                     with contextlib.suppress(ConnectionError, FileNotFoundError):
-                        return await _ask_once(str(runtime.forwarder_socket), request)
+                        return await _ask_once(str(files.socket), request)
                     await asyncio.sleep(AGAIN_S)
-                    if not runtime.root.exists():
+                    if not files.root.exists():
                         raise MachineError(f"the sandbox {self._life.name!r} has ended")
         except TimeoutError:
             raise HostError(

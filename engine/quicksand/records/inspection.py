@@ -6,14 +6,14 @@ import contextlib
 import time
 from dataclasses import replace
 
-from quicksand.base.fields import Fields
 from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
 from quicksand.base.processes import PROC, ProcessKind, holders_of, processes_of
+from quicksand.records.dialled import dialled_forwards
 from quicksand.records.last_run import crash_reason
-from quicksand.records.layout import RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.oversized import why_oversized
-from quicksand.records.sandboxes import Entry, Record, RunState, Status, read_forwards
+from quicksand.records.sandboxes import Entry, Record, RunState, Status
 
 YOUNG_S = 10.0
 """Seconds after the creation of its directory during which a start counts as still going on."""
@@ -70,15 +70,6 @@ def _inspect_live(paths: Paths, record: Record) -> Entry:
         dialled=dialled_forwards(runtime),
         error=reason,
     )
-
-
-def dialled_forwards(runtime: RuntimeDir) -> tuple[tuple[int, int], ...]:
-    """(host port, guest port) of the forwards that were made while a sandbox runs."""
-    with contextlib.suppress(OSError, ValueError):  # there are none
-        found = read_forwards(Fields(read_json(runtime.forwards), "bad forwards"))
-        # Of a process that was killed only the file is left.
-        return found if is_locked(runtime.forwarder_lock) else ()
-    return ()
 
 
 def _without_state(paths: Paths, record: Record) -> tuple[Status, str]:

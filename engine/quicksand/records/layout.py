@@ -337,19 +337,6 @@ class RuntimeDir:
         return self.root / "commands.log"
 
     @property
-    def forwards(self) -> Path:
-        """The ports that are forwarded by the agent at this moment, as JSON."""
-        return self.root / "forwards.json"
-
-    @property
-    def forwarder_socket(self) -> Path:
-        return self.root / "forwarder.sock"
-
-    @property
-    def forwarder_lock(self) -> Path:
-        return self.root / "forwarder.lock"
-
-    @property
     def current_link(self) -> Path:
         return self.root / "current"
 
