@@ -85,6 +85,8 @@ def to_click(found: Parameter) -> click.Parameter:
         given["is_flag"] = True
     if found.shows_default:
         given["show_default"] = True
+    if found.required:
+        given["required"] = True
     names = [found.name, *found.flags]
     return click.Option(names, help=found.help_text, multiple=found.repeatable, **given)
 

@@ -44,18 +44,12 @@ class GuestServer(asyncssh.SSHServer):
     async def begin_auth(self, username: str) -> bool:
         """Finds who logs in; nobody has to prove anything, since the pipe is its user's. Raises
         asyncssh.DisconnectError, which the client shows."""
-        user = None if username == USUAL_USER else username
-        try:
-            if isinstance(self._sandbox, QuicksandError):
-                raise self._sandbox
-            login = await self._sandbox.find_user(user)
-        except QuicksandError as error:
-            raise told(error) from error
-        self._guest = Guest(self._sandbox, user, login)
+        self._guest = await log_in(self._sandbox, None if username == USUAL_USER else username)
         return False
 
-    @property
-    def _who(self) -> Guest:
+    async def _enter(self) -> Guest:
+        """Returns the guest, and who has logged in. Raises asyncssh.ChannelOpenError once that is
+        gone."""
         if self._guest is None:
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "the guest is gone")
         return self._guest
@@ -67,22 +61,23 @@ class GuestServer(asyncssh.SSHServer):
             reason = told(error)
             self.connection.disconnect(reason.code, reason.reason)
 
-    def session_requested(self) -> GuestSession:
-        return GuestSession(self._who, self._tasks)
+    async def session_requested(self) -> GuestSession:
+        return GuestSession(await self._enter(), self._tasks)
 
     async def connection_requested(
         self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
     ) -> ForwardedTcp:
         """Dials in the guest. Raises asyncssh.ChannelOpenError."""
+        who = await self._enter()
         try:
-            found = await self._who.sandbox.dial(dest_port, host=dest_host)
+            found = await who.sandbox.dial(dest_port, host=dest_host)
         except QuicksandError as error:
             raise refusal(error) from error
         return ForwardedTcp(found, self._tasks)
 
     async def unix_connection_requested(self, dest_path: str) -> ForwardedUnix:
         """Dials in the guest. Raises asyncssh.ChannelOpenError."""
-        who = self._who
+        who = await self._enter()
         try:
             found = await who.sandbox.dial(path=dest_path, user=who.user)
         except QuicksandError as error:
@@ -94,8 +89,8 @@ class GuestServer(asyncssh.SSHServer):
         GatewayPorts."""
         host = listen_host if listen_host in LOOPBACK else LOOPBACK[0]
         try:
-            listener = await self._who.sandbox.listen(listen_port, host=host)
-        except QuicksandError:
+            listener = await (await self._enter()).sandbox.listen(listen_port, host=host)
+        except (QuicksandError, asyncssh.ChannelOpenError):
             return False
         port = listener.port or listen_port
 
@@ -110,10 +105,10 @@ class GuestServer(asyncssh.SSHServer):
 
     async def unix_server_requested(self, listen_path: str) -> GuestForward | bool:
         """Listens at a Unix socket of the guest, by the rights of who has logged in."""
-        who = self._who
         try:
+            who = await self._enter()
             listener = await who.sandbox.listen(path=listen_path, user=who.user)
-        except QuicksandError:
+        except (QuicksandError, asyncssh.ChannelOpenError):
             return False
 
         async def offer(found: GuestConnection) -> None:
@@ -122,6 +117,17 @@ class GuestServer(asyncssh.SSHServer):
             await self.connection.create_unix_connection(make, listen_path)
 
         return GuestForward(listener, offer, self._tasks)
+
+
+async def log_in(sandbox: Sandbox | QuicksandError, user: str | None) -> Guest:
+    """Lets a user in, None for whom the image says. Raises asyncssh.DisconnectError, which the
+    client shows."""
+    try:
+        if isinstance(sandbox, QuicksandError):
+            raise sandbox
+        return Guest(sandbox, user, await sandbox.find_user(user))
+    except QuicksandError as error:
+        raise told(error) from error
 
 
 def told(error: QuicksandError) -> asyncssh.DisconnectError:

@@ -10,12 +10,13 @@ import threading
 from collections.abc import Iterator
 
 import asyncssh
-from quicksand.base.errors import AgentUnreachableError, QuicksandError, RevertedError
+from quicksand.base.errors import QuicksandError
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.cli.runner import Signals, attached, run_async, why_gone
+from quicksand_tui.cli.runner import Signals, attached, run_async
 from quicksand_tui.cli.ssh_files import key_file, prepare_files, sockets_dir
+from quicksand_tui.cli.ssh_server.common import OPTIONS, TELL_S, wait_gone
 from quicksand_tui.cli.ssh_server.server import GuestServer
 from quicksand_tui.cli.ssh_server.tasks import Tasks
 
@@ -26,15 +27,6 @@ BUFFER = 1024 * 1024
 
 END_S = 1.0
 """Seconds for hanging up commands, and for the last message to the client."""
-
-TELL_S = 0.2
-"""Seconds for the sessions to tell their clients that the guest is gone."""
-
-REASON_S = 0.5
-"""Seconds to find out how a sandbox has ended. The connection is to end at once."""
-
-CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com")
-KEY_EXCHANGES = ("curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
 
 
 def serve_stdio(name: str) -> int:
@@ -92,40 +84,22 @@ async def _talk(ours: socket.socket, server: GuestServer, key: asyncssh.SSHKey) 
             ours,
             server_factory=lambda: server,
             server_host_keys=[key],
-            encryption_algs=CIPHERS,
-            kex_algs=KEY_EXCHANGES,
-            compression_algs=None,
-            server_version="quicksand",
-            encoding=None,
-            line_editor=False,
-            agent_forwarding=False,
-            x11_forwarding=False,
-            allow_scp=False,
-            tcp_keepalive=False,
             public_key_auth=False,
-            password_auth=False,
-            kbdint_auth=False,
-            host_based_auth=False,
-            gss_host=None,
+            **OPTIONS,
         )
         await connection.wait_closed()
 
 
 async def _watch(sandbox: Sandbox | QuicksandError) -> QuicksandError:
-    """Returns how the guest that the client was let into has ended: a revert ends what was there,
-    too. Does not return while there is a guest, or the login will fail and tell why."""
+    """Returns how the guest has ended. Does not return while there is one, or if there is none:
+    then the login fails, and tells why."""
     try:
         if not isinstance(sandbox, Sandbox):
             raise sandbox
-        error: QuicksandError = await sandbox.wait_disconnected()
+        return await wait_gone(sandbox)
     except QuicksandError as failure:
         await asyncio.Event().wait()
         return failure
-    if isinstance(error, AgentUnreachableError) and not isinstance(error, RevertedError):
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REASON_S):
-                error = await why_gone(sandbox, error)
-    return error
 
 
 @contextlib.contextmanager
