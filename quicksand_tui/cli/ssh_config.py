@@ -68,6 +68,13 @@ def user_config() -> Path:
         return home() / ".ssh" / "config"
 
 
+def is_installed() -> bool:
+    """Returns whether the user's config includes ours. Raises HostError."""
+    file = user_config()
+    with map_os_errors(file):
+        return BEGIN in (line.strip() for line in _read(file).splitlines())
+
+
 def with_include(text: str, included: Path) -> str:
     """Returns the user's config with the lines of ours at its beginning: after a Host line they
     would belong to that host."""
