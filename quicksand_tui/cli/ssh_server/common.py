@@ -23,7 +23,6 @@ OPTIONS: Final[dict[str, Any]] = {
         "aes256-gcm@openssh.com",
         "chacha20-poly1305@openssh.com",
     ),
-    "kex_algs": ("curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256"),
     "compression_algs": None,
     "server_version": "quicksand",
     "encoding": None,
