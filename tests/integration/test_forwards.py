@@ -115,7 +115,7 @@ async def test_a_forward_reaches_the_guests_own_loopback_and_lasts(
     assert await say(vm, "echo alive") == "alive"
 
 
-async def test_each_of_many_connections_at_once_gets_an_answer_or_a_reset(vm: Sandbox) -> None:
+async def test_more_connections_than_the_agent_has_channels_are_answered(vm: Sandbox) -> None:
     made = await vm.forward(8000)
 
     async def one(number: int) -> bool:
@@ -125,7 +125,7 @@ async def test_each_of_many_connections_at_once_gets_an_answer_or_a_reset(vm: Sa
             return False
 
     answered = await asyncio.gather(*(one(number) for number in range(AT_ONCE)))
-    assert sum(answered) >= AT_ONCE // 2
+    assert all(answered)  # they wait for each other
     assert await ask(made.host) == b"guest:hi"
 
 

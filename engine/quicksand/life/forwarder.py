@@ -12,6 +12,7 @@ import resource
 import socket
 import struct
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,12 @@ CHUNK = 64 * 1024
 BACKLOG = 1024
 REQUEST_MAX = 4096
 """Bytes of a request."""
+
+PLACES = 240
+"""Connections that are open at a time; an agent has 256 channels for each of its clients."""
+
+PLACE_S = 10.0
+"""Seconds that a connection waits for a place. A guest's own backlog would be as patient."""
 
 FREE_TRIES = 50
 """Attempts to find a port that is free on both loopback addresses."""
@@ -63,6 +70,7 @@ class Forwarder:
         self._files = files
         self._forwards: dict[int, Listening] = {}
         self._changing = asyncio.Lock()
+        self._places = asyncio.Semaphore(PLACES)
         self._has_ended = asyncio.Event()
 
     async def run(self) -> None:
@@ -177,12 +185,25 @@ class Forwarder:
         """Carry one connection until both directions have ended. One that cannot be made, or that
         breaks, is reset, as if the client had asked the guest itself."""
         try:
-            async with await self._guest.dial(port) as connection:
+            async with self._place(), await self._guest.dial(port) as connection:
                 await carry(connection, reader, writer)
         except* (QuicksandError, OSError):
             reset(writer)
         finally:
             writer.close()
+
+    @contextlib.asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        """Hold one of the places, in the order of coming. Raises StateError if none gets free."""
+        try:
+            async with asyncio.timeout(PLACE_S):
+                await self._places.acquire()
+        except TimeoutError:
+            raise StateError(f"{PLACES} connections are open") from None
+        try:
+            yield
+        finally:
+            self._places.release()
 
 
 async def carry(
