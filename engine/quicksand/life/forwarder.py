@@ -23,6 +23,7 @@ from quicksand.base.paths import paths
 from quicksand.guest.connections import GuestConnection
 from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
+from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.records.dialled import ForwarderFiles
 from quicksand.records.layout import runtime_dir
 from quicksand.records.port_forwards import FORWARDS_MAX, PortForward
@@ -310,4 +311,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    no_core_files()
     sys.exit(main())

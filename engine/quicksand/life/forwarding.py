@@ -83,7 +83,7 @@ class Forwarding:
         if not any(host == port for port, _ in made):
             raise StateError(
                 f"port {host} is not forwarded to {self._life.name!r}",
-                hint="those of `run --publish` last as long as the sandbox runs",
+                hint="those that it was started with last as long as it runs",
             )
         await self._ask({"do": "remove", "host": host}, starts=False)
 
