@@ -21,8 +21,12 @@ ON_LINUX = {
     "mkfs.ext4": "e2fsprogs",
     "debugfs": "e2fsprogs",
     "smbtorture": "samba-testsuite",
+    "ssh": "openssh-client",
+    "rsync": "rsync",
+    "git": "git",
 }
-"""Disks are filled, and taken apart; samba's tests run against our SMB server."""
+"""Disks are filled, and taken apart; samba's tests run against our SMB server, and what people use
+with SSH against our SSH server."""
 
 
 async def main() -> int:

@@ -59,11 +59,12 @@ if TYPE_CHECKING:
     from quicksand.disks.diff.versions import FileVersions
     from quicksand.disks.images.provider import ImageProvider, ResolvedImage
     from quicksand.display.keys import Key
+    from quicksand.guest.connections import GuestConnection, GuestListener
     from quicksand.guest.execution import Command, ExecuteResult
     from quicksand.guest.files import GuestFile, GuestFiles
     from quicksand.guest.shell import Shell, ShellInfo
     from quicksand.guest.traffic import GuestTraffic
-    from quicksand.guest.users import SandboxUser
+    from quicksand.guest.users import Login, SandboxUser
     from quicksand.guest.watching import WatchedShell
     from quicksand.life.events import Event, EventKind
     from quicksand.life.installation import install
@@ -141,11 +142,13 @@ __all__ = [
     "FileVersions",
     "Forward",
     "Guest",
+    "GuestConnection",
     "GuestFile",
     "GuestFileExistsError",
     "GuestFileNotFoundError",
     "GuestFiles",
     "GuestIsADirectoryError",
+    "GuestListener",
     "GuestNotADirectoryError",
     "GuestPanicError",
     "GuestPermissionError",
@@ -159,6 +162,7 @@ __all__ = [
     "ImageNotFound",
     "ImageProvider",
     "Key",
+    "Login",
     "MachineError",
     "MachineType",
     "MemoryBudgetError",
@@ -270,11 +274,12 @@ _HOMES = {
     ),
     "life.events": ("Event", "EventKind"),
     "life.installation": ("install",),
+    "guest.connections": ("GuestConnection", "GuestListener"),
     "guest.execution": ("Command", "ExecuteResult"),
     "records.forwards": ("Forward", "Guest", "Host"),
     "guest.files": ("GuestFile", "GuestFiles"),
     "guest.traffic": ("GuestTraffic",),
-    "guest.users": ("SandboxUser",),
+    "guest.users": ("Login", "SandboxUser"),
     "guest.watching": ("WatchedShell",),
     "base.arch": ("Architecture",),
     "named_images": (

@@ -21,6 +21,7 @@ from quicksand.life.basis import find_basis
 from quicksand.life.checkpoints import Checkpoints
 from quicksand.life.ending import Ending
 from quicksand.life.facts import Facts
+from quicksand.life.forwarding import Forwarding
 from quicksand.life.guest import InGuest
 from quicksand.life.host_directories import HostDirectories
 from quicksand.life.pausing import Pausing
@@ -51,6 +52,9 @@ _to_life: Delegation[Sandbox, Life] = Delegation(lambda sandbox: sandbox._life)
 _to_pausing: Delegation[Sandbox, Pausing] = Delegation(lambda sandbox: Pausing(sandbox._life))
 _to_its_end: Delegation[Sandbox, Ending] = Delegation(
     lambda sandbox: Ending(sandbox._life, sandbox._directories, sandbox._saves)
+)
+_to_forwarding: Delegation[Sandbox, Forwarding] = Delegation(
+    lambda sandbox: Forwarding(sandbox._life)
 )
 _to_facts: Delegation[Sandbox, Facts] = Delegation(lambda sandbox: Facts(sandbox._life))
 _to_directories: Delegation[Sandbox, HostDirectories] = Delegation(
@@ -285,6 +289,13 @@ class Sandbox:
     shells = _in_guest(InGuest.shells)
     create_user = _in_guest(InGuest.create_user)
     delete_user = _in_guest(InGuest.delete_user)
+    find_user = _in_guest(InGuest.find_user)
+    dial = _in_guest(InGuest.dial)
+    listen = _in_guest(InGuest.listen)
+    open_sftp = _in_guest(InGuest.open_sftp)
+    forward = _to_forwarding(Forwarding.forward)
+    unforward = _to_forwarding(Forwarding.unforward)
+    wait_disconnected = _in_guest(InGuest.wait_disconnected)
     request = _in_guest(InGuest.request)
     ping = _in_guest(InGuest.ping)
     stats = _in_guest(InGuest.stats)

@@ -126,6 +126,8 @@ impl Agent {
                 "freeze",
                 "shutdown",
                 "errors",
+                "dial",
+                "sftp",
             ],
         }
     }

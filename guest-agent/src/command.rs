@@ -16,11 +16,14 @@ use crate::error::{Error, Result};
 use crate::params::{Raw, Seconds, wrong};
 use crate::passwd::{self, User};
 use crate::spawn::{self, Child, Launch, Leads, SpawnError, Step};
-use crate::{blocking, environment, sys};
+use crate::{blocking, environment, login, sys};
 
 /// The directories of a distribution's programs, which lie on the root file system.
 const LOCAL_DIRS: [&str; 3] = ["/bin/", "/sbin/", "/usr/"];
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// This program, also after its file is gone with the initial file system.
+const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// The program is the command itself, or the shell that runs it.
 #[derive(Clone, Copy, Debug)]
@@ -120,13 +123,53 @@ impl Command {
         Ok(command)
     }
 
+    /// Makes a command that the agent needs for itself. `argv` must not be empty.
+    pub fn of_agent(argv: &[&str], me: &User) -> Self {
+        Self::of_user(argv, me.clone(), "/".into())
+    }
+
+    /// Makes the SFTP server of a user, which is this program in another role. It begins in the
+    /// user's home directory.
+    pub fn of_sftp(user: Option<&str>, me: &User) -> Result<Self> {
+        let user = login::find(user, me)?;
+        let mut argv = vec!["quicksand-agent".to_owned(), "sftp".to_owned()];
+        if user.uid != me.uid {
+            // It takes on the user's rights itself: by those, this program could not be executed.
+            argv.extend(passwd::credentials(&user).to_words());
+        }
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        let cwd = login::home_of(&user).into();
+        let mut command = Self::of_user(&argv, user, cwd);
+        command.program = THIS_PROGRAM.into();
+        Ok(command)
+    }
+
+    fn of_user(argv: &[&str], user: User, cwd: OsString) -> Self {
+        let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
+        Self {
+            program: argv[0].clone(),
+            argv,
+            role: Role::Command,
+            cwd,
+            user,
+            user_is_given: false,
+            env: Vec::new(),
+            image: None,
+            timeout: None,
+            exclusive: false,
+        }
+    }
+
     /// Like `new`, but the command runs on a terminal, and without a command it is a login shell.
     pub fn for_terminal(mut program: Program, me: &User) -> Result<Self> {
         let is_login = program.command.is_none() && program.argv.is_none() && !program.entrypoint;
         let mut command = if is_login {
             let lacks_cwd = program.cwd.is_none();
             let mut command = Self::base(&mut program, me)?;
-            let shell = program.shell.map_or_else(|| command.usual_shell(), OsString::from);
+            let shell = program.shell.map_or_else(
+                || login::usual_shell(&command.user, command.image.is_some()),
+                OsString::from,
+            );
             // A login shell would read /etc/profile, which sets PATH anew.
             let mut login = OsString::from(if command.image.is_some() { "" } else { "-" });
             login.push(Path::new(&shell).file_name().unwrap_or(&shell));
@@ -134,7 +177,7 @@ impl Command {
             command.argv = vec![login];
             command.program = shell;
             if lacks_cwd && command.image.as_ref().and_then(Defaults::cwd).is_none() {
-                command.cwd = existing_home(&command.user);
+                command.cwd = login::home_of(&command.user).into();
             }
             command
         } else {
@@ -165,7 +208,7 @@ impl Command {
         let cwd = match (program.cwd.take(), usual) {
             (Some(cwd), _) => cwd.into(),
             (None, Some(usual)) => usual,
-            (None, None) if given.is_some() => existing_home(&user),
+            (None, None) if given.is_some() => login::home_of(&user).into(),
             (None, None) => "/".into(),
         };
         Ok(Self {
@@ -180,18 +223,6 @@ impl Command {
             timeout: program.timeout.0,
             exclusive: program.exclusive,
         })
-    }
-
-    /// Returns the user's shell. In an image of a container that is often a program that lets nobody
-    /// in, or none.
-    fn usual_shell(&self) -> OsString {
-        let own = Path::new(&self.user.shell);
-        let lets_in = !own.ends_with("nologin") && !own.ends_with("false") && own.exists();
-        if self.image.is_none() || lets_in {
-            own.into()
-        } else {
-            "/bin/sh".into()
-        }
     }
 
     fn set_argv(&mut self, argv: Vec<OsString>) -> Result<()> {
@@ -346,12 +377,6 @@ impl Command {
 /// Tells whether a program is named by its path. Then it is not looked up in `PATH`.
 fn is_path(program: &OsStr) -> bool {
     program.as_bytes().contains(&b'/')
-}
-
-/// Returns the user's home directory, or the root directory if the user has none.
-fn existing_home(user: &User) -> OsString {
-    let is_dir = std::fs::metadata(&user.home).is_ok_and(|home| home.is_dir());
-    if is_dir { &user.home } else { "/" }.into()
 }
 
 #[cfg(test)]

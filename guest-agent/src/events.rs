@@ -26,7 +26,17 @@ pub enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<Refusal>,
     },
-    /// The contents of a file have ended. `bytes` were sent.
+    /// The peer of a connection has sent its last byte; the client may still send.
+    Eof { channel: u32 },
+    /// Somebody in the guest has connected to a socket of the client, which takes the connection by
+    /// its number. `port` is that of the peer, if it has one.
+    Accepted {
+        channel: u32,
+        connection: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        port: Option<u16>,
+    },
+    /// The contents of a file, a connection or a listener have ended. `bytes` were sent.
     End {
         channel: u32,
         bytes: u64,

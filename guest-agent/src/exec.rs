@@ -252,9 +252,9 @@ fn sooner(planned: Option<Instant>, grace: Duration) -> Option<Instant> {
 /// The reply to `execute`. Bytes that are not UTF-8 are replaced.
 #[derive(Debug, Serialize)]
 pub struct Collected {
-    stdout: String,
+    pub stdout: String,
     stderr: String,
-    exit_code: i32,
+    pub exit_code: i32,
     signal: Option<i32>,
     timed_out: bool,
     /// Tells whether the end of a stream was dropped.

@@ -1,6 +1,7 @@
 //! The guest agent of quicksand: process 1 of a sandbox, and the server for its commands.
 
 mod accounts;
+mod address;
 mod agent;
 mod base64;
 mod blocking;
@@ -33,12 +34,14 @@ mod init;
 mod initramfs;
 mod link;
 mod log;
+mod login;
 mod machine;
 mod methods;
 mod modprobe;
 mod modules;
 mod mountinfo;
 mod mounts;
+mod names;
 mod network;
 mod oom;
 mod outbox;
@@ -52,6 +55,7 @@ mod scrollback;
 mod serial;
 mod server;
 mod session;
+mod sftp;
 mod shares;
 mod shutdown;
 mod signals;
@@ -62,6 +66,7 @@ mod supervise;
 mod sys;
 mod token;
 mod uevents;
+mod unix_socket;
 mod utf8;
 mod volatile;
 mod watched;
@@ -94,6 +99,7 @@ fn main() -> ExitCode {
         Some("-q") => {
             modprobe::load(args.last().map_or("", String::as_str)).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
         }
+        Some("sftp") => sftp::run(&args[2..]),
         Some("serve") => server::run_by_hand(&args[2..]),
         Some("--version") => {
             println!("quicksand-agent {}", env!("CARGO_PKG_VERSION"));

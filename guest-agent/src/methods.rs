@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::address::Address;
 use crate::agent::{Agent, Greeting};
-use crate::channel::Opening;
+use crate::channel::{Opening, WindowSize};
 use crate::closed::Closed;
 use crate::command::Program;
 use crate::error::{Error, Result};
@@ -16,6 +17,7 @@ use crate::exec::Collected;
 use crate::file_reader::ReadRequest;
 use crate::file_writer::WriteRequest;
 use crate::info::{self, Info};
+use crate::login::{self, Login};
 use crate::params::{Params, Raw, Seconds, wrong};
 use crate::processes::{self, Processes};
 use crate::pty::{Attached, NewTerminal, Size, Terminals};
@@ -113,6 +115,24 @@ pub enum ChannelRequest {
     },
     FileRead(ReadRequest, Opening),
     FileWrite(WriteRequest, Opening),
+    /// Connects to an address in the guest.
+    Dial(Address, Opening),
+    /// Listens at an address in the guest.
+    Listen(Address),
+    /// Takes a connection that has come to a listener.
+    Accept {
+        connection: u32,
+        #[serde(default)]
+        window: WindowSize,
+    },
+    /// Starts the SFTP server of a user.
+    Sftp(SftpUser, Opening),
+}
+
+/// The user whose files are served.
+#[derive(Debug, Deserialize)]
+pub struct SftpUser {
+    pub user: Option<String>,
 }
 
 /// The parameter of a `hello` by which the client finds the answer.
@@ -204,6 +224,16 @@ pub enum ChannelAnswer {
     Written {
         bytes: u64,
     },
+    /// A connection whose bytes follow.
+    Connected {
+        channel: u32,
+    },
+    /// A listener, and its port if it has one.
+    Listening {
+        channel: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        port: Option<u16>,
+    },
 }
 
 /// The requests that neither concern files nor change the machine.
@@ -219,6 +249,10 @@ pub enum PlainRequest {
         signal: Signal,
         #[serde(default)]
         group: bool,
+    },
+    /// Describes the user who logs in under a name, or without one.
+    FindUser {
+        user: Option<String>,
     },
     PtyList,
     PtyResize {
@@ -248,6 +282,7 @@ pub enum PlainAnswer {
     Done {},
     Pong { pong: bool, pid: u32, uptime_ns: u64 },
     Delivered { delivered: bool },
+    Login(Login),
     Terminals(Terminals),
     Info(Info),
     Processes(Processes),
@@ -259,6 +294,9 @@ async fn call_plain(agent: &Arc<Agent>, request: PlainRequest) -> Result<PlainAn
         PlainRequest::Ping => return Ok(pong()),
         PlainRequest::RotateToken { token } => agent.token.replace(&token)?,
         PlainRequest::Kill { pid, signal, group } => kill(pid, signal, group)?,
+        PlainRequest::FindUser { user } => {
+            return login::describe(user.as_deref(), &agent.me).map(PlainAnswer::Login);
+        }
         PlainRequest::PtyList => return Ok(PlainAnswer::Terminals(agent.ptys.list())),
         PlainRequest::PtyResize { session, cols, rows } => {
             if cols == 0 || rows == 0 {

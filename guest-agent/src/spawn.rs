@@ -26,6 +26,27 @@ pub struct Credentials {
     pub groups: Vec<u32>,
 }
 
+impl Credentials {
+    /// Writes them as arguments of a program: the user, the group, and all groups.
+    pub fn to_words(&self) -> Vec<String> {
+        let ids = [self.uid, self.gid].into_iter().chain(self.groups.iter().copied());
+        ids.map(|id| id.to_string()).collect()
+    }
+
+    /// Reads what `to_words` writes.
+    pub fn parse(words: &[String]) -> Option<Self> {
+        let ids: Option<Vec<u32>> = words.iter().map(|word| word.parse().ok()).collect();
+        match ids?.as_slice() {
+            [uid, gid, groups @ ..] => Some(Self {
+                uid: *uid,
+                gid: *gid,
+                groups: groups.to_vec(),
+            }),
+            _ => None,
+        }
+    }
+}
+
 /// Everything that is needed to start a program.
 #[derive(Debug)]
 pub struct Launch {
@@ -247,6 +268,16 @@ unsafe fn set_credentials(credentials: &Credentials) -> bool {
         libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) == 0
             && libc::syscall(libc::SYS_setresgid, *gid, *gid, *gid) == 0
             && libc::syscall(libc::SYS_setresuid, *uid, *uid, *uid) == 0
+    }
+}
+
+/// Gives this thread, and no other, the ids of a user for the rest of its life.
+pub fn take_on(credentials: &Credentials) -> io::Result<()> {
+    // SAFETY: only this thread's credentials change.
+    if unsafe { set_credentials(credentials) } {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
 

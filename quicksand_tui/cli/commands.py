@@ -51,12 +51,15 @@ def command_of(
         params: list[click.Parameter] = []
         for found in verb.parameters:
             params += below if found.kind is Kind.MACHINE else [to_click(found)]
+        settings = {"ignore_unknown_options": True} if with_negatives else {}
+        if verb.takes_rest:
+            settings["allow_interspersed_args"] = False
         command = _class_of(verb)(
             name.rpartition(" ")[2],
             params=params,
             callback=function,
             help=function.__doc__,
-            context_settings={"ignore_unknown_options": True} if with_negatives else None,
+            context_settings=settings,
         )
         _made[name] = command
         return command
@@ -82,6 +85,8 @@ def to_click(found: Parameter) -> click.Parameter:
         given["is_flag"] = True
     if found.shows_default:
         given["show_default"] = True
+    if found.required:
+        given["required"] = True
     names = [found.name, *found.flags]
     return click.Option(names, help=found.help_text, multiple=found.repeatable, **given)
 

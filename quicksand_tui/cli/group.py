@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def load(verb: VerbRecord) -> click.Command:
-    """Imports the command of a verb, which its module has under the verb's name and
-    ``_command``."""
+    """Imports the command of a verb, which its module has under the verb's name, with
+    underscores, and ``_command``."""
     module = import_module(f"quicksand_tui.cli.{verb.module}")
-    found = getattr(module, f"{verb.name}_command")
+    found = getattr(module, f"{verb.name.replace('-', '_')}_command")
     assert isinstance(found, click.Command)
     return found
 

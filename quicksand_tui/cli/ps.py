@@ -165,7 +165,7 @@ def _row(entry: Entry, fancy: bool) -> tuple[object, ...]:
     if entry.record is None:
         return entry.name, status, "", "", "", "", "", ""
     config = entry.record.config
-    ports = ", ".join(f"{host}→{guest}" for host, guest in entry.run.forwards) if entry.run else ""
+    ports = ", ".join(f"{host}→{guest}" for host, guest in entry.ports)
     return (
         entry.name,
         status,
@@ -202,6 +202,6 @@ def _facts(entry: Entry) -> dict[str, Any]:
             "accel": entry.run.accel,
             "accel_reason": entry.run.accel_reason or None,
             "pid": entry.run.qemu_pid,
-            "ports": [{"host": host, "guest": guest} for host, guest in entry.run.forwards],
+            "ports": [{"host": host, "guest": guest} for host, guest in entry.ports],
         }
     return facts

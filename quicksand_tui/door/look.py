@@ -361,5 +361,5 @@ def _view(entry: Entry) -> SandboxView:
         origin=sanitise(run.origin, limit=TAG_LIMIT),
         accel=sanitise(run.accel, limit=20),
         accel_reason=sanitise(run.accel_reason),
-        ports=run.forwards,
+        ports=entry.ports,
     )

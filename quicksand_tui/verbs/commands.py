@@ -24,14 +24,16 @@ def command_line(verb: str, /, **values: Value) -> str:
     """Returns the command of a verb, quoted for a shell and sanitised for the screen.
 
     ``values`` are named as the verb's parameters (`quicksand_tui.verbs.rows`), and their words
-    keep this order. From the first argument on that could be taken for an option or for a part of
-    the verb, arguments move to the end, behind ``--``. Raises LookupError for a verb or a parameter
-    without a record.
+    keep this order, but for options of a verb that takes the rest, which come first. From the
+    first argument on that could be taken for an option or for a part of the verb, arguments move to
+    the end, behind ``--``. Raises LookupError for a verb or a parameter without a record.
     """
     record = find_verb(verb)
     words, behind = ["quicksand-tui", *verb.split()], list[str]()
-    for name, value in values.items():
-        parameter = record.parameter(name)
+    given = [(record.parameter(name), value) for name, value in values.items()]
+    if record.takes_rest:
+        given.sort(key=lambda one: not one[0].flags)
+    for parameter, value in given:
         found = _words(parameter, value)
         if not parameter.flags and (behind or _is_mistakable(record, parameter, found)):
             behind += found

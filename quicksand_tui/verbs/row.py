@@ -160,6 +160,9 @@ class VerbRecord(NamedTuple):
     """Whether it only reads."""
     parts: tuple[VerbRecord, ...] = ()
     """The verbs that are called with a second word."""
+    takes_rest: bool = False
+    """Whether all words after its first argument are arguments, whatever they look like: they are
+    for another program. Options come before."""
 
     @property
     def on_line(self) -> tuple[Parameter, ...]:

@@ -255,7 +255,11 @@ async def check_renewing(client: Client, unix_ns: int) -> None:
 async def check_users_and_system(client: Client) -> None:
     assert (await client.post("/create_user", name="alice"))["home"] == "/home/alice"
     assert await client.refused("/create_user", name="alice") == (409, "exists")
+    found = await client.post("/find_user", user="alice")
+    assert (found["home"], found["uid"]) == ("/home/alice", found["gid"])
     await client.post("/delete_user", name="alice")
+    assert await client.refused("/find_user", user="alice") == (404, "not_found")
+    assert (await client.post("/find_user"))["name"] == "root"
     info = await client.post("/info")
     assert info["arch"] == "x86_64"
     assert (await client.post("/processes", limit=1))["total"] > 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 from quicksand.base.errors import AgentProtocolError
 from quicksand.guest.agent import values
@@ -28,6 +29,33 @@ class Executes(Protocol):
         env: Mapping[str, str] | None = None,
         check: bool = False,
     ) -> ExecuteResult: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """A user of a guest, and what a session of that user begins with."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+    """The home directory; "/" if there is none."""
+    shell: str
+    """The program that runs the user's commands."""
+
+    @classmethod
+    def parse(cls, reply: Mapping[str, Any]) -> Self:
+        """Read the agent's answer to "find_user". Raises AgentProtocolError."""
+        try:
+            return cls(
+                name=values.text(reply["name"]),
+                uid=values.whole(reply["uid"]),
+                gid=values.whole(reply["gid"]),
+                home=values.text(reply["home"]),
+                shell=values.text(reply["shell"]),
+            )
+        except (KeyError, ValueError) as error:
+            raise AgentProtocolError("the agent describes a user that makes no sense") from error
 
 
 class SandboxUser:

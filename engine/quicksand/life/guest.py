@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from quicksand.base.effort import best_effort
+from quicksand.base.errors import AgentError
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Ask, sync_guest
 from quicksand.guest.execution import Command, ExecuteResult, ExitStatus, StdinSource
@@ -17,9 +18,10 @@ from quicksand.records.command_log import note_command
 from quicksand.records.layout import runtime_dir
 
 if TYPE_CHECKING:
+    from quicksand.guest.connections import GuestConnection, GuestListener
     from quicksand.guest.shell import Shell, ShellInfo
     from quicksand.guest.traffic import GuestTraffic
-    from quicksand.guest.users import SandboxUser
+    from quicksand.guest.users import Login, SandboxUser
     from quicksand.guest.watching import WatchedShell
     from quicksand.life.stats import GuestProcess, SandboxStats
     from quicksand.snapshots.shell_tail import ShellTail
@@ -233,6 +235,57 @@ class InGuest:
     async def delete_user(self, name: str, *, remove_home: bool = True) -> None:
         """Delete a user. Raises AgentRefusedError (code "not_found") if there is none."""
         await self.request("delete_user", {"name": name, "remove_home": remove_home})
+
+    async def find_user(self, name: str | None = None) -> Login:
+        """Describe a user of the guest, who may be given by number; without a name the one whom the
+        image says, or root. Raises AgentRefusedError (code "not_found")."""
+        reply = await self.request("find_user", {} if name is None else {"user": name})
+        return machinery.Login.parse(reply)
+
+    async def dial(
+        self,
+        port: int | None = None,
+        *,
+        host: str = "127.0.0.1",
+        path: str | None = None,
+        user: str | None = None,
+    ) -> GuestConnection:
+        """Connect to a program in the guest, by the agent: that needs no network card, and reaches
+        what listens on the guest's own loopback. With ``path`` it is a Unix socket, which is opened
+        by the rights of ``user``, by default whom the image says, or root. A ``host`` other than
+        the guest is reached as the guest reaches it.
+
+        Raises AgentRefusedError with the guest's ``errno`` if nobody listens there (ECONNREFUSED,
+        ENOENT), if the name is not known (code "not_found") or if there is no answer within 10 s;
+        ConfigError for what is no address; StateError if too many are open, some 300, or the
+        guest's agent is too old; and as `execute` if the guest is gone."""
+        address = machinery.address(port, host, path, user)
+        return await machinery.dial(await self._life.session(), address)
+
+    async def listen(
+        self,
+        port: int | None = None,
+        *,
+        host: str = "127.0.0.1",
+        path: str | None = None,
+        user: str | None = None,
+    ) -> GuestListener:
+        """Listen in the guest, for programs there: at a port of its loopback, 0 for any that is
+        free, or at a Unix socket, which is made by the rights of ``user``. Raises as `dial`, with
+        the code "forbidden" for an address that others could reach."""
+        address = machinery.address(port, host, path, user, least=0)
+        return await machinery.listen(await self._life.session(), address)
+
+    async def open_sftp(self, user: str | None = None) -> Command:
+        """Start an SFTP server, version 3, as a user, by default whom the image says, or root. It
+        speaks on the command's stdin and stdout. Raises as `dial`."""
+        return await machinery.open_sftp(await self._life.session(), user)
+
+    async def wait_disconnected(self) -> AgentError:
+        """Connect to the guest's agent, wait until that connection ends, and return why: the
+        sandbox was reverted (RevertedError) or stopped, or it crashed. Raises as `execute` if there
+        is no connection to begin with."""
+        return await (await self._life.session()).wait_closed()
 
     async def request(
         self, method: str, params: dict[str, Any] | None = None, *, timeout: float = 30.0

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quicksand.disks.images.resolve import is_bundle
+    from quicksand.guest.connections import address, dial, listen, open_sftp
     from quicksand.guest.files import GuestFiles
     from quicksand.guest.shell import Shell
     from quicksand.guest.traffic import read_traffic
-    from quicksand.guest.users import SandboxUser
+    from quicksand.guest.users import Login, SandboxUser
     from quicksand.guest.watching import WatchedShell
     from quicksand.life.events import watch_events
     from quicksand.life.first_start import make_machine, with_memory
@@ -60,6 +61,7 @@ __all__ = [
     "Checkpoint",
     "GuestFiles",
     "GuestProcess",
+    "Login",
     "Pair",
     "Qemu",
     "SandboxTrash",
@@ -69,12 +71,14 @@ __all__ = [
     "Shell",
     "ShellTail",
     "WatchedShell",
+    "address",
     "boot",
     "build_if_missing",
     "check_portable",
     "check_save",
     "check_save_name",
     "compare_disks",
+    "dial",
     "diff_disks",
     "expect_next",
     "explain",
@@ -87,8 +91,10 @@ __all__ = [
     "keep_shell",
     "known_options",
     "list_checkpoints",
+    "listen",
     "make_machine",
     "may_be_save",
+    "open_sftp",
     "read_file",
     "read_head",
     "read_shell",
@@ -118,10 +124,11 @@ __all__ = [
 
 _HOMES = {
     "disks.images.resolve": ("is_bundle",),
+    "guest.connections": ("address", "dial", "listen", "open_sftp"),
     "guest.files": ("GuestFiles",),
     "guest.shell": ("Shell",),
     "guest.traffic": ("read_traffic",),
-    "guest.users": ("SandboxUser",),
+    "guest.users": ("Login", "SandboxUser"),
     "guest.watching": ("WatchedShell",),
     "life.events": ("watch_events",),
     "life.first_start": (

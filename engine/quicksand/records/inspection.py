@@ -9,6 +9,7 @@ from dataclasses import replace
 from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
 from quicksand.base.processes import PROC, ProcessKind, holders_of, processes_of
+from quicksand.records.dialled import dialled_forwards
 from quicksand.records.last_run import crash_reason
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.oversized import why_oversized
@@ -46,7 +47,8 @@ def inspect(paths: Paths, id_: str) -> Entry | None:
 
 def _inspect_live(paths: Paths, record: Record) -> Entry:
     run: RunState | None = None
-    machine = runtime_dir(paths, record.id).current()
+    runtime = runtime_dir(paths, record.id)
+    machine = runtime.current()
     with contextlib.suppress(OSError, ValueError):
         run = RunState.from_json(read_json(machine.state))
     status, reason = Status.RUNNING, ""
@@ -60,7 +62,13 @@ def _inspect_live(paths: Paths, record: Record) -> Entry:
     elif run.paused:
         status = Status.PAUSED
     return Entry(
-        id=record.id, name=record.name, status=status, record=record, run=run, error=reason
+        id=record.id,
+        name=record.name,
+        status=status,
+        record=record,
+        run=run,
+        dialled=dialled_forwards(runtime),
+        error=reason,
     )
 
 

@@ -149,7 +149,7 @@ class RunState:
             token=found.text("token"),
             accel=found.text("accel"),
             accel_reason=found.text("accel_reason"),
-            forwards=tuple(_read_forward(pair) for pair in found.items("forwards")),
+            forwards=read_forwards(found),
             http_port=found.maybe("http_port", found.whole),
             run=found.text("run"),
             origin=found.text("origin"),
@@ -172,14 +172,27 @@ class Entry:
     """None if it is BROKEN."""
     run: RunState | None = None
     """None unless it is running or paused."""
+    dialled: tuple[tuple[int, int], ...] = ()
+    """(host port, guest port) of the forwards that were made while it runs (`Sandbox.forward`)."""
     error: str = ""
     """Why it is BROKEN, CRASHED or UNREACHABLE, or PAUSED by the keeper: by a full host disk, or
     for its memory; "" otherwise."""
 
     @property
+    def ports(self) -> tuple[tuple[int, int], ...]:
+        """(host port, guest port) of all forwards, in order."""
+        made = self.run.forwards if self.run is not None else ()
+        return tuple(sorted((*made, *self.dialled)))
+
+    @property
     def is_live(self) -> bool:
         """Whether a process of it runs or starts."""
         return self.status not in (Status.STOPPED, Status.CRASHED, Status.BROKEN)
+
+
+def read_forwards(found: Fields) -> tuple[tuple[int, int], ...]:
+    """Read the field "forwards", pairs of a host's port and a guest's. Raises ValueError."""
+    return tuple(_read_forward(pair) for pair in found.items("forwards"))
 
 
 def _read_forward(pair: object) -> tuple[int, int]:

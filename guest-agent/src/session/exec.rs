@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::events::OldEvent;
 use crate::exec::{self, Ties};
 use crate::feed::Stdin;
-use crate::methods::{Answer, ChannelAnswer, Input, Streaming};
+use crate::methods::{Answer, ChannelAnswer, Input, SftpUser, Streaming};
 use crate::output::Sink;
 use crate::wire::{self, STDERR, STDOUT};
 
@@ -35,6 +35,22 @@ pub async fn execute_stream(
     channel: &Arc<Channel>,
 ) -> Result<()> {
     let command = Command::new(program, &session.agent.me)?;
+    stream(session, origin, command, streaming.detach, channel).await
+}
+
+/// Starts the SFTP server of a user, which speaks on the channel.
+pub async fn sftp(session: &Arc<Session>, origin: &Origin, wanted: &SftpUser, channel: &Arc<Channel>) -> Result<()> {
+    let command = Command::of_sftp(wanted.user.as_deref(), &session.agent.me)?;
+    stream(session, origin, command, false, channel).await
+}
+
+async fn stream(
+    session: &Arc<Session>,
+    origin: &Origin,
+    command: Command,
+    detach: bool,
+    channel: &Arc<Channel>,
+) -> Result<()> {
     let running = exec::start(&session.agent, command, channel.takes_input).await?;
     // Clients without a handshake expect nothing but the stream.
     if session.framed {
@@ -60,7 +76,7 @@ pub async fn execute_stream(
     });
     let ties = Ties {
         channel,
-        closed: (!streaming.detach).then_some(&session.closed),
+        closed: (!detach).then_some(&session.closed),
     };
     let outcome = exec::run(running, stdin, [&mut stdout, &mut stderr], ties).await;
     if session.framed {

@@ -1,10 +1,13 @@
 //! Sessions with clients, over a virtio port or a Unix socket.
 
+mod connections;
 mod exec;
 mod files;
+mod listening;
 mod pty;
 mod requests;
 mod state;
+mod waiting;
 
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::state::{Origin, Session};
-use super::{exec, files, pty};
-use crate::channel::{CANCEL_GRACE, Channel, Stop};
+use super::{connections, exec, files, listening, pty};
+use crate::channel::{CANCEL_GRACE, Channel, Stop, WindowSize};
 use crate::error::{Error, Result};
 use crate::methods::{self, Answer, ChannelAnswer, ChannelRequest, Request, Typed};
 use crate::params::wrong;
@@ -28,6 +28,10 @@ pub fn open_channel(session: &Session, origin: &Origin, request: Request) -> Res
         ChannelRequest::FileWrite(_, opening) => (opening.window, true, Some("file_write")),
         ChannelRequest::PtyOpen(_, _, _, opening) => (opening.window, true, Some("pty_open")),
         ChannelRequest::PtyAttach(wanted, _, opening) => (opening.window, !wanted.watch, Some("pty_attach")),
+        ChannelRequest::Dial(_, opening) => (opening.window, true, Some("dial")),
+        ChannelRequest::Accept { window, .. } => (*window, true, Some("accept")),
+        ChannelRequest::Listen(_) => (WindowSize::default(), false, Some("listen")),
+        ChannelRequest::Sftp(_, opening) => (opening.window, true, Some("sftp")),
         _ => return Ok((request, None)),
     };
     if let (Some(method), false) = (needs_hello, session.framed) {
@@ -81,6 +85,13 @@ async fn call_on(
             pty::open(session, origin, (program, terminal, size), channel).await?;
         }
         ChannelRequest::PtyAttach(wanted, size, _) => pty::attach(session, origin, &wanted, size, channel).await?,
+        ChannelRequest::Dial(address, _) => connections::dial(session, origin, address, channel).await?,
+        ChannelRequest::Accept { connection, .. } => {
+            let socket = session.waiting.take(connection)?;
+            connections::serve(session, origin, socket, channel).await?;
+        }
+        ChannelRequest::Listen(address) => listening::listen(session, origin, address, channel).await?,
+        ChannelRequest::Sftp(wanted, _) => exec::sftp(session, origin, &wanted, channel).await?,
         request => return call(session, request).await.map(Some),
     }
     Ok(None)

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use super::waiting::Waiting;
 use crate::agent::Agent;
 use crate::channel::{Channel, Channels};
 use crate::closed::Closed;
@@ -42,6 +43,7 @@ pub struct Session {
     pub channels: Channels,
     /// Tells whether the client said `hello`, and so understands data frames.
     pub framed: bool,
+    pub waiting: Waiting,
     started: Instant,
     authenticated: AtomicBool,
     last_id: AtomicU32,
@@ -135,6 +137,7 @@ impl Session {
             closed,
             channels: Channels::default(),
             framed,
+            waiting: Waiting::default(),
             started: Instant::now(),
             authenticated: AtomicBool::new(false),
             last_id: AtomicU32::new(0),

@@ -28,6 +28,9 @@ OPEN_TIMEOUT_S = 30.0
 CRUMB_MAX = 4096
 """Unread pieces of output are joined up to this many bytes."""
 
+LAST_EVENTS = ("exit", "end")
+"""After one of these nothing more comes on a channel, and its request takes no more input."""
+
 ALL_OUTPUT = (Stream.STDOUT, Stream.STDERR)
 
 
@@ -63,6 +66,8 @@ class Channel:
         self._events: deque[bytes] = deque()
         self._event_bytes = 0
         self._failure: AgentError | None = None
+        self.has_ended = False
+        """Whether its last event has arrived, which may not have been read yet."""
         self._changed = asyncio.Event()
         self.reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
@@ -97,9 +102,10 @@ class Channel:
         elif payload:
             chunks.append(payload)
 
-    def receive_event(self, text: bytes) -> None:
+    def receive_event(self, text: bytes, kind: object) -> None:
         """Keep an event as text: parsed, it could take thirty times the memory. Raises
         AgentProtocolError if there are too many."""
+        self.has_ended = self.has_ended or kind in LAST_EVENTS
         size = len(text) + EVENT_OVERHEAD
         if len(text) > wire.SMALL_MAX or self._event_bytes + size > CHANNEL_EVENTS_MAX:
             raise AgentProtocolError("the agent floods the channel with events")
@@ -177,14 +183,17 @@ class Channel:
         return self._session.refusal(error, otherwise)
 
     async def write(self, data: bytes | memoryview) -> None:
-        """Send input, waiting while the guest does not take it. Raises as `read` does."""
+        """Send input, waiting while the guest does not take it. Raises as `read` does. Input for a
+        request that has ended is dropped: what is read tells how it ended."""
         view = memoryview(data)
         while view:
-            while self._input_credit <= 0 and self._failure is None:
+            while self._input_credit <= 0 and self._failure is None and not self.has_ended:
                 self._changed.clear()
                 await self._changed.wait()
             if self._failure is not None:
                 raise self._failure
+            if self.has_ended:
+                return
             size = min(len(view), self._input_credit, INPUT_CHUNK)
             self._input_credit -= size
             self._session.send(wire.encode_data(self.number, Stream.INPUT, view[:size]))

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,7 +57,6 @@ class Session(asyncio.Protocol):
         self._decoder = wire.FrameDecoder()
         self._replies: dict[int, _Waiting] = {}
         self._channels: dict[int, Channel] = {}
-        self._forgotten: deque[int] = deque(maxlen=256)
         self.budget = Budget()
         self._last_id = 0
         self._writable = asyncio.Event()
@@ -179,7 +177,19 @@ class Session(asyncio.Protocol):
         """Drop a channel; frames that still arrive for it are ignored."""
         if self._channels.pop(channel.number, None) is not None:
             channel.release()
-            self._forgotten.append(channel.number)
+
+    def cancel(self, channel: Channel) -> None:
+        """Drop a channel, and have the agent end its request, without waiting for that.
+        Nothing is sent once the session has ended."""
+        if channel.number in self._channels and self._failure is None:
+            self._send_request(self._next_id(), "cancel", {"id": channel.number})
+        self.forget(channel)
+
+    async def wait_closed(self) -> AgentError:
+        """Wait for the end of the session, and return why it ended."""
+        await self.closed.wait()
+        assert self._failure is not None
+        return self._failure
 
     # Incoming
 
@@ -188,7 +198,7 @@ class Session(asyncio.Protocol):
             channel = self._channels.get(frame.channel)
             if channel is not None:
                 channel.receive(frame.stream, frame.payload)
-            elif frame.channel not in self._forgotten:
+            elif not 0 < frame.channel <= self._last_id:
                 raise AgentProtocolError(
                     f"the agent sent data for channel {frame.channel}, which was never opened"
                 )
@@ -204,7 +214,7 @@ class Session(asyncio.Protocol):
         if "event" in message:
             channel = self._channels.get(_number(message, "channel"))
             if channel is not None:
-                channel.receive_event(frame.text)
+                channel.receive_event(frame.text, message["event"])
             return
         self._dispatch_reply(message, len(frame.text))
 

@@ -1,0 +1,224 @@
+"""Connections to services in a guest, and from it, carried by its agent: they need no network card,
+and reach what listens on the guest's own loopback."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Self
+
+from quicksand.base.errors import AgentProtocolError, AgentRefusedError, ConfigError, StateError
+from quicksand.guest.agent import values
+from quicksand.guest.agent.channel import ALL_OUTPUT
+from quicksand.guest.agent.wire import Stream
+from quicksand.guest.execution import Command
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from quicksand.guest.agent.channel import Channel
+    from quicksand.guest.agent.session import Session
+
+CAPABILITY = "dial"
+"""Of an agent that dials, listens, and serves SFTP."""
+
+PORT_MAX = 65535
+
+
+class GuestConnection:
+    """A connection to or from a program in the guest. Bytes are read and written at the other
+    side's pace. One task may read while another one writes.
+
+    Leaving ``async with`` closes it.
+    """
+
+    def __init__(self, session: Session, channel: Channel, peer_port: int | None = None) -> None:
+        self._session = session
+        self._channel = channel
+        self._is_over = self._is_finished = False
+        self._is_shut = False
+        self.peer_port = peer_port
+        """The port of the program that connected to a `GuestListener`, if it has one."""
+
+    async def read(self) -> bytes:
+        """Return the next bytes, 256 KiB at most; b"" once the other side has sent its last.
+
+        Raises AgentRefusedError with the guest's ``errno`` if the connection was broken off,
+        RevertedError if the sandbox was reverted, AgentUnreachableError or MachineError if the
+        guest is gone.
+        """
+        while not self._is_over:
+            item = await self._channel.read()
+            if isinstance(item, tuple):
+                return item[1]
+            self._take(item)
+        return b""
+
+    def _take(self, event: dict[str, Any]) -> None:
+        match event.get("event"):
+            case "eof":
+                self._is_over = True
+            case "end":
+                self._is_over = self._is_finished = True
+                if (error := event.get("error")) is not None:
+                    raise self._channel.refusal(error, "the connection was broken off")
+            case _:
+                raise AgentProtocolError("the agent sent an event that a connection does not have")
+
+    async def finish(self) -> None:
+        """Wait until both sides have sent their last, and the other one has taken all: after
+        `write_eof`, and once `read` has returned b"". Raises as that does."""
+        while not self._is_finished:
+            item = await self._channel.read()
+            if isinstance(item, tuple):
+                raise AgentProtocolError("the agent sent data after the last of a connection")
+            self._take(item)
+
+    async def write(self, data: bytes | memoryview) -> None:
+        """Send bytes, waiting while the other side does not take them. What it does not take any
+        more is dropped: `read` tells how the connection ended. Raises as `read` does if the guest
+        is gone."""
+        await self._channel.write(data)
+
+    def write_eof(self) -> None:
+        """Tell the other side that nothing more comes. It may still send. Idempotent."""
+        if not self._is_shut:
+            self._is_shut = True
+            self._channel.write_eof()
+
+    def close(self) -> None:
+        """End the connection. Unless both sides have sent their last, the other one sees a reset,
+        and what it has not read may be lost. Idempotent."""
+        _end(self._session, self._channel)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class GuestListener:
+    """A socket in the guest at which this side listens, made by `Sandbox.listen`. At most 64
+    connections wait until they are accepted, each for 10 s at most; more wait in the guest's
+    kernel. Leaving ``async with`` closes it."""
+
+    def __init__(self, session: Session, channel: Channel, port: int | None) -> None:
+        self._session = session
+        self._channel = channel
+        self.port = port
+        """Its port; None for a Unix socket."""
+
+    async def accept(self) -> GuestConnection:
+        """Wait for the next connection. Raises as `GuestConnection.read` does."""
+        while True:
+            event = await self._channel.read()
+            if isinstance(event, tuple) or event.get("event") not in ("accepted", "end"):
+                raise AgentProtocolError("the agent sent what a listener does not send")
+            if event["event"] == "end":
+                raise AgentProtocolError("the agent has ended the listener")
+            number = event.get("connection")
+            try:
+                channel = await _opened(self._session, "accept", {"connection": number})
+            except AgentRefusedError as error:
+                if error.code != "not_found":
+                    raise
+                continue  # it has waited too long, and was closed
+            return GuestConnection(self._session, channel, _port(event.get("port")))
+
+    def close(self) -> None:
+        """End it. Connections that were accepted go on. Idempotent."""
+        _end(self._session, self._channel)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+async def dial(session: Session, address: dict[str, Any]) -> GuestConnection:
+    """Connect to an `address`. Raises AgentRefusedError with the guest's ``errno``, StateError if
+    too many channels are open or the agent is too old."""
+    require(session)
+    return GuestConnection(session, await _opened(session, "dial", address))
+
+
+async def listen(session: Session, address: dict[str, Any]) -> GuestListener:
+    """Listen at an `address`. Raises as `dial` does."""
+    require(session)
+    channel = await _opened(session, "listen", address, streams=())
+    reply = await channel.opened()
+    return GuestListener(session, channel, _port(reply.get("port")))
+
+
+async def open_sftp(session: Session, user: str | None) -> Command:
+    """Start the agent's SFTP server (version 3) by the rights of a user: it speaks on the command's
+    stdin and stdout. Raises as `dial` does."""
+    require(session)
+    params = {} if user is None else {"user": user}
+    channel = await _opened(session, "sftp", params, streams=ALL_OUTPUT)
+    return Command(session, channel, 0, None)
+
+
+def address(
+    port: int | None, host: str, path: str | None, user: str | None, *, least: int = 1
+) -> dict[str, Any]:
+    """The agent's parameters for a TCP port from ``least`` up or the path of a Unix socket. Raises
+    ConfigError."""
+    if (port is None) == (path is None):
+        raise ConfigError("an address is either a port or the path of a Unix socket")
+    if path is not None:
+        return {"path": path} if user is None else {"path": path, "user": user}
+    if not isinstance(port, int) or not least <= port <= PORT_MAX:
+        raise ConfigError(f"a port is a number from {least} to {PORT_MAX}, not {port!r:.80}")
+    return {"host": host, "port": port}
+
+
+def require(session: Session) -> None:
+    """Raise StateError unless the agent can dial. One that a checkpoint holds may be older."""
+    if not session.can(CAPABILITY):
+        raise StateError(
+            "the guest's agent is too old to carry connections",
+            hint="stop the sandbox and start it again",
+        )
+
+
+async def _opened(
+    session: Session,
+    method: str,
+    params: dict[str, Any],
+    *,
+    streams: tuple[Stream, ...] = (Stream.STDOUT,),
+) -> Channel:
+    channel = session.open(method, params, streams=streams)
+    try:
+        await channel.opened()
+    except BaseException:
+        _end(session, channel)
+        raise
+    return channel
+
+
+def _end(session: Session, channel: Channel) -> None:
+    if channel.has_ended:
+        channel.close()
+    else:
+        session.cancel(channel)
+
+
+def _port(value: object) -> int | None:
+    """A port that the agent tells; None if it makes no sense."""
+    with contextlib.suppress(ValueError):
+        port = values.whole(value)
+        return port if 0 < port <= PORT_MAX else None
+    return None

@@ -1,0 +1,128 @@
+"""Forwards of ports that are made while a sandbox runs. One process for each sandbox carries them
+(forwarder.py): it is started with the first, and ends with the last, or with the sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from quicksand.base.background import run_later
+from quicksand.base.errors import (
+    ConfigError,
+    HostError,
+    MachineError,
+    PortInUseError,
+    QuicksandError,
+    StateError,
+)
+from quicksand.base.files import is_locked
+from quicksand.base.remedies import Remedy, Words
+from quicksand.records.dialled import ForwarderFiles, dialled_forwards
+from quicksand.records.layout import runtime_dir
+from quicksand.records.port_forwards import PortForward, check_port
+
+if TYPE_CHECKING:
+    from quicksand.life.sandbox_life import Life
+
+FORWARDER = "quicksand.life.forwarder"
+"""The module of that process."""
+
+ANSWER_S = 15.0
+"""Seconds in which the process has to be there and to answer; it starts within half a second."""
+
+BEGIN_S = 3.0
+"""Seconds in which the process takes its lock; then another one is started, which does no harm."""
+
+AGAIN_S = 0.05
+
+ANSWER_MAX = 16 * 1024
+"""Bytes of an answer."""
+
+ERRORS: Final[dict[str, type[QuicksandError]]] = {
+    "PortInUseError": PortInUseError,
+    "ConfigError": ConfigError,
+    "StateError": StateError,
+    "HostError": HostError,
+}
+"""Errors that the process tells by their names."""
+
+
+class Forwarding:
+    """The forwards of one sandbox. `forward` and `unforward` are methods of `Sandbox`."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    async def forward(self, guest: int, host: int = 0) -> PortForward:
+        """Forward a TCP port of this host's loopback (127.0.0.1 and ::1) to a port of the guest's,
+        until the sandbox ends or `unforward` is called; return it with the port that was chosen if
+        ``host`` is 0. It needs no network card, and reaches what listens on the guest's own
+        127.0.0.1. A revert ends its connections and not the forward.
+
+        Raises ConfigError for what is no port, PortInUseError, HostError if this user may not
+        listen there, StateError if the guest's agent is too old or the port is forwarded already,
+        MachineError, AgentError."""
+        wanted = PortForward(host=host, guest=guest)
+        session = await self._life.session()
+        if not session.can("dial"):
+            raise StateError(
+                "the guest's agent is too old to carry connections",
+                hint="stop the sandbox and start it again",
+            )
+        asked = {"do": "add", "host": wanted.host, "guest": wanted.guest}
+        answer = await self._ask(asked, starts=True)
+        return PortForward(host=answer.get("host", 0), guest=guest)
+
+    async def unforward(self, host: int) -> None:
+        """End the forward from this port of the host, and its connections. Raises StateError if
+        there is none that `forward` has made."""
+        check_port("host", host, lowest=1)
+        made = dialled_forwards(runtime_dir(self._life.registry.paths, self._life.id))
+        if not any(host == port for port, _ in made):
+            raise StateError(
+                f"port {host} is not forwarded to {self._life.name!r}",
+                hint="those that it was started with last as long as it runs",
+            )
+        await self._ask({"do": "remove", "host": host}, starts=False)
+
+    async def _ask(self, request: dict[str, Any], *, starts: bool) -> dict[str, Any]:
+        """Ask the process, and start it if it does not run and ``starts`` is true."""
+        files = ForwarderFiles(runtime_dir(self._life.registry.paths, self._life.id).root)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                begun = -BEGIN_S
+                while True:
+                    now = asyncio.get_running_loop().time()
+                    if starts and now - begun > BEGIN_S and not is_locked(files.lock):
+                        begun = now
+                        await run_later(FORWARDER, {"id": self._life.id})
+                    with contextlib.suppress(ConnectionError, FileNotFoundError):
+                        return await _ask_once(str(files.socket), request)
+                    await asyncio.sleep(AGAIN_S)
+                    if not files.root.exists():
+                        raise MachineError(f"the sandbox {self._life.name!r} has ended")
+        except TimeoutError:
+            raise HostError(
+                f"the process that forwards ports of {self._life.name!r} does not answer",
+                hint=Words(Remedy("list"), " shows the sandbox"),
+            ) from None
+
+
+async def _ask_once(socket: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Raises what the process tells, ConnectionError if it is gone, FileNotFoundError."""
+    reader, writer = await asyncio.open_unix_connection(socket, limit=ANSWER_MAX)
+    try:
+        writer.write(json.dumps(request).encode() + b"\n")
+        line = await reader.readline()
+    finally:
+        writer.close()
+    if not line:
+        raise ConnectionResetError("it has ended")
+    answer = json.loads(line)
+    if (error := answer.get("error")) is not None:
+        kind = ERRORS.get(error.get("kind"), HostError)
+        raise kind(str(error.get("message")), hint=str(error.get("hint", "")))
+    assert isinstance(answer, dict)
+    return answer

@@ -1,0 +1,217 @@
+//! Addresses in the guest that a client may connect to or listen at.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::agent::Agent;
+use crate::error::{Error, Result};
+use crate::exec::Ties;
+use crate::params::{Place, wrong};
+use crate::passwd::User;
+use crate::{blocking, login, names, unix_socket};
+
+/// A connection that is not made within this time fails. The kernel would try for two minutes.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest name that DNS allows (RFC 1035, section 2.3.4).
+const NAME_LIMIT: usize = 253;
+
+/// The parameters that name an address: `host` and `port`, or `path`.
+#[derive(Debug, Deserialize)]
+pub struct Address {
+    host: Option<String>,
+    port: Option<u16>,
+    path: Option<Place>,
+    /// The user by whose rights a Unix socket is opened or made.
+    user: Option<String>,
+}
+
+/// An address whose form has been checked.
+#[derive(Debug)]
+pub enum Target {
+    Tcp { host: String, port: u16 },
+    Unix { path: PathBuf, user: User },
+}
+
+/// A connected socket.
+#[derive(Debug)]
+pub enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    pub fn into_fd(self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Tcp(stream) => stream.into_std().map(OwnedFd::from),
+            Self::Unix(stream) => Ok(stream.into()),
+        }
+    }
+}
+
+impl Address {
+    /// Checks the form. `me` is the user that the agent runs as.
+    pub fn target(self, me: &User) -> Result<Target> {
+        match (self.port, self.path) {
+            (Some(port), None) => {
+                let host = self.host.unwrap_or_else(|| "127.0.0.1".to_owned());
+                check_name(&host)?;
+                Ok(Target::Tcp { host, port })
+            }
+            (None, Some(Place(path))) => {
+                let user = login::find(self.user.as_deref(), me)?;
+                Ok(Target::Unix { path, user })
+            }
+            (None, None) => Err(wrong("port", "or path is required")),
+            (Some(_), Some(_)) => Err(wrong("port", "and path exclude each other")),
+        }
+    }
+}
+
+/// Refuses what can be no name. It will be an argument of a program.
+fn check_name(host: &str) -> Result<()> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
+    let is_fine = !host.is_empty() && host.len() <= NAME_LIMIT && host.bytes().all(is_name) && !host.starts_with('-');
+    is_fine
+        .then_some(())
+        .ok_or_else(|| wrong("host", "must be a name or an address"))
+}
+
+/// Returns the addresses of a host for which nobody needs to be asked.
+fn resolve_here(host: &str) -> Option<Vec<IpAddr>> {
+    if let Ok(address) = host.parse() {
+        return Some(vec![address]);
+    }
+    // RFC 6761, section 6.3: these names never leave the machine.
+    let is_local = host == "localhost" || host.ends_with(".localhost");
+    is_local.then(|| vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])
+}
+
+impl Target {
+    /// Connects. Fails as connect(2) does, after 10 s with ETIMEDOUT, and as `names::look_up`.
+    pub async fn connect(&self, agent: &Arc<Agent>, ties: Ties<'_>) -> Result<Socket> {
+        match self {
+            Self::Tcp { host, port } => {
+                let addresses = match resolve_here(host) {
+                    Some(addresses) => addresses,
+                    None => names::look_up(agent, host, ties).await?,
+                };
+                let mut failure = Error::NotFound(format!("host {host:?}"));
+                for address in addresses {
+                    let stream = timeout(PATIENCE, TcpStream::connect(SocketAddr::new(address, *port))).await;
+                    match stream.unwrap_or_else(|_| Err(io::Error::from_raw_os_error(libc::ETIMEDOUT))) {
+                        Ok(stream) => {
+                            // Keystrokes must not wait for the acknowledgement of those before.
+                            let _ = stream.set_nodelay(true);
+                            return Ok(Socket::Tcp(stream));
+                        }
+                        Err(error) => failure = Error::io(self.describe(), error),
+                    }
+                }
+                Err(failure)
+            }
+            Self::Unix { path, user } => {
+                let (path, user, what) = (path.clone(), user.clone(), self.describe());
+                blocking::run(move || unix_socket::connect(&path, &user).map_err(|error| Error::io(what, error)))
+                    .await
+                    .map(Socket::Unix)
+            }
+        }
+    }
+
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+            Self::Tcp { host, port } => format!("{host}:{port}"),
+            Self::Unix { path, .. } => format!("{path:?}"),
+        }
+    }
+
+    /// Returns the loopback address to listen at. Fails with `Forbidden` for any other: only the
+    /// client is to be reached, not the guest's network.
+    pub fn loopback(&self) -> Result<SocketAddr> {
+        let Self::Tcp { host, port } = self else {
+            return Err(wrong("port", "is required"));
+        };
+        let address = match host.as_str() {
+            "localhost" => Ipv4Addr::LOCALHOST.into(),
+            host => host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        };
+        if address.is_loopback() {
+            Ok(SocketAddr::new(address, *port))
+        } else {
+            Err(Error::Forbidden(format!(
+                "{}: only loopback addresses of the guest may be listened at",
+                self.describe()
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::Params;
+    use serde_json::{Value, json};
+
+    fn target(params: Value) -> Result<Target> {
+        let mut params: Params = serde_json::from_value(params).unwrap();
+        params.take::<Address>()?.target(&User::nameless(0))
+    }
+
+    #[test]
+    fn an_address_is_a_port_or_a_path() {
+        let tcp = target(json!({"port": 80})).unwrap();
+        assert_eq!(tcp.describe(), "127.0.0.1:80");
+        assert_eq!(
+            target(json!({"host": "::1", "port": 80})).unwrap().describe(),
+            "[::1]:80"
+        );
+        assert_eq!(target(json!({"path": "/run/a b"})).unwrap().describe(), "\"/run/a b\"");
+        for bad in [
+            json!({}),
+            json!({"port": 80, "path": "/x"}),
+            json!({"port": 65536}),
+            json!({"path": "x"}),
+        ] {
+            assert!(target(bad).is_err());
+        }
+    }
+
+    #[test]
+    fn what_can_be_no_host_is_refused() {
+        for bad in ["", "-x", "a b", "a\0b", "a/b", "a;b", "é", &"a".repeat(254)] {
+            assert!(target(json!({"host": bad, "port": 80})).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn only_loopback_is_listened_at() {
+        let loopback = |host: &str| target(json!({"host": host, "port": 0})).unwrap().loopback();
+        for fine in ["localhost", "127.0.0.1", "127.3.2.1", "::1"] {
+            assert!(loopback(fine).is_ok(), "{fine}");
+        }
+        for bad in ["0.0.0.0", "::", "10.0.2.15", "example.org", "::ffff:10.0.2.15"] {
+            assert_eq!(
+                loopback(bad).unwrap_err().code(),
+                crate::error::Code::Forbidden,
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn local_names_are_not_looked_up() {
+        let found = resolve_here("db.localhost").unwrap();
+        assert!(found.iter().all(IpAddr::is_loopback));
+        assert_eq!(found.len(), 2);
+    }
+}

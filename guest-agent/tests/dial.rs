@@ -1,0 +1,304 @@
+//! Connections to services in the guest, listening there, and the SFTP server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::thread;
+use std::time::Duration;
+
+use common::{Agent, Client, Frame, STDIN, STDOUT, wait_for};
+use serde_json::{Value, json};
+
+const WINDOW: usize = 65536;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A server that gets one connection.
+fn server(work: impl FnOnce(TcpStream) + Send + 'static) -> (u16, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (port, thread::spawn(move || work(listener.accept().unwrap().0)))
+}
+
+/// Everything that comes on a channel until its event `end`, giving credit for all of it.
+fn until_end(client: &mut Client, channel: u32) -> (Vec<u8>, bool, Value) {
+    let (mut bytes, mut eof) = (Vec::new(), false);
+    loop {
+        match client.next() {
+            Frame::Data {
+                stream,
+                channel: on,
+                bytes: piece,
+            } if (stream, on) == (STDOUT, channel) => {
+                client.credit(STDOUT, channel, piece.len());
+                bytes.extend(piece);
+            }
+            Frame::Json(event) if event["channel"] == channel && event["event"] == "eof" => eof = true,
+            Frame::Json(event) if event["channel"] == channel && event["event"] == "end" => return (bytes, eof, event),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn both_directions_end_on_their_own() {
+    let (port, served) = server(|mut peer| {
+        peer.write_all(b"hello").unwrap();
+        peer.shutdown(Shutdown::Write).unwrap();
+        let mut heard = String::new();
+        peer.read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, "still there");
+    });
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let id = client.send("dial", json!({"port": port}));
+    assert_eq!(client.wait_reply(id)["result"]["channel"], id);
+    let mut got = Vec::new();
+    loop {
+        match client.next() {
+            Frame::Data { bytes, .. } => got.extend(bytes),
+            Frame::Json(event) if event["event"] == "eof" => break,
+            Frame::Json(_) => {}
+        }
+    }
+    assert_eq!(got, b"hello");
+    client.data(STDIN, id, b"still there");
+    client.data(STDIN, id, b"");
+    let (_, _, end) = until_end(&mut client, id);
+    assert_eq!((&end["bytes"], &end["error"]), (&json!(5), &Value::Null));
+    served.join().unwrap();
+}
+
+#[test]
+fn much_is_carried_both_ways_and_memory_stays_flat() {
+    const SIZE: usize = 24 << 20;
+    let (port, served) = server(|mut peer| {
+        let mut back = peer.try_clone().unwrap();
+        let echo = thread::spawn(move || std::io::copy(&mut peer, &mut back).unwrap());
+        assert_eq!(echo.join().unwrap(), SIZE as u64);
+    });
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let before = agent.memory_kib();
+    let id = client.send("dial", json!({"port": port, "window": WINDOW}));
+    client.wait_reply(id);
+    let (mut sent, mut credit, mut got) = (0, 256 << 10, 0);
+    while got < SIZE {
+        while credit > 0 && sent < SIZE {
+            let count = credit.min(SIZE - sent).min(32 << 10);
+            client.data(STDIN, id, &vec![(sent >> 15) as u8; count]);
+            (sent, credit) = (sent + count, credit - count);
+        }
+        match client.next() {
+            Frame::Data {
+                stream: STDOUT, bytes, ..
+            } => {
+                got += bytes.len();
+                client.credit(STDOUT, id, bytes.len());
+            }
+            Frame::Data { bytes, .. } => credit += u32::from_be_bytes(bytes.try_into().unwrap()) as usize,
+            Frame::Json(_) => {}
+        }
+    }
+    client.data(STDIN, id, b"");
+    let (_, eof, end) = until_end(&mut client, id);
+    assert!(eof);
+    assert_eq!(end["bytes"], SIZE);
+    assert!(agent.memory_kib() < before + (8 << 10));
+    served.join().unwrap();
+}
+
+#[test]
+fn refusals_say_what_the_system_said() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let refused = client.call("dial", json!({"port": free}))["error"].take();
+    assert_eq!(
+        (&refused["code"], &refused["errno"]),
+        (&json!("io"), &json!(libc::ECONNREFUSED))
+    );
+    let missing = client.call("dial", json!({"path": "/no/such/socket"}))["error"].take();
+    assert_eq!(
+        (&missing["code"], &missing["errno"]),
+        (&json!("not_found"), &json!(libc::ENOENT))
+    );
+    assert_eq!(client.refusal("dial", json!({})), "bad_request");
+    assert_eq!(client.refusal("dial", json!({"host": "-x", "port": 1})), "bad_request");
+    assert_eq!(
+        client.refusal("dial", json!({"host": "no-such-name.invalid", "port": 1})),
+        "not_found"
+    );
+    assert_eq!(
+        client.refusal("dial", json!({"path": "/x", "user": "nobody-here"})),
+        "not_found"
+    );
+}
+
+#[test]
+fn a_connection_that_is_reset_is_told_as_such() {
+    let (port, served) = server(|peer| {
+        let mut byte = [0];
+        (&peer).read_exact(&mut byte).unwrap();
+        // What is not read at the end is answered with a reset.
+        let enough = || (peer.peek(&mut [0; 4]).ok() == Some(4)).then_some(());
+        wait_for("more to read", enough);
+    });
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let id = client.send("dial", json!({"port": port}));
+    client.wait_reply(id);
+    client.data(STDIN, id, b"x");
+    client.data(STDIN, id, b"more");
+    let (_, eof, end) = until_end(&mut client, id);
+    assert!(!eof);
+    assert_eq!(end["error"]["errno"], libc::ECONNRESET);
+    served.join().unwrap();
+}
+
+#[test]
+fn cancelling_and_the_end_of_the_session_reset_the_peer() {
+    for by_cancel in [true, false] {
+        let (port, served) = server(|mut peer| {
+            peer.set_read_timeout(Some(20 * SECOND)).unwrap();
+            let error = peer.read(&mut [0]).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ECONNRESET));
+        });
+        let agent = Agent::start();
+        let mut client = agent.session();
+        let id = client.send("dial", json!({"port": port}));
+        client.wait_reply(id);
+        if by_cancel {
+            client.send("cancel", json!({"id": id}));
+            let (_, _, end) = until_end(&mut client, id);
+            assert_eq!(end["error"]["code"], "bad_request");
+        } else {
+            drop(client);
+        }
+        served.join().unwrap();
+    }
+}
+
+#[test]
+fn a_unix_socket_is_dialled_by_its_path() {
+    let agent = Agent::start();
+    let path = agent.dir.join("service");
+    let listener = UnixListener::bind(&path).unwrap();
+    let served = thread::spawn(move || {
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.write_all(b"hi").unwrap();
+    });
+    let mut client = agent.session();
+    let id = client.send("dial", json!({"path": path}));
+    client.wait_reply(id);
+    client.data(STDIN, id, b"");
+    assert_eq!(until_end(&mut client, id).0, b"hi");
+    served.join().unwrap();
+}
+
+/// Waits for the next connection to a listener.
+fn accepted(client: &mut Client, listener: u32) -> u32 {
+    loop {
+        if let Frame::Json(event) = client.next()
+            && event["event"] == "accepted"
+        {
+            assert_eq!(event["channel"], listener);
+            return event["connection"].as_u64().unwrap() as u32;
+        }
+    }
+}
+
+#[test]
+fn connections_to_a_listener_are_taken_by_their_numbers() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let listener = client.send("listen", json!({"port": 0}));
+    let port = client.wait_reply(listener)["result"]["port"].as_u64().unwrap() as u16;
+    for text in ["one", "two"] {
+        let peer = thread::spawn(move || {
+            let mut peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            peer.write_all(text.as_bytes()).unwrap();
+            peer.shutdown(Shutdown::Write).unwrap();
+            let mut heard = String::new();
+            peer.read_to_string(&mut heard).unwrap();
+            heard
+        });
+        let connection = accepted(&mut client, listener);
+        let id = client.send("accept", json!({"connection": connection}));
+        client.wait_reply(id);
+        client.data(STDIN, id, b"heard");
+        client.data(STDIN, id, b"");
+        assert_eq!(until_end(&mut client, id).0, text.as_bytes());
+        assert_eq!(peer.join().unwrap(), "heard");
+        assert_eq!(client.refusal("accept", json!({"connection": connection})), "not_found");
+    }
+    client.send("cancel", json!({"id": listener}));
+    until_end(&mut client, listener);
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+}
+
+#[test]
+fn only_loopback_is_listened_at() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    for host in ["0.0.0.0", "::", "10.0.2.15"] {
+        assert_eq!(client.refusal("listen", json!({"host": host, "port": 0})), "forbidden");
+    }
+}
+
+#[test]
+fn the_file_of_a_unix_listener_goes_with_its_session() {
+    let agent = Agent::start();
+    let path = agent.dir.join("mine");
+    let mut client = agent.session();
+    let listener = client.send("listen", json!({"path": path}));
+    client.wait_reply(listener);
+    assert!(path.exists());
+    assert_eq!(client.refusal("listen", json!({"path": path})), "io");
+    drop(client);
+    wait_for("the end of the socket", || (!path.exists()).then_some(()));
+}
+
+#[test]
+fn connections_that_nobody_takes_are_bounded() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let listener = client.send("listen", json!({"port": 0}));
+    let port = client.wait_reply(listener)["result"]["port"].as_u64().unwrap() as u16;
+    let peers: Vec<_> = (0..80)
+        .map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap())
+        .collect();
+    let numbers: Vec<_> = (0..64).map(|_| accepted(&mut client, listener)).collect();
+    // The next one is accepted when there is room for it.
+    let id = client.send("accept", json!({"connection": numbers[0]}));
+    assert_eq!(accepted(&mut client, listener), 65);
+    client.send("cancel", json!({"id": id}));
+    drop(peers);
+}
+
+#[test]
+fn a_user_is_described_as_a_session_of_theirs_begins() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let me = client.result("find_user", json!({}));
+    let home = me["home"].as_str().unwrap();
+    assert!(home.starts_with('/') && me["shell"].as_str().unwrap().starts_with('/'));
+    assert_eq!(client.result("find_user", json!({"user": me["name"]})), me);
+    assert_eq!(client.refusal("find_user", json!({"user": "nobody-here"})), "not_found");
+}
+
+#[test]
+fn the_sftp_server_is_this_program_in_another_role() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let id = client.send("sftp", json!({}));
+    client.data(STDIN, id, &[0, 0, 0, 5, 1, 0, 0, 0, 3]);
+    client.data(STDIN, id, b"");
+    let collected = client.collect(id);
+    assert_eq!(collected.stdout[4..9], [2, 0, 0, 0, 3]);
+    assert_eq!(collected.exit["exit_code"], 0);
+    assert_eq!(client.refusal("sftp", json!({"user": "nobody-here"})), "not_found");
+}

@@ -1,0 +1,51 @@
+"""`quicksand-tui ssh`: runs the system's ssh; with --stdio it is the server behind it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+import click
+from quicksand.base.errors import HostError
+from quicksand.base.paths import paths
+from quicksand.records.registry import Registry
+
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.ssh_files import SUFFIX, prepare_files
+
+
+@command_of("ssh")
+def ssh_command(stdio: bool, name: str, argv: tuple[str, ...]) -> int:
+    """Run ssh with a sandbox: a shell, or a command.
+
+    NAME may be USER@NAME; without a user it is the one that the image says, or root. What follows
+    is for ssh: its options, such as -L 8080:127.0.0.1:80, then the command. The sandbox needs no
+    network and no sshd, and nothing listens here.
+
+    \b
+    quicksand-tui ssh web                    a shell
+    quicksand-tui ssh web uname -a           a command
+    quicksand-tui ssh web -N -L 8080:127.0.0.1:80
+
+    `quicksand-tui ssh-config --install` lets every ssh, scp, rsync, git and editor reach NAME as
+    the host NAME.qs.
+    """
+    if stdio:
+        if argv:
+            raise click.UsageError("--stdio takes nothing but NAME")
+        if sys.stdin.isatty():
+            raise click.UsageError(
+                f"--stdio is for ssh to call; `quicksand-tui ssh {name}` is for you"
+            )
+        from quicksand_tui.cli.ssh_server.stdio import serve_stdio  # noqa: PLC0415
+
+        return serve_stdio(name.removesuffix(SUFFIX))
+    user, _, host = name.rpartition("@")
+    found = Registry(paths()).find(host.removesuffix(SUFFIX))
+    program = shutil.which("ssh")
+    if program is None:
+        raise HostError("there is no ssh on this host", hint="install openssh-client")
+    words = ["ssh", "-F", str(prepare_files()), *(["-l", user] if user else [])]
+    sys.stdout.flush()
+    os.execv(program, [*words, found.name + SUFFIX, *argv])  # noqa: S606

@@ -1,0 +1,118 @@
+"""`quicksand-tui ssh-config`: the config by which ssh reaches sandboxes."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import pwd
+from pathlib import Path
+
+import click
+from quicksand.base.files import map_os_errors
+from quicksand.base.home import home
+from quicksand.base.paths import paths
+
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.output import Exit, say
+from quicksand_tui.cli.ssh_files import SUFFIX, config_file, config_text, prepare_files
+from quicksand_tui.cli.whole_files import write_whole
+from quicksand_tui.model.text import clean, clean_lines
+
+BEGIN = "# BEGIN quicksand-tui: `quicksand-tui ssh-config --remove` takes these lines out"
+END = "# END quicksand-tui"
+
+
+@command_of("ssh-config")
+def ssh_config_command(install: bool, remove: bool, dry_run: bool) -> int:
+    """Print the config by which ssh reaches every sandbox NAME as NAME.qs.
+
+    --install puts one Include line at the beginning of ~/.ssh/config, once for all sandboxes that
+    there are and will be. The config itself is a file of ours. --remove takes the line out. Both
+    may be done again and again.
+    """
+    if install and remove:
+        raise click.UsageError("--install and --remove exclude each other")
+    if dry_run and not (install or remove):
+        raise click.UsageError("--dry-run goes with --install or --remove")
+    if not (install or remove):
+        prepare_files()  # who puts it elsewhere needs the files that it names
+        click.echo(config_text(paths()), nl=False)
+        return Exit.OK
+    file = user_config()
+    with map_os_errors(file):
+        before = _read(file)
+        after = without_include(before)
+        if install:
+            after = with_include(after, config_file(paths()))
+        if dry_run:
+            return _show(file, before, after)
+        if install:
+            prepare_files()
+        if after != before:
+            _write(file, after)
+    if install:
+        say(f"`ssh NAME{SUFFIX}` reaches the sandbox NAME")
+    elif after != before:
+        say(f"{clean(file)} is as it was before")
+    else:
+        say(f"nothing of ours is in {clean(file)}")
+    return Exit.OK
+
+
+def user_config() -> Path:
+    """Returns the config that ssh reads for this user, who need not have HOME set: ssh(1) asks the
+    user database. Raises PathError."""
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ssh" / "config"
+    except KeyError:  # then ssh does not run, either
+        return home() / ".ssh" / "config"
+
+
+def is_installed() -> bool:
+    """Returns whether the user's config includes ours. Raises HostError."""
+    file = user_config()
+    with map_os_errors(file):
+        return BEGIN in (line.strip() for line in _read(file).splitlines())
+
+
+def with_include(text: str, included: Path) -> str:
+    """Returns the user's config with the lines of ours at its beginning: after a Host line they
+    would belong to that host."""
+    return f'{BEGIN}\nInclude "{included}"\n{END}\n{text}'
+
+
+def without_include(text: str) -> str:
+    """Returns the user's config without the lines of ours."""
+    lines = text.splitlines(keepends=True)
+    bare = [line.strip() for line in lines]
+    while BEGIN in bare:
+        first = bare.index(BEGIN)
+        # Without its end, somebody has edited it: only what is certainly ours goes.
+        is_whole = bare[first + 2 : first + 3] == [END]
+        last = first + 3 if is_whole else first + 1
+        del lines[first:last], bare[first:last]
+    return "".join(lines)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return ""
+
+
+def _write(file: Path, text: str) -> None:
+    """Replaces the config, with its mode; where it is a link, the file that this leads to."""
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    real = file.resolve()
+    mode = real.stat().st_mode & 0o777 if real.exists() else 0o600
+    write_whole(real, text, mode)
+
+
+def _show(file: Path, before: str, after: str) -> int:
+    change = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), str(file), str(file), lineterm=""
+    )
+    for line in change:
+        click.echo(clean_lines(line))
+    return Exit.OK

@@ -1,0 +1,84 @@
+"""`quicksand-tui ssh-gateway`: the SSH server on a port."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import asyncssh
+import click
+from quicksand.base.errors import ConfigError, HostError, PortInUseError
+from quicksand.base.paths import paths
+
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.output import Exit, say
+from quicksand_tui.cli.runner import run_async
+from quicksand_tui.cli.ssh_files import key_file, prepare_files, ssh_dir
+from quicksand_tui.cli.ssh_server.gateway import Gateway, serve_at
+from quicksand_tui.cli.ssh_server.keys import read_keys
+from quicksand_tui.model.text import clean
+
+if TYPE_CHECKING:
+    from quicksand_tui.cli.runner import Signals
+
+LOOPBACK = "127.0.0.1"
+_ADDRESS = re.compile(r"(?:(?P<host>[^:\[\]]+|\[[0-9A-Fa-f:.]+\]):)?(?P<port>[0-9]{1,5})")
+
+
+@command_of("ssh-gateway")
+def ssh_gateway_command(listen: str, keys: Path | None) -> int:
+    """Let machines and clients that cannot run quicksand-tui reach sandboxes by SSH, until Ctrl-C.
+
+    ADDRESS is PORT, which is that of 127.0.0.1, or HOST:PORT; 0.0.0.0 and [::] are all addresses.
+    The user name of a client is NAME, or NAME+USER for a user of the guest:
+
+    \b
+    ssh -p 2222 web@HOST
+    ssh -p 2222 web+joe@HOST uname -a
+
+    Only public keys are taken, from FILE, which has a line for each with the sandboxes that it
+    leads to. A change of it counts from the next login on:
+
+    \b
+    sandboxes="web,ci-*" ssh-ed25519 AAAA... me@laptop
+
+    Who comes and goes, and who is refused, is told on stderr.
+    """
+    host, port = parse_address(listen)
+    file = keys if keys is not None else ssh_dir(paths()) / "authorized_keys"
+    prepare_files()
+    if not file.exists():
+        raise ConfigError(
+            f"there is no {file}",
+            hint='give each key a line: sandboxes="*" and what is in its id_ed25519.pub',
+        )
+    known = read_keys(file)
+    key = asyncssh.read_private_key(key_file(paths()))
+
+    async def main(signals: Signals) -> int:
+        gateway = Gateway(file, say)
+        try:
+            bound = await serve_at(host, port, key, gateway)
+        except OSError as error:
+            kind = PortInUseError if error.errno == errno.EADDRINUSE else HostError
+            raise kind(f"cannot listen at {listen}: {error.strerror or error}") from error
+        shown = f"[{host}]:{bound}"
+        click.echo(f"listening at {shown} for {len(known)} keys of {clean(file)}")
+        click.echo(f"host key {key.get_fingerprint()}; for a known_hosts elsewhere:")
+        click.echo(f"{shown} {key.export_public_key().decode().strip()}")
+        await asyncio.Event().wait()
+        return Exit.OK
+
+    return run_async(main)
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Returns the host and the port of an address to listen at; a port alone is one of the
+    loopback. Raises ConfigError."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match["port"]) > 65535:
+        raise ConfigError(f"{text!r} is no address", hint="as in 2222, 0.0.0.0:2222 or [::]:2222")
+    return (match["host"] or LOOPBACK).strip("[]"), int(match["port"])

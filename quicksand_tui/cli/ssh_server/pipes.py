@@ -1,0 +1,100 @@
+"""The near end of an SSH channel: what the client sends is read, and what it gets is written, at
+the pace of the other side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+QUEUE_MAX = 128 * 1024
+"""Bytes that wait to be read before the channel is paused. The channel itself then holds as much as
+its window allows."""
+
+
+class Pipe:
+    """What asyncssh calls of a session, as coroutines. A session is a class of asyncssh's, too."""
+
+    def __init__(self) -> None:
+        self._chan: Any = None
+        self._queue: list[bytes] = []
+        self._queued = 0
+        self._paused = False
+        self._at_end = False
+        self._changed = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self.lost = asyncio.Event()
+        """Set once the channel is closed, from whichever side."""
+
+    # Called by asyncssh.
+
+    def connection_made(self, chan: Any) -> None:
+        self._chan = chan
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        self._queue.append(data)
+        self._queued += len(data)
+        if self._queued > QUEUE_MAX and not self._paused:
+            self._paused = True
+            self._chan.pause_reading()
+        self._changed.set()
+
+    def eof_received(self) -> bool:
+        self._at_end = True
+        self._changed.set()
+        return True  # this side may still send
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set()
+        self._changed.set()
+        self._writable.set()
+
+    # Called by who serves the channel.
+
+    async def read(self) -> bytes:
+        """Returns what the client has sent; b"" once it sends nothing more, or the channel is
+        closed."""
+        while not self._queue:
+            if self._at_end or self.lost.is_set():
+                return b""
+            self._changed.clear()
+            await self._changed.wait()
+        data = b"".join(self._queue)  # the fewer pieces, the less work for the guest's agent
+        self._queue.clear()
+        self._queued = 0
+        if self._paused:
+            self._paused = False
+            self._chan.resume_reading()
+        return data
+
+    async def write(self, data: bytes, datatype: int | None = None) -> bool:
+        """Sends to the client, and waits while it does not take it. Returns whether the channel is
+        open."""
+        await self._writable.wait()
+        if self.lost.is_set() or self._chan.is_closing():
+            return False
+        self._chan.write(data, datatype)
+        return True
+
+    async def until_lost(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Does work until it is done or the channel is closed, which cancels it. Returns whether it
+        is done. Raises what it raises."""
+        working = asyncio.create_task(work, name="quicksand-ssh-work")
+        losing = asyncio.create_task(self.lost.wait(), name="quicksand-ssh-lost")
+        try:
+            await asyncio.wait((working, losing), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (working, losing):
+                task.cancel()
+            await asyncio.wait((working, losing))
+        if working.cancelled():
+            return False
+        working.result()
+        return True

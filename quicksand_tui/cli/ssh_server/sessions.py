@@ -1,0 +1,272 @@
+"""Sessions of a client: commands, terminals and SFTP, which run in the guest."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import asyncssh
+from quicksand.base.errors import QuicksandError
+from quicksand.guest.agent.wire import Stream
+from quicksand.guest.execution import Command, ExitStatus
+from quicksand.guest.shell import Shell
+from quicksand.guest.users import Login
+from quicksand.sandbox import Sandbox
+
+from quicksand_tui.cli.ssh_server.pipes import Pipe
+from quicksand_tui.model.remedies import text_of
+from quicksand_tui.model.text import clean
+
+if TYPE_CHECKING:
+    from quicksand_tui.cli.ssh_server.tasks import Tasks
+
+SIGNALS: Final[Mapping[int, str]] = {
+    **{1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 6: "ABRT", 8: "FPE", 9: "KILL"},
+    **{10: "USR1", 11: "SEGV", 12: "USR2", 13: "PIPE", 14: "ALRM", 15: "TERM"},
+}
+"""Signals that SSH has names for (RFC 4254, section 6.10), by their numbers on Linux."""
+
+ENVIRONMENT = ("LANG", "COLORTERM", "GIT_PROTOCOL")
+"""Variables that a client may set, besides LC_*: none that could make a program load something."""
+
+_LOCALE = re.compile(r"LC_[A-Z]+")
+
+SSH_VARIABLES = {
+    "SSH_CLIENT": "127.0.0.1 0 22",
+    "SSH_CONNECTION": "127.0.0.1 0 127.0.0.1 22",
+}
+"""Programs tell by these that they run in a session of SSH (ssh(1)). There are no addresses."""
+
+VARIABLE_MAX = 4096
+"""Bytes of a variable that is taken."""
+
+VARIABLES_MAX = 64
+
+SIDE_MAX = 1000
+"""Characters of a terminal's width and height, at most."""
+
+FAILED = 255
+"""The exit code of ssh when the connection, not the command, has failed (ssh(1))."""
+
+HANG_UP_S = 1.0
+"""Seconds that the agent may take to hang a command up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A guest, and who has logged in."""
+
+    sandbox: Sandbox
+    user: str | None
+    """None for whom the image says."""
+    login: Login
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """The terminal that a client has asked for."""
+
+    kind: str
+    columns: int
+    rows: int
+
+
+class GuestSession(Pipe, asyncssh.SSHServerSession[bytes]):
+    """One session: a command, a shell or SFTP."""
+
+    def __init__(self, guest: Guest, tasks: Tasks) -> None:
+        super().__init__()
+        self._guest = guest
+        self._tasks = tasks
+        self._terminal: Terminal | None = None
+        self._command: str | None = None
+        self._is_sftp = False
+        self._running: Command | Shell | None = None
+        self._resizing: asyncio.Task[None] | None = None
+
+    # Called by asyncssh.
+
+    def pty_requested(
+        self,
+        term_type: str,
+        term_size: tuple[int, int, int, int],
+        term_modes: Mapping[int, int],
+    ) -> bool:
+        self._terminal = Terminal(term_type[:VARIABLE_MAX], *_size(*term_size[:2]))
+        return True
+
+    def shell_requested(self) -> bool:
+        return True
+
+    def exec_requested(self, command: str) -> bool:
+        self._command = command
+        return "\0" not in command
+
+    def subsystem_requested(self, subsystem: str) -> bool:
+        self._is_sftp = subsystem == "sftp"
+        return self._is_sftp
+
+    def session_started(self) -> None:
+        self._tasks.start(self._serve(), "session")
+
+    def terminal_size_changed(self, width: int, height: int, pixwidth: int, pixheight: int) -> None:
+        if self._terminal is not None:
+            self._terminal = Terminal(self._terminal.kind, *_size(width, height))
+            self._resize()
+
+    def signal_received(self, signal: str) -> None:
+        if self._running is not None and signal in SIGNALS.values():
+            self._tasks.start(_send_signal(self._running, signal), "signal")
+
+    def break_received(self, msec: int) -> bool:
+        return False
+
+    # Serving it
+
+    async def _serve(self) -> None:
+        try:
+            status = await self._serve_it()
+        except QuicksandError as error:
+            message = f"{clean(text_of(error))}\r\n".encode()
+            await self.write(message, asyncssh.EXTENDED_DATA_STDERR)
+            self._chan.exit(FAILED)
+            return
+        if status is not None and not self._chan.is_closing():
+            if status.signal is not None and status.signal in SIGNALS:
+                self._chan.exit_with_signal(SIGNALS[status.signal])
+            else:
+                self._chan.exit(status.exit_code)
+
+    async def _serve_it(self) -> ExitStatus | None:
+        if self._terminal is not None and not self._is_sftp:
+            return await self._serve_terminal(self._terminal)
+        return await self._serve_command()
+
+    async def _serve_command(self) -> ExitStatus | None:
+        """Runs a command, the user's shell on the client's input, or SFTP. Returns its end; None if
+        the client went away first."""
+        sandbox, user, login = self._guest.sandbox, self._guest.user, self._guest.login
+        if self._is_sftp:
+            command = await sandbox.open_sftp(user)
+        else:
+            asked = [] if self._command is None else ["-c", self._command]
+            command = await sandbox.spawn(
+                [login.shell, *asked],
+                cwd=login.home,
+                user=user,
+                env=self._environment(),
+                stdin=True,
+                detach=True,  # what it has started in the background lives on, as with sshd
+            )
+        self._running = command
+
+        async def show() -> None:
+            async for stream, data in command.output():
+                is_error = stream is Stream.STDERR
+                await self.write(data, asyncssh.EXTENDED_DATA_STDERR if is_error else None)
+
+        try:
+            await self.until_lost(self._relay(command, show()))
+        finally:
+            if command.status is None:
+                self._tasks.start(_hang_up(sandbox, command, self._tasks), "hang-up")
+        return command.status
+
+    async def _serve_terminal(self, terminal: Terminal) -> ExitStatus | None:
+        """Runs a login shell or a command in a terminal. Returns its end; None if the client went
+        away first, which hangs the terminal up."""
+        login = self._guest.login
+        shell = await self._guest.sandbox.shell(
+            None if self._command is None else [login.shell, "-c", self._command],
+            columns=terminal.columns,
+            rows=terminal.rows,
+            cwd=login.home,
+            user=self._guest.user,
+            env=self._environment(),
+            name="ssh",
+        )
+        self._running = shell
+        if self._terminal != terminal:  # it has changed meanwhile
+            self._resize()
+
+        async def show() -> None:
+            async for data in shell.output():
+                await self.write(data)
+
+        try:
+            await self.until_lost(self._relay(shell, show()))
+        finally:
+            if shell.status is None:
+                self._tasks.start(_close(shell), "close")
+        return shell.status
+
+    async def _relay(self, running: Command | Shell, show: Coroutine[Any, Any, None]) -> None:
+        """Passes the client's input on while the output is shown."""
+        feeding = asyncio.create_task(self._feed(running), name="quicksand-ssh-input")
+        try:
+            await show
+        finally:
+            feeding.cancel()
+            await asyncio.wait((feeding,))
+
+    async def _feed(self, running: Command | Shell) -> None:
+        with contextlib.suppress(QuicksandError):  # who reads the output gets the same error
+            while data := await self.read():
+                await running.write(data)
+            if isinstance(running, Command):
+                running.close_stdin()
+
+    def _resize(self) -> None:
+        """Gives the guest's terminal the size of the client's, the last one if there are several at
+        a time."""
+        if isinstance(self._running, Shell) and (self._resizing is None or self._resizing.done()):
+            self._resizing = self._tasks.start(self._do_resize(self._running), "resize")
+
+    async def _do_resize(self, shell: Shell) -> None:
+        done: Terminal | None = None
+        with contextlib.suppress(QuicksandError):  # it has just ended
+            while (wanted := self._terminal) is not None and wanted != done:
+                await shell.resize(wanted.columns, wanted.rows)
+                done = wanted
+
+    def _environment(self) -> dict[str, str]:
+        sent = list(self._chan.get_environment().items())[:VARIABLES_MAX]
+        found = {
+            name: value
+            for name, value in sent
+            if (name in ENVIRONMENT or _LOCALE.fullmatch(name)) and len(value) <= VARIABLE_MAX
+        }
+        if self._terminal is not None and self._terminal.kind:
+            found["TERM"] = self._terminal.kind
+        return {name: value for name, value in found.items() if "\0" not in value} | SSH_VARIABLES
+
+
+def _size(columns: int, rows: int) -> tuple[int, int]:
+    """Returns a size that a terminal can have: clients without one say 0."""
+    return min(columns or 80, SIDE_MAX), min(rows or 24, SIDE_MAX)
+
+
+async def _send_signal(running: Command | Shell, name: str) -> None:
+    with contextlib.suppress(QuicksandError):  # it has just ended
+        await running.signal(name)
+
+
+async def _close(shell: Shell) -> None:
+    with contextlib.suppress(QuicksandError, TimeoutError):
+        async with asyncio.timeout(HANG_UP_S):
+            await shell.close()
+
+
+async def _hang_up(sandbox: Sandbox, command: Command, tasks: Tasks) -> None:
+    """Tells a command that its client is gone: SIGHUP for itself, and not for what it has started.
+    While the connection lasts, its output is dropped, since it would wait for a reader."""
+    with contextlib.suppress(QuicksandError, TimeoutError):
+        async with asyncio.timeout(HANG_UP_S):
+            command.close_stdin()
+            await sandbox.request("kill", {"pid": command.pid, "signal": "HUP"})
+        if not tasks.is_ending:
+            await command.wait()

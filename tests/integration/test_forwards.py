@@ -1,0 +1,149 @@
+"""Ports that are forwarded while a sandbox runs, one without a network card."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+from quicksand import Sandbox
+from quicksand.base.errors import PortInUseError, StateError
+from quicksand.base.paths import Paths
+from quicksand.base.processes import running_modules
+from quicksand.life.forwarding import FORWARDER
+from quicksand.records.registry import Registry
+
+from tests.conftest import wait_for
+from tests.integration.guests import say
+
+pytestmark = pytest.mark.vm
+
+AT_ONCE = 400
+
+SERVER = """
+import asyncio
+async def serve(reader, writer):
+    text = await reader.read()
+    writer.write(b"guest:" + text)
+    await writer.drain()
+    writer.close()
+async def main():
+    server = await asyncio.start_server(serve, "127.0.0.1", 8000, backlog=1024)
+    print("ready", flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def vm() -> AsyncIterator[Sandbox]:
+    """A sandbox with a service on its own loopback that answers once it has been told all."""
+    async with Sandbox(image="debian", network_mode="none") as sandbox:
+        service = await sandbox.spawn(["python3", "-c", SERVER], detach=True)
+        async for _ in service.output():
+            break
+        yield sandbox
+    wait_for(lambda: not forwarders(), what="the process of its forwards to end")
+
+
+def forwarders() -> list[int]:
+    return [pid for pid, _ in running_modules({FORWARDER})]
+
+
+async def ask(port: int, text: bytes = b"hi", host: str = "127.0.0.1") -> bytes:
+    """What the service answers. Raises ConnectionError."""
+    async with asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection(host, port)
+        with contextlib.closing(writer):
+            writer.write(text)
+            writer.write_eof()
+            return await reader.read()
+
+
+def has_ipv6() -> bool:
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
+async def test_a_forward_reaches_the_guests_own_loopback_and_lasts(
+    vm: Sandbox, places: Paths
+) -> None:
+    made = await vm.forward(8000)
+    assert await ask(made.host) == b"guest:hi"
+    if has_ipv6():
+        assert await ask(made.host, host="::1") == b"guest:hi"
+    much = os.urandom(1 << 20)
+    assert await ask(made.host, much) == b"guest:" + much
+    entry = Registry(places).find(vm.id)
+    assert entry.ports == ((made.host, 8000),)
+    assert vm.port_forwards == {8000: made.host}
+    assert await vm.forward(8000, made.host) == made  # it is there already
+
+    # Several ports are carried by one process.
+    other = await vm.forward(9)
+    assert len(forwarders()) == 1
+    with pytest.raises(ConnectionError):
+        await ask(other.host)
+
+    with pytest.raises(StateError, match="forwarded to port 8000 already"):
+        await vm.forward(80, made.host)
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(PortInUseError):
+        await vm.forward(8000, taken.getsockname()[1])
+
+    # A revert ends what is under way, and not the forward.
+    await vm.checkpoint("a")
+    reader, writer = await asyncio.open_connection("127.0.0.1", made.host)
+    writer.write(b"x")
+    await vm.revert("a")
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    assert await ask(made.host) == b"guest:hi"
+
+    await vm.unforward(made.host)
+    with pytest.raises(ConnectionRefusedError):
+        await ask(made.host)
+    with pytest.raises(StateError):
+        await vm.unforward(made.host)
+    await vm.unforward(other.host)
+    wait_for(lambda: not forwarders(), what="the process to end without a forward")
+    assert await say(vm, "echo alive") == "alive"
+
+
+async def test_more_connections_than_the_agent_has_channels_are_answered(vm: Sandbox) -> None:
+    made = await vm.forward(8000)
+
+    async def one(number: int) -> bool:
+        try:
+            return await ask(made.host, b"%d" % number) == b"guest:%d" % number
+        except ConnectionError:
+            return False
+
+    answered = await asyncio.gather(*(one(number) for number in range(AT_ONCE)))
+    assert all(answered)  # they wait for each other
+    assert await ask(made.host) == b"guest:hi"
+
+
+async def test_a_forwarder_that_was_killed_leaves_nothing_in_the_way(
+    vm: Sandbox, places: Paths
+) -> None:
+    made = await vm.forward(8000)
+    (pid,) = forwarders()
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not forwarders(), what="its end")
+    assert Registry(places).find(vm.id).ports == ()
+    again = await vm.forward(8000, made.host)
+    assert again == made
+    assert await ask(made.host) == b"guest:hi"
+
+
+async def test_several_that_begin_at_once_share_one_process(vm: Sandbox) -> None:
+    made = await asyncio.gather(*(vm.forward(8000) for _ in range(5)))
+    assert len({one.host for one in made}) == 5
+    wait_for(lambda: len(forwarders()) == 1, what="one process")
+    assert await asyncio.gather(*(ask(one.host) for one in made)) == [b"guest:hi"] * 5

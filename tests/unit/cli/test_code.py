@@ -1,0 +1,62 @@
+"""What `code` says of guests, and the command of an editor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from quicksand_tui.cli.code import Guest, advice, command_of_editor, problems
+
+FINE = {
+    **{"os": "Linux", "arch": "x86_64", "glibc": "2.41", "memory": "2000000", "disk": "4000000"},
+    **dict.fromkeys(("bash", "tar", "curl", "wget"), "yes"),
+}
+
+
+def said(
+    other: Mapping[str, str] = FINE, *, has_network: bool = True, editor: str = "code"
+) -> list[str]:
+    found = {key: value for key, value in {**FINE, **other}.items() if value}
+    guest = Guest(found, has_network)
+    return [*problems(guest, editor), *advice(guest, editor)]
+
+
+def test_of_a_guest_that_has_all_nothing_is_said() -> None:
+    assert said() == []
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"arch": "riscv64"}, "no server for a guest of riscv64"),
+        ({"arch": ""}, "an unknown processor"),
+        ({"glibc": ""}, "apk add"),
+        ({"glibc": "2.27"}, "needs 2.28"),
+        ({"bash": ""}, "no bash"),
+        ({"tar": ""}, "no tar"),
+        ({"disk": "1000"}, "0 MiB left"),
+        ({"memory": "500000"}, "488 MiB of memory"),
+        ({"curl": "", "wget": ""}, "neither curl nor wget"),
+    ],
+)
+def test_what_is_missing_is_said(other: dict[str, str], words: str) -> None:
+    (line,) = said(other)
+    assert words in line
+
+
+def test_without_network_the_editor_has_to_upload_its_server() -> None:
+    (line,) = said(has_network=False)
+    assert '"remote.SSH.localServerDownload": "always"' in line
+    assert said(has_network=False, editor="zed") == []
+
+
+def test_numbers_that_make_no_sense_are_passed_over() -> None:
+    assert said({"memory": "x" * 99, "disk": "-1"}) == []
+
+
+def test_the_command_opens_a_directory_of_the_host() -> None:
+    assert command_of_editor("code", "web", "/root") == [
+        *("code", "--remote", "ssh-remote+web.qs", "/root"),
+    ]
+    assert command_of_editor("zed", "web", "src")[-1] == "ssh://web.qs/src"
