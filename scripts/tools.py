@@ -21,8 +21,10 @@ ON_LINUX = {
     "mkfs.ext4": "e2fsprogs",
     "debugfs": "e2fsprogs",
     "smbtorture": "samba-testsuite",
+    "sshd": "openssh-server",
 }
-"""Disks are filled, and taken apart; samba's tests run against our SMB server."""
+"""Disks are filled, and taken apart; samba's tests run against our SMB server; other machines are
+reached through an sshd of the tests' own."""
 
 
 async def main() -> int:
