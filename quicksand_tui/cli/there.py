@@ -9,29 +9,43 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 from quicksand.base.errors import ConfigError, RemoteError
 from quicksand.guest.agent.wire import Stream
+from quicksand.guest.files import GuestFiles
+from quicksand.remote.agents import agent_session
 from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import SCHEME, Destination
+from quicksand.remote.sending import fetch_file, make_place, send_file
 
-from quicksand_tui.cli.group import explain_usage, invoke
+from quicksand_tui.cli.copy import copy_files
+from quicksand_tui.cli.group import explain_usage, invoke, load
 from quicksand_tui.cli.host_choice import HERE, LOCAL, OPTION, VARIABLE
-from quicksand_tui.cli.output import Exit, complain, say
+from quicksand_tui.cli.output import PROGRAM, Exit, complain, say
 from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.cli.streams import FdReader, FdWriter, same_file
 from quicksand_tui.cli.terminal import raw_terminal, terminal_size
-from quicksand_tui.cli.there_words import Line, read_line, terminal_env
+from quicksand_tui.cli.there_words import (
+    Line,
+    LocalFile,
+    files_of,
+    read_line,
+    terminal_env,
+    words_of,
+)
 from quicksand_tui.home.host_file import HostsError, read_hosts
 from quicksand_tui.home.state import config_file
 from quicksand_tui.model.text import did_you_mean
 from quicksand_tui.terminal.restoring import Restoring
+from quicksand_tui.verbs.rows import find_verb
 
 if TYPE_CHECKING:
+    from quicksand.guest.agent.session import Session
+
     from quicksand_tui.cli.host_choice import Chosen
 
 AGAIN_S = 2.0
@@ -39,6 +53,7 @@ AGAIN_S = 2.0
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 INTERRUPT = b"\x03"
+COPY = "cp"
 
 
 def run_there(chosen: Chosen) -> int:
@@ -54,12 +69,15 @@ def run_there(chosen: Chosen) -> int:
             raise click.UsageError(f"{argv[0]} is about this machine: leave {OPTION} out")
         if "--help" in argv or "-h" in argv:
             return invoke(argv)
+        if argv[0] == COPY:
+            return _copy(find_destination(chosen.host), argv)
         line = read_line(argv)
+        files = files_of(line)
     except click.ClickException as error:
         return explain_usage(error, argv)
     destination = find_destination(chosen.host)
     try:
-        return run_async(lambda signals: _carry_out(destination, line, signals))
+        return run_async(lambda signals: _carry_out(destination, line, files, signals))
     except RemoteError as error:
         complain(error)
         return Exit.SANDBOX_FAILED if line.in_guest else Exit.FAILURE
@@ -82,14 +100,48 @@ def find_destination(host: str) -> Destination:
     return Destination.parse(known[host])
 
 
-async def _carry_out(destination: Destination, line: Line, signals: Signals) -> int:
+def _copy(destination: Destination, argv: Sequence[str]) -> int:
+    """Copies between this machine and a guest of another one: `cp` runs here, and talks to the
+    guest's agent there. Raises click.UsageError, QuicksandError."""
+    command = load(find_verb(COPY))
+    with command.make_context(f"{PROGRAM} {COPY}", list(argv[1:])) as ctx:
+        given = ctx.params
+
+    @contextlib.asynccontextmanager
+    async def reach(name: str) -> AsyncIterator[GuestFiles]:
+        async with (
+            Connection(destination, asks=_may_ask()) as connection,
+            agent_session(connection.link, name) as session,
+        ):
+
+            async def same() -> Session:
+                return session
+
+            yield GuestFiles(same)
+
+    return copy_files(**given, reach=reach)
+
+
+def _may_ask() -> bool:
+    """Returns whether ssh may ask for a passphrase."""
+    return os.isatty(STDIN) or os.isatty(STDERR)
+
+
+async def _carry_out(
+    destination: Destination, line: Line, files: Sequence[LocalFile], signals: Signals
+) -> int:
     streams = (sys.stdin, sys.stdout, sys.stderr)
     in_terminal = all(stream.isatty() for stream in streams)
-    async with Connection(destination, asks=os.isatty(STDIN) or os.isatty(STDERR)) as connection:
+    async with Connection(destination, asks=_may_ask()) as connection:
+        place = await make_place(connection.link) if files else ""
+        for file in files:
+            if not file.is_written:
+                await send_file(connection.link, file.path, place, file.name)
         command = AskedCommand(
             connection,
             CommandLine(
-                argv=line.argv,
+                argv=words_of(line),
+                place=place,
                 env=terminal_env(),
                 stdin=line.stdin or in_terminal,
                 terminal=terminal_size() if in_terminal else None,
@@ -113,6 +165,9 @@ async def _carry_out(destination: Destination, line: Line, signals: Signals) -> 
                 "was away"
             )
         assert command.exit_code is not None
+        for file in files:
+            if file.is_written and command.exit_code == Exit.OK:
+                await fetch_file(connection.link, place, file.name, file.path)
         return command.exit_code
 
 

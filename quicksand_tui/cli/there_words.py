@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+from quicksand.base.errors import PathError
 
 from quicksand_tui.cli.commands import part_of
 from quicksand_tui.cli.group import load
@@ -28,10 +30,40 @@ FAR_PATHS = frozenset({Kind.DIRECTORY, Kind.MOUNT})
 """What names a directory of the machine that carries the command out."""
 
 
+WRITTEN = frozenset(
+    {("screenshot", "file"), ("record", "file"), ("snapshot", "file"), ("export", "file")}
+)
+"""Commands and their parameters that name a file to be written; it is fetched."""
+READ = frozenset({("import", "file"), ("info", "file")})
+"""Those that name a file to be read; it is sent."""
+FILES = frozenset({Kind.FILE, Kind.STREAM})
+MAYBE_FILES = {
+    Kind.SOURCE: (".quicksand", ".qcow2"),
+    Kind.RECIPE: (".toml",),
+    Kind.PACKAGE: (".whl",),
+}
+"""What names a file to be read if it looks like one: ends so, and is there."""
+
+
+class LocalFile(NamedTuple):
+    """A word that names a file of this machine."""
+
+    path: Path
+    is_written: bool
+
+    @property
+    def name(self) -> str:
+        """Returns what it is called at the other machine."""
+        name = self.path.name
+        return (
+            name if name.isprintable() and not name.startswith("-") else f"file{self.path.suffix}"
+        )
+
+
 class Line(NamedTuple):
     """A command line for another machine."""
 
-    argv: tuple[str, ...]
+    argv: tuple[str | LocalFile, ...]
     stdin: bool
     """Whether it reads its stdin without being asked to by a terminal."""
     once: bool
@@ -68,12 +100,14 @@ def read_line(argv: Sequence[str]) -> Line:
             for param in dict.fromkeys(order)
             if isinstance(values.get(param.name or ""), str | bool | list | tuple)
         ]
-        options: list[str] = []
-        arguments: list[str] = []
+        options: list[str | LocalFile] = []
+        arguments: list[str | LocalFile] = []
         for one in given:
-            kind = _kind(record, one.name)
             target = options if isinstance(one.param, click.Option) else arguments
-            target += _written(ctx, one, kind)
+            target += _written(ctx, one, record)
+    replaces = any(one.name == "replace" for one in given)
+    if any(found.name == "replace" for found in record.parameters) and not replaces:
+        _require_new([*options, *arguments])
     names = {one.name for one in given}
     return Line(
         argv=(*words, *options, *(["--", *arguments] if arguments else [])),
@@ -101,9 +135,10 @@ def _kind(record: VerbRecord, name: str) -> Kind:
     return Kind.MOUNT if name == MOUNTS else Kind.TEXT
 
 
-def _written(ctx: click.Context, given: Given, kind: Kind) -> Iterator[str]:
+def _written(ctx: click.Context, given: Given, record: VerbRecord) -> Iterator[str | LocalFile]:
     """Yields the words of a parameter for the other machine."""
     param = given.param
+    kind = _kind(record, given.name)
     if isinstance(param, click.Option) and param.is_flag:
         yield param.opts[0] if given.value else param.secondary_opts[0]
         return
@@ -117,7 +152,40 @@ def _written(ctx: click.Context, given: Given, kind: Kind) -> Iterator[str]:
     for word in words:
         if isinstance(param, click.Option):
             yield param.opts[0]
-        yield word
+        yield _as_file(word, kind, (record.name, given.name))
+
+
+def _as_file(word: str, kind: Kind, what: tuple[str, str]) -> str | LocalFile:
+    """Returns a word, or the file of this machine that it names."""
+    if kind in FILES and word != STREAM:
+        return LocalFile(Path(word), what in WRITTEN)
+    path = Path(word)
+    if kind in MAYBE_FILES and path.suffix in MAYBE_FILES[kind] and path.is_file():
+        return LocalFile(path, False)
+    return word
+
+
+def _require_new(words: Sequence[str | LocalFile]) -> None:
+    """Raises PathError for a file that would be replaced."""
+    for word in words:
+        if isinstance(word, LocalFile) and word.is_written and word.path.exists():
+            raise PathError(f"{word.path} is there already", hint="choose another name")
+
+
+def files_of(line: Line) -> list[LocalFile]:
+    """Returns the files of this machine in a line. Raises click.UsageError for two that would have
+    one name at the other machine."""
+    found = [word for word in line.argv if isinstance(word, LocalFile)]
+    names = [file.name for file in found]
+    for file in found:
+        if names.count(file.name) > 1:
+            raise click.UsageError(f"two files are called {file.name!r}: name one in a call")
+    return found
+
+
+def words_of(line: Line) -> list[str]:
+    """Returns the words for the other machine, where files are in the working directory."""
+    return [f"./{word.name}" if isinstance(word, LocalFile) else word for word in line.argv]
 
 
 def _require_absolute(ctx: click.Context, param: click.Parameter, word: str) -> None:

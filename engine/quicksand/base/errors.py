@@ -39,7 +39,7 @@
     │       ├── GuestPermissionError (PermissionError)        must not be touched,
     │       ├── GuestIsADirectoryError (IsADirectoryError)    is a directory,
     │       └── GuestNotADirectoryError (NotADirectoryError)  is none
-    ├── RemoteError                       another machine, or its quicksand-tui, failed or refused
+    ├── RemoteError                       another machine, or our program there, failed or refused
     │   ├── RemoteUnreachableError        no connection, or it broke; outcome unknown
     │   ├── RemoteProtocolError           it sent something that it must not send
     │   └── RemoteRefusedError            it refused: ``code`` says why
@@ -328,7 +328,7 @@ class GuestNotADirectoryError(AgentRefusedError, NotADirectoryError):
 
 
 class RemoteError(QuicksandError, RuntimeError):
-    """Another machine, or the quicksand-tui there, failed or refused."""
+    """Another machine, or our program there, failed or refused."""
 
 
 class RemoteUnreachableError(RemoteError):
@@ -337,12 +337,12 @@ class RemoteUnreachableError(RemoteError):
 
 
 class RemoteProtocolError(RemoteError):
-    """The quicksand-tui of another machine sent something that its protocol forbids. The connection
+    """Our program at another machine sent something that its protocol forbids. The connection
     is closed."""
 
 
 class RemoteRefusedError(RemoteError):
-    """The quicksand-tui of another machine refused a request. ``code`` is a word of its protocol
+    """Our program at another machine refused a request. ``code`` is a word of its protocol
     (docs/internals/hosts.md)."""
 
     def __init__(self, message: str | Words, *, code: str, hint: str | Words = "") -> None:

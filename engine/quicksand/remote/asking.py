@@ -30,6 +30,8 @@ class CommandLine:
     stdin: bool = False
     terminal: tuple[int, int] | None = None
     """The columns and rows of a terminal for it; None for pipes."""
+    place: str = ""
+    """Where its files are (`sending.make_place`)."""
     once: bool = False
     """Whether it runs to its end, even without us, and must not be done twice. Otherwise it ends
     with the connection."""
@@ -75,6 +77,8 @@ class AskedCommand:
             "env": dict(self._line.env),
             "stdin": self._line.stdin,
         }
+        if self._line.place:
+            params["place"] = self._line.place
         if self._size is not None:
             params["terminal"] = {"columns": self._size[0], "rows": self._size[1]}
         if self._once:

@@ -9,6 +9,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from quicksand.base.errors import RemoteRefusedError, RemoteUnreachableError
@@ -16,6 +17,7 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.remote.channel import Channel
 from quicksand.remote.hello import HEX32
 from quicksand.remote.link import Request
+from quicksand.remote.places import Places
 from quicksand.remote.started import Started, start_in_terminal, start_with_pipes
 
 KEPT_S = 600.0
@@ -49,6 +51,9 @@ class Wanted(NamedTuple):
     once: str
     """32 hex digits if it runs to its end even without its client, and is not to be done a second
     time; "" if it ends with the connection."""
+    place: str
+    """The directory of its files (`places.Places`), in which it runs; "" for the home
+    directory."""
     have: dict[Stream, int]
     """How much of its output the client has read before, in bytes."""
 
@@ -57,12 +62,13 @@ class Commands:
     """The commands of one client, over all of its connections."""
 
     def __init__(
-        self, program: Sequence[str], check: CheckArgv, on_kept: Callable[[], Any]
+        self, program: Sequence[str], check: CheckArgv, places: Places, on_kept: Callable[[], Any]
     ) -> None:
         """``program`` is what runs a command line. ``on_kept`` is called, and awaited, before the
         first command that must not be done twice."""
         self._program = tuple(program)
         self._check = check
+        self._places = places
         self._on_kept = on_kept
         self._kept: dict[str, Started] = {}
         self._starting = asyncio.Lock()
@@ -95,12 +101,13 @@ class Commands:
             argv = (*self._program, *wanted.argv)
             env = {**_own_env(), **wanted.env}
             keeps = bool(wanted.once)
+            cwd = self._places.find(wanted.place) if wanted.place else Path.home()
             if wanted.terminal is None:
-                command = await start_with_pipes(argv, env, stdin=wanted.stdin, keeps=keeps)
+                command = await start_with_pipes(argv, env, cwd, stdin=wanted.stdin, keeps=keeps)
             else:
                 columns, rows = wanted.terminal
                 command = await start_in_terminal(
-                    argv, env, columns=columns, rows=rows, keeps=keeps
+                    argv, env, cwd, columns=columns, rows=rows, keeps=keeps
                 )
             if wanted.once:
                 self._kept[wanted.once] = command
@@ -200,6 +207,9 @@ def parse(params: dict[str, Any]) -> Wanted:
     terminal = params.get("terminal")
     once = params.get("once", "")
     have = params.get("have", {})
+    place = params.get("place", "")
+    if not isinstance(place, str):
+        raise _bad("place has a wrong type")
     if once != "" and not (isinstance(once, str) and HEX32.fullmatch(once)):
         raise _bad("once is not 32 hex digits")
     return Wanted(
@@ -208,7 +218,8 @@ def parse(params: dict[str, Any]) -> Wanted:
         stdin=stdin,
         terminal=None if terminal is None else _read_terminal(terminal),
         once=once,
-        have=_places(have),
+        place=place,
+        have=_amounts(have),
     )
 
 
@@ -242,7 +253,7 @@ def _cells(columns: int, rows: int) -> tuple[int, int]:
     return min(max(columns, 1), CELLS_MAX), min(max(rows, 1), CELLS_MAX)
 
 
-def _places(value: object) -> dict[Stream, int]:
+def _amounts(value: object) -> dict[Stream, int]:
     match value:
         case {**given} if len(given) <= len(Stream):
             found = {

@@ -17,7 +17,7 @@ PROTOCOL = 1
 """Raised only when what older versions send or expect is no longer understood; what is merely new
 is a capability."""
 
-CAPABILITIES = ("command", "resume")
+CAPABILITIES = ("agent", "command", "files", "resume")
 """What this version can do for another machine (docs/internals/hosts.md)."""
 
 HELLO_MAX = 4096

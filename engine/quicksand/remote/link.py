@@ -4,6 +4,7 @@ answers and channels, in the frames of the guest's agent. Both ends use it; only
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from quicksand.base.errors import (
     RemoteRefusedError,
     RemoteUnreachableError,
 )
+from quicksand.base.remedies import Words
 from quicksand.guest.agent import wire
 from quicksand.guest.agent.values import bounded
 from quicksand.guest.agent.wire import Stream
@@ -54,10 +56,12 @@ class Request:
         self.is_answered = True
         self._link.post(wire.encode_message({"id": self.channel.number, "result": result}))
 
-    def refuse(self, code: str, message: str, hint: str = "") -> None:
-        """Send an error. ``code`` is a word of the protocol (docs/internals/hosts.md)."""
+    def refuse(self, code: str, message: str, hint: str | Words = "") -> None:
+        """Send an error, also after an answer. ``code`` is a word of the protocol
+        (docs/internals/hosts.md)."""
         self.is_answered = True
-        error = {"code": code, "message": bounded(message), "hint": bounded(hint)}
+        words = hint.to_json() if isinstance(hint, Words) else bounded(hint)
+        error = {"code": code, "message": bounded(message), "hint": words}
         self._link.post(wire.encode_message({"id": self.channel.number, "error": error}))
 
 
@@ -245,15 +249,16 @@ class Link:
 
     def _take_reply(self, message: dict[str, Any], size: int) -> None:
         channel = self._find(message.get("id"))
-        if channel is None or channel.reply.done():
+        if channel is None:
             return
-        if self._answer is not None:
+        if self._answer is not None or (channel.reply.done() and "error" not in message):
             raise RemoteProtocolError(f"{self.peer.name} answers what was not asked")
         if size > wire.SMALL_MAX:
             raise RemoteProtocolError(f"{self.peer.name} sent an answer of {size} bytes")
-        if isinstance(message.get("result"), dict):
+        if "error" not in message and isinstance(message.get("result"), dict):
             channel.reply.set_result(message["result"])
         else:
+            # After a result, too: what had begun has failed.
             channel.fail(refusal(message.get("error"), self.peer.name))
 
     def _take_request(self, message: dict[str, Any]) -> None:
@@ -285,9 +290,11 @@ class Link:
         except RemoteUnreachableError:
             return  # nobody is there who would read an answer
         except RemoteRefusedError as error:
-            request.refuse(error.code, str(error), error.hint)
-        except (QuicksandError, OSError) as error:
-            request.refuse("failed", str(error), getattr(error, "hint", ""))
+            request.refuse(error.code, str(error), error.advice)
+        except QuicksandError as error:
+            request.refuse("failed", str(error), error.advice)
+        except OSError as error:
+            request.refuse("failed", str(error))
         finally:
             if not request.is_answered:
                 request.refuse("internal", f"{request.method:.80} failed unexpectedly")
@@ -298,10 +305,21 @@ def refusal(error: object, name: str) -> RemoteRefusedError:
     """Make an exception of the error in an answer. Raises RemoteProtocolError for what is none."""
     match error:
         case {"code": str(code), "message": str(message), **more}:
-            hint = more.get("hint", "")
             return RemoteRefusedError(
                 f"{name}: {bounded(message)}",
                 code=bounded(code, 64),
-                hint=bounded(hint) if isinstance(hint, str) else "",
+                hint=_read_hint(more.get("hint")),
             )
     raise RemoteProtocolError(f"{name} sent an answer with neither result nor error")
+
+
+def _read_hint(hint: Any) -> str | Words:
+    """Read a hint. One that cannot be understood is left out: a newer version may know other
+    remedies."""
+    match hint:
+        case str():
+            return bounded(hint)
+        case dict(words):
+            with contextlib.suppress(ValueError):
+                return Words.from_json(words)
+    return ""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from quicksand.base.errors import RemoteError, RemoteUnreachableError
 from quicksand.base.paths import make_private_dir, paths
+from quicksand.remote.agents import relay
 from quicksand.remote.commands import KEPT_S, CheckArgv, Commands
 from quicksand.remote.hello import (
     PROTOCOL,
@@ -20,6 +21,7 @@ from quicksand.remote.hello import (
     welcome,
 )
 from quicksand.remote.link import Link, Request
+from quicksand.remote.places import Places
 
 PLACE = "hosts"
 """The directory of the sockets in the runtime directory."""
@@ -101,7 +103,8 @@ class _Service:
 
     def __init__(self, client: str, program: Sequence[str], check: CheckArgv) -> None:
         self._client = client
-        self._commands = Commands(program, check, self._await_return)
+        self._places = Places()
+        self._commands = Commands(program, check, self._places, self._await_return)
         self._links: list[Link] = []
         """All connections until now; the last one is, or was, the present one."""
         self._next: asyncio.Queue[tuple[Hello, Ends]] = asyncio.Queue()
@@ -114,13 +117,14 @@ class _Service:
             while connection is not None:
                 await self._talk(*connection)
                 connection = await self._next_connection()
+            for link in self._links:
+                await link.settle()
+            await self._commands.settle()
         finally:
             if self._server is not None:
                 self._server.close()
                 _socket_of(self._client).unlink(missing_ok=True)
-        for link in self._links:
-            await link.settle()
-        await self._commands.settle()
+            await self._places.close()
 
     async def _talk(self, hello: Hello, ends: Ends) -> None:
         """Answer over one connection until it ends."""
@@ -154,6 +158,14 @@ class _Service:
         match request.method:
             case "command":
                 await self._commands.carry_out(request)
+            case "agent":
+                await relay(request)
+            case "place":
+                await self._places.make(request)
+            case "put":
+                await self._places.put(request)
+            case "get":
+                await self._places.get(request)
             case "forget":
                 self._commands.forget(request.params.get("once"))
                 request.answer()

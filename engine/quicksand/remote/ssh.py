@@ -207,7 +207,7 @@ async def _why_ended(ssh: Ssh) -> RemoteError | HostError:
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     return RemoteUnreachableError(
         f"ssh to {name} ended before quicksand-tui answered there ({how}){_heard(ssh)}",
-        hint=f"`ssh {_shell_words(ssh.destination)} quicksand-tui --version` tells what is there",
+        hint="what is run there by ssh must reach quicksand-tui, with nothing else in between",
     )
 
 

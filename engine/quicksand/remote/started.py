@@ -166,7 +166,7 @@ async def _pump(source: asyncio.StreamReader | None, flow: Outflow) -> None:
 
 
 async def start_with_pipes(
-    argv: Sequence[str], env: Mapping[str, str], *, stdin: bool, keeps: bool
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, stdin: bool, keeps: bool
 ) -> Started:
     """Start a command with pipes. ``keeps`` is that of `Outflow`. Raises OSError."""
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
@@ -176,7 +176,7 @@ async def start_with_pipes(
         stdout=pipe,
         stderr=pipe,
         env=env,
-        cwd=Path.home(),
+        cwd=cwd,
         start_new_session=True,
     )
     streams = (Stream.STDOUT, Stream.STDERR)
@@ -184,7 +184,7 @@ async def start_with_pipes(
 
 
 async def start_in_terminal(
-    argv: Sequence[str], env: Mapping[str, str], *, columns: int, rows: int, keeps: bool
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, columns: int, rows: int, keeps: bool
 ) -> Started:
     """Start a command in a terminal of its own. ``keeps`` is that of `Outflow`. Raises OSError."""
     terminal = _Terminal(columns, rows)
@@ -198,7 +198,7 @@ async def start_in_terminal(
             stdout=nothing,
             stderr=nothing,
             env=env,
-            cwd=Path.home(),
+            cwd=cwd,
             start_new_session=True,
         )
     except BaseException:

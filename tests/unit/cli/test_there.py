@@ -14,7 +14,8 @@ from quicksand.base.paths import Paths
 from quicksand.remote.serving import PLACE
 
 from quicksand_tui.cli.host_choice import Chosen, find_host
-from quicksand_tui.cli.there_words import read_line
+from quicksand_tui.cli.there_words import FILES, READ, WRITTEN, read_line, words_of
+from quicksand_tui.verbs.rows import VERBS
 from tests.conftest import wait_for
 from tests.ssh_server import FarHost, far_environ, find_sshd, with_sshd, without_sshd
 from tests.unit.cli.run_cli import MODULE, make_stopped
@@ -263,4 +264,48 @@ def test_a_line_is_read_before_it_is_sent(
     monkeypatch.setenv("TOKEN", "secret")
     monkeypatch.delenv("NOTHING", raising=False)
     line = read_line(argv.split())
-    assert (" ".join(line.argv), line.once, line.stdin) == (words, once, stdin)
+    assert (" ".join(words_of(line)), line.once, line.stdin) == (words, once, stdin)
+
+
+def test_every_file_of_a_command_is_either_sent_or_fetched() -> None:
+    files = {
+        (part.name, parameter.name)
+        for verb in VERBS
+        for part in verb.walk()
+        for parameter in part.parameters
+        if parameter.kind in FILES
+    }
+    assert files == READ | WRITTEN
+    assert not READ & WRITTEN
+
+
+def test_files_are_sent_and_fetched(far: FarHost, places: Paths, tmp_path: Path) -> None:
+    """A save goes there and comes back: what is written there is not left there."""
+    bundle = tmp_path / "a b.quicksand"
+    bundle.write_bytes(b"no bundle" * 100_000)
+    found = there(far, "info", str(bundle))
+    assert found.returncode == 1
+    assert b"a b.quicksand" in found.stderr
+    assert str(tmp_path).encode() not in found.stderr
+    kept = places.cache / "hosts"
+    wait_for(lambda: not any(path.is_dir() for path in kept.iterdir()), what="its place to go")
+
+
+def test_a_file_that_is_not_there_or_is_none_is_told(far: FarHost, tmp_path: Path) -> None:
+    assert b"nothing.quicksand" in there(far, "info", str(tmp_path / "nothing.quicksand")).stderr
+    found = there(far, "import", str(tmp_path))
+    assert found.returncode == 1
+    assert b"is no file" in found.stderr
+
+
+def test_a_file_that_would_be_replaced_is_refused_before_the_work(tmp_path: Path) -> None:
+    there_already = tmp_path / "web.qcow2"
+    there_already.touch()
+    found = subprocess.run(
+        [*MODULE, "--host", "ssh://nowhere.invalid", "snapshot", "web", str(there_already)],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 1
+    assert b"is there already" in found.stderr

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.errors import RemoteRefusedError, RemoteUnreachableError
@@ -264,7 +265,7 @@ async def test_leaving_lets_a_change_come_to_its_end(near: Connection, tmp_path:
     ],
 )
 async def test_requests_that_make_no_sense_are_refused(
-    near: Connection, params: dict[str, object]
+    near: Connection, params: dict[str, Any]
 ) -> None:
     with pytest.raises(RemoteRefusedError) as caught:
         await near.link.request("command", **params)
