@@ -17,7 +17,6 @@ from pathlib import Path
 from tests.conftest import free_port, wait_for
 
 BIN = Path(sys.executable).parent
-PLACES = tuple(f"QUICKSAND_{name}_DIR" for name in ("DATA", "CACHE", "STATE", "RUNTIME", "MEMORY"))
 DIRECTORIES = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 PRIVILEGES = Path("/run/sshd")
 """The directory that an sshd wants that was started by root."""
@@ -44,7 +43,11 @@ class FarHost:
 
 def far_environ(**more: str) -> dict[str, str]:
     """What is set at the other end: it sees this test's places, under a PATH with our program."""
-    places = {name: os.environ[name] for name in PLACES if name in os.environ}
+    places = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("QUICKSAND_") or name == "XDG_CONFIG_HOME"
+    }
     return {"PATH": f"{BIN}{os.pathsep}{os.defpath}", **places, **more}
 
 

@@ -294,7 +294,7 @@ def test_files_are_sent_and_fetched(far: FarHost, places: Paths, tmp_path: Path)
 def test_a_file_that_is_not_there_or_is_none_is_told(far: FarHost, tmp_path: Path) -> None:
     assert b"nothing.quicksand" in there(far, "info", str(tmp_path / "nothing.quicksand")).stderr
     found = there(far, "import", str(tmp_path))
-    assert found.returncode == 1
+    assert found.returncode == 2
     assert b"is no file" in found.stderr
 
 
