@@ -206,7 +206,7 @@ def _interrupter(command: AskedCommand, signals: Signals) -> Callable[[], None]:
     def interrupt() -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last < AGAIN_S:
+        if command.is_away or now - last < AGAIN_S:
             signals.end(signal.SIGINT)
             return
         last = now

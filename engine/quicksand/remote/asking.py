@@ -65,8 +65,27 @@ class AskedCommand:
         return self._channel is None
 
     async def start(self) -> None:
-        """Begin it. Raises RemoteError."""
-        await self._open()
+        """Begin it. If the connection breaks meanwhile, a command that is done once goes on, once
+        the machine is there again. Raises RemoteError."""
+        try:
+            await self._open()
+        except RemoteUnreachableError as error:
+            await self._go_on(error)
+
+    async def _go_on(self, error: RemoteError) -> None:
+        """Find the command again after the connection broke. Raises RemoteError, ``error`` if it
+        has ended with the connection."""
+        if not self._once:
+            raise error
+        while True:
+            self._channel = None
+            self._on_away(error)
+            if not await self._connection.again(told=self._on_away):
+                raise self._unknown() from error
+            try:
+                return await self._open()
+            except RemoteUnreachableError as broken:
+                error = broken
 
     async def _open(self) -> None:
         link = self._connection.link
@@ -99,13 +118,7 @@ class AskedCommand:
                     yield piece
                 return
             except RemoteUnreachableError as error:
-                if not self._once:
-                    raise
-                self._channel = None
-                self._on_away(error)
-                if not await self._connection.again(told=self._on_away):
-                    raise self._unknown() from error
-                await self._open()
+                await self._go_on(error)
 
     async def _read_all(self) -> AsyncIterator[Piece]:
         channel = self._channel

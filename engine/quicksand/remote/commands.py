@@ -72,12 +72,18 @@ class Commands:
         self._on_kept = on_kept
         self._kept: dict[str, Started] = {}
         self._starting = asyncio.Lock()
+        self._beginning = 0
+        """Commands that will be kept, and are about to begin."""
 
     async def carry_out(self, request: Request) -> None:
         """Answer the request ``command``: run one, or go on with one that this client has begun
         over an earlier connection."""
         wanted = parse(request.params)
-        command, is_new = await self._start(wanted)
+        self._beginning += bool(wanted.once)
+        try:
+            command, is_new = await self._start(wanted)
+        finally:
+            self._beginning -= bool(wanted.once)
         request.answer(resumed=not is_new)
         try:
             await _Serving(command, request.channel, wanted.have).run()
@@ -125,12 +131,14 @@ class Commands:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is kept."""
-        return not self._kept
+        """Whether nothing is kept, or about to be."""
+        return not self._kept and not self._beginning
 
     async def settle(self) -> None:
         """Wait until all that is kept has ended."""
-        for command in list(self._kept.values()):
+        async with self._starting:
+            kept = list(self._kept.values())
+        for command in kept:
             await asyncio.wait([command.over])
 
 

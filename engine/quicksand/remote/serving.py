@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from quicksand.base.errors import RemoteError, RemoteUnreachableError
+from quicksand.base.listing import own_sockets
 from quicksand.base.paths import make_private_dir, paths
+from quicksand.records.layout import HOST_SOCKETS, host_socket
 from quicksand.remote.agents import relay
 from quicksand.remote.commands import KEPT_S, CheckArgv, Commands
 from quicksand.remote.hello import (
@@ -23,8 +25,8 @@ from quicksand.remote.hello import (
 from quicksand.remote.link import Link, Request
 from quicksand.remote.places import Places
 
-PLACE = "hosts"
-"""The directory of the sockets in the runtime directory."""
+ABANDONED_S = 60.0
+"""Seconds after which a socket that nobody answers was left by a process that was killed."""
 
 READ = 64 * 1024
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -65,14 +67,24 @@ async def _stdio() -> Ends:
     return reader, asyncio.StreamWriter(transport, protocol, None, loop)
 
 
-def _socket_of(client: str) -> Path:
-    return paths().runtime / PLACE / f"{client}.sock"
+async def _remove_abandoned() -> None:
+    """Remove sockets of ours that killed processes have left."""
+    for path in own_sockets(paths().runtime, HOST_SOCKETS):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime < ABANDONED_S:
+                continue  # somebody may be about to listen there
+            try:
+                _, writer = await asyncio.open_unix_connection(path)
+            except ConnectionRefusedError:
+                path.unlink()
+            else:
+                writer.close()
 
 
 async def _find_other(hello: Hello) -> Ends | None:
     """Connect to the process that answered this client before, if it is still there."""
     try:
-        return await asyncio.open_unix_connection(_socket_of(hello.client))
+        return await asyncio.open_unix_connection(host_socket(paths(), hello.client))
     except OSError:
         return None
 
@@ -123,7 +135,7 @@ class _Service:
         finally:
             if self._server is not None:
                 self._server.close()
-                _socket_of(self._client).unlink(missing_ok=True)
+                host_socket(paths(), self._client).unlink(missing_ok=True)
             await self._places.close()
 
     async def _talk(self, hello: Hello, ends: Ends) -> None:
@@ -177,10 +189,11 @@ class _Service:
     async def _await_return(self) -> None:
         """Listen for the client's next connection, from the first command that is kept on."""
         if self._server is None:
-            place = _socket_of(self._client)
             make_private_dir(paths().runtime)
-            make_private_dir(place.parent)
-            self._server = await asyncio.start_unix_server(self._take, place)
+            await _remove_abandoned()
+            self._server = await asyncio.start_unix_server(
+                self._take, host_socket(paths(), self._client)
+            )
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take the client's next connection, which ends the present one."""

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
-from quicksand.remote.serving import PLACE
+from quicksand.records.layout import HOST_SOCKETS
 
 from tests.conftest import wait_for
 from tests.e2e.commands.conftest import IMAGE, PROGRAM, in_vm
@@ -31,9 +32,7 @@ def far(places: Paths) -> Iterator[FarHost]:
         way(Path(root), far_environ()) as found,
     ):
         yield found
-        sockets = places.runtime / PLACE
-        wait_for(lambda: not any(sockets.iterdir()), what="the far end to end")
-        sockets.rmdir()
+        wait_for(lambda: not own_sockets(places.runtime, HOST_SOCKETS), what="the far end to end")
 
 
 def there(far: FarHost, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -162,3 +161,56 @@ def test_a_terminal_in_it_is_as_one_here(far: FarHost, web: str) -> None:
         terminal.type(b"exit 5\r")
         assert terminal.process.wait(20) == 5
         assert terminal.modes == terminal.before
+
+
+def cut_in_the_midst(far: FarHost, places: Paths, *arguments: str) -> bytes:
+    """Carry a command out there whose ssh is killed once it has begun."""
+    before = set(own_sockets(places.runtime, HOST_SOCKETS))
+    with subprocess.Popen(
+        [*PROGRAM, "--host", far.address, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=far.environ(),
+    ) as process:
+        wait_for(
+            lambda: set(own_sockets(places.runtime, HOST_SOCKETS)) - before,
+            what="it to be begun there",
+        )
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+        out, err = process.communicate(timeout=120)
+    assert b"connecting again" in err, err
+    assert process.returncode == 0, err
+    return out
+
+
+@pytest.mark.skipif(find_sshd() is None, reason="without sshd nothing is left of what was killed")
+def test_changes_whose_connection_breaks_are_made_once(
+    far: FarHost, web: str, places: Paths
+) -> None:
+    def tags() -> list[str]:
+        tree = json.loads(there(far, "tree", web, "--json").stdout)
+        return [one["tag"] for one in tree["checkpoints"] if one["tag"]]
+
+    def names() -> list[str]:
+        return sorted(there(far, "ps", "-aq").stdout.decode().split())
+
+    def cut(*arguments: str) -> bytes:
+        return cut_in_the_midst(far, places, *arguments)
+
+    cut("checkpoint", web, "cut")
+    assert tags().count("cut") == 1
+    in_vm(web, "touch /after")
+    cut("revert", web, "cut")
+    assert in_vm(web, "ls /after || true") == ""
+    cut("undo", web)
+    assert in_vm(web, "ls /after") == "/after"
+    assert cut("clone", web, "--name", "twin") == b"twin\n"
+    assert names() == ["twin", web]
+    assert cut("stop", "twin") == b"twin\n"
+    assert cut("start", "twin") == b"twin\n"
+    cut("rm", "-f", "twin")
+    assert names() == [web]
+    cut("checkpoint", "rm", web, "cut")
+    assert "cut" not in tags()

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
-from quicksand.remote.serving import PLACE
+from quicksand.records.layout import HOST_SOCKETS
 
 from quicksand_tui.cli.host_choice import Chosen, find_host
 from quicksand_tui.cli.there_words import FILES, READ, WRITTEN, read_line, words_of
@@ -44,13 +45,9 @@ def far(request: pytest.FixtureRequest, places: Paths) -> Iterator[FarHost]:
         way = with_sshd if request.param == "sshd" else without_sshd
         with way(Path(root), far_environ()) as found:
             yield found
-            sockets = places.runtime / PLACE
             wait_for(
-                lambda: not sockets.exists() or not any(sockets.iterdir()),
-                what="the far end to end",
+                lambda: not own_sockets(places.runtime, HOST_SOCKETS), what="the far end to end"
             )
-            if sockets.exists():
-                sockets.rmdir()
 
 
 def test_sandboxes_of_another_machine_are_listed(far: FarHost, places: Paths) -> None:

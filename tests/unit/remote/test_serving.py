@@ -6,19 +6,22 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from quicksand.base.errors import RemoteRefusedError, RemoteUnreachableError
+from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.guest.agent.wire import Stream
+from quicksand.records.layout import HOST_SOCKETS
 from quicksand.remote import connection as connecting
 from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
-from quicksand.remote.serving import PLACE
+from quicksand.remote.serving import ABANDONED_S
 
 from tests.unit.remote.far import make_ssh, until
 
@@ -72,12 +75,9 @@ async def near(
     make_ssh(tmp_path / "bin", [sys.executable, str(tmp_path / "program.py")])
     monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(connecting, "AGAIN_S", (0.05, 0.2))
-    sockets = places.runtime / PLACE
     async with Connection(Destination.parse("ssh://box"), asks=False) as connection:
         yield connection
-    await until(lambda: not sockets.exists() or not any(sockets.iterdir()), "the far end to end")
-    if sockets.exists():
-        sockets.rmdir()
+    await until(lambda: not own_sockets(places.runtime, HOST_SOCKETS), "the far end to end")
 
 
 def cut(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ async def test_its_end_is_kept_for_a_client_that_was_away(
 
 
 async def test_a_far_end_that_was_killed_is_not_asked_a_second_time(
-    near: Connection, tmp_path: Path
+    near: Connection, places: Paths, tmp_path: Path
 ) -> None:
     place = tmp_path / "log"
     line = CommandLine(argv=["once", str(place), "1"], once=True)
@@ -232,8 +232,15 @@ async def test_a_far_end_that_was_killed_is_not_asked_a_second_time(
     with pytest.raises(RemoteUnreachableError, match="unknown"):
         await output(command)
     assert place.read_text().count("begun") == 1
-    for left in (Path(os.environ["QUICKSAND_RUNTIME_DIR"]) / PLACE).iterdir():
-        left.unlink()
+    # The next one that needs such a socket removes what it has left.
+    (left,) = own_sockets(places.runtime, HOST_SOCKETS)
+    long_ago = time.time() - ABANDONED_S - 1
+    os.utime(left, (long_ago, long_ago))
+    async with Connection(near.destination, asks=False) as another:
+        again = AskedCommand(another, CommandLine(argv=["once", str(place), "2"], once=True))
+        await again.start()
+        await output(again)
+    assert left not in own_sockets(places.runtime, HOST_SOCKETS)
 
 
 async def test_leaving_lets_a_change_come_to_its_end(near: Connection, tmp_path: Path) -> None:
