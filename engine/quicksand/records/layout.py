@@ -70,7 +70,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -443,16 +442,6 @@ def remove_memory(root: Path) -> None:
     if memory.is_symlink():
         with contextlib.suppress(OSError):  # a directory without quicksand's mark is not removed
             remove(memory.readlink())
-
-
-HOST_SOCKETS = re.compile(r"host-[0-9a-f]{32}\.sock")
-"""Names of sockets in the runtime directory: each is of a client at another machine that may come
-again (`quicksand.remote`)."""
-
-
-def host_socket(paths: Paths, client: str) -> Path:
-    """The socket of such a client."""
-    return paths.runtime / f"host-{client}.sock"
 
 
 def runtime_dir(paths: Paths, sandbox_id: str) -> RuntimeDir:

@@ -33,10 +33,10 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
 from quicksand.base.staging import sweep_staging
 from quicksand.records.config import check_name
+from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.records.inspection import inspect
 from quicksand.records.last_run import write_end
 from quicksand.records.layout import (
-    HOST_SOCKETS,
     MachineDir,
     SandboxDir,
     remove_memory,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from quicksand.base.errors import RemoteError, RemoteUnreachableError
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import make_private_dir, paths
-from quicksand.records.layout import HOST_SOCKETS, host_socket
+from quicksand.records.host_sockets import HOST_SOCKETS, host_socket
 from quicksand.remote.agents import relay
 from quicksand.remote.commands import KEPT_S, CheckArgv, Commands
 from quicksand.remote.hello import (

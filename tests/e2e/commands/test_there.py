@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
-from quicksand.records.layout import HOST_SOCKETS
+from quicksand.records.host_sockets import HOST_SOCKETS
 
 from tests.conftest import wait_for
 from tests.e2e.commands.conftest import IMAGE, PROGRAM, in_vm

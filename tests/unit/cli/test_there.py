@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
-from quicksand.records.layout import HOST_SOCKETS
+from quicksand.records.host_sockets import HOST_SOCKETS
 
 from quicksand_tui.cli.host_choice import Chosen, find_host
 from quicksand_tui.cli.there_words import FILES, READ, WRITTEN, read_line, words_of

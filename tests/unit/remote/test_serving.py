@@ -16,7 +16,7 @@ from quicksand.base.errors import RemoteRefusedError, RemoteUnreachableError
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.guest.agent.wire import Stream
-from quicksand.records.layout import HOST_SOCKETS
+from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.remote import connection as connecting
 from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
