@@ -67,11 +67,11 @@ def run_there(chosen: Chosen) -> int:
             raise click.UsageError(f"{OPTION} is for a command: {OPTION} {chosen.host} ps")
         if argv[0] in HERE:
             raise click.UsageError(f"{argv[0]} is about this machine: leave {OPTION} out")
-        if "--help" in argv or "-h" in argv:
+        line = read_line(argv)
+        if line.asks_help:
             return invoke(argv)
         if argv[0] == COPY:
             return _copy(find_destination(chosen.host), argv)
-        line = read_line(argv)
         files = files_of(line)
     except click.ClickException as error:
         return explain_usage(error, argv)

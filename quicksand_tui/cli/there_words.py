@@ -12,7 +12,7 @@ import click
 from quicksand.base.errors import PathError
 
 from quicksand_tui.cli.commands import part_of
-from quicksand_tui.cli.group import load
+from quicksand_tui.cli.group import SETTINGS, load
 from quicksand_tui.cli.options import parse_env
 from quicksand_tui.verbs.row import Kind, Parameter, VerbRecord
 from quicksand_tui.verbs.rows import VERBS, find_verb
@@ -43,6 +43,10 @@ MAYBE_FILES = {
     Kind.PACKAGE: (".whl",),
 }
 """What names a file to be read if it looks like one: ends so, and is there."""
+ARCHIVES = frozenset({("images build", "from_oci"), ("install", "sources")})
+"""Commands and their parameters that may name a file of any name, if it is there."""
+PATHS = ("./", "../")
+"""Beginnings of what is meant to lie here."""
 
 
 class LocalFile(NamedTuple):
@@ -70,6 +74,8 @@ class Line(NamedTuple):
     """Whether it goes on without us, and is not to be done twice."""
     in_guest: bool
     """Whether its exit code is that of a command in a guest."""
+    asks_help: bool = False
+    """Whether it only asks for the command's help, which is here."""
 
 
 class Given(NamedTuple):
@@ -92,7 +98,7 @@ def read_line(argv: Sequence[str]) -> Line:
     """Reads a command line, which names a command. Raises click.UsageError for one that is
     wrong."""
     command, record, words, rest = _find(argv)
-    settings = command.context_settings
+    settings = {**SETTINGS, **command.context_settings}
     with click.Context(command, info_name=" ".join(("quicksand-tui", *words)), **settings) as ctx:
         values, _, order = command.make_parser(ctx).parse_args(args=list(rest))
         given = [
@@ -100,9 +106,12 @@ def read_line(argv: Sequence[str]) -> Line:
             for param in dict.fromkeys(order)
             if isinstance(values.get(param.name or ""), str | bool | list | tuple)
         ]
+        helping = set(command.get_help_option_names(ctx))
         options: list[str | LocalFile] = []
         arguments: list[str | LocalFile] = []
         for one in given:
+            if not helping.isdisjoint(one.param.opts):
+                return Line((), stdin=False, once=False, in_guest=False, asks_help=True)
             target = options if isinstance(one.param, click.Option) else arguments
             target += _written(ctx, one, record)
     replaces = any(one.name == "replace" for one in given)
@@ -160,8 +169,12 @@ def _as_file(word: str, kind: Kind, what: tuple[str, str]) -> str | LocalFile:
     if kind in FILES and word != STREAM:
         return LocalFile(Path(word), what in WRITTEN)
     path = Path(word)
-    if kind in MAYBE_FILES and path.suffix in MAYBE_FILES[kind] and path.is_file():
+    is_archive = what in ARCHIVES
+    may_be_file = is_archive or path.suffix in MAYBE_FILES.get(kind, ())
+    if may_be_file and path.is_file():
         return LocalFile(path, False)
+    if (is_archive or kind in MAYBE_FILES) and word.startswith(PATHS):
+        raise click.UsageError(f"{word!r} is no file that can be sent to the other machine")
     return word
 
 

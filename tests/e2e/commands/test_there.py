@@ -99,6 +99,21 @@ def test_an_interrupt_reaches_the_command_in_the_guest(far: FarHost, web: str) -
         assert process.wait(20) == 3
 
 
+def test_what_happens_there_is_told_as_it_happens(far: FarHost, web: str) -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "--host", far.address, "events", "-f", "--json", web],
+        stdout=subprocess.PIPE,
+        env=far.environ(),
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["event"] == "watching"
+        assert there(far, "exec", web, "--", "sh", "-c", "exit 3").returncode == 3
+        event = json.loads(process.stdout.readline())
+        assert (event["event"], event["exit_code"]) == ("command", 3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+
+
 def test_a_command_ends_with_its_client(far: FarHost, web: str) -> None:
     with subprocess.Popen(
         [*PROGRAM, "--host", far.address, "exec", web, "--", "sh", "-c", "echo ready; sleep 1234"],

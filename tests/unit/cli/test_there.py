@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import click
 import pytest
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
@@ -252,6 +253,8 @@ def test_the_machine_stands_in_front_of_the_command(
         ("saves verify --deep", "saves verify --deep", False, False),
         ("save w s --no-freeze", "save --no-freeze -- w s", True, False),
         ("type w -", "type -- w -", True, True),
+        ("exec w -- df -h", "exec -- w df -h", False, False),
+        ("exec w -- ls --help", "exec -- w ls --help", False, False),
         ("stop --all", "stop --all", True, False),
     ],
 )
@@ -306,3 +309,34 @@ def test_a_file_that_would_be_replaced_is_refused_before_the_work(tmp_path: Path
     )
     assert found.returncode == 1
     assert b"is there already" in found.stderr
+
+
+@pytest.mark.parametrize("argv", [["ps", "--help"], ["exec", "-h"], ["checkpoint", "rm", "--help"]])
+def test_help_is_here(argv: list[str]) -> None:
+    found = subprocess.run(
+        [*MODULE, "--host", "ssh://nowhere.invalid", *argv],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 0
+    assert found.stdout.startswith(b"Usage: quicksand-tui ")
+
+
+def test_a_path_that_was_meant_to_be_here_is_refused() -> None:
+    with pytest.raises(click.UsageError, match="no file that can be sent"):
+        read_line(["run", "./web"])
+    with pytest.raises(click.UsageError, match="no file that can be sent"):
+        read_line(["images", "build", "--from-oci", "../layout"])
+
+
+def test_an_archive_and_a_recipe_that_lie_here_are_sent(tmp_path: Path) -> None:
+    archive = tmp_path / "app.tar"
+    recipe = tmp_path / "mine.toml"
+    archive.touch()
+    recipe.touch()
+    line = read_line(["images", "build", "--from-oci", str(archive)])
+    assert words_of(line) == ["images", "build", "--from-oci", "./app.tar"]
+    line = read_line(["images", "build", str(recipe)])
+    assert words_of(line) == ["images", "build", "--", "./mine.toml"]
+    assert words_of(read_line(["images", "build", "debian"]))[-1] == "debian"
