@@ -67,7 +67,7 @@ class Connection:
                 hello = Hello(client=self._client, resume=resume)
                 welcome = await greet(ssh, hello, asks=self._asks and not resume)
             except BaseException:
-                await ssh.kill()
+                await ssh.abandon()
                 raise
             self._ssh, self.welcome = ssh, welcome
             link = Link(ssh.reader, ssh.writer, name=self.destination.short)

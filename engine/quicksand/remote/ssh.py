@@ -89,10 +89,11 @@ class Ssh:
             self.listening.cancel()
             await asyncio.wait([self.listening])
 
-    async def kill(self) -> None:
-        """End ssh at once."""
+    async def abandon(self) -> None:
+        """End ssh without waiting for what was written. It gets SIGTERM, so that a terminal on
+        which it asks for a passphrase is put right."""
         with contextlib.suppress(ProcessLookupError):
-            self.process.kill()
+            self.process.terminate()
         await self.end()
 
     @property

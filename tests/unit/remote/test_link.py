@@ -14,11 +14,14 @@ from quicksand.base.errors import (
     RemoteRefusedError,
     RemoteUnreachableError,
 )
+from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent import wire
 from quicksand.guest.agent.wire import Stream
+from quicksand.remote import link as linking
 from quicksand.remote.channel import WINDOW
 from quicksand.remote.link import REQUESTS_MAX, Link, Request
 
+from quicksand_tui.model.remedies import hint_of
 from tests.unit.remote.far import links, two_ends, until
 
 
@@ -204,3 +207,41 @@ def test_no_frames_break_anything_but_the_connection(frames: list[bytes], *, ans
         await link.settle()
 
     asyncio.run(main())
+
+
+async def test_a_silent_client_is_taken_for_gone_and_one_that_lives_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(linking, "SILENCE_MAX_S", 0.3)
+    monkeypatch.setattr(linking, "ALIVE_EVERY_S", 0.05)
+    async with links(echo) as (asking, answering):
+        watching = asyncio.create_task(answering.watch())
+        living = asyncio.create_task(asking.show_life())
+        done, _ = await asyncio.wait([watching], timeout=1.0)
+        assert not done
+        living.cancel()
+        await watching
+        assert answering.ended.is_set()
+
+
+async def test_a_failure_after_the_answer_ends_the_channel() -> None:
+    async def fail_later(request: Request) -> None:
+        request.answer()
+        raise RemoteRefusedError("the disk is full", code="failed")
+
+    async with links(fail_later) as (asking, _):
+        channel = asking.open("get")
+        await channel.reply
+        with pytest.raises(RemoteRefusedError, match="the disk is full"):
+            await channel.piece()
+
+
+async def test_a_hint_is_said_in_the_words_of_who_reads_it() -> None:
+    async def refuse(request: Request) -> None:
+        raise RemoteRefusedError("no", code="failed", hint=Words(Remedy("start", name="web")))
+
+    async with links(refuse) as (asking, _):
+        with pytest.raises(RemoteRefusedError) as caught:
+            await asking.request("x")
+        assert caught.value.hint == "`Sandbox.open('web').start()`"
+        assert hint_of(caught.value) == "`quicksand-tui start web`"
