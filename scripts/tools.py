@@ -5,7 +5,9 @@ on the PATH."""
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+from pathlib import Path
 
 from quicksand.base.arch import Architecture
 from quicksand.base.errors import QuicksandError
@@ -28,10 +30,24 @@ ON_LINUX = {
 """Disks are filled, and taken apart; samba's tests run against our SMB server, and what people use
 with SSH against our SSH server."""
 
+SERVICES = {"sshd": "openssh-server"}
+"""Other machines are reached through an sshd of the tests' own. Where services are managed, its
+package would start one for everybody, and unpacked it does not find its parts: so it is installed
+in containers only, and the tests do without it elsewhere if it is not there."""
+MANAGER = Path("/run/systemd/system")
+"""Is there while systemd runs, sd_booted(3)."""
+
+
+def wanted() -> dict[str, str]:
+    """The packages to get, by program."""
+    if sys.platform != "linux":
+        return PACKAGES
+    in_container = os.geteuid() == 0 and not MANAGER.exists()
+    return PACKAGES | ON_LINUX | (SERVICES if in_container else {})
+
 
 async def main() -> int:
-    packages = PACKAGES | ON_LINUX if sys.platform == "linux" else PACKAGES
-    for program, package in packages.items():
+    for program, package in wanted().items():
         await keep_tool(program, package, paths().data / "tools")
     # For guests of the other architecture: a package of 9 MB.
     for arch in Architecture:

@@ -127,6 +127,11 @@ class _CommandWithParts(click.Command):
         return super().make_context(info_name, args, parent, **extra)
 
 
+def part_of(command: click.Command, word: str) -> click.Command | None:
+    """Returns the command of a verb's part, by its second word; None if there is none."""
+    return _parts_of(command).get(word)
+
+
 def _parts_of(command: click.Command) -> dict[str, click.Command]:
     """Returns the commands of a verb's parts by their second words."""
     assert command.name is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,13 +20,24 @@ from quicksand_tui.cli.transfer import NotEnoughSpaceError, Tally
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
-    from quicksand.sandbox import Sandbox
+    from quicksand.guest.files import GuestFiles
 
     from quicksand_tui.cli.runner import Signals
 
 
 _IN_GUEST = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,62}):(.*)", re.DOTALL)
 STANDARD = "-"
+
+
+Reach = Callable[[str], AbstractAsyncContextManager["GuestFiles"]]
+"""Leads to the files of the sandbox of that name."""
+
+
+@asynccontextmanager
+async def _reach_here(name: str) -> AsyncIterator[GuestFiles]:
+    """Leads to a running sandbox of this machine."""
+    with attached(name) as sandbox:
+        yield sandbox.files
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +75,22 @@ def cp_command(source: str, target: str, follow: bool, yes: bool) -> int:
     Holes stay holes. If a copy may not fit on this disk, you are asked first; a file that does not
     fit is not left here in part.
     """
+    return copy_files(source, target, follow, yes, reach=_reach_here)
+
+
+def copy_files(source: str, target: str, follow: bool, yes: bool, *, reach: Reach) -> int:
+    """Copies as `cp` says, with a guest that ``reach`` leads to; returns the exit code. Raises
+    click.UsageError, QuicksandError."""
     origin, goal = Place.parse(source), Place.parse(target)
     name = origin.sandbox or goal.sandbox
     if name is None or (origin.sandbox is not None and goal.sandbox is not None):
         raise click.UsageError("one of SOURCE and TARGET must be NAME:/path, the other local")
     try:
-        return _copy(origin, goal, name, follow=follow, to_the_full=yes)
+        return _copy(origin, goal, reach(name), follow=follow, to_the_full=yes)
     except NotEnoughSpaceError as error:
         if not _agreed(error):
             raise
-    return _copy(origin, goal, name, follow=follow, to_the_full=True)
+    return _copy(origin, goal, reach(name), follow=follow, to_the_full=True)
 
 
 def _agreed(error: Exception) -> bool:
@@ -81,23 +100,29 @@ def _agreed(error: Exception) -> bool:
     return click.confirm(question, default=False, err=True)
 
 
-def _copy(origin: Place, goal: Place, name: str, *, follow: bool, to_the_full: bool) -> int:
+def _copy(
+    origin: Place,
+    goal: Place,
+    reached: AbstractAsyncContextManager[GuestFiles],
+    *,
+    follow: bool,
+    to_the_full: bool,
+) -> int:
     tally = Tally()
 
     async def main(signals: Signals) -> int:
-        with attached(name) as sandbox:
-            async with shown(tally.look):
-                if origin.sandbox is not None:
-                    await _fetch(
-                        sandbox,
-                        origin.path,
-                        goal.path,
-                        tally,
-                        follow=follow,
-                        to_the_full=to_the_full,
-                    )
-                else:
-                    await _send(sandbox, origin.path, goal.path, tally, follow=follow)
+        async with reached as files, shown(tally.look):
+            if origin.sandbox is not None:
+                await _fetch(
+                    files,
+                    origin.path,
+                    goal.path,
+                    tally,
+                    follow=follow,
+                    to_the_full=to_the_full,
+                )
+            else:
+                await _send(files, origin.path, goal.path, tally, follow=follow)
         tally.tell_rest()
         return Exit.FAILURE if tally.failed else Exit.OK
 
@@ -105,7 +130,7 @@ def _copy(origin: Place, goal: Place, name: str, *, follow: bool, to_the_full: b
 
 
 async def _fetch(
-    sandbox: Sandbox,
+    files: GuestFiles,
     source: str,
     target: str,
     tally: Tally,
@@ -114,15 +139,13 @@ async def _fetch(
     to_the_full: bool,
 ) -> None:
     if target == STANDARD:
-        await incoming.to_stdout(sandbox.files, source, tally)
+        await incoming.to_stdout(files, source, tally)
     else:
-        await incoming.fetch(
-            sandbox.files, source, target, tally, follow=follow, to_the_full=to_the_full
-        )
+        await incoming.fetch(files, source, target, tally, follow=follow, to_the_full=to_the_full)
 
 
-async def _send(sandbox: Sandbox, source: str, target: str, tally: Tally, *, follow: bool) -> None:
+async def _send(files: GuestFiles, source: str, target: str, tally: Tally, *, follow: bool) -> None:
     if source == STANDARD:
-        await transfer.from_stdin(sandbox.files, target, tally)
+        await transfer.from_stdin(files, target, tally)
     else:
-        await transfer.send(sandbox.files, source, target, tally, follow=follow)
+        await transfer.send(files, source, target, tally, follow=follow)

@@ -105,7 +105,7 @@ def invoke(argv: Sequence[str]) -> int:
     except click.exceptions.Exit as error:
         code = error.exit_code
     except click.ClickException as error:
-        code = _explain_usage(error, argv)
+        code = explain_usage(error, argv)
     except click.Abort:
         code = Exit.INTERRUPTED
     return code if isinstance(code, int) else Exit.OK
@@ -116,7 +116,8 @@ def complete() -> int:
     return shell_complete(cli, {}, PROGRAM, COMPLETE_VARIABLE, os.environ[COMPLETE_VARIABLE])
 
 
-def _explain_usage(error: click.ClickException, argv: Sequence[str]) -> int:
+def explain_usage(error: click.ClickException, argv: Sequence[str]) -> int:
+    """Reports what is wrong with a command line; returns the exit code."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     hint = f"`{ctx.command_path if ctx is not None else PROGRAM} --help` tells more"
     if isinstance(error, click.NoSuchOption) and "--" not in argv and argv[0] in WITH_COMMAND:

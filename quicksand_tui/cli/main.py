@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
+from quicksand_tui.cli.host_choice import find_host
 from quicksand_tui.cli.opening import has_terminal, open_app
 from quicksand_tui.cli.output import (
     COMPLETE_VARIABLE,
@@ -93,20 +94,31 @@ def _end_by_interrupt() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def _without_group(argv: Sequence[str]) -> int | None:
+    """Carries out what is for another machine, or need not be read as other lines are; returns the
+    exit code, and None for any other line."""
+    if (chosen := find_host(argv, os.environ)) is not None:
+        from quicksand_tui.cli.there import run_there  # noqa: PLC0415
+
+        return run_there(chosen)
+    if argv[:1] in (["exec"], ["run"]):
+        _end_by_interrupt()
+        import_asyncio()
+    if argv[:1] == ["exec"]:
+        from quicksand_tui.cli.executing import execute_plainly  # noqa: PLC0415
+
+        return execute_plainly(argv)
+    return None
+
+
 def _dispatch(argv: Sequence[str]) -> int:
     completes = bool(os.environ.get(COMPLETE_VARIABLE))
     try:
         if not argv and not completes and has_terminal():
             # The app starts faster without importing what reads command lines.
             return open_app()
-        if argv[:1] in (["exec"], ["run"]):
-            _end_by_interrupt()
-            import_asyncio()
-        if argv[:1] == ["exec"] and not completes:
-            from quicksand_tui.cli.executing import execute_plainly  # noqa: PLC0415
-
-            if (code := execute_plainly(argv)) is not None:
-                return code
+        if not completes and (code := _without_group(argv)) is not None:
+            return code
         from quicksand_tui.cli import group  # noqa: PLC0415
 
         return group.complete() if completes else group.invoke(argv)

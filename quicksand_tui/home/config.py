@@ -11,6 +11,7 @@ from typing import Any
 
 from quicksand_tui.actions.rebinding import Assignment, bind
 from quicksand_tui.actions.registry import default_keymap
+from quicksand_tui.home.hosts import HOSTS, hosts_of
 from quicksand_tui.home.state import read_some
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.frozen import frozen
@@ -57,6 +58,8 @@ class Config:
     """Where new sandboxes keep the memory of their checkpoints; "" leaves it to the engine."""
     prefix: Prefix = DEFAULT_PREFIX
     keymap: Keymap = field(default_factory=default_keymap)
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    """Addresses of other machines by their names."""
 
     @property
     def usual_machine(self) -> dict[str, str]:
@@ -239,10 +242,10 @@ def parse_config(text: str) -> Loaded:
     values: dict[str, Any] = {}
     known = {setting.name: setting for setting in SETTINGS}
     for name, value in table.items():
-        if name == KEYS:
+        if name in (KEYS, HOSTS):
             continue
         if (setting := known.get(name)) is None:
-            what = f"there is no such setting{_near(name, [*known, KEYS])}"
+            what = f"there is no such setting{_near(name, [*known, KEYS, HOSTS])}"
             problems.append(Problem(line=lines.get(name, 0), key=name, what=what))
             continue
         try:
@@ -254,8 +257,12 @@ def parse_config(text: str) -> Loaded:
     problems += [
         Problem(line=one.line, key=f"{KEYS}.{one.target}", what=one.what) for one in key_problems
     ]
+    hosts, host_problems = hosts_of(table.get(HOSTS, {}))
+    for host, what in host_problems:
+        key = f"{HOSTS}.{host}" if host else HOSTS
+        problems.append(Problem(line=lines.get(key, 0), key=key, what=what))
     return Loaded(
-        config=Config(**values, keymap=keymap),
+        config=Config(**values, keymap=keymap, hosts=hosts),
         problems=tuple(sorted(problems, key=lambda problem: problem.line)),
         lines=lines,
     )

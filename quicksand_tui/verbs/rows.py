@@ -355,6 +355,24 @@ _LOOK = _section(
         reads=True),
 )
 
+_HOSTS = _section(
+    "Other machines",
+    verb("hosts", "hosts", "List, add, remove and check other machines, for --host.",
+        JSON,
+        reads=True,
+        parts=(
+            part("hosts list", JSON, reads=True),
+            part("hosts add", argument("name"), argument("address", Kind.TEXT, "ssh://[USER@]HOST")),
+            part("hosts rm", argument("name")),
+            part("hosts check",
+                  argument("names", Kind.TEXT, "[NAME|ssh://…]...", repeatable=True,
+                           required=False),
+                  JSON, reads=True),
+        )),
+    verb("serve", "serve", "Carry out commands that another machine asks for over ssh.",
+        flag("--stdio", "Answer on stdin and stdout; ssh calls this.")),
+)
+
 _HOST = _section(
     "This host",
     verb("info", "host", "Show what is in use on this host, or what a bundle holds.",
@@ -402,6 +420,8 @@ _HOST = _section(
 )
 
 APP_OPTIONS = (
+    option("--host", Kind.TEXT, "HOST",
+           "Do COMMAND on this machine: ssh://[USER@]HOST[:PORT], or a name of `hosts`."),
     option("--theme", Kind.TEXT, "NAME", "Use these colours for this run, or auto."),
     flag("--ascii", "Draw with ASCII only."),
     flag("--read-only", "Change nothing, and open no shell."),
@@ -411,10 +431,10 @@ APP_OPTIONS = (
     option("--size", Kind.TEXT, "WxH", "Take it in this size, in columns and rows.  "
            "[default: 120x36]"),
 )
-"""The options of the app, which are given without a command."""
+"""The options in front of a command, or without one: all but --host are of the app."""
 # fmt: on
 
-VERBS = (*_USE, *_SCREEN, *_LIVES, *_BACK, *_LOOK, *_HOST)
+VERBS = (*_USE, *_SCREEN, *_LIVES, *_BACK, *_LOOK, *_HOSTS, *_HOST)
 """All verbs, in the order of the help."""
 
 _BY_NAME = {found.name: found for verb in VERBS for found in verb.walk()}

@@ -40,6 +40,10 @@
     │       ├── GuestPermissionError (PermissionError)        must not be touched,
     │       ├── GuestIsADirectoryError (IsADirectoryError)    is a directory,
     │       └── GuestNotADirectoryError (NotADirectoryError)  is none
+    ├── RemoteError                       another machine, or our program there, failed or refused
+    │   ├── RemoteUnreachableError        no connection, or it broke; outcome unknown
+    │   ├── RemoteProtocolError           it sent something that it must not send
+    │   └── RemoteRefusedError            it refused: ``code`` says why
     └── CommandFailedError                a command of the guest failed, and was to be checked
 """
 
@@ -326,6 +330,29 @@ class GuestIsADirectoryError(AgentRefusedError, IsADirectoryError):
 
 class GuestNotADirectoryError(AgentRefusedError, NotADirectoryError):
     """What is there in the guest is no directory."""
+
+
+class RemoteError(QuicksandError, RuntimeError):
+    """Another machine, or our program there, failed or refused."""
+
+
+class RemoteUnreachableError(RemoteError):
+    """Another machine cannot be reached, or the connection to it broke. Whether what was under way
+    there has happened is then unknown."""
+
+
+class RemoteProtocolError(RemoteError):
+    """Our program at another machine sent something that its protocol forbids. The connection
+    is closed."""
+
+
+class RemoteRefusedError(RemoteError):
+    """Our program at another machine refused a request. ``code`` is a word of its protocol
+    (docs/internals/hosts.md)."""
+
+    def __init__(self, message: str | Words, *, code: str, hint: str | Words = "") -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
 
 
 class CommandFailedError(QuicksandError, RuntimeError):

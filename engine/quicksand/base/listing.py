@@ -34,6 +34,11 @@ def own_directories(directory: Path, names: re.Pattern[str]) -> list[Path]:
     return _own(directory, names, stat.S_IFDIR)
 
 
+def own_sockets(directory: Path, names: re.Pattern[str]) -> list[Path]:
+    """Like `own_files`, but the sockets."""
+    return _own(directory, names, stat.S_IFSOCK)
+
+
 def _own(directory: Path, names: re.Pattern[str], kind: int) -> list[Path]:
     return sorted(directory / name for name in _entries(directory, names, kind))
 

@@ -33,9 +33,16 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
 from quicksand.base.staging import sweep_staging
 from quicksand.records.config import check_name
+from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.records.inspection import inspect
 from quicksand.records.last_run import write_end
-from quicksand.records.layout import MachineDir, SandboxDir, remove_memory, runtime_dir, sandbox_dir
+from quicksand.records.layout import (
+    MachineDir,
+    SandboxDir,
+    remove_memory,
+    runtime_dir,
+    sandbox_dir,
+)
 from quicksand.records.sandboxes import LOCK_WAIT_S, Entry, Record, RunState, is_id
 from quicksand.records.trash import REMOVED, Trash, remove_for_good, remove_tree, trash_dir
 
@@ -335,6 +342,9 @@ class Registry:
             for name in _entries(root):
                 path = root / name
                 ours = name.startswith(".") and root == self.paths.sandboxes
+                ours = ours or (
+                    root == self.paths.runtime and HOST_SOCKETS.fullmatch(name) is not None
+                )
                 ours = ours or (name == NOTE and root == trash_dir(self.paths))
                 if not ours and (why := why_not_ours(path)):
                     found[path] = why

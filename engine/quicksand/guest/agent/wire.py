@@ -1,6 +1,7 @@
-"""Frames of the agent protocol (docs/internals/agent-protocol.md), without I/O.
+"""Frames of the agent protocol (docs/internals/agent-protocol.md), without I/O. Other machines are
+talked to in the same frames (`quicksand.remote`).
 
-A hostile guest writes the input, so every length is checked before anything is kept, and JSON is
+A hostile peer writes the input, so every length is checked before anything is kept, and JSON is
 parsed with bounds.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple, NoReturn
 
-from quicksand.base.errors import AgentProtocolError
+from quicksand.base.errors import AgentProtocolError, QuicksandError
 
 DATA_FLAG = 0x8000_0000
 JSON_MAX = 1024 * 1024
@@ -34,6 +35,16 @@ NONCE_BYTES = 16
 PRE_MARKER_MAX = 64 * 1024 * 1024
 """Bytes of an earlier client's leftovers that are skipped before the marker; QEMU and the guest
 buffer far less."""
+
+
+class Peer(NamedTuple):
+    """Who writes the frames: what it is called, and the error for what it must not send."""
+
+    name: str
+    error: type[QuicksandError]
+
+
+AGENT = Peer("the agent", AgentProtocolError)
 
 
 class Stream(IntEnum):
@@ -71,7 +82,8 @@ class FrameDecoder:
     """Cuts a byte stream into frames, buffering one frame at most. After `expect_marker` it skips
     everything up to the reply to this client's own hello."""
 
-    def __init__(self) -> None:
+    def __init__(self, peer: Peer = AGENT) -> None:
+        self._peer = peer
         self._buffer = bytearray()
         self._marker: bytes | None = None
         self._skipped = 0
@@ -82,7 +94,7 @@ class FrameDecoder:
         self._skipped = 0
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that ``data`` completes. Raises AgentProtocolError for a bad one."""
+        """Yield the frames that ``data`` completes. Raises the peer's error for a bad one."""
         self._buffer += data
         if self._marker is not None and not self._skip_to_marker(self._marker):
             return
@@ -104,7 +116,7 @@ class FrameDecoder:
         del self._buffer[:drop]
         self._skipped += drop
         if self._skipped > PRE_MARKER_MAX:
-            raise AgentProtocolError("the agent does not answer the handshake, it only sends noise")
+            raise self._bad("does not answer the handshake, it only sends noise")
         return False
 
     def _frame_end(self, start: int) -> int | None:
@@ -115,9 +127,7 @@ class FrameDecoder:
         length = word & ~DATA_FLAG
         limit = DATA_MAX + DATA_HEADER if word & DATA_FLAG else JSON_MAX
         if length > limit:
-            raise AgentProtocolError(
-                f"the agent sent a frame of {length} bytes; {limit} is the most"
-            )
+            raise self._bad(f"sent a frame of {length} bytes; {limit} is the most")
         end = start + 4 + length
         return end if len(self._buffer) >= end else None
 
@@ -125,17 +135,20 @@ class FrameDecoder:
         body = start + 4
         if self._buffer[start] & 0x80:
             if end - body < DATA_HEADER:
-                raise AgentProtocolError("the agent sent a data frame without its header")
+                raise self._bad("sent a data frame without its header")
             channel = int.from_bytes(self._buffer[body + 1 : body + DATA_HEADER])
             with memoryview(self._buffer) as view:
                 payload = bytes(view[body + DATA_HEADER : end])
             return DataFrame(channel, self._buffer[body], payload)
         text = bytes(self._buffer[body:end])
-        return JsonFrame(parse_message(text), text)
+        return JsonFrame(parse_message(text, self._peer), text)
+
+    def _bad(self, what: str) -> QuicksandError:
+        return self._peer.error(f"{self._peer.name} {what}")
 
 
-def parse_message(text: bytes) -> dict[str, Any]:
-    """Parse a JSON object from a hostile peer. Raises AgentProtocolError for anything else: invalid
+def parse_message(text: bytes, peer: Peer = AGENT) -> dict[str, Any]:
+    """Parse a JSON object from a hostile peer. Raises the peer's error for anything else: invalid
     UTF-8, halves of surrogates, NaN, repeated keys, numbers with thousands of digits, excessive
     nesting."""
     try:
@@ -146,9 +159,9 @@ def parse_message(text: bytes) -> dict[str, Any]:
             # As escapes they pass for text, and fail only where that is printed or stored.
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
-        raise AgentProtocolError(f"the agent sent JSON that is not valid: {error}") from None
+        raise peer.error(f"{peer.name} sent JSON that is not valid: {error}") from None
     if not isinstance(value, dict):
-        raise AgentProtocolError("the agent sent JSON that is not an object")
+        raise peer.error(f"{peer.name} sent JSON that is not an object")
     return value
 
 

@@ -1,0 +1,17 @@
+"""Sockets of clients at other machines, beside the sandboxes' directories."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from quicksand.base.paths import Paths
+
+HOST_SOCKETS = re.compile(r"host-[0-9a-f]{32}\.sock")
+"""Names of sockets in the runtime directory: each is of a client at another machine that may come
+again (`quicksand.remote`)."""
+
+
+def host_socket(paths: Paths, client: str) -> Path:
+    """The socket of such a client."""
+    return paths.runtime / f"host-{client}.sock"

@@ -1,0 +1,122 @@
+"""The agent of a guest at another machine: its bytes are passed on unread, so that a session with
+it is the same as with a guest here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+
+from quicksand.base.errors import (
+    AgentUnreachableError,
+    RemoteError,
+    RemoteProtocolError,
+    RemoteRefusedError,
+    StateError,
+)
+from quicksand.base.files import read_json
+from quicksand.base.lease import take_lease
+from quicksand.base.paths import paths
+from quicksand.base.remedies import Remedy, Words
+from quicksand.guest.agent.session import Session
+from quicksand.guest.agent.wire import Stream
+from quicksand.records.layout import AGENT_PORTS, runtime_dir
+from quicksand.records.registry import Registry
+from quicksand.remote.channel import Channel
+from quicksand.remote.link import Link, Request
+
+READ = 64 * 1024
+LEASE_TIMEOUT_S = 10.0
+HANDSHAKE_S = 15.0
+
+
+async def relay(request: Request) -> None:
+    """At the far end: answer the request ``agent`` with the guest's token, and pass on what both
+    say until one of them ends. Raises SandboxNotFoundError, StateError, AgentError."""
+    name = request.params.get("sandbox")
+    if not isinstance(name, str):
+        raise RemoteRefusedError("sandbox is no text", code="bad_request")
+    entry = Registry(paths()).find(name)
+    if entry.run is None or entry.run.paused:
+        raise StateError(
+            f"the sandbox {entry.name!r} is {entry.status.value}",
+            hint=Words(Remedy("start", name=entry.name), " starts it"),
+        )
+    machine = runtime_dir(paths(), entry.id).current()
+    sockets = [machine.agent_socket(number) for number in range(AGENT_PORTS)]
+    lease = await take_lease(sockets, what="agent ports", timeout=LEASE_TIMEOUT_S)
+    try:
+        try:
+            reader, writer = await asyncio.open_unix_connection(lease.socket)
+        except OSError as error:
+            raise AgentUnreachableError(f"the guest cannot be reached: {error}") from error
+        try:
+            request.answer(token=str(read_json(machine.state)["token"]))
+            await _pass_on(request.channel, Stream.STDOUT, reader, writer)
+        finally:
+            writer.close()
+    finally:
+        lease.release()
+
+
+@contextlib.asynccontextmanager
+async def agent_session(link: Link, sandbox: str) -> AsyncIterator[Session]:
+    """At the near end: a session with the agent of a running sandbox. Raises RemoteError,
+    AgentError."""
+    channel = link.open("agent", sandbox=sandbox)
+    try:
+        match await channel.reply:
+            case {"token": str(token)}:
+                pass
+            case _:
+                raise RemoteProtocolError(f"{link.peer.name} does not say the guest's token")
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        passing = asyncio.create_task(
+            _pass_on(channel, Stream.INPUT, reader, writer), name="quicksand-agent"
+        )
+        loop = asyncio.get_running_loop()
+        _, session = await loop.create_connection(Session, sock=ours)
+        try:
+            await session.handshake(token, timeout=HANDSHAKE_S)
+            yield session
+        finally:
+            session.close()
+            passing.cancel()
+            await asyncio.wait([passing])
+            writer.close()
+    finally:
+        channel.close()
+
+
+async def _pass_on(
+    channel: Channel, mine: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Pass bytes on between a channel and a socket; ``mine`` is the stream that this end sends.
+    Return when one of them has ended."""
+
+    async def out() -> None:
+        while data := await reader.read(READ):
+            await channel.send(mine, data)
+
+    async def back() -> None:
+        while data := (await channel.piece()).data:
+            writer.write(data)
+            await writer.drain()
+
+    ways = [
+        asyncio.create_task(out(), name="quicksand-agent-out"),
+        asyncio.create_task(back(), name="quicksand-agent-back"),
+    ]
+    try:
+        with contextlib.suppress(RemoteError, OSError):
+            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for way in done:
+                way.result()
+    finally:
+        for way in ways:
+            way.cancel()
+        await asyncio.wait(ways)
+        channel.finish(mine)
+        writer.close()

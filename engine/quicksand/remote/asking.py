@@ -1,0 +1,178 @@
+"""A command that another machine carries out, as its client sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from quicksand.base.errors import RemoteError, RemoteProtocolError, RemoteUnreachableError
+from quicksand.guest.agent.wire import Stream
+from quicksand.remote.channel import Channel, Piece
+from quicksand.remote.connection import Connection
+
+EXIT_S = 30.0
+"""Seconds from the end of the output to the exit code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandLine:
+    """A command line of quicksand-tui for another machine."""
+
+    argv: Sequence[str]
+    """Its words after the program's name. Bytes that are not UTF-8 are as `os.fsdecode` makes
+    them."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """How our terminal shows text (`commands.VARIABLES`)."""
+    stdin: bool = False
+    terminal: tuple[int, int] | None = None
+    """The columns and rows of a terminal for it; None for pipes."""
+    place: str = ""
+    """Where its files are (`sending.make_place`)."""
+    once: bool = False
+    """Whether it runs to its end, even without us, and must not be done twice. Otherwise it ends
+    with the connection."""
+
+
+class AskedCommand:
+    """A command at another machine. `pieces` yields its output; then `exit_code` is there."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        line: CommandLine,
+        *,
+        on_away: Callable[[RemoteError], None] = lambda _: None,
+    ) -> None:
+        """``on_away`` is told why the machine is away, each time that it is tried again."""
+        self._connection = connection
+        self._line = line
+        self._once = os.urandom(16).hex() if line.once else ""
+        self._on_away = on_away
+        self._channel: Channel | None = None
+        self._read = dict.fromkeys((Stream.STDOUT, Stream.STDERR), 0)
+        self._size = line.terminal
+        self.exit_code: int | None = None
+        self.lost = 0
+        """Bytes of output that came while the machine was away, and were not kept."""
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the machine is away now, and tried again."""
+        return self._channel is None
+
+    async def start(self) -> None:
+        """Begin it. If the connection breaks meanwhile, a command that is done once goes on, once
+        the machine is there again. Raises RemoteError."""
+        try:
+            await self._open()
+        except RemoteUnreachableError as error:
+            await self._go_on(error)
+
+    async def _go_on(self, error: RemoteError) -> None:
+        """Find the command again after the connection broke. Raises RemoteError, ``error`` if it
+        has ended with the connection."""
+        if not self._once:
+            raise error
+        while True:
+            self._channel = None
+            self._on_away(error)
+            if not await self._connection.again(told=self._on_away):
+                raise self._unknown() from error
+            try:
+                return await self._open()
+            except RemoteUnreachableError as broken:
+                error = broken
+
+    async def _open(self) -> None:
+        link = self._connection.link
+        params: dict[str, Any] = {
+            "argv_b64": [
+                base64.b64encode(os.fsencode(word)).decode("ascii") for word in self._line.argv
+            ],
+            "env": dict(self._line.env),
+            "stdin": self._line.stdin,
+        }
+        if self._line.place:
+            params["place"] = self._line.place
+        if self._size is not None:
+            params["terminal"] = {"columns": self._size[0], "rows": self._size[1]}
+        if self._once:
+            params |= {
+                "once": self._once,
+                "have": {str(int(stream)): count for stream, count in self._read.items()},
+            }
+        channel = link.open("command", **params)
+        self._channel = channel
+        await channel.reply
+
+    async def pieces(self) -> AsyncIterator[Piece]:
+        """Yield the output as it comes. If the connection breaks, a command that is done once goes
+        on, and so does this, once the machine is there again. Raises RemoteError."""
+        while True:
+            try:
+                async for piece in self._read_all():
+                    yield piece
+                return
+            except RemoteUnreachableError as error:
+                await self._go_on(error)
+
+    async def _read_all(self) -> AsyncIterator[Piece]:
+        channel = self._channel
+        assert channel is not None
+        open_streams = {Stream.STDOUT} if self._line.terminal else set(self._read)
+        while open_streams:
+            piece = await channel.piece()
+            stream = Stream(piece.stream)
+            if piece.data:
+                self._read[stream] += len(piece.data)
+                yield piece
+            else:
+                open_streams.discard(stream)
+        try:
+            async with asyncio.timeout(EXIT_S):
+                while self.exit_code is None:
+                    self._take_event(await channel.event())
+        except TimeoutError:
+            name = self._connection.destination.short
+            raise RemoteProtocolError(f"{name} does not say how the command ended") from None
+        channel.close()
+
+    def _take_event(self, event: dict[str, Any]) -> None:
+        match event:
+            case {"event": "exit", "exit_code": int(code)} if 0 <= code < 256:
+                self.exit_code = code
+            case {"event": "lost", "stream": 1 | 2 as stream, "bytes": int(count)} if count > 0:
+                self.lost += count
+                self._read[Stream(stream)] += count
+
+    async def feed(self, data: bytes) -> None:
+        """Send input; b"" ends it. Input for a machine that is away is dropped. Raises
+        RemoteError."""
+        if self._channel is not None:
+            if data:
+                await self._channel.send(Stream.INPUT, data)
+            else:
+                self._channel.finish(Stream.INPUT)
+
+    def signal(self, name: str) -> None:
+        """Send a signal, such as "INT", to it."""
+        if self._channel is not None:
+            self._channel.tell("signal", signal=name)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give its terminal another size."""
+        self._size = (columns, rows)
+        if self._channel is not None:
+            self._channel.tell("resize", columns=columns, rows=rows)
+
+    def _unknown(self) -> RemoteUnreachableError:
+        name = self._connection.destination.short
+        return RemoteUnreachableError(
+            f"the connection to {name} broke, and the machine no longer knows of the command: "
+            "whether it was carried out is unknown",
+            hint="look at what is there before you do it again",
+        )

@@ -1,0 +1,182 @@
+"""The streams and events of one request, at either end of a link.
+
+Both ends are alike: each may send its own streams, as far as the other end has given credit for
+them, and reads those of the other. So what is unread is bounded at both ends, and who does not read
+holds back only his own channel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Collection
+from typing import Any, NamedTuple, Protocol
+
+from quicksand.base.errors import RemoteError, RemoteProtocolError
+from quicksand.guest.agent import wire
+
+WINDOW = 256 * 1024
+"""Bytes of one stream that may be in transit or unread."""
+
+CHUNK = 64 * 1024
+"""Bytes of a data frame that we send, so that channels have their turns."""
+
+CRUMB_MAX = 4096
+"""Unread pieces are joined up to this many bytes."""
+
+EVENTS_MAX = 256
+"""Unread events of one channel, of at most `wire.SMALL_MAX` bytes each; far fewer are sent."""
+
+EVENT_BYTES_MAX = 256 * 1024
+
+
+_OUTPUTS = frozenset(wire.Stream)
+
+
+class Piece(NamedTuple):
+    """A piece of a stream."""
+
+    stream: int
+    data: bytes
+    """b"" at the end of the stream."""
+
+
+class Carrier(Protocol):
+    """The part of a link that its channels use."""
+
+    @property
+    def peer(self) -> wire.Peer: ...
+
+    def post(self, frame: bytes) -> None: ...
+
+    async def drain(self) -> None: ...
+
+    def forget(self, channel: Channel) -> None: ...
+
+
+class Channel:
+    """The streams of one request. It is made by a link."""
+
+    def __init__(self, link: Carrier, number: int, incoming: Collection[int]) -> None:
+        """``incoming`` are the streams that the other end may send."""
+        self._link = link
+        self.number = number
+        self._pieces: deque[Piece] = deque()
+        self._unread = dict.fromkeys(incoming, 0)
+        """Bytes of each incoming stream for which no credit was given back yet."""
+        self._uncredited = dict.fromkeys(incoming, 0)
+        self._ended: set[int] = set()
+        self._credit: dict[int, int] = {}
+        self._events: deque[tuple[dict[str, Any], int]] = deque()
+        self._event_bytes = 0
+        self._failure: RemoteError | None = None
+        self._changed = asyncio.Event()
+        self.reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        """The answer, at the end that asked."""
+
+    # Called by the link.
+
+    def receive(self, stream: int, payload: bytes) -> None:
+        """Take a data frame. Raises RemoteProtocolError if it must not be sent."""
+        name = self._link.peer.name
+        if stream & wire.CREDIT:
+            if len(payload) != 4:
+                raise RemoteProtocolError(f"{name} sent a credit that is not 4 bytes long")
+            sent = stream & ~wire.CREDIT
+            if sent not in _OUTPUTS:
+                raise RemoteProtocolError(f"{name} sent a credit for the stream {sent}")
+            credit = self._credit.get(sent, WINDOW) + int.from_bytes(payload)
+            self._credit[sent] = min(credit, WINDOW)
+        elif stream not in self._unread or stream in self._ended:
+            raise RemoteProtocolError(f"{name} sent data of the stream {stream}, which it has not")
+        else:
+            self._unread[stream] += len(payload)
+            if self._unread[stream] > WINDOW:
+                raise RemoteProtocolError(f"{name} sent more than its window allows")
+            self._keep(stream, payload)
+        self._changed.set()
+
+    def _keep(self, stream: int, payload: bytes) -> None:
+        if not payload:
+            self._ended.add(stream)
+        elif self._pieces and self._pieces[-1].stream == stream:
+            # Joined: as objects, pieces of one byte would take fifty times their size.
+            last = self._pieces[-1].data
+            if last and len(last) + len(payload) <= CRUMB_MAX:
+                self._pieces[-1] = Piece(stream, last + payload)
+                return
+        self._pieces.append(Piece(stream, payload))
+
+    def receive_event(self, event: dict[str, Any], size: int) -> None:
+        """Keep an event of ``size`` bytes. Raises RemoteProtocolError if there are too many."""
+        self._event_bytes += size
+        if len(self._events) >= EVENTS_MAX or self._event_bytes > EVENT_BYTES_MAX:
+            raise RemoteProtocolError(f"{self._link.peer.name} floods a channel with events")
+        self._events.append((event, size))
+        self._changed.set()
+
+    def fail(self, error: RemoteError) -> None:
+        """End the channel: whoever waits for it gets ``error``."""
+        self._failure = self._failure or error
+        if not self.reply.done():
+            self.reply.set_exception(error)
+            self.reply.exception()  # if nobody waits for it, asyncio must not log it
+        self._changed.set()
+
+    # Called by the user of the channel.
+
+    async def piece(self) -> Piece:
+        """Return the next piece of a stream; reading it lets the other end send more. Raises what
+        the link has `fail`ed with, once all that came before has been read."""
+        while not self._pieces:
+            await self._change()
+        found = self._pieces.popleft()
+        self._uncredited[found.stream] += len(found.data)
+        if self._uncredited[found.stream] >= WINDOW // 4:
+            count = self._uncredited[found.stream]
+            self._unread[found.stream] -= count
+            self._uncredited[found.stream] = 0
+            frame = wire.encode_data(self.number, wire.CREDIT | found.stream, count.to_bytes(4))
+            self._link.post(frame)
+        return found
+
+    async def event(self) -> dict[str, Any]:
+        """Return the next event, which overtakes streams that are unread. Raises as `piece`."""
+        while not self._events:
+            await self._change()
+        event, size = self._events.popleft()
+        self._event_bytes -= size
+        return event
+
+    async def _change(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        self._changed.clear()
+        await self._changed.wait()
+
+    async def send(self, stream: int, data: bytes | memoryview) -> None:
+        """Send a piece of a stream, waiting while the other end does not read. Raises as
+        `piece`."""
+        view = memoryview(data)
+        while view:
+            while (credit := self._credit.get(stream, WINDOW)) <= 0:
+                await self._change()
+            if self._failure is not None:
+                raise self._failure
+            size = min(len(view), credit, CHUNK)
+            self._credit[stream] = credit - size
+            self._link.post(wire.encode_data(self.number, stream, view[:size]))
+            view = view[size:]
+            await self._link.drain()
+
+    def finish(self, stream: int) -> None:
+        """End a stream. Does nothing once the link has ended."""
+        self._link.post(wire.encode_data(self.number, stream, b""))
+
+    def tell(self, event: str, **facts: Any) -> None:
+        """Send an event. Does nothing once the link has ended."""
+        self._link.post(wire.encode_message({"event": event, "channel": self.number, **facts}))
+
+    def close(self) -> None:
+        """Forget the channel; what still arrives for it is passed over."""
+        self._link.forget(self)

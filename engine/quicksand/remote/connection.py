@@ -1,0 +1,122 @@
+"""The near end: a connection to another machine, which can be made anew after it broke."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from quicksand.base.errors import RemoteError, RemoteUnreachableError
+from quicksand.remote.destination import Destination
+from quicksand.remote.hello import PROTOCOL, Hello, Welcome
+from quicksand.remote.link import Link
+from quicksand.remote.ssh import Ssh, greet, start_ssh
+
+AGAIN_S = (1.0, 30.0)
+"""The first and the longest pause between two attempts to connect again, in seconds; each is twice
+as long as the one before."""
+
+AWAY_MAX_S = 300.0
+"""Seconds for which a machine is tried again."""
+
+
+class Connection:
+    """A connection to one machine, over one ssh at a time. An ``async with`` block opens and closes
+    it; `again` opens it anew."""
+
+    def __init__(self, destination: Destination, *, asks: bool) -> None:
+        """``asks``: ssh may ask the user for passwords, on our terminal."""
+        self.destination = destination
+        self._asks = asks
+        self._client = os.urandom(16).hex()
+        self._ssh: Ssh | None = None
+        self._link: Link | None = None
+        self._tasks: list[asyncio.Task[object]] = []
+        self._opening = asyncio.Lock()
+        self.welcome: Welcome | None = None
+        """The other machine's answer to the last hello."""
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def link(self) -> Link:
+        """The present connection, which may have ended. Raises RemoteUnreachableError before
+        `open`."""
+        if self._link is None:
+            raise RemoteUnreachableError(f"not connected to {self.destination.short}")
+        return self._link
+
+    async def open(self, *, resume: bool = False) -> Welcome:
+        """Connect. Raises as `ssh.greet`, and HostError if there is no ssh here."""
+        async with self._opening:
+            await self._end()
+            ssh = await start_ssh(self.destination, asks=self._asks and not resume)
+            try:
+                hello = Hello(client=self._client, resume=resume)
+                welcome = await greet(ssh, hello, asks=self._asks and not resume)
+            except BaseException:
+                await ssh.abandon()
+                raise
+            self._ssh, self.welcome = ssh, welcome
+            link = Link(ssh.reader, ssh.writer, name=self.destination.short)
+            self._link = link
+            self._tasks = [
+                asyncio.create_task(link.run(), name="quicksand-link"),
+                asyncio.create_task(link.show_life(), name="quicksand-alive"),
+            ]
+            return welcome
+
+    async def again(self, *, told: Callable[[RemoteError], None]) -> bool:
+        """Connect again after the connection broke, trying for `AWAY_MAX_S`. Return whether the
+        other machine still knows what was begun. ``told`` gets the error of each attempt. Raises
+        the last one."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + AWAY_MAX_S
+        pause, longest = AGAIN_S
+        while True:
+            try:
+                return (await self.open(resume=True)).resumed
+            except RemoteUnreachableError as error:
+                if loop.time() + pause > deadline:
+                    raise
+                told(error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, longest)
+
+    def can(self, capability: str) -> bool:
+        """Whether the other machine has said that it has a capability."""
+        return self.welcome is not None and capability in self.welcome.capabilities
+
+    async def close(self) -> None:
+        """Say goodbye and end the connection: what was begun to be done once is forgotten there
+        when it is over. Idempotent."""
+        if self._link is not None:
+            self._link.leave()
+        await self._end()
+
+    async def _end(self) -> None:
+        ssh, self._ssh = self._ssh, None
+        if ssh is not None:
+            await ssh.end()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._tasks = []
+
+
+def version_words(welcome: Welcome) -> str:
+    """Return what is told of the other machine's program."""
+    return f"quicksand-tui {welcome.version or '(unknown version)'}, protocol {PROTOCOL}"

@@ -1,0 +1,62 @@
+"""Where another machine is: what the user writes, checked before ssh gets to see it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from quicksand.base.errors import ConfigError
+
+SCHEME = "ssh://"
+
+HINT = "write ssh://HOST, ssh://USER@HOST or ssh://USER@HOST:PORT, where HOST is what ssh takes"
+
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+\\-]{0,255}")
+_HOST = re.compile(
+    r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}|\[[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9_.-]+)?\]"
+)
+"""Names and addresses, and the aliases of the user's ssh config. None begins with "-", which ssh
+would take for an option, and none has a character that a shell acts on: ssh gives both to the
+user's ProxyCommand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Another machine, as ssh is told of it."""
+
+    host: str
+    """Without the brackets of an IPv6 address."""
+    user: str = ""
+    """"" leaves it to ssh."""
+    port: int = 0
+    """0 leaves it to ssh."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``ssh://[USER@]HOST[:PORT]``. Raises ConfigError."""
+        if not text.startswith(SCHEME):
+            raise ConfigError(f"{text!r:.300} is no address of a machine", hint=HINT)
+        place = text.removeprefix(SCHEME).removesuffix("/")
+        user, at, rest = place.rpartition("@")
+        host, colon, port = rest, "", ""
+        if not rest.endswith("]"):
+            host, colon, port = rest.rpartition(":") if ":" in rest else (rest, "", "")
+        if at and not _USER.fullmatch(user):
+            raise ConfigError(f"{text!r:.300} has no valid user before the @", hint=HINT)
+        if not _HOST.fullmatch(host):
+            raise ConfigError(f"{text!r:.300} has no valid host", hint=HINT)
+        if colon and not (port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65536):
+            raise ConfigError(f"{text!r:.300} has no valid port after the colon", hint=HINT)
+        return cls(host=host.strip("[]"), user=user, port=int(port) if colon else 0)
+
+    def __str__(self) -> str:
+        """Return the address that `parse` reads."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        user = f"{self.user}@" if self.user else ""
+        return f"{SCHEME}{user}{host}{f':{self.port}' if self.port else ''}"
+
+    @property
+    def short(self) -> str:
+        """The name of the machine in messages."""
+        return str(self).removeprefix(SCHEME)

@@ -1,0 +1,84 @@
+"""Files of this machine for a command at another one, and those that it writes for us."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from pathlib import Path
+
+from quicksand.base.errors import (
+    ConfigError,
+    PathError,
+    RemoteProtocolError,
+    RemoteUnreachableError,
+)
+from quicksand.base.files import map_os_errors
+from quicksand.base.regular import NotAFileError, open_regular
+from quicksand.guest.agent.wire import Stream
+from quicksand.remote.link import Link
+
+READ = 256 * 1024
+
+
+async def make_place(link: Link) -> str:
+    """Have a directory made at the other machine, and return what it is called there. Raises
+    RemoteError."""
+    match await link.request("place"):
+        case {"place": str(place)}:
+            return place
+    raise RemoteProtocolError(f"{link.peer.name} does not say where files go")
+
+
+async def send_file(link: Link, source: Path, place: str, name: str) -> None:
+    """Write a file of ours to ``place``, as ``name``. Raises RemoteError, PathError, and
+    ConfigError for what is no file."""
+    try:
+        descriptor = open_regular(source)
+    except NotAFileError as error:
+        raise ConfigError(f"{source} is no file, and only files are sent") from error
+    except OSError as error:
+        raise PathError(f"cannot read {source}: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        channel = link.open("put", place=place, name=name)
+        try:
+            sent = 0
+            while data := await asyncio.to_thread(os.read, file.fileno(), READ):
+                await channel.send(Stream.INPUT, data)
+                sent += len(data)
+            channel.finish(Stream.INPUT)
+            answer = await channel.reply
+        finally:
+            channel.close()
+    if answer.get("bytes") != sent:
+        raise RemoteProtocolError(f"{link.peer.name} did not write all of {source}")
+
+
+async def fetch_file(link: Link, place: str, name: str, target: Path) -> None:
+    """Write a file of the other machine to ``target``, replacing what is there once it is complete.
+    Raises RemoteError, PathError."""
+    channel = link.open("get", place=place, name=name)
+    temporary = target.with_name(f".{target.name[:200]}.{os.urandom(4).hex()}")
+    try:
+        answer = await channel.reply
+        with map_os_errors(target):
+            received = 0
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            with os.fdopen(descriptor, "wb", buffering=0) as file:
+                while data := (await channel.piece()).data:
+                    await asyncio.to_thread(_write_all, file.fileno(), data)
+                    received += len(data)
+            # Without it, an error at the other end looked like the end of the file.
+            if received != answer.get("bytes") or (await channel.event()).get("event") != "end":
+                raise RemoteUnreachableError(f"{link.peer.name} did not send all of {target}")
+            temporary.replace(target)
+    finally:
+        channel.close()
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

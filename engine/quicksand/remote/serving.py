@@ -1,0 +1,207 @@
+"""The far end: answers one client on stdin and stdout, and waits for it if it must come again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from quicksand.base.errors import RemoteError, RemoteUnreachableError
+from quicksand.base.listing import own_sockets
+from quicksand.base.paths import make_private_dir, paths
+from quicksand.records.host_sockets import HOST_SOCKETS, host_socket
+from quicksand.remote.agents import relay
+from quicksand.remote.commands import KEPT_S, CheckArgv, Commands
+from quicksand.remote.hello import (
+    PROTOCOL,
+    Hello,
+    encode_refusal,
+    read_hello,
+    welcome,
+)
+from quicksand.remote.link import Link, Request
+from quicksand.remote.places import Places
+
+ABANDONED_S = 60.0
+"""Seconds after which a socket that nobody answers was left by a process that was killed."""
+
+READ = 64 * 1024
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def serve_stdio(program: Sequence[str], check: CheckArgv) -> None:
+    """Answer the client at the other end of stdin and stdout. Return when it has gone, and all that
+    was kept for it is over. Raises RemoteProtocolError if it does not speak our protocol at all.
+
+    ``program`` and ``check`` are those of `Commands`.
+    """
+    reader, writer = await _stdio()
+    try:
+        hello, frame = await read_hello(reader)
+    except EOFError:
+        return
+    if hello.protocol != PROTOCOL:
+        writer.write(encode_refusal(hello))
+        await writer.drain()
+        return
+    if hello.resume and (there := await _find_other(hello)) is not None:
+        there[1].write(frame)
+        await _pass_on((reader, writer), there)
+        return
+    await _Service(hello.client, program, check).serve(hello, (reader, writer))
+
+
+async def _stdio() -> Ends:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+    # What Python or a library prints must not come between the frames.
+    mine = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), mine
+    )
+    return reader, asyncio.StreamWriter(transport, protocol, None, loop)
+
+
+async def _remove_abandoned() -> None:
+    """Remove sockets of ours that killed processes have left."""
+    for path in own_sockets(paths().runtime, HOST_SOCKETS):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime < ABANDONED_S:
+                continue  # somebody may be about to listen there
+            try:
+                _, writer = await asyncio.open_unix_connection(path)
+            except ConnectionRefusedError:
+                path.unlink()
+            else:
+                writer.close()
+
+
+async def _find_other(hello: Hello) -> Ends | None:
+    """Connect to the process that answered this client before, if it is still there."""
+    try:
+        return await asyncio.open_unix_connection(host_socket(paths(), hello.client))
+    except OSError:
+        return None
+
+
+async def _pass_on(here: Ends, there: Ends) -> None:
+    """Pass bytes on in both directions until one of them ends."""
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(READ):
+                writer.write(data)
+                await writer.drain()
+
+    ways = [
+        asyncio.create_task(copy(here[0], there[1]), name="quicksand-there"),
+        asyncio.create_task(copy(there[0], here[1]), name="quicksand-back"),
+    ]
+    await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    for way in ways:
+        way.cancel()
+    await asyncio.wait(ways)
+    for _, writer in (here, there):
+        writer.close()
+
+
+class _Service:
+    """Answers one client, over one connection after the other."""
+
+    def __init__(self, client: str, program: Sequence[str], check: CheckArgv) -> None:
+        self._client = client
+        self._places = Places()
+        self._commands = Commands(program, check, self._places, self._await_return)
+        self._links: list[Link] = []
+        """All connections until now; the last one is, or was, the present one."""
+        self._next: asyncio.Queue[tuple[Hello, Ends]] = asyncio.Queue()
+        self._server: asyncio.Server | None = None
+
+    async def serve(self, hello: Hello, ends: Ends) -> None:
+        """Answer the client until it does not come any more, and all it began is over."""
+        connection: tuple[Hello, Ends] | None = (hello, ends)
+        try:
+            while connection is not None:
+                await self._talk(*connection)
+                connection = await self._next_connection()
+            for link in self._links:
+                await link.settle()
+            await self._commands.settle()
+        finally:
+            if self._server is not None:
+                self._server.close()
+                host_socket(paths(), self._client).unlink(missing_ok=True)
+            await self._places.close()
+
+    async def _talk(self, hello: Hello, ends: Ends) -> None:
+        """Answer over one connection until it ends."""
+        link = Link(*ends, name="the client", answer=self._answer)
+        ends[1].write(welcome(resumed=bool(self._links)).encode(hello))
+        self._links.append(link)
+        watching = asyncio.create_task(link.watch(), name="quicksand-watch")
+        try:
+            await link.run()
+        finally:
+            watching.cancel()
+        if link.is_left:
+            self._commands.forget_ended()
+
+    async def _next_connection(self) -> tuple[Hello, Ends] | None:
+        """Wait for the client's next connection, as long as something is kept for it."""
+        coming = asyncio.create_task(self._next.get(), name="quicksand-next")
+        ended = asyncio.create_task(self._commands.settle(), name="quicksand-settle")
+        try:
+            await asyncio.sleep(0)
+            if self._links[-1].is_left or self._commands.is_empty:
+                return coming.result() if coming.done() else None
+            await asyncio.wait([coming, ended], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([coming], timeout=KEPT_S)
+            return coming.result() if coming.done() else None
+        finally:
+            coming.cancel()
+            ended.cancel()
+
+    async def _answer(self, request: Request) -> None:
+        match request.method:
+            case "command":
+                await self._commands.carry_out(request)
+            case "agent":
+                await relay(request)
+            case "place":
+                await self._places.make(request)
+            case "put":
+                await self._places.put(request)
+            case "get":
+                await self._places.get(request)
+            case "forget":
+                self._commands.forget(request.params.get("once"))
+                request.answer()
+            case "ping":
+                request.answer()
+            case _:
+                request.refuse("no_such_method", f"there is no {request.method:.80}")
+
+    async def _await_return(self) -> None:
+        """Listen for the client's next connection, from the first command that is kept on."""
+        if self._server is None:
+            make_private_dir(paths().runtime)
+            await _remove_abandoned()
+            self._server = await asyncio.start_unix_server(
+                self._take, host_socket(paths(), self._client)
+            )
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take the client's next connection, which ends the present one."""
+        with contextlib.suppress(RemoteError, EOFError):
+            hello, _ = await read_hello(reader)
+            if hello.client == self._client and hello.protocol == PROTOCOL:
+                self._next.put_nowait((hello, (reader, writer)))
+                another = "the client came over another connection"
+                self._links[-1].end(RemoteUnreachableError(another))
+                return
+        writer.close()

@@ -1,0 +1,207 @@
+"""A command as a process of ours, with pipes or a terminal of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import struct
+import termios
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from quicksand.guest.agent.wire import Stream
+from quicksand.remote.outflow import Outflow
+
+READ = 64 * 1024
+
+IN_TERMINAL = ("/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&0')
+"""Starts what follows in the terminal of that name, which becomes that of the new session: the
+first terminal that the leader of a session opens does."""
+
+END_S = 60.0
+"""Seconds that a command has to end once its client has gone: `run` stops its sandbox first."""
+
+
+class Started:
+    """A command that runs, or has ended. It leads a session, and so a process group, of its own."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        flows: Mapping[Stream, Outflow],
+        terminal: _Terminal | None = None,
+    ) -> None:
+        self._process = process
+        self._terminal = terminal
+        self.flows = flows
+        self.exit_code = 0
+        """As a shell tells it, once it has ended."""
+        self.over = asyncio.create_task(self._wait(), name="quicksand-command")
+        """Done when it has ended and all its output has been read."""
+
+    async def _wait(self) -> None:
+        async with asyncio.TaskGroup() as pumps:
+            if self._terminal is not None:
+                pumps.create_task(self._terminal.pump(self.flows[Stream.STDOUT]))
+            else:
+                pumps.create_task(_pump(self._process.stdout, self.flows[Stream.STDOUT]))
+                pumps.create_task(_pump(self._process.stderr, self.flows[Stream.STDERR]))
+            code = await self._process.wait()
+            if self._terminal is not None:
+                self._terminal.close_inner()
+        if self._terminal is not None:
+            self._terminal.close()
+        self.exit_code = code if code >= 0 else 128 - code
+        for flow in self.flows.values():
+            flow.end()
+
+    async def feed(self, data: bytes) -> None:
+        """Write to its input; b"" ends that. What it does not take any more is dropped."""
+        if self._terminal is not None:
+            await self._terminal.write(data)
+        elif (stdin := self._process.stdin) is not None:
+            with contextlib.suppress(OSError):
+                if data:
+                    stdin.write(data)
+                    await stdin.drain()
+                else:
+                    stdin.close()
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give its terminal another size."""
+        if self._terminal is not None:
+            self._terminal.resize(columns, rows)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to its process group."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    async def hang_up(self) -> None:
+        """End it as if its terminal had gone, and wait for that."""
+        for flow in self.flows.values():
+            flow.let_go()
+        self.signal(signal.SIGHUP)
+        done, _ = await asyncio.wait([self.over], timeout=END_S)
+        if not done:
+            self.signal(signal.SIGKILL)
+            await asyncio.wait([self.over])
+
+
+class _Terminal:
+    """A pseudo-terminal of a command; we are at its outer end."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self._outer, inner = os.openpty()
+        self._inner: int | None = inner
+        """Open until the command has ended: with none open, reading fails."""
+        os.set_blocking(self._outer, False)
+        self.name = os.ttyname(inner)
+        self.resize(columns, rows)
+
+    def resize(self, columns: int, rows: int) -> None:
+        size = struct.pack("HHHH", rows, columns, 0, 0)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self._outer, termios.TIOCSWINSZ, size)
+
+    async def pump(self, flow: Outflow) -> None:
+        """Pass the output on until the command's end of the terminal is closed."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await _ready(self._outer, loop.add_reader, loop.remove_reader)
+            try:
+                data = os.read(self._outer, READ)
+            except BlockingIOError:
+                continue
+            except OSError:  # EIO, on Linux: nobody has it open any more
+                return
+            if not data:
+                return
+            await flow.put(data)
+
+    async def write(self, data: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        view = memoryview(data)
+        while view and self._inner is not None:
+            try:
+                view = view[os.write(self._outer, view) :]
+            except BlockingIOError:
+                await _ready(self._outer, loop.add_writer, loop.remove_writer)
+            except OSError:
+                return
+
+    def close_inner(self) -> None:
+        """Close the command's end, which has ended."""
+        if self._inner is not None:
+            os.close(self._inner)
+            self._inner = None
+
+    def close(self) -> None:
+        self.close_inner()
+        os.close(self._outer)
+
+
+async def _ready(
+    descriptor: int,
+    add: Callable[[int, Callable[[], None]], None],
+    remove: Callable[[int], bool],
+) -> None:
+    """Wait until a descriptor can be read or written."""
+    is_ready = asyncio.Event()
+    add(descriptor, is_ready.set)
+    try:
+        await is_ready.wait()
+    finally:
+        remove(descriptor)
+
+
+async def _pump(source: asyncio.StreamReader | None, flow: Outflow) -> None:
+    assert source is not None
+    while data := await source.read(READ):
+        await flow.put(data)
+
+
+async def start_with_pipes(
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, stdin: bool, keeps: bool
+) -> Started:
+    """Start a command with pipes. ``keeps`` is that of `Outflow`. Raises OSError."""
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=pipe if stdin else nothing,
+        stdout=pipe,
+        stderr=pipe,
+        env=env,
+        cwd=cwd,
+        start_new_session=True,
+    )
+    streams = (Stream.STDOUT, Stream.STDERR)
+    return Started(process, {stream: Outflow(keeps=keeps) for stream in streams})
+
+
+async def start_in_terminal(
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, columns: int, rows: int, keeps: bool
+) -> Started:
+    """Start a command in a terminal of its own. ``keeps`` is that of `Outflow`. Raises OSError."""
+    terminal = _Terminal(columns, rows)
+    nothing = asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *IN_TERMINAL,
+            terminal.name,
+            *argv,
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except BaseException:
+        terminal.close()
+        raise
+    return Started(process, {Stream.STDOUT: Outflow(keeps=keeps)}, terminal)

@@ -1,0 +1,46 @@
+"""Which machine a command line is for. Every command loads this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+OPTION = "--host"
+VARIABLE = "QUICKSAND_HOST"
+LOCAL = "local"
+"""The name of this machine."""
+
+HERE = frozenset({"completions", "hosts", "serve"})
+"""Commands that are about this machine, whatever QUICKSAND_HOST says."""
+
+
+class Chosen(NamedTuple):
+    """A command line for another machine."""
+
+    host: str
+    """As the user wrote it."""
+    argv: tuple[str, ...]
+    """The rest of the line."""
+    by_option: bool
+    """Whether it was chosen in the line itself, and not by QUICKSAND_HOST."""
+
+
+def find_host(argv: Sequence[str], environ: Mapping[str, str]) -> Chosen | None:
+    """Returns what is to be done on another machine; None if that is for this machine, or if the
+    line is wrong, which click explains."""
+    rest = list(argv)
+    host, by_option = environ.get(VARIABLE, ""), False
+    while rest and (rest[0] == OPTION or rest[0].startswith(f"{OPTION}=")):
+        word = rest.pop(0)
+        if word == OPTION:
+            if not rest:
+                return None
+            host = rest.pop(0)
+        else:
+            host = word.partition("=")[2]
+        by_option = True
+    if not by_option and (not rest or rest[0] in HERE or rest[0].startswith("-")):
+        return None
+    if host in ("", LOCAL) and not by_option:
+        return None
+    return Chosen(host, tuple(rest), by_option)

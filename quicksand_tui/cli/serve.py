@@ -1,0 +1,56 @@
+"""`quicksand-tui serve`: the far end of `--host`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import Sequence
+
+import click
+from quicksand.base.errors import RemoteRefusedError
+from quicksand.remote.serving import serve_stdio
+
+from quicksand_tui import __version__
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.host_choice import HERE
+from quicksand_tui.cli.output import Exit
+from quicksand_tui.verbs.rows import VERBS
+
+PROGRAM = (sys.executable, "-P", "-m", "quicksand_tui")
+"""Runs a command line. -P: what lies in the working directory is not imported."""
+
+
+@command_of("serve")
+def serve_command(stdio: bool) -> int:
+    """Carry out commands that another machine asks for.
+
+    `quicksand-tui --host ssh://HOST` runs this on HOST, by ssh, and talks to it on its stdin and
+    stdout. Nothing listens on a network: who may log in may do this, and nobody else. It ends with
+    the connection. A command that changes something is carried out to its end even if the
+    connection breaks, and its result is kept for ten minutes.
+    """
+    if not stdio:
+        raise click.UsageError("say --stdio: it answers at stdin and stdout only")
+    if not all(_is_pipe(descriptor) for descriptor in (0, 1)):
+        raise click.UsageError("stdin and stdout must be pipes: `--host` calls this by ssh")
+    asyncio.run(serve_stdio(PROGRAM, _check))
+    return Exit.OK
+
+
+def _is_pipe(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _check(argv: Sequence[str]) -> None:
+    """Raises RemoteRefusedError for what is not carried out for others."""
+    if not any(verb.name == argv[0] for verb in VERBS):
+        raise RemoteRefusedError(
+            f"quicksand-tui {__version__} has no command {argv[0]!r:.80}",
+            code="no_such_command",
+            hint="install the same version on both machines",
+        )
+    if argv[0] in HERE:
+        raise RemoteRefusedError(f"{argv[0]} is not for others", code="forbidden")

@@ -1,0 +1,231 @@
+"""Reads a command line that is for another machine: what of it is about files and directories, what
+it needs of our streams, and what happens if the connection breaks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+from quicksand.base.errors import PathError
+
+from quicksand_tui.cli.commands import part_of
+from quicksand_tui.cli.group import SETTINGS, load
+from quicksand_tui.cli.options import parse_env
+from quicksand_tui.verbs.row import Kind, Parameter, VerbRecord
+from quicksand_tui.verbs.rows import VERBS, find_verb
+
+WITH_US = frozenset({"run", "exec", "shell", "view", "record", "demo", "benchmark"})
+"""Commands that end with the connection, as they do with a terminal that is closed. So do those
+that only read. All others go on to their end, and are never done twice."""
+
+DETACH = "detach"
+MOUNTS = "mounts"
+"""The keyword of `run`'s option for mounts."""
+
+STREAM = "-"
+FAR_PATHS = frozenset({Kind.DIRECTORY, Kind.MOUNT})
+"""What names a directory of the machine that carries the command out."""
+
+
+WRITTEN = frozenset(
+    {("screenshot", "file"), ("record", "file"), ("snapshot", "file"), ("export", "file")}
+)
+"""Commands and their parameters that name a file to be written; it is fetched."""
+READ = frozenset({("import", "file"), ("info", "file")})
+"""Those that name a file to be read; it is sent."""
+FILES = frozenset({Kind.FILE, Kind.STREAM})
+MAYBE_FILES = {
+    Kind.SOURCE: (".quicksand", ".qcow2"),
+    Kind.RECIPE: (".toml",),
+    Kind.PACKAGE: (".whl",),
+}
+"""What names a file to be read if it looks like one: ends so, and is there."""
+ARCHIVES = frozenset({("images build", "from_oci"), ("install", "sources")})
+"""Commands and their parameters that may name a file of any name, if it is there."""
+PATHS = ("./", "../")
+"""Beginnings of what is meant to lie here."""
+
+
+class LocalFile(NamedTuple):
+    """A word that names a file of this machine."""
+
+    path: Path
+    is_written: bool
+
+    @property
+    def name(self) -> str:
+        """Returns what it is called at the other machine."""
+        name = self.path.name
+        return (
+            name if name.isprintable() and not name.startswith("-") else f"file{self.path.suffix}"
+        )
+
+
+class Line(NamedTuple):
+    """A command line for another machine."""
+
+    argv: tuple[str | LocalFile, ...]
+    stdin: bool
+    """Whether it reads its stdin without being asked to by a terminal."""
+    once: bool
+    """Whether it goes on without us, and is not to be done twice."""
+    in_guest: bool
+    """Whether its exit code is that of a command in a guest."""
+    asks_help: bool = False
+    """Whether it only asks for the command's help, which is here."""
+
+
+class Given(NamedTuple):
+    """A parameter, and what the user gave for it."""
+
+    param: click.Parameter
+    value: Any
+
+    @property
+    def name(self) -> str:
+        return self.param.name or ""
+
+    @property
+    def words(self) -> list[str]:
+        """Returns its values."""
+        return [self.value] if isinstance(self.value, str) else list(self.value)
+
+
+def read_line(argv: Sequence[str]) -> Line:
+    """Reads a command line, which names a command. Raises click.UsageError for one that is
+    wrong."""
+    command, record, words, rest = _find(argv)
+    settings = {**SETTINGS, **command.context_settings}
+    with click.Context(command, info_name=" ".join(("quicksand-tui", *words)), **settings) as ctx:
+        values, _, order = command.make_parser(ctx).parse_args(args=list(rest))
+        given = [
+            Given(param, values[param.name])
+            for param in dict.fromkeys(order)
+            if isinstance(values.get(param.name or ""), str | bool | list | tuple)
+        ]
+        helping = set(command.get_help_option_names(ctx))
+        options: list[str | LocalFile] = []
+        arguments: list[str | LocalFile] = []
+        for one in given:
+            if not helping.isdisjoint(one.param.opts):
+                return Line((), stdin=False, once=False, in_guest=False, asks_help=True)
+            target = options if isinstance(one.param, click.Option) else arguments
+            target += _written(ctx, one, record)
+    replaces = any(one.name == "replace" for one in given)
+    if any(found.name == "replace" for found in record.parameters) and not replaces:
+        _require_new([*options, *arguments])
+    names = {one.name for one in given}
+    return Line(
+        argv=(*words, *options, *(["--", *arguments] if arguments else [])),
+        stdin="interactive" in names or _reads_stdin(given, record),
+        once=not (record.reads or (record.name in WITH_US and DETACH not in names)),
+        in_guest=record.name in ("run", "exec", "shell"),
+    )
+
+
+def _find(argv: Sequence[str]) -> tuple[click.Command, VerbRecord, list[str], Sequence[str]]:
+    """Returns the command, its record, its own words, and the others."""
+    record = next((verb for verb in VERBS if verb.name == argv[0]), None)
+    if record is None:
+        raise click.UsageError(f"there is no command {argv[0]!r}")
+    command = load(record)
+    if len(argv) > 1 and record.parts and (part := part_of(command, argv[1])) is not None:
+        return part, find_verb(f"{argv[0]} {argv[1]}"), list(argv[:2]), argv[2:]
+    return command, record, [argv[0]], argv[1:]
+
+
+def _kind(record: VerbRecord, name: str) -> Kind:
+    found: Mapping[str, Parameter] = {one.name: one for one in record.parameters}
+    if name in found:
+        return found[name].kind
+    return Kind.MOUNT if name == MOUNTS else Kind.TEXT
+
+
+def _written(ctx: click.Context, given: Given, record: VerbRecord) -> Iterator[str | LocalFile]:
+    """Yields the words of a parameter for the other machine."""
+    param = given.param
+    kind = _kind(record, given.name)
+    if isinstance(param, click.Option) and param.is_flag:
+        yield param.opts[0] if given.value else param.secondary_opts[0]
+        return
+    words = given.words
+    if kind in FAR_PATHS:
+        for word in words:
+            _require_absolute(ctx, param, word)
+    if kind is Kind.ENV:
+        # A name without a value passes on ours, not that of the other machine.
+        words = [f"{key}={value}" for key, value in parse_env(ctx, param, tuple(words)).items()]
+    for word in words:
+        if isinstance(param, click.Option):
+            yield param.opts[0]
+        yield _as_file(word, kind, (record.name, given.name))
+
+
+def _as_file(word: str, kind: Kind, what: tuple[str, str]) -> str | LocalFile:
+    """Returns a word, or the file of this machine that it names."""
+    if kind in FILES and word != STREAM:
+        return LocalFile(Path(word), what in WRITTEN)
+    path = Path(word)
+    is_archive = what in ARCHIVES
+    may_be_file = is_archive or path.suffix in MAYBE_FILES.get(kind, ())
+    if may_be_file and path.is_file():
+        return LocalFile(path, False)
+    if (is_archive or kind in MAYBE_FILES) and word.startswith(PATHS):
+        raise click.UsageError(f"{word!r} is no file that can be sent to the other machine")
+    return word
+
+
+def _require_new(words: Sequence[str | LocalFile]) -> None:
+    """Raises PathError for a file that would be replaced."""
+    for word in words:
+        if isinstance(word, LocalFile) and word.is_written and word.path.exists():
+            raise PathError(f"{word.path} is there already", hint="choose another name")
+
+
+def files_of(line: Line) -> list[LocalFile]:
+    """Returns the files of this machine in a line. Raises click.UsageError for two that would have
+    one name at the other machine."""
+    found = [word for word in line.argv if isinstance(word, LocalFile)]
+    names = [file.name for file in found]
+    for file in found:
+        if names.count(file.name) > 1:
+            raise click.UsageError(f"two files are called {file.name!r}: name one in a call")
+    return found
+
+
+def words_of(line: Line) -> list[str]:
+    """Returns the words for the other machine, where files are in the working directory."""
+    return [f"./{word.name}" if isinstance(word, LocalFile) else word for word in line.argv]
+
+
+def _require_absolute(ctx: click.Context, param: click.Parameter, word: str) -> None:
+    if not word.startswith(("/", "~")):
+        raise click.BadParameter(
+            f"{word!r} would be a directory of the other machine: write its whole path there",
+            ctx,
+            param,
+        )
+
+
+def _reads_stdin(given: list[Given], record: VerbRecord) -> bool:
+    """Returns whether a parameter says that something comes from stdin."""
+    kinds = (Kind.STREAM, Kind.COPIED, Kind.TEXT)
+    return any(
+        STREAM in one.words
+        for one in given
+        if not isinstance(one.value, bool) and _kind(record, one.name) in kinds
+    )
+
+
+def terminal_env() -> dict[str, str]:
+    """Returns the variables that say how our terminal shows text."""
+    wanted = ("TERM", "COLORTERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "NO_COLOR", "LANG")
+    return {
+        name: value[:256]
+        for name, value in os.environ.items()
+        if (name in wanted or (name.startswith("LC_") and name[3:].isalpha() and name.isupper()))
+        and value.isprintable()
+    }

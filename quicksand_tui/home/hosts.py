@@ -1,0 +1,41 @@
+"""Other machines by name: the table `[hosts]` of the config."""
+
+from __future__ import annotations
+
+import re
+
+HOSTS = "hosts"
+"""The name of the table."""
+LOCAL = "local"
+"""The name of this machine."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+SCHEME = "ssh://"
+ADDRESS_MAX = 600
+
+
+def hosts_of(table: object) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """Returns the addresses in the table by their names, and what is wrong, by names; "" stands for
+    the table itself."""
+    if not isinstance(table, dict):
+        return {}, [("", 'this is no table: put [hosts] in a line, and NAME = "ssh://…" below it')]
+    found, problems = {}, []
+    for name, address in table.items():
+        if what := problem_of(name, address):
+            problems.append((name, what))
+        else:
+            found[name] = str(address)
+    return found, problems
+
+
+def problem_of(name: str, address: object) -> str:
+    """Returns what is wrong with a name or an address; "" if nothing is that can be seen here."""
+    if not NAME.fullmatch(name) or name == LOCAL:
+        return f"a name has letters, digits, _ and -, and is not {LOCAL}"
+    if (
+        not isinstance(address, str)
+        or not address.startswith(SCHEME)
+        or not address.isprintable()
+        or len(address) > ADDRESS_MAX
+    ):
+        return 'this is no address in quotes, such as "ssh://me@box"'
+    return ""

@@ -1,0 +1,231 @@
+"""A sandbox of another machine: this one, over a private sshd where there is one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from quicksand.base.listing import own_sockets
+from quicksand.base.paths import Paths
+from quicksand.records.host_sockets import HOST_SOCKETS
+
+from tests.conftest import wait_for
+from tests.e2e.commands.conftest import IMAGE, PROGRAM, in_vm
+from tests.pty_terminal import PtyTerminal
+from tests.ssh_server import FarHost, far_environ, find_sshd, with_sshd, without_sshd
+
+pytestmark = pytest.mark.vm
+
+
+@pytest.fixture(scope="module")
+def far(places: Paths) -> Iterator[FarHost]:
+    way = with_sshd if find_sshd() is not None else without_sshd
+    with (
+        tempfile.TemporaryDirectory(prefix="qsh-") as root,
+        way(Path(root), far_environ()) as found,
+    ):
+        yield found
+        wait_for(lambda: not own_sockets(places.runtime, HOST_SOCKETS), what="the far end to end")
+
+
+def there(far: FarHost, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*PROGRAM, "--host", far.address, *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=120,
+        env=far.environ(),
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def web(far: FarHost) -> Iterator[str]:
+    """A sandbox that was started there, and is removed there."""
+    started = there(far, "run", IMAGE, "--name", "web", "--detach")
+    assert (started.returncode, started.stdout) == (0, b"web\n"), started.stderr
+    yield "web"
+    assert there(far, "rm", "-f", "web").returncode == 0
+
+
+def test_streams_and_exit_codes_of_commands_come_back(far: FarHost, web: str) -> None:
+    found = there(far, "exec", web, "--", "sh", "-c", "echo out; echo err >&2; exit 7")
+    assert (found.returncode, found.stdout, found.stderr) == (7, b"out\n", b"err\n")
+    assert there(far, "exec", web, "--", "no-such-command").returncode == 127
+    assert there(far, "exec", "--timeout", "1", web, "--", "sleep", "60").returncode == 124
+
+
+def test_stdin_and_stdout_carry_bytes_of_any_size(far: FarHost, web: str) -> None:
+    data = os.urandom(5_000_000)
+    found = there(far, "exec", "-i", web, "--", "cat", stdin=data)
+    assert found.stdout == data
+
+
+def test_a_command_takes_no_input_that_it_was_not_given(far: FarHost, web: str) -> None:
+    """Or it would eat that of the script that calls it."""
+    script = (
+        f"while read word; do {' '.join(PROGRAM)} --host {far.address} exec {web} -- echo $word; "
+        "done"
+    )
+    found = subprocess.run(
+        ["sh", "-c", script],
+        input=b"one\ntwo\n",
+        capture_output=True,
+        timeout=120,
+        env=far.environ(),
+        check=False,
+    )
+    assert found.stdout == b"one\ntwo\n"
+
+
+def test_an_interrupt_reaches_the_command_in_the_guest(far: FarHost, web: str) -> None:
+    command = ["sh", "-c", 'trap "echo got; exit 3" INT; echo ready; while :; do sleep 0.1; done']
+    with subprocess.Popen(
+        [*PROGRAM, "--host", far.address, "exec", web, "--", *command],
+        stdout=subprocess.PIPE,
+        env=far.environ(),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == b"got\n"
+        assert process.wait(20) == 3
+
+
+def test_what_happens_there_is_told_as_it_happens(far: FarHost, web: str) -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "--host", far.address, "events", "-f", "--json", web],
+        stdout=subprocess.PIPE,
+        env=far.environ(),
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["event"] == "watching"
+        assert there(far, "exec", web, "--", "sh", "-c", "exit 3").returncode == 3
+        event = json.loads(process.stdout.readline())
+        assert (event["event"], event["exit_code"]) == ("command", 3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+
+
+def test_a_command_ends_with_its_client(far: FarHost, web: str) -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "--host", far.address, "exec", web, "--", "sh", "-c", "echo ready; sleep 1234"],
+        stdout=subprocess.PIPE,
+        env=far.environ(),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.kill()
+    wait_for(lambda: in_vm(web, "pgrep -f '^sleep 1234' || true") == "", what="it to end")
+
+
+def test_files_are_copied_between_this_machine_and_that_guest(
+    far: FarHost, web: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    (source / "sub").mkdir(parents=True)
+    (source / "data").write_bytes(os.urandom(3_000_000))
+    (source / "sub" / "link").symlink_to("../data")
+    assert there(far, "cp", str(source), f"{web}:/tmp/copy").returncode == 0
+    digest = hashlib.sha256((source / "data").read_bytes()).hexdigest()
+    assert in_vm(web, "sha256sum < /tmp/copy/sub/link").split()[0] == digest
+    assert there(far, "cp", f"{web}:/tmp/copy", str(tmp_path / "back")).returncode == 0
+    assert (tmp_path / "back" / "data").read_bytes() == (source / "data").read_bytes()
+    assert os.readlink(tmp_path / "back" / "sub" / "link") == "../data"
+    missing = there(far, "cp", "nobody:/x", str(tmp_path / "x"))
+    assert missing.returncode == 1
+    assert b"no sandbox is called 'nobody'" in missing.stderr
+
+
+def test_it_goes_back_to_a_checkpoint(far: FarHost, web: str) -> None:
+    assert there(far, "checkpoint", web, "one", "-m", "a note").returncode == 0
+    in_vm(web, "touch /later")
+    assert there(far, "revert", web, "one").returncode == 0
+    assert in_vm(web, "ls /later || true") == ""
+    assert there(far, "undo", web).returncode == 0
+    assert in_vm(web, "ls /later") == "/later"
+    tree = json.loads(there(far, "tree", web, "--json").stdout)
+    assert "one" in json.dumps(tree)
+
+
+def test_a_snapshot_of_it_is_written_here(far: FarHost, web: str, tmp_path: Path) -> None:
+    file = tmp_path / "web.qcow2"
+    found = there(far, "snapshot", web, str(file), "--json")
+    assert found.returncode == 0, found.stderr
+    assert file.read_bytes()[:4] == b"QFI\xfb"
+    again = there(far, "snapshot", web, str(file))
+    assert again.returncode == 1
+    assert b"is there already" in again.stderr
+
+
+def test_a_terminal_in_it_is_as_one_here(far: FarHost, web: str) -> None:
+    argv = [*PROGRAM, "--host", far.address, "shell", web]
+    with PtyTerminal(argv, columns=90, env={"PATH": far.environ()["PATH"]}) as terminal:
+        terminal.type(b"stty size; echo mar''ker\r")
+        terminal.sees("24 90", "marker")
+        terminal.resize(100, 30)
+        terminal.type(b"stty size\r")
+        terminal.sees("30 100")
+        terminal.type(b"exit 5\r")
+        assert terminal.process.wait(20) == 5
+        assert terminal.modes == terminal.before
+
+
+def cut_in_the_midst(far: FarHost, places: Paths, *arguments: str) -> bytes:
+    """Carry a command out there whose ssh is killed once it has begun."""
+    before = set(own_sockets(places.runtime, HOST_SOCKETS))
+    with subprocess.Popen(
+        [*PROGRAM, "--host", far.address, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=far.environ(),
+    ) as process:
+        wait_for(
+            lambda: set(own_sockets(places.runtime, HOST_SOCKETS)) - before,
+            what="it to be begun there",
+        )
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+        out, err = process.communicate(timeout=120)
+    assert b"connecting again" in err, err
+    assert process.returncode == 0, err
+    return out
+
+
+@pytest.mark.skipif(find_sshd() is None, reason="without sshd nothing is left of what was killed")
+def test_changes_whose_connection_breaks_are_made_once(
+    far: FarHost, web: str, places: Paths
+) -> None:
+    def tags() -> list[str]:
+        tree = json.loads(there(far, "tree", web, "--json").stdout)
+        return [one["tag"] for one in tree["checkpoints"] if one["tag"]]
+
+    def names() -> list[str]:
+        return sorted(there(far, "ps", "-aq").stdout.decode().split())
+
+    def cut(*arguments: str) -> bytes:
+        return cut_in_the_midst(far, places, *arguments)
+
+    cut("checkpoint", web, "cut")
+    assert tags().count("cut") == 1
+    in_vm(web, "touch /after")
+    cut("revert", web, "cut")
+    assert in_vm(web, "ls /after || true") == ""
+    cut("undo", web)
+    assert in_vm(web, "ls /after") == "/after"
+    assert cut("clone", web, "--name", "twin") == b"twin\n"
+    assert names() == ["twin", web]
+    assert cut("stop", "twin") == b"twin\n"
+    assert cut("start", "twin") == b"twin\n"
+    cut("rm", "-f", "twin")
+    assert names() == [web]
+    cut("checkpoint", "rm", web, "cut")
+    assert "cut" not in tags()

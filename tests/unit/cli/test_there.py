@@ -1,0 +1,342 @@
+"""Commands for another machine: this one, over a private sshd, and without."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+import pytest
+from quicksand.base.listing import own_sockets
+from quicksand.base.paths import Paths
+from quicksand.records.host_sockets import HOST_SOCKETS
+
+from quicksand_tui.cli.host_choice import Chosen, find_host
+from quicksand_tui.cli.there_words import FILES, READ, WRITTEN, read_line, words_of
+from quicksand_tui.verbs.rows import VERBS
+from tests.conftest import wait_for
+from tests.ssh_server import FarHost, far_environ, find_sshd, with_sshd, without_sshd
+from tests.unit.cli.run_cli import MODULE, make_stopped
+
+
+def there(
+    far: FarHost, *arguments: str, stdin: bytes = b"", **env: str
+) -> subprocess.CompletedProcess[bytes]:
+    """One command that another machine carries out."""
+    return subprocess.run(
+        [*MODULE, "--host", far.address, *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=60,
+        env={**far.environ(), **env},
+        check=False,
+    )
+
+
+@pytest.fixture(params=["sshd", "no sshd"])
+def far(request: pytest.FixtureRequest, places: Paths) -> Iterator[FarHost]:
+    """A machine that is reached over ssh. Nothing of it is left at the end."""
+    if request.param == "sshd" and find_sshd() is None:
+        pytest.skip("this host has no sshd: `python scripts/tools.py` gets it")
+    with tempfile.TemporaryDirectory(prefix="qsh-") as root:
+        way = with_sshd if request.param == "sshd" else without_sshd
+        with way(Path(root), far_environ()) as found:
+            yield found
+            wait_for(
+                lambda: not own_sockets(places.runtime, HOST_SOCKETS), what="the far end to end"
+            )
+
+
+def test_sandboxes_of_another_machine_are_listed(far: FarHost, places: Paths) -> None:
+    make_stopped(places, "web")
+    found = there(far, "ps", "-a", "--json")
+    assert (found.returncode, found.stderr) == (0, b"")
+    assert [entry["name"] for entry in json.loads(found.stdout)] == ["web"]
+
+
+def test_exit_codes_errors_and_streams_are_those_of_the_other_machine(far: FarHost) -> None:
+    found = there(far, "logs", "web")
+    assert found.returncode == 1
+    assert found.stdout == b""
+    assert b"no sandbox is called 'web'" in found.stderr
+    assert there(far, "exec", "web", "--", "true").returncode == 125
+
+
+def test_a_change_is_made_there(far: FarHost, places: Paths) -> None:
+    make_stopped(places, "web")
+    found = there(far, "rm", "web")
+    assert (found.returncode, found.stdout) == (0, b"web\n")
+    assert json.loads(there(far, "ps", "-a", "--json").stdout) == []
+    assert there(far, "restore", "web").returncode == 0
+
+
+def test_the_variable_chooses_the_machine_and_the_option_wins(far: FarHost, places: Paths) -> None:
+    make_stopped(places, "web")
+    env = {**far.environ(), "QUICKSAND_HOST": far.address, "QUICKSAND_DATA_DIR": "/nonexistent"}
+    found = subprocess.run(
+        [*MODULE, "ps", "-aq"], capture_output=True, env=env, timeout=60, check=False
+    )
+    assert found.stdout == b"web\n"
+    found = subprocess.run(
+        [*MODULE, "--host", "local", "ps", "-aq"],
+        capture_output=True,
+        env={**env, "QUICKSAND_HOST": "ssh://nowhere.invalid"},
+        timeout=60,
+        check=False,
+    )
+    assert found.stdout == b""
+
+
+def test_hosts_have_names_in_the_config(far: FarHost) -> None:
+    def hosts(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*MODULE, "hosts", *arguments],
+            capture_output=True,
+            env=far.environ(),
+            timeout=60,
+            check=False,
+        )
+
+    assert hosts("add", "box", far.address).returncode == 0
+    assert hosts("add", "box", far.address).returncode == 1
+    assert json.loads(hosts("--json").stdout) == [{"name": "box", "address": far.address}]
+    (checked,) = json.loads(hosts("check", "--json").stdout)
+    assert (checked["name"], checked["error"], checked["protocol"]) == ("box", None, 1)
+    named = subprocess.run(
+        [*MODULE, "--host", "box", "ps"],
+        capture_output=True,
+        env=far.environ(),
+        timeout=60,
+        check=False,
+    )
+    assert named.returncode == 0
+    assert hosts("rm", "box").returncode == 0
+    assert json.loads(hosts("--json").stdout) == []
+    assert hosts("rm", "box").returncode == 1
+
+
+@pytest.mark.skipif(find_sshd() is None, reason="this host has no sshd")
+def test_one_session_is_enough_and_noise_is_skipped() -> None:
+    """A server that allows one session only, and a login shell that greets."""
+    noise = """ForceCommand echo "Welcome to ours"; printf 'QSND\\0\\377'; """
+    settings = ("MaxSessions 1", noise + 'exec sh -c "$SSH_ORIGINAL_COMMAND"')
+    with (
+        tempfile.TemporaryDirectory(prefix="qsh-") as root,
+        with_sshd(Path(root), far_environ(), *settings) as far,
+    ):
+        found = there(far, "ps", "--json")
+        assert (found.returncode, found.stdout) == (0, b"[]\n")
+
+
+@pytest.mark.skipif(find_sshd() is None, reason="this host has no sshd")
+def test_a_server_that_does_not_run_our_command_is_shown() -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="qsh-") as root,
+        with_sshd(Path(root), far_environ(), "ForceCommand echo This is a git server") as far,
+    ):
+        found = there(far, "ps")
+        assert found.returncode == 1
+        assert b"it printed:\nThis is a git server" in found.stderr
+
+
+def test_a_machine_without_the_program_is_told_how_to_get_it(tmp_path: Path) -> None:
+    nothing = {"PATH": os.defpath, "HOME": str(tmp_path)}
+    with without_sshd(tmp_path, nothing) as far:
+        found = there(far, "ps")
+    assert found.returncode == 1
+    assert b"there is no quicksand-tui on far" in found.stderr
+    assert b"pipx install quicksand-tui" in found.stderr
+
+
+OTHER = """
+import sys
+sys.path.insert(0, {root!r})
+from quicksand.remote import hello, serving
+hello.PROTOCOL = serving.PROTOCOL = {protocol}
+hello.version_text = lambda: "9.9.9"
+from quicksand_tui.cli.main import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def test_another_protocol_is_refused_with_both_versions(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "quicksand-tui"
+    program.parent.mkdir()
+    script = tmp_path / "other.py"
+    script.write_text(OTHER.format(root=str(Path(__file__).parents[3]), protocol=2))
+    program.write_text(f'#!/bin/sh\nexec {MODULE[0]} {script} "$@"\n')
+    program.chmod(0o755)
+    env = far_environ(PATH=f"{program.parent}:{os.defpath}")
+    with without_sshd(tmp_path, env) as far:
+        found = there(far, "ps")
+    assert found.returncode == 1
+    assert b"9.9.9 speaks the protocol 2 only" in found.stderr
+    assert b"same version on both" in found.stderr
+
+
+def test_a_machine_that_cannot_be_reached_is_told_with_the_words_of_ssh() -> None:
+    found = subprocess.run(
+        [*MODULE, "--host", "ssh://localhost:1", "ps"],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 1
+    assert b"cannot connect to localhost:1" in found.stderr
+    assert b"refused" in found.stderr.lower()
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--host", "ssh://-oProxyCommand=id", "ps"], b"no valid host"),
+        (["--host", "box", "ps"], b"there is no host 'box'"),
+        (["--host", "ssh://box"], b"--host is for a command"),
+        (["--host", "ssh://box", "hosts"], b"leave --host out"),
+        (["--host", "ssh://box", "serve", "--stdio"], b"leave --host out"),
+        (["--host", "ssh://box", "dance"], b"there is no command 'dance'"),
+        (["--host", "ssh://box", "ps", "--dance"], b"no such option '--dance'"),
+        (["--host", "ssh://box", "mount", "w", "src:/src"], b"its whole path there"),
+        (["--host", "ssh://box", "run", "debian", "--mount", "./a:/a"], b"its whole path there"),
+        (["serve"], b"say --stdio"),
+        (["hosts", "add", "local", "ssh://box"], b"is not local"),
+        (["hosts", "add", "box", "box"], b"no address"),
+        (["hosts", "add", "box", "ssh://-x"], b"no valid host"),
+    ],
+)
+def test_lines_that_make_no_sense_are_refused_before_ssh_is_called(
+    argv: Sequence[str], words: bytes
+) -> None:
+    found = subprocess.run([*MODULE, *argv], capture_output=True, timeout=60, check=False)
+    assert found.returncode == 2
+    assert words in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("argv", "host"),
+    [
+        (["--host", "a", "ps"], Chosen("a", ("ps",), True)),
+        (["--host=a", "ps"], Chosen("a", ("ps",), True)),
+        (["--host", "local", "ps"], Chosen("local", ("ps",), True)),
+        (["ps"], Chosen("b", ("ps",), False)),
+        ([], None),
+        (["--help"], None),
+        (["hosts"], None),
+        (["--host"], None),
+    ],
+)
+def test_the_machine_stands_in_front_of_the_command(
+    argv: Sequence[str], host: Chosen | None
+) -> None:
+    assert find_host(argv, {"QUICKSAND_HOST": "b"}) == host
+
+
+@pytest.mark.parametrize(
+    ("argv", "words", "once", "stdin"),
+    [
+        ("ps -a", "ps -a", False, False),
+        ("exec w -- sh -c x", "exec -- w sh -c x", False, False),
+        ("exec -i w cat -", "exec -i -- w cat -", False, True),
+        ("exec --timeout=5 w true", "exec --timeout 5 -- w true", False, False),
+        ("exec -e TOKEN -e A=b w x", "exec -e TOKEN=secret -e A=b -- w x", False, False),
+        ("run debian --name w", "run --name w -- debian", False, False),
+        ("run debian -d -v /a:/b", "run --detach -v /a:/b -- debian", True, False),
+        ("checkpoint w one -m note", "checkpoint -m note -- w one", True, False),
+        ("checkpoint rm w one", "checkpoint rm -- w one", True, False),
+        ("checkpoint -- rm", "checkpoint -- rm", True, False),
+        ("images", "images", False, False),
+        ("images rm x", "images rm -- x", True, False),
+        ("saves verify --deep", "saves verify --deep", False, False),
+        ("save w s --no-freeze", "save --no-freeze -- w s", True, False),
+        ("type w -", "type -- w -", True, True),
+        ("exec w -- df -h", "exec -- w df -h", False, False),
+        ("exec w -- ls --help", "exec -- w ls --help", False, False),
+        ("stop --all", "stop --all", True, False),
+    ],
+)
+def test_a_line_is_read_before_it_is_sent(
+    monkeypatch: pytest.MonkeyPatch, argv: str, words: str, *, once: bool, stdin: bool
+) -> None:
+    monkeypatch.setenv("TOKEN", "secret")
+    monkeypatch.delenv("NOTHING", raising=False)
+    line = read_line(argv.split())
+    assert (" ".join(words_of(line)), line.once, line.stdin) == (words, once, stdin)
+
+
+def test_every_file_of_a_command_is_either_sent_or_fetched() -> None:
+    files = {
+        (part.name, parameter.name)
+        for verb in VERBS
+        for part in verb.walk()
+        for parameter in part.parameters
+        if parameter.kind in FILES
+    }
+    assert files == READ | WRITTEN
+    assert not READ & WRITTEN
+
+
+def test_files_are_sent_and_fetched(far: FarHost, places: Paths, tmp_path: Path) -> None:
+    """A save goes there and comes back: what is written there is not left there."""
+    bundle = tmp_path / "a b.quicksand"
+    bundle.write_bytes(b"no bundle" * 100_000)
+    found = there(far, "info", str(bundle))
+    assert found.returncode == 1
+    assert b"a b.quicksand" in found.stderr
+    assert str(tmp_path).encode() not in found.stderr
+    kept = places.cache / "hosts"
+    wait_for(lambda: not any(path.is_dir() for path in kept.iterdir()), what="its place to go")
+
+
+def test_a_file_that_is_not_there_or_is_none_is_told(far: FarHost, tmp_path: Path) -> None:
+    assert b"nothing.quicksand" in there(far, "info", str(tmp_path / "nothing.quicksand")).stderr
+    found = there(far, "import", str(tmp_path))
+    assert found.returncode == 2
+    assert b"is no file" in found.stderr
+
+
+def test_a_file_that_would_be_replaced_is_refused_before_the_work(tmp_path: Path) -> None:
+    there_already = tmp_path / "web.qcow2"
+    there_already.touch()
+    found = subprocess.run(
+        [*MODULE, "--host", "ssh://nowhere.invalid", "snapshot", "web", str(there_already)],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 1
+    assert b"is there already" in found.stderr
+
+
+@pytest.mark.parametrize("argv", [["ps", "--help"], ["exec", "-h"], ["checkpoint", "rm", "--help"]])
+def test_help_is_here(argv: list[str]) -> None:
+    found = subprocess.run(
+        [*MODULE, "--host", "ssh://nowhere.invalid", *argv],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 0
+    assert found.stdout.startswith(b"Usage: quicksand-tui ")
+
+
+def test_a_path_that_was_meant_to_be_here_is_refused() -> None:
+    with pytest.raises(click.UsageError, match="no file that can be sent"):
+        read_line(["run", "./web"])
+    with pytest.raises(click.UsageError, match="no file that can be sent"):
+        read_line(["images", "build", "--from-oci", "../layout"])
+
+
+def test_an_archive_and_a_recipe_that_lie_here_are_sent(tmp_path: Path) -> None:
+    archive = tmp_path / "app.tar"
+    recipe = tmp_path / "mine.toml"
+    archive.touch()
+    recipe.touch()
+    line = read_line(["images", "build", "--from-oci", str(archive)])
+    assert words_of(line) == ["images", "build", "--from-oci", "./app.tar"]
+    line = read_line(["images", "build", str(recipe)])
+    assert words_of(line) == ["images", "build", "--", "./mine.toml"]
+    assert words_of(read_line(["images", "build", "debian"]))[-1] == "debian"

@@ -1,0 +1,286 @@
+"""A far end as a process of its own: commands, their streams, and connections that break."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quicksand.base.errors import RemoteRefusedError, RemoteUnreachableError
+from quicksand.base.listing import own_sockets
+from quicksand.base.paths import Paths
+from quicksand.guest.agent.wire import Stream
+from quicksand.records.host_sockets import HOST_SOCKETS
+from quicksand.remote import connection as connecting
+from quicksand.remote.asking import AskedCommand, CommandLine
+from quicksand.remote.connection import Connection
+from quicksand.remote.destination import Destination
+from quicksand.remote.serving import ABANDONED_S
+
+from tests.unit.remote.far import make_ssh, until
+
+PROGRAM = """
+import os, signal, sys, time
+what, *rest = sys.argv[1:]
+if what == "echo":
+    print(*rest)
+    print("error", file=sys.stderr)
+    sys.exit(7)
+if what == "cat":
+    while data := os.read(0, 65536):
+        os.write(1, data)
+if what == "flood":
+    for number in range(int(rest[0])):
+        print(number)
+if what == "size":
+    signal.signal(signal.SIGWINCH, lambda *_: sys.exit(os.get_terminal_size(0).columns))
+    print(os.get_terminal_size(0).columns, os.isatty(0), os.isatty(2), flush=True)
+    time.sleep(30)
+if what == "once":
+    place, number = rest
+    with open(place, "a") as file:
+        print("begun", number, file=file)
+    print("first")
+    sys.stdout.flush()
+    while not os.path.exists(place + ".go"):
+        time.sleep(0.01)
+    with open(place, "a") as file:
+        print("done", number, file=file)
+    print("second")
+    sys.exit(3)
+if what == "until":
+    def end(number, frame):
+        print(signal.Signals(number).name, flush=True)
+        open(rest[0], "w").close()
+        sys.exit(5)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+    print("ready", flush=True)
+    time.sleep(30)
+"""
+
+
+@pytest.fixture
+async def near(
+    places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Connection]:
+    """A connection to a far end on this machine. At the end nothing of it is left."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    make_ssh(tmp_path / "bin", [sys.executable, str(tmp_path / "program.py")])
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(connecting, "AGAIN_S", (0.05, 0.2))
+    async with Connection(Destination.parse("ssh://box"), asks=False) as connection:
+        yield connection
+    await until(lambda: not own_sockets(places.runtime, HOST_SOCKETS), "the far end to end")
+
+
+def cut(tmp_path: Path) -> None:
+    """Break the connection."""
+    pid = int((tmp_path / "bin" / "ssh.pid").read_text())
+    os.kill(pid, signal.SIGKILL)
+
+
+async def output(command: AskedCommand) -> dict[Stream, bytes]:
+    found = {Stream.STDOUT: b"", Stream.STDERR: b""}
+    async for piece in command.pieces():
+        found[Stream(piece.stream)] += piece.data
+    return found
+
+
+async def test_streams_stay_apart_and_the_exit_code_comes_back(near: Connection) -> None:
+    command = AskedCommand(near, CommandLine(argv=["echo", "a b", "\udcff", "ü", ""]))
+    await command.start()
+    found = await output(command)
+    assert found == {Stream.STDOUT: b"a b \xff \xc3\xbc \n", Stream.STDERR: b"error\n"}
+    assert command.exit_code == 7
+
+
+async def test_input_of_any_size_comes_back_whole(near: Connection) -> None:
+    data = os.urandom(3_000_000)
+    command = AskedCommand(near, CommandLine(argv=["cat"], stdin=True))
+    await command.start()
+
+    async def feed() -> None:
+        await command.feed(data)
+        await command.feed(b"")
+
+    feeding = asyncio.create_task(feed())
+    assert (await output(command))[Stream.STDOUT] == data
+    await feeding
+    assert command.exit_code == 0
+
+
+async def test_commands_run_beside_each_other_over_one_connection(near: Connection) -> None:
+    commands = [AskedCommand(near, CommandLine(argv=["flood", "20000"])) for _ in range(8)]
+    for command in commands:
+        await command.start()
+    found = await asyncio.gather(*map(output, commands))
+    wanted = "".join(f"{number}\n" for number in range(20000)).encode()
+    assert [one[Stream.STDOUT] for one in found] == [wanted] * 8
+
+
+async def test_a_terminal_has_our_size_and_follows_it(near: Connection) -> None:
+    command = AskedCommand(near, CommandLine(argv=["size"], terminal=(99, 20)))
+    await command.start()
+    came = b""
+    async for piece in command.pieces():
+        came += piece.data
+        if b"\n" in came:
+            command.resize(123, 20)
+    assert came == b"99 True True\r\n"
+    assert command.exit_code == 123
+
+
+async def test_signals_reach_the_command(near: Connection, tmp_path: Path) -> None:
+    command = AskedCommand(near, CommandLine(argv=["until", str(tmp_path / "ended")]))
+    await command.start()
+    came = b""
+    async for piece in command.pieces():
+        came += piece.data
+        if came == b"ready\n":
+            command.signal("INT")
+    assert came == b"ready\nSIGINT\n"
+    assert command.exit_code == 5
+
+
+async def test_a_command_of_ours_alone_ends_with_the_connection(
+    near: Connection, tmp_path: Path
+) -> None:
+    command = AskedCommand(near, CommandLine(argv=["until", str(tmp_path / "ended")]))
+    await command.start()
+    came = b""
+    with pytest.raises(RemoteUnreachableError):
+        async for piece in command.pieces():
+            came += piece.data
+            if came == b"ready\n":
+                cut(tmp_path)
+    await until((tmp_path / "ended").exists, "the command to end")
+
+
+async def test_what_changes_something_goes_on_without_us_and_is_done_once(
+    near: Connection, tmp_path: Path
+) -> None:
+    place = tmp_path / "log"
+    told: list[object] = []
+
+    def away(error: object) -> None:
+        told.append(error)
+        (tmp_path / "log.go").touch()
+
+    line = CommandLine(argv=["once", str(place), "1"], once=True)
+    command = AskedCommand(near, line, on_away=away)
+    await command.start()
+    came = b""
+    async for piece in command.pieces():
+        came += piece.data
+        if came == b"first\n" and not told:
+            cut(tmp_path)
+    assert came == b"first\nsecond\n"
+    assert command.exit_code == 3
+    assert told
+    assert place.read_text() == "begun 1\ndone 1\n"
+
+
+async def test_its_end_is_kept_for_a_client_that_was_away(
+    near: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine is away until the command has long ended, and cannot be reached at first."""
+    place = tmp_path / "log"
+    ssh = tmp_path / "bin" / "ssh"
+    hidden = tmp_path / "bin" / "hidden"
+    attempts = 0
+
+    def away(_: object) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            ssh.rename(hidden)
+            ssh.write_text("#!/bin/sh\nexit 255\n")
+            ssh.chmod(0o755)
+            (tmp_path / "log.go").touch()
+        if attempts == 4:
+            assert place.read_text().endswith("done 1\n")
+            hidden.rename(ssh)
+
+    line = CommandLine(argv=["once", str(place), "1"], once=True)
+    command = AskedCommand(near, line, on_away=away)
+    await command.start()
+    cut(tmp_path)
+    found = await output(command)
+    assert found[Stream.STDOUT] == b"first\nsecond\n"
+    assert command.exit_code == 3
+    assert attempts >= 4
+    assert place.read_text() == "begun 1\ndone 1\n"
+
+
+async def test_a_far_end_that_was_killed_is_not_asked_a_second_time(
+    near: Connection, places: Paths, tmp_path: Path
+) -> None:
+    place = tmp_path / "log"
+    line = CommandLine(argv=["once", str(place), "1"], once=True)
+    command = AskedCommand(near, line, on_away=lambda _: (tmp_path / "log.go").touch())
+    await command.start()
+    await until(place.exists, "the command to begin")
+    far = int((tmp_path / "bin" / "far.pid").read_text())
+    os.kill(far, signal.SIGKILL)
+    with pytest.raises(RemoteUnreachableError, match="unknown"):
+        await output(command)
+    assert place.read_text().count("begun") == 1
+    # The next one that needs such a socket removes what it has left.
+    (left,) = own_sockets(places.runtime, HOST_SOCKETS)
+    long_ago = time.time() - ABANDONED_S - 1
+    os.utime(left, (long_ago, long_ago))
+    async with Connection(near.destination, asks=False) as another:
+        again = AskedCommand(another, CommandLine(argv=["once", str(place), "2"], once=True))
+        await again.start()
+        await output(again)
+    assert left not in own_sockets(places.runtime, HOST_SOCKETS)
+
+
+async def test_leaving_lets_a_change_come_to_its_end(near: Connection, tmp_path: Path) -> None:
+    place = tmp_path / "log"
+    command = AskedCommand(near, CommandLine(argv=["once", str(place), "1"], once=True))
+    await command.start()
+    await until(place.exists, "the command to begin")
+    await near.close()
+    (tmp_path / "log.go").touch()
+    await until(lambda: "done 1" in place.read_text(), "the command to end")
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"argv_b64": [], "env": {}, "stdin": False},
+        {"argv_b64": ["?"], "env": {}, "stdin": False},
+        {"argv_b64": ["AA=="], "env": {}, "stdin": False},
+        {"argv_b64": [7], "env": {}, "stdin": False},
+        {"argv_b64": ["YQ=="], "env": {"LD_PRELOAD": "x"}, "stdin": False},
+        {"argv_b64": ["YQ=="], "env": {"LANG": "a\nb"}, "stdin": False},
+        {"argv_b64": ["YQ=="], "env": {"LANG": 1}, "stdin": False},
+        {"argv_b64": ["YQ=="], "env": {}, "stdin": 1},
+        {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "terminal": {"columns": "x"}},
+        {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "once": "../x"},
+        {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "have": {"1": -1}},
+        {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "have": []},
+    ],
+)
+async def test_requests_that_make_no_sense_are_refused(
+    near: Connection, params: dict[str, Any]
+) -> None:
+    with pytest.raises(RemoteRefusedError) as caught:
+        await near.link.request("command", **params)
+    assert caught.value.code == "bad_request"
+    await near.link.request("ping")
+
+
+async def test_an_unknown_method_is_refused_as_such(near: Connection) -> None:
+    with pytest.raises(RemoteRefusedError) as caught:
+        await near.link.request("dance")
+    assert caught.value.code == "no_such_method"
