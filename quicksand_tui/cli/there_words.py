@@ -17,7 +17,9 @@ from quicksand_tui.cli.options import parse_env
 from quicksand_tui.verbs.row import Kind, Parameter, VerbRecord
 from quicksand_tui.verbs.rows import VERBS, find_verb
 
-WITH_US = frozenset({"run", "exec", "shell", "view", "record", "demo", "benchmark"})
+WITH_US = frozenset(
+    {"run", "exec", "shell", "ssh", "ssh-gateway", "view", "record", "demo", "benchmark"}
+)
 """Commands that end with the connection, as they do with a terminal that is closed. So do those
 that only read. All others go on to their end, and are never done twice."""
 
@@ -34,7 +36,7 @@ WRITTEN = frozenset(
     {("screenshot", "file"), ("record", "file"), ("snapshot", "file"), ("export", "file")}
 )
 """Commands and their parameters that name a file to be written; it is fetched."""
-READ = frozenset({("import", "file"), ("info", "file")})
+READ = frozenset({("import", "file"), ("info", "file"), ("ssh-gateway", "keys")})
 """Those that name a file to be read; it is sent."""
 FILES = frozenset({Kind.FILE, Kind.STREAM})
 MAYBE_FILES = {

@@ -22,6 +22,9 @@ SILENT = {
     ("snapshots/history.py", "_head_or_none"): "who needs the head reports it",
     ("warm/spares/orders.py", "list"): "`read` reports it where orders are changed",
     ("records/trash.py", "_look_at"): "what cannot be read is shown as it is",
+    # The other side is told by the end of its connection.
+    ("remote/agents.py", "_pass_on"): "the agent's client sees the end, and says what was lost",
+    ("remote/serving.py", "_take"): "who says no hello of this client is hung up on",
     # What was to be removed is gone.
     ("life/cloning.py", "_undo"): "the keeper of an ephemeral clone has removed it",
     ("life/sandbox_life.py", "_remove_record"): "its keeper has removed it",
