@@ -129,8 +129,9 @@ class Places:
         self._kept: dict[int, Stored] = {}
         """Kitty's pictures by id, the oldest first."""
         self._next = 1
-        self._uses: dict[Stored, int] = {}
-        """How many places need a picture, and whether it is kept by itself."""
+        self._uses: dict[Stored, tuple[int, int]] = {}
+        """How many places need a picture, and whether it is kept by itself; and the pixels that
+        were counted for it."""
         self._pixels = 0
         """Of these pictures."""
         self.coming = 0
@@ -144,16 +145,17 @@ class Places:
         return self._pixels + self.coming
 
     def _use(self, stored: Stored) -> None:
-        if stored not in self._uses:
-            self._uses[stored] = 0
-            self._pixels += stored.pixels
-        self._uses[stored] += 1
+        uses, pixels = self._uses.get(stored, (0, stored.pixels))
+        if not uses:
+            self._pixels += pixels
+        self._uses[stored] = uses + 1, pixels
 
     def _release(self, stored: Stored) -> None:
-        self._uses[stored] -= 1
-        if not self._uses[stored]:
-            del self._uses[stored]
-            self._pixels -= stored.pixels
+        uses, pixels = self._uses.pop(stored)
+        if uses > 1:
+            self._uses[stored] = uses - 1, pixels
+        else:
+            self._pixels -= pixels
 
     def find(self, number: int) -> Part | None:
         """Returns the part with a number; None if it is forgotten."""
