@@ -81,31 +81,45 @@ class Placed:
         wide, high = self.cell
         left = column * wide - self.offset[0] + self.source[0]
         top = row * high - self.offset[1] + self.source[1]
-        right, bottom = left + columns * wide, top + rows * high
-        x, y = math.floor(left), math.floor(top)
-        cut = self._cut(x, y, math.ceil(right), math.ceil(bottom))
         size = (columns * cell[0], rows * cell[1])
-        box = (left - x, top - y, min(right - x, cut.width), min(bottom - y, cut.height))
-        if cut.size == size and box == (0, 0, *size):
+        x = _span(left, left + columns * wide, self.source[0::2], size[0])
+        y = _span(top, top + rows * high, self.source[1::2], size[1])
+        # Only what is there is scaled: cells may show an area beyond the picture that is a thousand
+        # times as large.
+        inner = (x.target[1] - x.target[0], y.target[1] - y.target[0])
+        if min(inner) <= 0:
+            return Image.new("RGBA", size)
+        box = (math.floor(x.first), math.floor(y.first), math.ceil(x.last), math.ceil(y.last))
+        cut = self.stored.image.crop(box)
+        within = (x.first - box[0], y.first - box[1], x.last - box[0], y.last - box[1])
+        if cut.size != inner or within != (0, 0, *inner):
+            smaller = wide > cell[0] or high > cell[1]
+            how = Image.Resampling.BOX if smaller else Image.Resampling.BILINEAR
+            cut = cut.resize(inner, how, box=within)
+        if inner == size:
             return cut
-        smaller = wide > cell[0] or high > cell[1]
-        how = Image.Resampling.BOX if smaller else Image.Resampling.BILINEAR
-        return cut.resize(size, how, box=box)
-
-    def _cut(self, left: int, top: int, right: int, bottom: int) -> Image.Image:
-        """Returns a part of the picture; what is outside of the source is transparent."""
-        inner = (
-            max(left, self.source[0]),
-            max(top, self.source[1]),
-            min(right, self.source[2]),
-            min(bottom, self.source[3]),
-        )
-        if inner == (left, top, right, bottom):
-            return self.stored.image.crop(inner)
-        whole = Image.new("RGBA", (right - left, bottom - top))
-        if inner[0] < inner[2] and inner[1] < inner[3]:
-            whole.paste(self.stored.image.crop(inner), (inner[0] - left, inner[1] - top))
+        whole = Image.new("RGBA", size)
+        whole.paste(cut, (x.target[0], y.target[0]))
         return whole
+
+
+class _Span(NamedTuple):
+    """What is seen of a picture in one direction."""
+
+    first: float
+    last: float
+    """From where to where of the picture, in its pixels."""
+    target: tuple[int, int]
+    """From where to where of the result, in whole pixels."""
+
+
+def _span(first: float, last: float, source: tuple[int, ...], size: int) -> _Span:
+    """Returns what is seen if ``size`` pixels show the picture from ``first`` to ``last``, and
+    there is only ``source`` of it."""
+    begin, end = max(first, source[0]), min(last, source[1])
+    scale = size / (last - first)
+    target = (round((begin - first) * scale), round((end - first) * scale))
+    return _Span(begin, end, target if begin < end else (0, 0))
 
 
 class Part(NamedTuple):

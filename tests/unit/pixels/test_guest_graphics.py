@@ -459,6 +459,29 @@ def test_the_number_of_places_is_bounded() -> None:
     assert drawing.graphics.places.pixels == 0
 
 
+def test_a_thin_picture_in_one_column_takes_no_memory_for_what_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[int] = []
+    new = Image.new
+
+    def note(mode: str, size: tuple[int, int]) -> Image.Image:
+        made.append(size[0] * size[1])
+        assert made[-1] <= 8192
+        return new(mode, size)
+
+    drawing = Drawing()
+    monkeypatch.setattr(Image, "new", note)
+    line = packed(solid(RED, (8192, 1)))
+    drawing.feed(chunked("a=T,i=1,f=24,s=8192,v=1,c=1,o=z,C=1", line, 4096))
+    (shown,) = drawing.graphics.places.placed
+    assert (shown.columns, shown.rows) == (1, 1)
+    assert shown.part(0, 0, 1, 1, CELL).size == CELL
+    clear = Image.frombytes("RGBA", (1, 1), bytes(4))
+    drawing.kitty("a=T,s=1,v=1,C=1", clear.tobytes())
+    assert made
+
+
 def test_covering_cells_again_and_again_comes_to_an_end() -> None:
     drawing = Drawing(200, 60, clock=lambda: 0.0)
     control, data = rgb(solid(RED, (1, 1)), "a=t,i=1")

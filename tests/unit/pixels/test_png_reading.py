@@ -111,12 +111,14 @@ def test_of_a_large_packed_png_only_the_head_is_unpacked_at_once(
 
 
 def test_whatever_pillow_raises_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = png(noise((3, 3)))
+
     def fail(*_: object, **__: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr(Image, "open", fail)
     monkeypatch.setattr(Image, "frombytes", fail)
     drawing = Drawing()
-    assert b"EINVAL" in drawing.feed(chunked("a=T,f=100,i=5", png(noise((3, 3))), 4096))
+    assert b"EINVAL" in drawing.feed(chunked("a=T,f=100,i=5", whole, 4096))
     assert b"EINVAL" in drawing.feed(chunked("a=T,f=24,s=1,v=1,i=5", b"abc", 4096))
     assert drawing.graphics.places.pixels == 0
