@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from PIL import Image
 
-from quicksand_tui.pixels.budget import WAITING_MAX
+from quicksand_tui.pixels.budget import PIXELS_MAX, WAITING_MAX
 from quicksand_tui.pixels.deleting import to_delete
 from quicksand_tui.pixels.kitty_reading import Command, RefusedError, Transmission, parse
 from quicksand_tui.pixels.placed import Part, Placed, Places, Stored
@@ -33,6 +33,12 @@ a twentieth of a slow core."""
 
 SCALED: Final = 8
 """Scaling a pixel takes as long as filling so many."""
+
+REDUCED: Final = 2
+"""Reducing a picture takes as long for each of its pixels as filling so many."""
+LARGER: Final = 4
+"""A picture with so many times the pixels of its cells is reduced when it is shown, once: else it
+would be whenever a part of it is drawn, in each of its places."""
 
 DRAWN_BURST: Final = 6 << 20
 DRAWN_RATE: Final = 40 << 20
@@ -152,16 +158,27 @@ class GuestGraphics:
             stored, first, columns, rows, shape.cell, shape.source, shape.offset, placement_id, z
         )
         if overlays and (whole := self._overlaid(placed, after)) is not None:
-            placed.stored = Stored(whole)
-            placed.own = stored if stored.is_kept else placed.stored
-            placed.cell, placed.offset = surface.cell, (0.0, 0.0)
-            placed.source = (0, 0, *whole.size)
+            placed.show(Stored(whole), surface.cell)
+        elif (cost := self._reducing(placed)) > 0:
+            if not self._filled.take(cost):
+                return False
+            placed.reduce(surface.cell)
+        # What comes of a picture that is not there yet concerns its places.
+        placed.own = stored if stored.is_kept or not stored.is_decoded else placed.stored
         if not places.place(placed):
             return False
         if not surface.show(columns, rows, first, after=after, erases=erases):
             places.remove(placed)
             return False
         return True
+
+    def _reducing(self, placed: Placed) -> int:
+        """Returns the cost of reducing a picture to its cells; 0 if it is not much larger."""
+        left, top, right, bottom = placed.source
+        there = (right - left) * (bottom - top)
+        wide, high = self._surface.cell
+        shown = placed.columns * wide * placed.rows * high
+        return REDUCED * there if there > LARGER * shown else 0
 
     def _overlaid(self, placed: Placed, after: After) -> Image.Image | None:
         """Returns a picture together with those that are where it is to be; None if there are none,
@@ -171,11 +188,13 @@ class GuestGraphics:
         right = min(x + placed.columns, surface.size[0])
         parts = surface.parts(Box(y, x, y + placed.rows, right))
         stored = placed.stored
-        if not any(map(any, parts)) or not stored.is_decoded or _is_opaque(stored.image):
+        if not any(map(any, parts)) or not stored.is_decoded or stored.is_opaque:
             return None
         size = (placed.columns * wide, placed.rows * high)
         cost = 2 if placed.cell == (wide, high) else SCALED
-        if not self._filled.take(cost * size[0] * size[1]):
+        if size[0] * size[1] > PIXELS_MAX or not self._filled.take(
+            cost * size[0] * size[1] + self._reducing(placed)
+        ):
             return None
         whole = Image.new("RGBA", size)
         for row, numbers in enumerate(parts):
@@ -355,11 +374,6 @@ def _runs(numbers: list[int], places: Places) -> Iterator[tuple[int, int, Part]]
                 count += 1
             yield at, count, part
         at += count
-
-
-def _is_opaque(image: Image.Image) -> bool:
-    extremes = image.getchannel("A").getextrema()
-    return extremes == (255, 255)
 
 
 def shape_of(size: tuple[int, int], cell: tuple[int, int], command: Command) -> Shape:

@@ -6,7 +6,7 @@ import itertools
 import math
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from PIL import Image
@@ -36,15 +36,28 @@ class Stored:
 
     is_decoded: bool = True
     """The picture is there, and not only its size."""
+    when_decoded: list[Callable[[], None]] = field(default_factory=list)
+    """What is called then."""
+    _opaque: bool | None = None
 
     @property
     def pixels(self) -> int:
         return self.image.width * self.image.height
 
+    @property
+    def is_opaque(self) -> bool:
+        """Whether nothing shows through it. It looks at each pixel the first time."""
+        if self._opaque is None:
+            self._opaque = self.image.getchannel("A").getextrema() == (255, 255)
+        return self._opaque
+
     def take(self, image: Image.Image) -> None:
         """Takes the picture, which was not there yet."""
         self.image = image
-        self.is_decoded = True
+        self.is_decoded, self._opaque = True, None
+        waiting, self.when_decoded = self.when_decoded, []
+        for call in waiting:
+            call()
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -69,6 +82,24 @@ class Placed:
 
     def __post_init__(self) -> None:
         self.own = self.stored
+
+    def show(self, stored: Stored, cell: tuple[int, int]) -> None:
+        """Shows another picture instead, in so many pixels for each cell."""
+        self.stored, self.cell, self.offset = stored, cell, (0.0, 0.0)
+        self.source = (0, 0, *stored.image.size)
+
+    def reduce(self, cell: tuple[int, int]) -> None:
+        """Shows a copy with so many pixels for each cell, which is empty until the picture is
+        there."""
+        original = replace(self)
+        whole = (0, 0, self.columns, self.rows, cell)
+        if self.stored.is_decoded:
+            copy = Stored(original.part(*whole))
+        else:
+            empty = Image.new("RGBA", (self.columns * cell[0], self.rows * cell[1]))
+            copy = Stored(empty, is_decoded=False)
+            self.stored.when_decoded.append(lambda: copy.take(original.part(*whole)))
+        self.show(copy, cell)
 
     @property
     def end(self) -> int:

@@ -471,15 +471,41 @@ def test_a_thin_picture_in_one_column_takes_no_memory_for_what_is_not_there(
         return new(mode, size)
 
     drawing = Drawing()
-    monkeypatch.setattr(Image, "new", note)
     line = packed(solid(RED, (8192, 1)))
+    monkeypatch.setattr(Image, "new", note)
     drawing.feed(chunked("a=T,i=1,f=24,s=8192,v=1,c=1,o=z,C=1", line, 4096))
     (shown,) = drawing.graphics.places.placed
     assert (shown.columns, shown.rows) == (1, 1)
     assert shown.part(0, 0, 1, 1, CELL).size == CELL
-    clear = Image.frombytes("RGBA", (1, 1), bytes(4))
-    drawing.kitty("a=T,s=1,v=1,C=1", clear.tobytes())
-    assert made
+    drawing.kitty("a=T,s=1,v=1,C=1", bytes(4))
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_picture_much_larger_than_its_cells_is_reduced_once(*, is_later: bool) -> None:
+    later = Later()
+    drawing = Drawing(80, 30, elsewhere=later)
+    halves = solid(RED, (1000, 1000))
+    halves.paste(BLUE, (500, 0, 1000, 1000))
+    drawing.feed(chunked(f"a={'T' if is_later else 't'},f=100,i=1,c=4,r=2", png(halves), 4096))
+    if is_later:
+        drawing.kitty("a=p,i=1,c=4,r=2")
+    later.calls[0]()
+    if not is_later:
+        drawing.kitty("a=p,i=1,c=4,r=2")
+    for shown in drawing.graphics.places.placed:
+        assert shown.stored.image.size == (40, 40)
+    assert drawing.image.getpixel((19, 39)) == (*RED, 255)
+    assert drawing.image.getpixel((20, 0)) == (*BLUE, 255)
+    assert drawing.map == ("####\n########\n    ####" if is_later else "####\n####")
+    drawing.kitty("a=d,d=I,i=1")
+    assert drawing.graphics.places.pixels == 0
+
+
+def test_reducing_pictures_again_and_again_comes_to_an_end() -> None:
+    drawing = Drawing(80, 30, clock=lambda: 0.0)
+    drawing.feed(chunked("a=t,i=1,q=1,f=24,s=2000,v=1000,o=z", packed(solid(RED, (2000, 1000)))))
+    told = b"".join(drawing.kitty("a=p,i=1,c=1,r=1,C=1") for _ in range(20))
+    assert told.count(b"OK") == 3
 
 
 def test_covering_cells_again_and_again_comes_to_an_end() -> None:
