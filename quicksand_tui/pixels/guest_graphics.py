@@ -56,13 +56,17 @@ Elsewhere = Callable[[Decode, Decoded], None]
 """Calls the first on another thread, and the second with what came of it on this one."""
 
 
+def outcome(decode: Decode) -> Image.Image | RefusedError:
+    """Decodes, and returns also why that cannot be done."""
+    try:
+        return decode()
+    except RefusedError as error:
+        return error
+
+
 def here(decode: Decode, done: Decoded) -> None:
     """Decodes at once: an `Elsewhere` for those who can wait."""
-    try:
-        found: Image.Image | RefusedError = decode()
-    except RefusedError as error:
-        found = error
-    done(found)
+    done(outcome(decode))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,8 @@ class GuestGraphics:
         self._filled = Allowance(FILLED_BURST, FILLED_RATE, surface.clock)
         self._drawn = Allowance(DRAWN_BURST, DRAWN_RATE, surface.clock)
         self._budget = budget
+        self._waiting = 0
+        """How many of its pictures wait to be decoded."""
         self._coming: Transmission | None = None
         """The picture of which not all commands have come."""
 
@@ -281,14 +287,16 @@ class GuestGraphics:
             stored = self._take(command, coming.decode())
             self._answer(command, "OK", stored.image_id, coming.quiet)
             return
-        if self._budget.waiting >= WAITING_MAX:
+        if self._waiting and self._budget.waiting >= WAITING_MAX:
             raise RefusedError("EBUSY:too many pictures came at once")
         # What follows it is to find it in its place.
         stored = self._take(command, Image.new("RGBA", coming.size), is_decoded=False)
         answers = self._surface.answers
+        self._waiting += 1
         self._budget.waiting += 1
 
         def done(found: Image.Image | RefusedError) -> None:
+            self._waiting -= 1
             self._budget.waiting -= 1
             text = "OK"
             if isinstance(found, RefusedError):

@@ -412,6 +412,19 @@ def test_only_a_few_large_pictures_wait() -> None:
     assert told.count(b"EBUSY") == 4
 
 
+def test_a_terminal_has_a_turn_though_another_has_many_pictures_waiting() -> None:
+    later, budget = Later(), Budget()
+    sent = chunked("a=t,f=24,o=z,s=600,v=600,i=1", packed(solid(RED, (600, 600))))
+    flood = Drawing(80, 30, elsewhere=later, budget=budget)
+    other = Drawing(80, 30, elsewhere=later, budget=budget)
+    assert b"EBUSY" in flood.feed(sent * 8)
+    assert other.feed(sent) == b""
+    assert b"EBUSY" in other.feed(sent), "but one only"
+    for call in later.calls:
+        call()
+    assert budget.waiting == 0
+
+
 # Bounds
 
 
