@@ -159,6 +159,9 @@ class GuestGraphics:
         pictures that are there show through it, with ``erases`` the text there is gone."""
         surface, places = self._surface, self.places
         columns, rows = shape.columns, shape.rows
+        # Numbers are only taken for cells: else commands that are refused would soon use them up.
+        if not surface.may_show(columns, rows, after):
+            return False
         first = places.numbers(columns * rows)
         placed = Placed(
             stored, first, columns, rows, shape.cell, shape.source, shape.offset, placement_id, z
@@ -173,9 +176,7 @@ class GuestGraphics:
         placed.own = stored if stored.is_kept or not stored.is_decoded else placed.stored
         if not places.place(placed):
             return False
-        if not surface.show(columns, rows, first, after=after, erases=erases):
-            places.remove(placed)
-            return False
+        surface.show(columns, rows, first, after=after, erases=erases)
         return True
 
     def _reducing(self, placed: Placed) -> int:

@@ -316,6 +316,8 @@ class Places:
         return any(placed.own is stored for placed in self._placed)
 
     def clear(self) -> None:
+        for stored in self._kept.values():
+            stored.is_kept = False
         self._placed.clear()
         self._kept.clear()
         self._uses.clear()

@@ -539,6 +539,30 @@ def test_a_name_for_parts_is_never_larger_than_the_scrollback_holds(
     assert max(max(drawing.numbers(line)) for line in range(drawing.terminal.end_line)) <= 20
 
 
+def test_commands_that_are_refused_use_up_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placed, "NUMBERS_MAX", 2_000_000)
+    drawing = Drawing(clock=lambda: 0.0)
+    control, data = rgb(solid(RED), "a=T,i=1,q=1,C=1")
+    drawing.kitty(control, data)
+    told = b"".join(drawing.kitty("a=p,i=1,c=1000,r=1000") for _ in range(9))
+    assert told.count(b"ENOSPC") == 9
+    assert drawing.colours() == {RED}
+    control, data = rgb(solid(GREEN), "a=T,i=2,q=1,C=1")
+    drawing.feed(b"\r\n\n\n")
+    drawing.kitty(control, data)
+    assert drawing.numbers(0)[0] < drawing.numbers(3)[0]
+
+
+def test_what_is_forgotten_with_all_others_is_not_kept() -> None:
+    drawing = Drawing()
+    control, data = rgb(solid(RED), "a=t,i=1,q=1")
+    drawing.kitty(control, data)
+    stored = drawing.graphics.places.stored(1)
+    assert stored is not None and stored.is_kept
+    drawing.feed(b"\x1bc")
+    assert not stored.is_kept
+
+
 _KEYS = st.builds(
     lambda key, value: f"{key}={value}",
     st.sampled_from("aftsviImoxywhXYcrzdpqUC"),
