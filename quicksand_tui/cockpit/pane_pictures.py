@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import math
 import time
+from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -62,6 +63,7 @@ class _Sheet:
     across: int
     """Tiles in a row."""
     tiles: int
+    """How many ids it has, a power of two."""
     sent: set[int] = field(default_factory=set)
     """The tiles that the terminal has."""
     had: set[int] = field(default_factory=set)
@@ -152,9 +154,10 @@ class PanePictureScreen:
 
     def _make(self, placed: Placed) -> _Sheet | None:
         across = -(-placed.columns // TILE_COLUMNS)
-        tiles = across * -(-placed.rows // TILE_ROWS)
-        if tiles > IDS:
+        count = across * -(-placed.rows // TILE_ROWS)
+        if count > IDS:
             return None
+        tiles = 1 << (count - 1).bit_length()  # so that ids are used again for other sizes
         if self._free.get(tiles):
             first = self._free[tiles].pop()
         else:
@@ -163,8 +166,25 @@ class PanePictureScreen:
                 self._end = self._next + IDS
             first, self._next = self._next, self._next + tiles
         sheet = self._sheets[placed] = _Sheet(ref(placed), first, across, tiles)
-        finalize(placed, self._gone.append, sheet).atexit = False
+        finalize(placed, self._note_gone(), sheet).atexit = False
         return sheet
+
+    def _note_gone(self) -> Callable[[_Sheet], None]:
+        """Returns what is called when a picture is forgotten, on any thread: the garbage collector
+        may do that. It does not keep this object."""
+        loop, context, gone = asyncio.get_running_loop(), copy_context(), self._gone
+        screen = ref(self)
+
+        def go_on() -> None:
+            if (found := screen()) is not None:
+                found._go_on_soon()
+
+        def note(sheet: _Sheet) -> None:
+            gone.append(sheet)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(go_on, context=context)
+
+        return note
 
     # Sending
 
@@ -275,14 +295,14 @@ class PanePictureScreen:
     def _drained(self, batch: int) -> None:
         if batch == self._batch:
             self._is_under_way = False
-            if self._wanted:
+            if self._wanted or self._gone:
                 self._go_on_soon()
 
     # Deleting
 
     def _delete_gone(self, driver: RawDriver) -> None:
-        gone, self._gone[:] = list(self._gone), []
-        for sheet in gone:
+        while self._gone:  # which may grow meanwhile
+            sheet = self._gone.pop()
             driver.write_images(delete_images(sheet.ids))
             for tile in sheet.had:
                 self._coarse.pop((sheet, tile), None)

@@ -95,7 +95,7 @@ class Pane(Widget, can_focus=True):
         stopped sandbox; ``pictures`` draws those of the guest's programs."""
         super().__init__(**options)
         self.sandbox_id = sandbox_id
-        self._pictures = PanePictures(self, pictures, lambda: self._receive(b"", Said.NOW))
+        self._pictures = PanePictures(self, pictures, self._report)
         self._shown = Shown(
             self._pictures.terminal(80, 24),
             LinkStatus(state=LinkState.CONNECTING, session=session, birth=birth),
@@ -188,6 +188,7 @@ class Pane(Widget, can_focus=True):
     def on_unmount(self) -> None:
         self._gestures.cancel()
         self.leave()
+        self._pictures.close()
 
     def _receive(self, data: bytes, said: Said) -> None:
         self._backlog.add(data, said)

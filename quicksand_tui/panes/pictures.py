@@ -14,21 +14,24 @@ from rich.style import Style as RichStyle
 
 from quicksand_tui.pixels.budget import Budget
 from quicksand_tui.pixels.cells import LOWER, UPPER
-from quicksand_tui.pixels.guest_graphics import Decode, Decoded, GuestGraphics
+from quicksand_tui.pixels.guest_graphics import Decode, Decoded, GuestGraphics, outcome
 from quicksand_tui.pixels.halfcells import TO_KEPT
 from quicksand_tui.pixels.kitty_reading import RefusedError
 from quicksand_tui.terminal import Terminal
 from quicksand_tui.terminal.graphics import USUAL_CELL
 
 if TYPE_CHECKING:
-    from textual.widget import Widget
+    from PIL import Image
 
+    from quicksand_tui.panes.pane import Pane
     from quicksand_tui.pixels.placed import Part, Placed
     from quicksand_tui.pixels.placeholders import PlaceholderCell
     from quicksand_tui.terminal import Run, Surface
 
-ROWS_KEPT: Final = 256
-"""Rows of half cells of one picture that are kept."""
+PIECE: Final = 64
+"""Columns of a picture that are made at once: most of a wide one may be beyond the screen."""
+HELD_MAX: Final = 4 << 20
+"""Bytes of half cells that are kept for a pane: fifty screens of 200x50."""
 
 SEEN: Final = 128
 """From this on, of 255, a pixel is drawn; below, what is behind is seen."""
@@ -77,14 +80,15 @@ class PanePictures:
     """The pictures of one pane."""
 
     def __init__(
-        self, pane: Widget, screen: PictureScreen | None, changed: Callable[[], object]
+        self, pane: Pane, screen: PictureScreen | None, report: Callable[[bytes], object]
     ) -> None:
-        """``changed`` is called when a picture that took long is there."""
+        """``report`` sends the terminal's answers to the guest."""
         self._pane = pane
         self._screen = screen or HalfCellScreen()
-        self._changed = changed
+        self._report = report
+        self._terminal: Terminal | None = None
         self._graphics: GuestGraphics | None = None
-        self._rows: WeakKeyDictionary[Placed, _HalfRows] = WeakKeyDictionary()
+        self._half_rows = HalfRows()
 
     @property
     def cell(self) -> tuple[int, int]:
@@ -93,26 +97,43 @@ class PanePictures:
 
     def terminal(self, columns: int, rows: int) -> Terminal:
         """Makes the pane's terminal; the pictures are those of the last one made."""
-        self._graphics = None
+        self.close()
         make = self._make if self._screen.draws else None
-        return Terminal(columns, rows, cell_pixels=self.cell, graphics=make)
+        self._terminal = Terminal(columns, rows, cell_pixels=self.cell, graphics=make)
+        return self._terminal
+
+    def close(self) -> None:
+        """Forgets the pictures; the terminal takes no further ones."""
+        if self._terminal is not None:
+            self._terminal.end_graphics()
+        self._terminal = self._graphics = None
 
     def _make(self, surface: Surface) -> GuestGraphics:
-        self._graphics = GuestGraphics(
-            surface, self._screen.budget, elsewhere=self._decode, changed=self._changed
+        def changed() -> None:
+            # It may have been decoded for a terminal of before. What the guest repeats is not over
+            # by this, so it is no piece of the output.
+            if self._graphics is made and self._terminal is not None:
+                self._report(self._terminal.take_replies())
+                self._pane.redraw()
+
+        self._graphics = made = GuestGraphics(
+            surface, self._screen.budget, elsewhere=self._decode, changed=changed
         )
-        return self._graphics
+        return made
 
     def _decode(self, decode: Decode, done: Decoded) -> None:
-        self._pane.run_worker(self._decode_in_turn(decode, done), group="pictures")
+        # The app's work, not the pane's: that would be cancelled with the pane, perhaps before it
+        # begins, and nobody would know that the picture does not wait any more.
+        self._pane.app.run_worker(self._decode_in_turn(decode, done), group="pictures")
 
     async def _decode_in_turn(self, decode: Decode, done: Decoded) -> None:
         """Decodes on another thread, one picture at a time."""
-        async with self._screen.decoding:
-            try:
-                done(await asyncio.to_thread(decode))
-            except RefusedError as error:
-                done(error)
+        found: Image.Image | RefusedError = RefusedError("EINTR:the app ends")
+        try:
+            async with self._screen.decoding:
+                found = await asyncio.to_thread(outcome, decode)
+        finally:
+            done(found)
 
     def drawn(self, run: Run, base: RichStyle) -> list[Segment] | None:
         """Returns what shows the parts of pictures that a run of cells has; None if they are
@@ -132,30 +153,37 @@ class PanePictures:
 
     def _pixels(self, part: Part) -> bytes:
         """Returns the upper and the lower pixel of a half cell, red, green, blue and alpha each."""
-        if not part.placed.stored.is_decoded:
-            return bytes(8)
-        rows = self._rows.get(part.placed)
-        if rows is None:
-            rows = self._rows[part.placed] = _HalfRows()
-        return rows.pixels(part)
+        return self._half_rows.pixels(part) if part.placed.stored.is_decoded else bytes(8)
 
 
-class _HalfRows:
-    """A picture in half cells, made row by row as they are seen."""
+class HalfRows:
+    """Pictures in half cells, made piece by piece as they are seen."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, tuple[bytes, int]] = {}
+        self._pieces: WeakKeyDictionary[Placed, dict[tuple[int, int], bytes]] = WeakKeyDictionary()
+        """By place: the upper and the lower pixels of a row's piece."""
+        self.held = 0
+        """The bytes that they take at most."""
 
     def pixels(self, part: Part) -> bytes:
-        if part.row not in self._rows:
-            if len(self._rows) >= ROWS_KEPT:
-                self._rows.clear()
-            placed = part.placed
-            drawn = placed.part(0, part.row, placed.columns, 1, (1, 2))
-            self._rows[part.row] = drawn.point(TO_KEPT).tobytes(), 4 * placed.columns
-        data, line = self._rows[part.row]
-        at = 4 * part.column
+        """Returns the upper and the lower pixel of a part."""
+        piece, column = divmod(part.column, PIECE)
+        data = self._pieces.get(part.placed, {}).get((part.row, piece))
+        if data is None:
+            data = self._make(part, piece)
+        at, line = 4 * column, len(data) // 2
         return data[at : at + 4] + data[line + at : line + at + 4]
+
+    def _make(self, part: Part, piece: int) -> bytes:
+        placed, first = part.placed, piece * PIECE
+        drawn = placed.part(first, part.row, min(PIECE, placed.columns - first), 1, (1, 2))
+        data = drawn.point(TO_KEPT).tobytes()
+        if self.held + len(data) > HELD_MAX:
+            self._pieces.clear()
+            self.held = 0
+        self.held += len(data)
+        self._pieces.setdefault(placed, {})[part.row, piece] = data
+        return data
 
 
 @lru_cache(maxsize=1 << 13)

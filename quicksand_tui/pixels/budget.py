@@ -12,7 +12,8 @@ ALL_PIXELS_MAX: Final = 16 << 20
 
 
 WAITING_MAX: Final = 4
-"""Pictures of all terminals that wait to be decoded; further ones are refused."""
+"""Pictures of all terminals that wait to be decoded; further ones are refused, but for one of each
+terminal."""
 
 
 class Keeper(Protocol):

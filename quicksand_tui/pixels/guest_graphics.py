@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from PIL import Image
 
-from quicksand_tui.pixels.budget import WAITING_MAX
+from quicksand_tui.pixels.budget import PIXELS_MAX, WAITING_MAX
 from quicksand_tui.pixels.deleting import to_delete
 from quicksand_tui.pixels.kitty_reading import Command, RefusedError, Transmission, parse
 from quicksand_tui.pixels.placed import Part, Placed, Places, Stored
@@ -34,6 +34,12 @@ a twentieth of a slow core."""
 SCALED: Final = 8
 """Scaling a pixel takes as long as filling so many."""
 
+REDUCED: Final = 2
+"""Reducing a picture takes as long for each of its pixels as filling so many."""
+LARGER: Final = 4
+"""A picture with so many times the pixels of its cells is reduced when it is shown, once: else it
+would be whenever a part of it is drawn, in each of its places."""
+
 DRAWN_BURST: Final = 6 << 20
 DRAWN_RATE: Final = 40 << 20
 """Pixels, at once and per second, that sixels draw over: at once 0.1 s, then half of a slow core. A
@@ -50,13 +56,17 @@ Elsewhere = Callable[[Decode, Decoded], None]
 """Calls the first on another thread, and the second with what came of it on this one."""
 
 
+def outcome(decode: Decode) -> Image.Image | RefusedError:
+    """Decodes, and returns also why that cannot be done."""
+    try:
+        return decode()
+    except RefusedError as error:
+        return error
+
+
 def here(decode: Decode, done: Decoded) -> None:
     """Decodes at once: an `Elsewhere` for those who can wait."""
-    try:
-        found: Image.Image | RefusedError = decode()
-    except RefusedError as error:
-        found = error
-    done(found)
+    done(outcome(decode))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +100,8 @@ class GuestGraphics:
         self._filled = Allowance(FILLED_BURST, FILLED_RATE, surface.clock)
         self._drawn = Allowance(DRAWN_BURST, DRAWN_RATE, surface.clock)
         self._budget = budget
+        self._waiting = 0
+        """How many of its pictures wait to be decoded."""
         self._coming: Transmission | None = None
         """The picture of which not all commands have come."""
 
@@ -147,21 +159,33 @@ class GuestGraphics:
         pictures that are there show through it, with ``erases`` the text there is gone."""
         surface, places = self._surface, self.places
         columns, rows = shape.columns, shape.rows
+        # Numbers are only taken for cells: else commands that are refused would soon use them up.
+        if not surface.may_show(columns, rows, after):
+            return False
         first = places.numbers(columns * rows)
         placed = Placed(
             stored, first, columns, rows, shape.cell, shape.source, shape.offset, placement_id, z
         )
         if overlays and (whole := self._overlaid(placed, after)) is not None:
-            placed.stored = Stored(whole)
-            placed.own = stored if stored.is_kept else placed.stored
-            placed.cell, placed.offset = surface.cell, (0.0, 0.0)
-            placed.source = (0, 0, *whole.size)
+            placed.show(Stored(whole), surface.cell)
+        elif (cost := self._reducing(placed)) > 0:
+            if not self._filled.take(cost):
+                return False
+            placed.reduce(surface.cell)
+        # What comes of a picture that is not there yet concerns its places.
+        placed.own = stored if stored.is_kept or not stored.is_decoded else placed.stored
         if not places.place(placed):
             return False
-        if not surface.show(columns, rows, first, after=after, erases=erases):
-            places.remove(placed)
-            return False
+        surface.show(columns, rows, first, after=after, erases=erases)
         return True
+
+    def _reducing(self, placed: Placed) -> int:
+        """Returns the cost of reducing a picture to its cells; 0 if it is not much larger."""
+        left, top, right, bottom = placed.source
+        there = (right - left) * (bottom - top)
+        wide, high = self._surface.cell
+        shown = placed.columns * wide * placed.rows * high
+        return REDUCED * there if there > LARGER * shown else 0
 
     def _overlaid(self, placed: Placed, after: After) -> Image.Image | None:
         """Returns a picture together with those that are where it is to be; None if there are none,
@@ -171,11 +195,13 @@ class GuestGraphics:
         right = min(x + placed.columns, surface.size[0])
         parts = surface.parts(Box(y, x, y + placed.rows, right))
         stored = placed.stored
-        if not any(map(any, parts)) or not stored.is_decoded or _is_opaque(stored.image):
+        if not any(map(any, parts)) or not stored.is_decoded or stored.is_opaque:
             return None
         size = (placed.columns * wide, placed.rows * high)
         cost = 2 if placed.cell == (wide, high) else SCALED
-        if not self._filled.take(cost * size[0] * size[1]):
+        if size[0] * size[1] > PIXELS_MAX or not self._filled.take(
+            cost * size[0] * size[1] + self._reducing(placed)
+        ):
             return None
         whole = Image.new("RGBA", size)
         for row, numbers in enumerate(parts):
@@ -262,14 +288,16 @@ class GuestGraphics:
             stored = self._take(command, coming.decode())
             self._answer(command, "OK", stored.image_id, coming.quiet)
             return
-        if self._budget.waiting >= WAITING_MAX:
+        if self._waiting and self._budget.waiting >= WAITING_MAX:
             raise RefusedError("EBUSY:too many pictures came at once")
         # What follows it is to find it in its place.
         stored = self._take(command, Image.new("RGBA", coming.size), is_decoded=False)
         answers = self._surface.answers
+        self._waiting += 1
         self._budget.waiting += 1
 
         def done(found: Image.Image | RefusedError) -> None:
+            self._waiting -= 1
             self._budget.waiting -= 1
             text = "OK"
             if isinstance(found, RefusedError):
@@ -355,11 +383,6 @@ def _runs(numbers: list[int], places: Places) -> Iterator[tuple[int, int, Part]]
                 count += 1
             yield at, count, part
         at += count
-
-
-def _is_opaque(image: Image.Image) -> bool:
-    extremes = image.getchannel("A").getextrema()
-    return extremes == (255, 255)
 
 
 def shape_of(size: tuple[int, int], cell: tuple[int, int], command: Command) -> Shape:

@@ -8,14 +8,14 @@ another machine than the program's.
 from __future__ import annotations
 
 import binascii
-import io
 import re
-import struct
 import zlib
 from dataclasses import dataclass
 from typing import Final
 
 from PIL import Image
+
+from quicksand_tui.pixels.png_reading import HEAD, DamagedError, png_size, read_png
 
 SIDE_MAX: Final = 8192
 """The greatest width and height in pixels."""
@@ -33,8 +33,14 @@ _LETTERS: Final = frozenset("adot")
 
 RGB, RGBA, PNG = 24, 32, 100
 _BYTES: Final = {RGB: 3, RGBA: 4}
-_PNG_HEAD: Final = struct.Struct(">8x4x4sII")
-_PNG_SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
+
+INFLATED_SOON: Final = 64 * 1024
+"""The bytes before and after unpacking up to which a packed PNG is unpacked when it comes."""
+HEAD_PACKED: Final = 4096
+"""Packed bytes in which the head of a PNG must be: packers do not write empty blocks."""
+BYTE_COST: Final = 16
+"""Reading a byte of a PNG or of packed data takes at most as long as copying so many pixels: a
+chunk of 12 bytes, or an empty block of zlib's of 10 bits."""
 
 
 class RefusedError(Exception):
@@ -132,12 +138,24 @@ class Transmission:
             self._decode(self._rest + "=" * (-len(self._rest) % 4))
             self._rest = ""
         if self._format == PNG:
-            if self._is_packed:
-                self._data, self._is_packed = bytearray(_unpack(self._data, PACKED_MAX)), False
-            self._size = _png_size(self._data)
+            self._unpack_small()
+            self._size = _png_size(self._head())
             check_size(*self._size)
         elif not self._is_packed and len(self._data) < self._raw_bytes:
             raise RefusedError("ENODATA:there is too little data")
+
+    def _unpack_small(self) -> None:
+        """Unpacks what is small; raises `RefusedError` if it is not packed."""
+        if self._is_packed and len(self._data) <= INFLATED_SOON:
+            data = _unpack(self._data, INFLATED_SOON)
+            if len(data) <= INFLATED_SOON:
+                self._data, self._is_packed = bytearray(data), False
+
+    def _head(self) -> bytes:
+        """Returns the beginning of a PNG. Raises `RefusedError`."""
+        if self._is_packed:
+            return _unpack(self._data[:HEAD_PACKED], HEAD)[:HEAD]
+        return bytes(self._data[:HEAD])
 
     @property
     def held(self) -> int:
@@ -155,15 +173,34 @@ class Transmission:
 
     @property
     def cost(self) -> int:
-        """How long decoding takes, in pixels that are only copied."""
-        return self.pixels * (8 if self._format == PNG else 4 if self._is_packed else 1)
+        """How long decoding takes at most, in pixels that are only copied."""
+        if self._format == PNG:
+            read = PACKED_MAX if self._is_packed else len(self._data)
+            return 8 * self.pixels + BYTE_COST * read
+        return 4 * self.pixels + BYTE_COST * len(self._data) if self._is_packed else self.pixels
 
     def decode(self) -> Image.Image:
         """Returns the picture in the mode RGBA. May take long, on any thread; raises
         `RefusedError`."""
+        try:
+            return self._image()
+        except (RefusedError, DamagedError) as error:
+            raise _refused(error) from None
+        # What Pillow raises for damaged files is not known: no list of it was ever complete, and
+        # there may be too little memory. A guest's picture must not end the app.
+        except Exception:  # noqa: BLE001
+            kind = "PNG" if self._format == PNG else "picture"
+            raise RefusedError(f"EINVAL:the {kind} is damaged") from None
+
+    def _image(self) -> Image.Image:
         data = bytes(self._data)
         if self._format == PNG:
-            return _read_png(data)
+            data = _unpack(data, PACKED_MAX) if self._is_packed else data
+            if len(data) > PACKED_MAX:
+                raise RefusedError("EFBIG:there is too much data")
+            if _png_size(data) != self._size:
+                raise RefusedError("EINVAL:the PNG is damaged")
+            return read_png(data)
         if self._is_packed:
             data = _unpack(data, self._raw_bytes)
         if len(data) < self._raw_bytes:
@@ -188,28 +225,13 @@ def _unpack(data: bytes | bytearray, most: int) -> bytes:
         raise RefusedError("EINVAL:the data is not packed by zlib") from None
 
 
-def _png_size(data: bytes | bytearray) -> tuple[int, int]:
+def _refused(error: RefusedError | DamagedError) -> RefusedError:
+    return error if isinstance(error, RefusedError) else RefusedError(f"EINVAL:{error}")
+
+
+def _png_size(data: bytes) -> tuple[int, int]:
     """Returns the width and height that a PNG says. Raises `RefusedError`."""
-    if len(data) < _PNG_HEAD.size or not data.startswith(_PNG_SIGNATURE):
-        raise RefusedError("EINVAL:the data is no PNG")
-    kind, width, height = _PNG_HEAD.unpack_from(data)
-    if kind != b"IHDR":
-        raise RefusedError("EINVAL:the data is no PNG")
-    return width, height
-
-
-def _read_png(data: bytes) -> Image.Image:
-    """Raises `RefusedError`."""
-    check_size(*_png_size(data))
     try:
-        with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
-            check_size(*image.size)
-            return image.convert("RGBA")
-    except Image.DecompressionBombError:
-        raise RefusedError("EFBIG:the picture is too large") from None
-    # What Pillow raises for damaged files: no list of it is complete, but these are all errors
-    # of reading.
-    except (OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, struct.error):
-        raise RefusedError("EINVAL:the PNG is damaged") from None
-    except (zlib.error, OverflowError, AttributeError):
-        raise RefusedError("EINVAL:the PNG is damaged") from None
+        return png_size(data)
+    except DamagedError as error:
+        raise _refused(error) from None

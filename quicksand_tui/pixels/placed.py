@@ -6,7 +6,7 @@ import itertools
 import math
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from PIL import Image
@@ -36,15 +36,28 @@ class Stored:
 
     is_decoded: bool = True
     """The picture is there, and not only its size."""
+    when_decoded: list[Callable[[], None]] = field(default_factory=list)
+    """What is called then."""
+    _opaque: bool | None = None
 
     @property
     def pixels(self) -> int:
         return self.image.width * self.image.height
 
+    @property
+    def is_opaque(self) -> bool:
+        """Whether nothing shows through it. It looks at each pixel the first time."""
+        if self._opaque is None:
+            self._opaque = self.image.getchannel("A").getextrema() == (255, 255)
+        return self._opaque
+
     def take(self, image: Image.Image) -> None:
         """Takes the picture, which was not there yet."""
         self.image = image
-        self.is_decoded = True
+        self.is_decoded, self._opaque = True, None
+        waiting, self.when_decoded = self.when_decoded, []
+        for call in waiting:
+            call()
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -70,6 +83,24 @@ class Placed:
     def __post_init__(self) -> None:
         self.own = self.stored
 
+    def show(self, stored: Stored, cell: tuple[int, int]) -> None:
+        """Shows another picture instead, in so many pixels for each cell."""
+        self.stored, self.cell, self.offset = stored, cell, (0.0, 0.0)
+        self.source = (0, 0, *stored.image.size)
+
+    def reduce(self, cell: tuple[int, int]) -> None:
+        """Shows a copy with so many pixels for each cell, which is empty until the picture is
+        there."""
+        original = replace(self)
+        whole = (0, 0, self.columns, self.rows, cell)
+        if self.stored.is_decoded:
+            copy = Stored(original.part(*whole))
+        else:
+            empty = Image.new("RGBA", (self.columns * cell[0], self.rows * cell[1]))
+            copy = Stored(empty, is_decoded=False)
+            self.stored.when_decoded.append(lambda: copy.take(original.part(*whole)))
+        self.show(copy, cell)
+
     @property
     def end(self) -> int:
         return self.first + self.columns * self.rows
@@ -81,31 +112,45 @@ class Placed:
         wide, high = self.cell
         left = column * wide - self.offset[0] + self.source[0]
         top = row * high - self.offset[1] + self.source[1]
-        right, bottom = left + columns * wide, top + rows * high
-        x, y = math.floor(left), math.floor(top)
-        cut = self._cut(x, y, math.ceil(right), math.ceil(bottom))
         size = (columns * cell[0], rows * cell[1])
-        box = (left - x, top - y, min(right - x, cut.width), min(bottom - y, cut.height))
-        if cut.size == size and box == (0, 0, *size):
+        x = _span(left, left + columns * wide, self.source[0::2], size[0])
+        y = _span(top, top + rows * high, self.source[1::2], size[1])
+        # Only what is there is scaled: cells may show an area beyond the picture that is a thousand
+        # times as large.
+        inner = (x.target[1] - x.target[0], y.target[1] - y.target[0])
+        if min(inner) <= 0:
+            return Image.new("RGBA", size)
+        box = (math.floor(x.first), math.floor(y.first), math.ceil(x.last), math.ceil(y.last))
+        cut = self.stored.image.crop(box)
+        within = (x.first - box[0], y.first - box[1], x.last - box[0], y.last - box[1])
+        if cut.size != inner or within != (0, 0, *inner):
+            smaller = wide > cell[0] or high > cell[1]
+            how = Image.Resampling.BOX if smaller else Image.Resampling.BILINEAR
+            cut = cut.resize(inner, how, box=within)
+        if inner == size:
             return cut
-        smaller = wide > cell[0] or high > cell[1]
-        how = Image.Resampling.BOX if smaller else Image.Resampling.BILINEAR
-        return cut.resize(size, how, box=box)
-
-    def _cut(self, left: int, top: int, right: int, bottom: int) -> Image.Image:
-        """Returns a part of the picture; what is outside of the source is transparent."""
-        inner = (
-            max(left, self.source[0]),
-            max(top, self.source[1]),
-            min(right, self.source[2]),
-            min(bottom, self.source[3]),
-        )
-        if inner == (left, top, right, bottom):
-            return self.stored.image.crop(inner)
-        whole = Image.new("RGBA", (right - left, bottom - top))
-        if inner[0] < inner[2] and inner[1] < inner[3]:
-            whole.paste(self.stored.image.crop(inner), (inner[0] - left, inner[1] - top))
+        whole = Image.new("RGBA", size)
+        whole.paste(cut, (x.target[0], y.target[0]))
         return whole
+
+
+class _Span(NamedTuple):
+    """What is seen of a picture in one direction."""
+
+    first: float
+    last: float
+    """From where to where of the picture, in its pixels."""
+    target: tuple[int, int]
+    """From where to where of the result, in whole pixels."""
+
+
+def _span(first: float, last: float, source: tuple[int, ...], size: int) -> _Span:
+    """Returns what is seen if ``size`` pixels show the picture from ``first`` to ``last``, and
+    there is only ``source`` of it."""
+    begin, end = max(first, source[0]), min(last, source[1])
+    scale = size / (last - first)
+    target = (round((begin - first) * scale), round((end - first) * scale))
+    return _Span(begin, end, target if begin < end else (0, 0))
 
 
 class Part(NamedTuple):
@@ -129,8 +174,9 @@ class Places:
         self._kept: dict[int, Stored] = {}
         """Kitty's pictures by id, the oldest first."""
         self._next = 1
-        self._uses: dict[Stored, int] = {}
-        """How many places need a picture, and whether it is kept by itself."""
+        self._uses: dict[Stored, tuple[int, int]] = {}
+        """How many places need a picture, and whether it is kept by itself; and the pixels that
+        were counted for it."""
         self._pixels = 0
         """Of these pictures."""
         self.coming = 0
@@ -144,16 +190,17 @@ class Places:
         return self._pixels + self.coming
 
     def _use(self, stored: Stored) -> None:
-        if stored not in self._uses:
-            self._uses[stored] = 0
-            self._pixels += stored.pixels
-        self._uses[stored] += 1
+        uses, pixels = self._uses.get(stored, (0, stored.pixels))
+        if not uses:
+            self._pixels += pixels
+        self._uses[stored] = uses + 1, pixels
 
     def _release(self, stored: Stored) -> None:
-        self._uses[stored] -= 1
-        if not self._uses[stored]:
-            del self._uses[stored]
-            self._pixels -= stored.pixels
+        uses, pixels = self._uses.pop(stored)
+        if uses > 1:
+            self._uses[stored] = uses - 1, pixels
+        else:
+            self._pixels -= pixels
 
     def find(self, number: int) -> Part | None:
         """Returns the part with a number; None if it is forgotten."""
@@ -269,6 +316,8 @@ class Places:
         return any(placed.own is stored for placed in self._placed)
 
     def clear(self) -> None:
+        for stored in self._kept.values():
+            stored.is_kept = False
         self._placed.clear()
         self._kept.clear()
         self._uses.clear()

@@ -128,7 +128,8 @@ class SixelReader:
         wide, high = max(self._drawn[0], self._size[0]), self._height()
         if wide * high > PIXELS_MAX:
             wide, high = self._drawn
-        if not wide or not high or not self._allows(wide * high):
+        # What is drawn without a pixel takes no memory until here, so it may be too large, too.
+        if not wide or not high or wide * high > PIXELS_MAX or not self._allows(wide * high):
             return
         image = self._image.crop((0, 0, wide, high))  # beyond what was drawn, it is transparent
         if self._aspect > 1:

@@ -34,6 +34,9 @@ WIDENED: Final = "\x02"
 _RECORD: Final = Struct("<H iii H B I I")
 """A run: its number of cells, then the fields of its `Style`."""
 _LENGTH: Final = Struct("<H")
+_PART: Final = 4
+"""Bytes of the last field."""
+_NO_PART: Final = bytes(_PART)
 
 WRAP_BITS: Final = 0b11
 _CLUSTERS: Final = 0b100
@@ -189,11 +192,35 @@ class Packer:
 
     def cut(self, packed: Packed, columns: int) -> Packed:
         """Returns a row of the screen without what is beyond ``columns``, which ends its line."""
-        if len(self.cells(packed)) <= columns:
+        if packed.is_simple:
+            return self._cut_simple(packed, columns) if len(packed.text) > columns else packed
+        cells = len(self.cells(packed))
+        if cells <= columns:
             return packed
-        row = self.unpack_row(packed, len(self.cells(packed)))
+        row = self.unpack_row(packed, cells)
         row.resize(columns)
         return Packed(*self.pack(row))
+
+    def _cut_simple(self, packed: Packed, columns: int) -> Packed:
+        """Does `cut` for a longer row of ASCII characters without looking at its styles, for speed:
+        each cell of a picture has one of its own."""
+        attributes, styled, at = packed.attributes, 0, 1
+        last = b""
+        while at < len(attributes) and styled < columns:
+            (count,) = _LENGTH.unpack_from(attributes, at)
+            last = attributes[at + _LENGTH.size : at + _RECORD.size]
+            count = min(count, columns - styled)
+            styled, at = styled + count, at + _RECORD.size
+        records = attributes[1:at]
+        if last:
+            records = records[: -_RECORD.size] + _LENGTH.pack(count) + last
+        if last == self._plain:
+            styled, records = styled - count, records[: -_RECORD.size]
+        text = packed.text[:columns].rstrip(BLANK)
+        flags = packed.mark << _MARK_SHIFT
+        if _shows_pictures(records):
+            flags |= _PICTURES
+        return Packed(text + BLANK * (styled - len(text)), _FLAGS[flags] + records)
 
     def _pack_styles(self, styles: list[Style]) -> bytes:
         """Returns the records of styles, without trailing `PLAIN` ones."""
@@ -268,6 +295,12 @@ class Packer:
             row.kind = WIDE
         row.wrap, row.mark, row.pictured = packed.wrap, packed.mark, packed.has_pictures
         return row
+
+
+def _shows_pictures(records: bytes) -> bool:
+    """Whether records name parts of pictures, in their last field."""
+    ends = range(_RECORD.size, len(records) + 1, _RECORD.size)
+    return any(records[end - _PART : end] != _NO_PART for end in ends)
 
 
 def _separate(text: str, cells: list[str]) -> tuple[str, int]:

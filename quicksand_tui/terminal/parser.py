@@ -99,7 +99,8 @@ class Parser:
         """``sixels`` makes readers of sixel pictures by their parameters, which take them piece by
         piece. With it, APC strings are kept, too: some are pictures."""
         self._sink = sink
-        self._sixels = sixels
+        self.sixels = sixels
+        """None from now on skips them."""
         self._kept = KEPT_KINDS if sixels is None else f"{KEPT_KINDS}_"
         self._reader: Reader | None = None
         """Takes the string, which is not kept then."""
@@ -263,10 +264,10 @@ class Parser:
         if room > 0:
             self._string.write(text[:room])
         self._length += len(text)
-        if is_head and self._kind == "P" and self._sixels is not None:
+        if is_head and self._kind == "P" and self.sixels is not None:
             head = _SIXELS.match(begun := self._string.getvalue())
             if head is not None:
-                self._reader = self._sixels(head[1])
+                self._reader = self.sixels(head[1])
                 self._reader.feed(begun[head.end() :])
 
     def _end_string(self, end: str) -> None:

@@ -90,15 +90,18 @@ class Surface:
 
     # Cells
 
-    def show(self, columns: int, rows: int, first: int, *, after: After, erases: bool) -> bool:
+    def may_show(self, columns: int, rows: int, after: After) -> bool:
+        """Takes leave to `show` a picture; returns False if pictures took too many cells of
+        late."""
+        return self._room.take(rows * (columns + (SCROLLING if _scrolls(after) else 0)))
+
+    def show(self, columns: int, rows: int, first: int, *, after: After, erases: bool) -> None:
         """Shows a picture of so many cells at the cursor; its parts have the numbers from ``first``
         on, row by row. What is beyond the screen is not shown, but scrolls unless ``after`` says
-        otherwise. Returns False, having done nothing, if pictures took too many cells of late."""
+        otherwise. Whoever calls this has leave of `may_show`."""
         screen = self._state.screen
         cursor = screen.cursor
-        scrolls = after in (After.LAST_ROW, After.BEHIND)
-        if not self._room.take(rows * (columns + (SCROLLING if scrolls else 0))):
-            return False
+        scrolls = _scrolls(after)
         at_top = after is After.TOP
         x = 0 if at_top else cursor.x
         wide = min(columns, screen.columns - x)
@@ -117,7 +120,6 @@ class Surface:
                 screen.index()
         if scrolls:
             self._place_cursor(x, columns, after)
-        return True
 
     def _place_cursor(self, x: int, columns: int, after: After) -> None:
         screen = self._state.screen
@@ -153,6 +155,10 @@ class Surface:
             for row in grid.rows:
                 if row.pictured:
                     yield from _parts(row)
+
+
+def _scrolls(after: After) -> bool:
+    return after in (After.LAST_ROW, After.BEHIND)
 
 
 def _parts(row: Row) -> Iterator[int]:

@@ -96,6 +96,13 @@ class Terminal:
             sixels = made.sixels
         self._parser = Parser(Interpreter(self._state), sixels)
 
+    def end_graphics(self) -> None:
+        """Forgets all pictures, and skips further ones. Before this, they are kept for as long as
+        the terminal is, which is until the garbage collector has found it."""
+        if self._state.graphics is not None:
+            self._state.graphics.forget()
+            self._state.graphics = self._parser.sixels = None
+
     # Input
 
     def feed(self, data: bytes, *, answered: bool = True) -> None:

@@ -89,6 +89,22 @@ def test_kitty_shows_them_in_images_that_move_with_the_text(said: Path, protocol
         leave(terminal)
 
 
+def test_an_image_of_a_picture_that_is_forgotten_is_deleted_soon(said: Path) -> None:
+    with shell(said) as terminal:
+        open_shell(terminal)
+        terminal.type(b"k")
+        shows(terminal, picture())
+        sent = set(re.findall(rb"a=T,U=1[^;]*,i=(\d+)", bytes(terminal.output)))
+        assert len(sent) == 4
+        terminal.type(b"d")
+        wait_for(lambda: deleted(terminal) == sent, what="the end of the images", timeout=20)
+        leave(terminal)
+
+
+def deleted(terminal: PtyTerminal) -> set[bytes]:
+    return set(re.findall(rb"a=d,d=I,q=2,i=(\d+)", bytes(terminal.output)))
+
+
 def test_a_dialog_over_them_has_half_cells_below_it_and_they_come_back(said: Path) -> None:
     with shell(said) as terminal:
         open_shell(terminal)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import zlib
 from base64 import standard_b64encode
 from typing import Any
@@ -116,6 +117,25 @@ def png(image: Image.Image, **options: Any) -> bytes:
     file = io.BytesIO()
     image.save(file, "PNG", **options)
     return file.getvalue()
+
+
+def png_of(*chunks: tuple[bytes, bytes]) -> bytes:
+    """A PNG of chunks, each a kind and what it holds."""
+    made = [
+        struct.pack(">I", len(held)) + kind + held + struct.pack(">I", zlib.crc32(kind + held))
+        for kind, held in chunks
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(made)
+
+
+def ihdr(width: int, height: int) -> tuple[bytes, bytes]:
+    """The first chunk of a PNG, of red, green, blue and alpha."""
+    return b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+
+
+def idat(width: int, height: int) -> tuple[bytes, bytes]:
+    """The pixels of one that is transparent."""
+    return b"IDAT", zlib.compress(bytes((4 * width + 1) * height))
 
 
 def packed(image: Image.Image) -> bytes:

@@ -412,6 +412,19 @@ def test_only_a_few_large_pictures_wait() -> None:
     assert told.count(b"EBUSY") == 4
 
 
+def test_a_terminal_has_a_turn_though_another_has_many_pictures_waiting() -> None:
+    later, budget = Later(), Budget()
+    sent = chunked("a=t,f=24,o=z,s=600,v=600,i=1", packed(solid(RED, (600, 600))))
+    flood = Drawing(80, 30, elsewhere=later, budget=budget)
+    other = Drawing(80, 30, elsewhere=later, budget=budget)
+    assert b"EBUSY" in flood.feed(sent * 8)
+    assert other.feed(sent) == b""
+    assert b"EBUSY" in other.feed(sent), "but one only"
+    for call in later.calls:
+        call()
+    assert budget.waiting == 0
+
+
 # Bounds
 
 
@@ -459,6 +472,55 @@ def test_the_number_of_places_is_bounded() -> None:
     assert drawing.graphics.places.pixels == 0
 
 
+def test_a_thin_picture_in_one_column_takes_no_memory_for_what_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[int] = []
+    new = Image.new
+
+    def note(mode: str, size: tuple[int, int]) -> Image.Image:
+        made.append(size[0] * size[1])
+        assert made[-1] <= 8192
+        return new(mode, size)
+
+    drawing = Drawing()
+    line = packed(solid(RED, (8192, 1)))
+    monkeypatch.setattr(Image, "new", note)
+    drawing.feed(chunked("a=T,i=1,f=24,s=8192,v=1,c=1,o=z,C=1", line, 4096))
+    (shown,) = drawing.graphics.places.placed
+    assert (shown.columns, shown.rows) == (1, 1)
+    assert shown.part(0, 0, 1, 1, CELL).size == CELL
+    drawing.kitty("a=T,s=1,v=1,C=1", bytes(4))
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_picture_much_larger_than_its_cells_is_reduced_once(*, is_later: bool) -> None:
+    later = Later()
+    drawing = Drawing(80, 30, elsewhere=later)
+    halves = solid(RED, (1000, 1000))
+    halves.paste(BLUE, (500, 0, 1000, 1000))
+    drawing.feed(chunked(f"a={'T' if is_later else 't'},f=100,i=1,c=4,r=2", png(halves), 4096))
+    if is_later:
+        drawing.kitty("a=p,i=1,c=4,r=2")
+    later.calls[0]()
+    if not is_later:
+        drawing.kitty("a=p,i=1,c=4,r=2")
+    for shown in drawing.graphics.places.placed:
+        assert shown.stored.image.size == (40, 40)
+    assert drawing.image.getpixel((19, 39)) == (*RED, 255)
+    assert drawing.image.getpixel((20, 0)) == (*BLUE, 255)
+    assert drawing.map == ("####\n########\n    ####" if is_later else "####\n####")
+    drawing.kitty("a=d,d=I,i=1")
+    assert drawing.graphics.places.pixels == 0
+
+
+def test_reducing_pictures_again_and_again_comes_to_an_end() -> None:
+    drawing = Drawing(80, 30, clock=lambda: 0.0)
+    drawing.feed(chunked("a=t,i=1,q=1,f=24,s=2000,v=1000,o=z", packed(solid(RED, (2000, 1000)))))
+    told = b"".join(drawing.kitty("a=p,i=1,c=1,r=1,C=1") for _ in range(20))
+    assert told.count(b"OK") == 3
+
+
 def test_covering_cells_again_and_again_comes_to_an_end() -> None:
     drawing = Drawing(200, 60, clock=lambda: 0.0)
     control, data = rgb(solid(RED, (1, 1)), "a=t,i=1")
@@ -475,6 +537,30 @@ def test_a_name_for_parts_is_never_larger_than_the_scrollback_holds(
     for _ in range(9):
         drawing.feed(SIXELS + b"\r\n")
     assert max(max(drawing.numbers(line)) for line in range(drawing.terminal.end_line)) <= 20
+
+
+def test_commands_that_are_refused_use_up_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placed, "NUMBERS_MAX", 2_000_000)
+    drawing = Drawing(clock=lambda: 0.0)
+    control, data = rgb(solid(RED), "a=T,i=1,q=1,C=1")
+    drawing.kitty(control, data)
+    told = b"".join(drawing.kitty("a=p,i=1,c=1000,r=1000") for _ in range(9))
+    assert told.count(b"ENOSPC") == 9
+    assert drawing.colours() == {RED}
+    control, data = rgb(solid(GREEN), "a=T,i=2,q=1,C=1")
+    drawing.feed(b"\r\n\n\n")
+    drawing.kitty(control, data)
+    assert drawing.numbers(0)[0] < drawing.numbers(3)[0]
+
+
+def test_what_is_forgotten_with_all_others_is_not_kept() -> None:
+    drawing = Drawing()
+    control, data = rgb(solid(RED), "a=t,i=1,q=1")
+    drawing.kitty(control, data)
+    stored = drawing.graphics.places.stored(1)
+    assert stored is not None and stored.is_kept
+    drawing.feed(b"\x1bc")
+    assert not stored.is_kept
 
 
 _KEYS = st.builds(

@@ -164,6 +164,20 @@ def test_no_memory_is_filled_beyond_what_is_allowed() -> None:
     assert asked and not found
 
 
+def test_what_has_no_pixel_is_not_larger_than_other_pictures() -> None:
+    asked: list[int] = []
+
+    def allows(pixels: int) -> bool:
+        asked.append(pixels)
+        return True
+
+    found: list[SixelPicture] = []
+    reader = SixelReader("", found.append, allows=allows)
+    reader.feed("!4096?-" * 683)
+    reader.end()
+    assert not asked and not found
+
+
 _WORDS = st.one_of(
     st.sampled_from(["~", "@", "?", "-", "$", "!", "#", '"', ";", "\n", "!20~", "#1;2;9;9;99"]),
     st.text('0123456789;#!"$-?@~ABC\x00\x7f é', max_size=12),
