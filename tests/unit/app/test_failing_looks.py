@@ -387,6 +387,7 @@ LOOKERS = {
     "kit/memory.py:remember_command": "`CommandHistory.add` never raises",
     "kit/memory.py:remember_panes": "`PaneMemory.write` gives up on an OSError",
     "panes/copying.py:changed": "searches what is in memory",
+    "panes/pictures.py:_decode": "looks at nothing of the host; any error refuses the picture",
     "panes/workspace.py:_run_clock": "looks at nothing of the host",
     "screens/command.py:_load_history": "`CommandHistory.read` never raises",
     "screens/diff.py:_filter": "arranges what is in memory",
