@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 from rich.color import Color
@@ -22,8 +22,8 @@ from quicksand_tui.terminal.graphics import USUAL_CELL
 
 if TYPE_CHECKING:
     from PIL import Image
+    from textual.app import App
 
-    from quicksand_tui.panes.pane import Pane
     from quicksand_tui.pixels.placed import Part, Placed
     from quicksand_tui.pixels.placeholders import PlaceholderCell
     from quicksand_tui.terminal import Run, Surface
@@ -35,6 +35,15 @@ HELD_MAX: Final = 4 << 20
 
 SEEN: Final = 128
 """From this on, of 255, a pixel is drawn; below, what is behind is seen."""
+
+
+class Pictured(Protocol):
+    """A pane, as its pictures know it."""
+
+    @property
+    def app(self) -> App[Any]: ...
+
+    def redraw(self) -> None: ...
 
 
 class PictureScreen(Protocol):
@@ -80,7 +89,7 @@ class PanePictures:
     """The pictures of one pane."""
 
     def __init__(
-        self, pane: Pane, screen: PictureScreen | None, report: Callable[[bytes], object]
+        self, pane: Pictured, screen: PictureScreen | None, report: Callable[[bytes], object]
     ) -> None:
         """``report`` sends the terminal's answers to the guest."""
         self._pane = pane
