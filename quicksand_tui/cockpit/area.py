@@ -21,7 +21,7 @@ from quicksand_tui.model.overview import NOTHING_KNOWN, Known
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.views.happenings import events_of, last_commands
 from quicksand_tui.views.layout import Tab, tabs_of
-from quicksand_tui.views.rows import MUTED, ROLES, state_text
+from quicksand_tui.views.rows import GLYPHS, MUTED, ROLES, state_text
 from quicksand_tui.widgets.bars import TabBar
 from quicksand_tui.widgets.details import STYLES, Details
 
@@ -353,7 +353,8 @@ class Area(Vertical):
                 leads = self._paused_leads(sandbox)
         elif sandbox is not None:
             style = STYLES[ROLES[sandbox.state]]
-            leads = (f"{sandbox.name} {state_text(sandbox.state)}",)
+            whole = f"{sandbox.name} {state_text(sandbox.state)}"
+            leads = (whole, sandbox.name, GLYPHS[sandbox.state])
         else:
             style, leads = "", ()
         edge = replace(edge, framed=self._tab in FRAMED)

@@ -290,8 +290,12 @@ class TabBar(Widget):
         room = self.size.width - at - len(tail) - 2
         lead = ""
         if self._leads and room >= 4:
-            fitting = (lead for lead in self._leads if cell_len(lead) <= room)
-            lead = self._fit(f" {clip(next(fitting, self._leads[-1]), room)} ")
+            # A title says what is shown; the longest lead that leaves room for it goes beside.
+            beside = cell_len(self._title) + TITLE_AROUND if self._title else 0
+            fitting = [lead for lead in self._leads if cell_len(lead) <= room]
+            both = (lead for lead in fitting if cell_len(lead) <= room - beside)
+            fitted = next(both, next(iter(fitting), self._leads[-1]))
+            lead = self._fit(f" {clip(fitted, room)} ")
         left_over = self.size.width - at - cell_len(lead) - len(tail)
         room = left_over - TITLE_AROUND
         title = self._fit(f" {clip(self._title, room)} ") if room > 0 else ""
