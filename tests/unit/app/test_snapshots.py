@@ -75,7 +75,8 @@ def show(keys: str = "", *, sees: str = "") -> Callable[[Pilot[int]], Any]:
         app = await ready(pilot)
         await pilot.press(*keys.split())
         await until(lambda: sees in screen_text(app))
-        await until(lambda: "reading the files" not in screen_text(app))
+        for under_way in ("reading the files", "looking at the disk"):
+            await until(lambda word=under_way: word not in screen_text(app))  # type: ignore[misc]
         still(app)
         await pilot.pause()
 
@@ -121,6 +122,7 @@ def test_a_busy_day(snap_compare: Compare, size: tuple[int, int]) -> None:
         await until(lambda: tree.selected_key == "k23")
         if size[1] > 30:
             await until(lambda: "/usr/share/doc/" in screen_text(tui))
+        await until(lambda: "looking at the disk" not in screen_text(tui))
         await pilot.pause()
 
     assert snap_compare(make_app(service), terminal_size=size, run_before=run)

@@ -102,7 +102,10 @@ async def test_a_keeper_is_known_by_the_sandbox_that_it_names(stage: Stage) -> N
     await stage.said("ready")
     (keeper,) = processes_of(stage.place.root)
     assert (keeper.kind, keeper.pid) == (ProcessKind.KEEPER, owned.keeper_pid)
-    assert {owned.keeper_pid, owned.qemu_pid} <= {*holders_of(stage.place.lock)}
+    wait_for(
+        lambda: {owned.keeper_pid, owned.qemu_pid} <= {*holders_of(stage.place.lock)},
+        what="both to hold it",
+    )
     keeper.send(signal.SIGSTOP)
     assert keeper.is_there, "it is stopped, and not gone"
     keeper.send(signal.SIGCONT)
