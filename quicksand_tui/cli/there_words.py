@@ -36,6 +36,8 @@ WRITTEN = frozenset(
     {("screenshot", "file"), ("record", "file"), ("snapshot", "file"), ("export", "file")}
 )
 """Commands and their parameters that name a file to be written; it is fetched."""
+PICTURES = frozenset({("screenshot", "file"), ("record", "file")})
+"""Those of them that others may read, as here; the others hold what is on a sandbox's disk."""
 READ = frozenset({("import", "file"), ("info", "file"), ("ssh-gateway", "keys")})
 """Those that name a file to be read; it is sent."""
 FILES = frozenset({Kind.FILE, Kind.STREAM})
@@ -56,6 +58,8 @@ class LocalFile(NamedTuple):
 
     path: Path
     is_written: bool
+    mode: int = 0o600
+    """The permissions of one that is written."""
 
     @property
     def name(self) -> str:
@@ -120,10 +124,17 @@ def read_line(argv: Sequence[str]) -> Line:
     if any(found.name == "replace" for found in record.parameters) and not replaces:
         _require_new([*options, *arguments])
     names = {one.name for one in given}
+    stdin = "interactive" in names or _reads_stdin(given, record)
     return Line(
         argv=(*words, *options, *(["--", *arguments] if arguments else [])),
-        stdin="interactive" in names or _reads_stdin(given, record),
-        once=not (record.reads or (record.name in WITH_US and DETACH not in names)),
+        stdin=stdin,
+        # What streams between the machines has a gap after a break: it cannot go on.
+        once=not (
+            record.reads
+            or (record.name in WITH_US and DETACH not in names)
+            or stdin
+            or _writes_stdout(given, record)
+        ),
         in_guest=record.name in ("run", "exec", "shell"),
     )
 
@@ -169,7 +180,7 @@ def _written(ctx: click.Context, given: Given, record: VerbRecord) -> Iterator[s
 def _as_file(word: str, kind: Kind, what: tuple[str, str]) -> str | LocalFile:
     """Returns a word, or the file of this machine that it names."""
     if kind in FILES and word != STREAM:
-        return LocalFile(Path(word), what in WRITTEN)
+        return LocalFile(Path(word), what in WRITTEN, 0o644 if what in PICTURES else 0o600)
     path = Path(word)
     is_archive = what in ARCHIVES
     may_be_file = is_archive or path.suffix in MAYBE_FILES.get(kind, ())
@@ -218,7 +229,20 @@ def _reads_stdin(given: list[Given], record: VerbRecord) -> bool:
     return any(
         STREAM in one.words
         for one in given
-        if not isinstance(one.value, bool) and _kind(record, one.name) in kinds
+        if not isinstance(one.value, bool)
+        and _kind(record, one.name) in kinds
+        and (record.name, one.name) not in WRITTEN
+    )
+
+
+def _writes_stdout(given: list[Given], record: VerbRecord) -> bool:
+    """Returns whether a file is to be written to stdout."""
+    return any(
+        STREAM in one.words
+        for one in given
+        if not isinstance(one.value, bool)
+        and _kind(record, one.name) is Kind.STREAM
+        and (record.name, one.name) in WRITTEN
     )
 
 

@@ -14,9 +14,13 @@ import pytest
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import HOST_SOCKETS
+from quicksand.remote.asking import AskedCommand, CommandLine
+from quicksand.remote.connection import Connection
+from quicksand.remote.destination import Destination
 
 from quicksand_tui.cli.host_choice import Chosen, find_host
-from quicksand_tui.cli.there_words import FILES, READ, WRITTEN, read_line, words_of
+from quicksand_tui.cli.there import exit_code_of
+from quicksand_tui.cli.there_words import FILES, READ, WRITTEN, files_of, read_line, words_of
 from quicksand_tui.verbs.rows import VERBS
 from tests.conftest import wait_for
 from tests.ssh_server import FarHost, far_environ, find_sshd, with_sshd, without_sshd
@@ -252,7 +256,11 @@ def test_the_machine_stands_in_front_of_the_command(
         ("images rm x", "images rm -- x", True, False),
         ("saves verify --deep", "saves verify --deep", False, False),
         ("save w s --no-freeze", "save --no-freeze -- w s", True, False),
-        ("type w -", "type -- w -", True, True),
+        ("type w -", "type -- w -", False, True),
+        ("type w x", "type -- w x", True, False),
+        ("export s -", "export -- s -", False, False),
+        ("import -", "import -- -", False, True),
+        ("screenshot w -", "screenshot -- w -", False, False),
         ("exec w -- df -h", "exec -- w df -h", False, False),
         ("exec w -- ls --help", "exec -- w ls --help", False, False),
         ("stop --all", "stop --all", True, False),
@@ -265,6 +273,27 @@ def test_a_line_is_read_before_it_is_sent(
     monkeypatch.delenv("NOTHING", raising=False)
     line = read_line(argv.split())
     assert (" ".join(words_of(line)), line.once, line.stdin) == (words, once, stdin)
+
+
+@pytest.mark.parametrize(
+    ("ended", "lost", "code"), [(0, 0, 0), (0, 7, 1), (3, 7, 3), (3, 0, 3), (137, 0, 137)]
+)
+def test_output_with_a_gap_is_no_success(ended: int, lost: int, code: int) -> None:
+    connection = Connection(Destination.parse("ssh://box"), asks=False)
+    command = AskedCommand(connection, CommandLine(argv=["export"]))
+    command.exit_code, command.lost = ended, lost
+    assert exit_code_of(command) == code
+
+
+def test_what_others_may_read_of_what_is_fetched_is_as_here() -> None:
+    def mode(*argv: str) -> int:
+        (file,) = files_of(read_line(argv))
+        return file.mode
+
+    assert mode("export", "s", "s.quicksand") == 0o600
+    assert mode("snapshot", "w", "w.qcow2") == 0o600
+    assert mode("screenshot", "w", "w.png") == 0o644
+    assert mode("record", "w", "w.gif") == 0o644
 
 
 def test_every_file_of_a_command_is_either_sent_or_fetched() -> None:
