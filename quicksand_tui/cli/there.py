@@ -151,6 +151,7 @@ async def _carry_out(
                 argv=words_of(line),
                 place=place,
                 env=terminal_env(),
+                values=line.values,
                 stdin=line.stdin or in_terminal,
                 terminal=terminal_size() if in_terminal else None,
                 once=line.once,

@@ -80,6 +80,8 @@ class Line(NamedTuple):
     """Whether it goes on without us, and is not to be done twice."""
     in_guest: bool
     """Whether its exit code is that of a command in a guest."""
+    values: Mapping[str, str]
+    """The values of the variables that are passed on by their names."""
     asks_help: bool = False
     """Whether it only asks for the command's help, which is here."""
 
@@ -117,7 +119,7 @@ def read_line(argv: Sequence[str]) -> Line:
         arguments: list[str | LocalFile] = []
         for one in given:
             if not helping.isdisjoint(one.param.opts):
-                return Line((), stdin=False, once=False, in_guest=False, asks_help=True)
+                return Line((), stdin=False, once=False, in_guest=False, values={}, asks_help=True)
             target = options if isinstance(one.param, click.Option) else arguments
             target += _written(ctx, one, record)
     replaces = any(one.name == "replace" for one in given)
@@ -136,6 +138,7 @@ def read_line(argv: Sequence[str]) -> Line:
             or _writes_stdout(given, record)
         ),
         in_guest=record.name in ("run", "exec", "shell"),
+        values=_values(given, record),
     )
 
 
@@ -170,7 +173,9 @@ def _written(ctx: click.Context, given: Given, record: VerbRecord) -> Iterator[s
             _require_absolute(ctx, param, word)
     if kind is Kind.ENV:
         # A name without a value passes on ours, not that of the other machine.
-        words = [f"{key}={value}" for key, value in parse_env(ctx, param, tuple(words)).items()]
+        # Its value is not written here: there, all users could read it.
+        known = parse_env(ctx, param, tuple(words))
+        words = [word for word in words if word.partition("=")[0] in known]
     for word in words:
         if isinstance(param, click.Option):
             yield param.opts[0]
@@ -233,6 +238,17 @@ def _reads_stdin(given: list[Given], record: VerbRecord) -> bool:
         and _kind(record, one.name) in kinds
         and (record.name, one.name) not in WRITTEN
     )
+
+
+def _values(given: list[Given], record: VerbRecord) -> dict[str, str]:
+    """Returns our values of the variables that are given by their names alone."""
+    return {
+        word: os.environ[word]
+        for one in given
+        if _kind(record, one.name) is Kind.ENV
+        for word in one.words
+        if word in os.environ
+    }
 
 
 def _writes_stdout(given: list[Given], record: VerbRecord) -> bool:

@@ -27,6 +27,8 @@ class CommandLine:
     them."""
     env: Mapping[str, str] = field(default_factory=dict)
     """How our terminal shows text (`commands.VARIABLES`)."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """Variables that it passes on to a guest, which its words only name."""
     stdin: bool = False
     terminal: tuple[int, int] | None = None
     """The columns and rows of a terminal for it; None for pipes."""
@@ -90,12 +92,14 @@ class AskedCommand:
     async def _open(self) -> None:
         link = self._connection.link
         params: dict[str, Any] = {
-            "argv_b64": [
-                base64.b64encode(os.fsencode(word)).decode("ascii") for word in self._line.argv
-            ],
+            "argv_b64": [_coded(word) for word in self._line.argv],
             "env": dict(self._line.env),
             "stdin": self._line.stdin,
         }
+        if self._line.values:
+            params["values_b64"] = {
+                name: _coded(value) for name, value in self._line.values.items()
+            }
         if self._line.place:
             params["place"] = self._line.place
         if self._size is not None:
@@ -176,3 +180,7 @@ class AskedCommand:
             "whether it was carried out is unknown",
             hint="look at what is there before you do it again",
         )
+
+
+def _coded(word: str) -> str:
+    return base64.b64encode(os.fsencode(word)).decode("ascii")

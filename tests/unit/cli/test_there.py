@@ -17,8 +17,10 @@ from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
+from quicksand.remote.passed_on import PASSED_ON, encode_values
 
 from quicksand_tui.cli.host_choice import Chosen, find_host
+from quicksand_tui.cli.options import parse_env
 from quicksand_tui.cli.there import exit_code_of
 from quicksand_tui.cli.there_words import FILES, READ, WRITTEN, files_of, read_line, words_of
 from quicksand_tui.verbs.rows import VERBS
@@ -246,7 +248,8 @@ def test_the_machine_stands_in_front_of_the_command(
         ("exec w -- sh -c x", "exec -- w sh -c x", False, False),
         ("exec -i w cat -", "exec -i -- w cat -", False, True),
         ("exec --timeout=5 w true", "exec --timeout 5 -- w true", False, False),
-        ("exec -e TOKEN -e A=b w x", "exec -e TOKEN=secret -e A=b -- w x", False, False),
+        ("exec -e NOTHING w x", "exec -- w x", False, False),
+        ("exec -e TOKEN -e A=b w x", "exec -e TOKEN -e A=b -- w x", False, False),
         ("run debian --name w", "run --name w -- debian", False, False),
         ("run debian -d -v /a:/b", "run --detach -v /a:/b -- debian", True, False),
         ("checkpoint w one -m note", "checkpoint -m note -- w one", True, False),
@@ -294,6 +297,24 @@ def test_what_others_may_read_of_what_is_fetched_is_as_here() -> None:
     assert mode("snapshot", "w", "w.qcow2") == 0o600
     assert mode("screenshot", "w", "w.png") == 0o644
     assert mode("record", "w", "w.gif") == 0o644
+
+
+def test_a_variable_that_is_passed_on_has_its_value_beside_the_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TOKEN", "secret\udcff\n")
+    monkeypatch.delenv("NOTHING", raising=False)
+    line = read_line(["exec", "-e", "TOKEN", "-e", "NOTHING", "-e", "A=b", "w", "true"])
+    assert line.values == {"TOKEN": "secret\udcff\n"}
+    assert not any("secret" in word for word in words_of(line))
+    # There, the command finds it; a variable of that machine is not meant.
+    monkeypatch.setenv("TOKEN", "of the other machine")
+    monkeypatch.setenv("NOTHING", "of the other machine")
+    monkeypatch.setenv(PASSED_ON, encode_values(line.values))
+    context = click.Context(click.Command("exec"))
+    found = parse_env(context, click.Option(["--env"]), ("TOKEN", "NOTHING", "A=b"))
+    assert found == {"TOKEN": "secret\udcff\n", "A": "b"}
+    assert PASSED_ON not in os.environ
 
 
 def test_every_file_of_a_command_is_either_sent_or_fetched() -> None:

@@ -32,6 +32,8 @@ if what == "echo":
     print(*rest)
     print("error", file=sys.stderr)
     sys.exit(7)
+if what == "values":
+    print(os.environ["QUICKSAND_PASSED_ON"], os.environ.get("TOKEN"), sys.argv[2:])
 if what == "cat":
     while data := os.read(0, 65536):
         os.write(1, data)
@@ -99,6 +101,16 @@ async def test_streams_stay_apart_and_the_exit_code_comes_back(near: Connection)
     found = await output(command)
     assert found == {Stream.STDOUT: b"a b \xff \xc3\xbc \n", Stream.STDERR: b"error\n"}
     assert command.exit_code == 7
+
+
+async def test_values_are_passed_on_beside_the_words_and_are_no_variables(
+    near: Connection,
+) -> None:
+    line = CommandLine(argv=["values", "-e", "TOKEN"], values={"TOKEN": "secret\udcff"})
+    command = AskedCommand(near, line)
+    await command.start()
+    came = (await output(command))[Stream.STDOUT].decode()
+    assert came == """{"TOKEN": "secret\\udcff"} None ['-e', 'TOKEN']\n"""
 
 
 async def test_input_of_any_size_comes_back_whole(near: Connection) -> None:
@@ -265,6 +277,9 @@ async def test_leaving_lets_a_change_come_to_its_end(near: Connection, tmp_path:
         {"argv_b64": ["YQ=="], "env": {"LANG": "a\nb"}, "stdin": False},
         {"argv_b64": ["YQ=="], "env": {"LANG": 1}, "stdin": False},
         {"argv_b64": ["YQ=="], "env": {}, "stdin": 1},
+        {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "values_b64": []},
+        {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "values_b64": {"A B": "YQ=="}},
+        {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "values_b64": {"A": "AA=="}},
         {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "terminal": {"columns": "x"}},
         {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "once": "../x"},
         {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "have": {"1": -1}},
