@@ -58,6 +58,7 @@ AGAIN_S = 2.0
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 INTERRUPT = b"\x03"
+KILLED = 128 + signal.SIGKILL
 COPY = "cp"
 
 
@@ -267,7 +268,7 @@ async def _in_terminal(command: AskedCommand, signals: Signals) -> None:
             loop.remove_signal_handler(signal.SIGWINCH)
             typing.cancel()
             await asyncio.wait((typing,))
-            if command.exit_code is None:
+            if command.exit_code in (None, KILLED):
                 # It could not put our terminal right by itself.
                 await writer.write(restoring.undo(terminal_size()[0]) + b"\r\n")
             await writer.close()

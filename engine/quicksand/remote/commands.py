@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from quicksand.base.errors import RemoteRefusedError, RemoteUnreachableError
+from quicksand.base.errors import RemoteError, RemoteRefusedError
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.channel import Channel
 from quicksand.remote.hello import HEX32
@@ -93,7 +93,7 @@ class Commands:
         request.answer(resumed=not is_new)
         try:
             await _Serving(command, request.channel, wanted.have).run()
-        except RemoteUnreachableError:
+        except RemoteError:
             if not wanted.once:
                 await command.hang_up()
             raise
@@ -136,6 +136,11 @@ class Commands:
         """The client does not come again."""
         for once in list(self._kept):
             self.forget(once)
+
+    def end_input(self) -> None:
+        """The client types no more: what waits for an answer must not do so for ever."""
+        for command in self._kept.values():
+            command.end_input()
 
     @property
     def is_empty(self) -> bool:

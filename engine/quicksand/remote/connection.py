@@ -78,6 +78,7 @@ class Connection:
             self._tasks = [
                 asyncio.create_task(link.run(), name="quicksand-link"),
                 asyncio.create_task(link.show_life(), name="quicksand-alive"),
+                asyncio.create_task(link.watch(), name="quicksand-watch"),
             ]
             return welcome
 

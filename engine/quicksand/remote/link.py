@@ -4,7 +4,6 @@ answers and channels, in the frames of the guest's agent. Both ends use it; only
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -34,11 +33,14 @@ OUTPUT = (Stream.STDOUT, Stream.STDERR)
 INPUT = (Stream.INPUT,)
 
 ALIVE_EVERY_S = 15.0
-"""Seconds between two signs of life that the asking end sends."""
+"""Seconds between two signs of life that each end sends."""
 
 SILENCE_MAX_S = 60.0
-"""Seconds without any, after which the answering end takes the other one for gone: a connection
-that broke without a word is closed by TCP after hours only."""
+"""Seconds without any, after which an end takes the other one for gone: a connection that broke
+without a word is closed by TCP after hours only."""
+
+HINT_DEPTH = 12
+"""How deep the JSON of a hint may be. Words in words in words have 9."""
 
 
 class Request:
@@ -120,7 +122,8 @@ class Link:
         return error
 
     def _break(self, error: RemoteError) -> None:
-        self._failure = error.with_traceback(None)
+        # Where this end has ended it, that is why, and not that the reading ended then.
+        self._failure = self._failure or error.with_traceback(None)
         for channel in list(self._channels.values()):
             channel.fail(error)
         self._channels.clear()
@@ -134,7 +137,7 @@ class Link:
             self._break(error)
 
     async def watch(self) -> None:
-        """At the answering end: end a connection whose other end gives no sign of life."""
+        """End a connection whose other end gives no sign of life."""
         loop = asyncio.get_running_loop()
         while not self.ended.is_set():
             left = self._heard + SILENCE_MAX_S - loop.time()
@@ -145,7 +148,7 @@ class Link:
             await asyncio.sleep(left)
 
     async def show_life(self) -> None:
-        """At the asking end: give signs of life until cancelled."""
+        """Give signs of life until cancelled."""
         while True:
             await asyncio.sleep(ALIVE_EVERY_S)
             self.post(wire.encode_message({"event": "alive"}))
@@ -320,6 +323,24 @@ def _read_hint(hint: Any) -> str | Words:
         case str():
             return bounded(hint)
         case dict(words):
-            with contextlib.suppress(ValueError):
-                return Words.from_json(words)
+            try:
+                found = Words.from_json(_bounded_words(words, HINT_DEPTH))
+                str(found)  # fails for a remedy that lacks its arguments
+            except (ValueError, LookupError, TypeError):
+                return ""
+            return found
     return ""
+
+
+def _bounded_words(value: Any, depth: int) -> Any:
+    """Return what `Words.to_json` wrote with its texts bounded. Raises ValueError if it is deep."""
+    if depth == 0:
+        raise ValueError("the words are too deep")
+    match value:
+        case str():
+            return bounded(value)
+        case list():
+            return [_bounded_words(one, depth - 1) for one in value]
+        case dict():
+            return {name: _bounded_words(one, depth - 1) for name, one in value.items()}
+    return value

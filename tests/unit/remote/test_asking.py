@@ -144,7 +144,7 @@ async def test_a_request_that_was_never_sent_is_not_unknown() -> None:
     connection = Scripted(answer_and_break, RemoteUnreachableError("no route"))
     await connection.open()
     connection.link.end(RemoteUnreachableError("the connection broke"))
-    with pytest.raises(RemoteUnreachableError, match="^the connection broke$"):
+    with pytest.raises(RemoteUnreachableError, match=r"^the connection broke$"):
         await AskedCommand(connection, CommandLine(argv=["stop"], once=True)).start()
     assert connection.opened == 1
     await connection.close()
