@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import click
 import pytest
@@ -19,6 +21,7 @@ from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
 from quicksand.remote.passed_on import PASSED_ON, encode_values
 
+from quicksand_tui.cli import there as running_there
 from quicksand_tui.cli.host_choice import Chosen, find_host
 from quicksand_tui.cli.options import parse_env
 from quicksand_tui.cli.there import exit_code_of
@@ -286,6 +289,42 @@ def test_output_with_a_gap_is_no_success(ended: int, lost: int, code: int) -> No
     command = AskedCommand(connection, CommandLine(argv=["export"]))
     command.exit_code, command.lost = ended, lost
     assert exit_code_of(command) == code
+
+
+class Shown:
+    """A command that has ended, after its output went to our terminal."""
+
+    def __init__(self, exit_code: int | None) -> None:
+        self.exit_code = exit_code
+
+    async def pieces(self) -> AsyncIterator[tuple[int, bytes]]:
+        yield 1, b"\x1b[?1049h"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "is_undone"), [(0, False), (1, False), (137, True), (None, True)]
+)
+async def test_a_command_that_could_not_put_our_terminal_right_has_it_put_right(
+    monkeypatch: pytest.MonkeyPatch, exit_code: int | None, *, is_undone: bool
+) -> None:
+    written: list[bytes] = []
+
+    class Writer:
+        def __init__(self, _: int) -> None: ...
+
+        async def write(self, data: bytes) -> None:
+            written.append(data)
+
+        async def close(self) -> None: ...
+
+    async def types_nothing(*_: object) -> None: ...
+
+    monkeypatch.setattr(running_there, "FdWriter", Writer)
+    monkeypatch.setattr(running_there, "_type", types_nothing)
+    monkeypatch.setattr(running_there, "raw_terminal", contextlib.nullcontext)
+    monkeypatch.setattr(running_there, "terminal_size", lambda: (80, 24))
+    await running_there._in_terminal(cast("Any", Shown(exit_code)), cast("Any", None))
+    assert (b"\x1b[?1049l" in b"".join(written)) == is_undone
 
 
 def test_what_others_may_read_of_what_is_fetched_is_as_here() -> None:

@@ -181,6 +181,24 @@ async def test_who_says_no_hello_is_not_waited_for(monkeypatch: pytest.MonkeyPat
             await read_hello(asyncio.StreamReader())
 
 
+async def test_a_command_ends_with_a_client_that_breaks_the_rules(
+    places: Paths, tmp_path: Path
+) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    program = (sys.executable, str(tmp_path / "program.py"))
+    here, there = await two_ends()
+    far = asyncio.create_task(Service("0" * 32, program, lambda _: None).serve(HELLO, there))
+    words = [base64.b64encode(word).decode() for word in (b"until", bytes(tmp_path / "ended"))]
+    params = {"argv_b64": words, "env": {}, "stdin": False}
+    here[1].write(wire.encode_message({"id": 1, "method": "command", "params": params}))
+    async with asyncio.timeout(20):
+        await here[0].readuntil(b"ready")
+        here[1].write(wire.encode_data(1, 77, b"no such stream"))
+        await far
+    here[1].close()
+    assert (tmp_path / "ended").exists()
+
+
 @pytest.mark.parametrize("why", ["it said goodbye", "it stays away"])
 async def test_a_change_that_waits_for_an_answer_ends_without_its_client(
     places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
