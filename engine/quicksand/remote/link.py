@@ -102,24 +102,38 @@ class Link:
     async def run(self) -> RemoteError:
         """Read the connection until it ends; return how it ended. What is under way gets that as
         its error. A cancellation ends it, too."""
+        reading = asyncio.create_task(self._read(), name="quicksand-link-read")
+        # With pipes, what is read does not end with what is written.
+        ending = asyncio.create_task(self.ended.wait(), name="quicksand-link-end")
         error: RemoteError = RemoteUnreachableError(
             f"the connection to {self.peer.name} was closed"
         )
+        try:
+            await asyncio.wait([reading, ending], return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                error = reading.result()
+        finally:
+            self._break(error)
+            reading.cancel()
+            ending.cancel()
+            await asyncio.wait([reading, ending])
+        assert self._failure is not None
+        return self._failure
+
+    async def _read(self) -> RemoteError:
+        """Read until the connection ends; return how it did."""
         try:
             while data := await self._reader.read(READ):
                 self._heard = asyncio.get_running_loop().time()
                 for frame in self._decoder.feed(data):
                     self._dispatch(frame)
-            error = RemoteUnreachableError(f"the connection to {self.peer.name} broke")
-        except RemoteError as found:
-            error = found
-        except OSError as found:
-            error = RemoteUnreachableError(
-                f"the connection to {self.peer.name} broke: {found.strerror or found}"
+        except RemoteError as error:
+            return error
+        except OSError as error:
+            return RemoteUnreachableError(
+                f"the connection to {self.peer.name} broke: {error.strerror or error}"
             )
-        finally:
-            self._break(error)
-        return error
+        return RemoteUnreachableError(f"the connection to {self.peer.name} broke")
 
     def _break(self, error: RemoteError) -> None:
         # Where this end has ended it, that is why, and not that the reading ended then.

@@ -288,3 +288,18 @@ async def test_a_silent_far_end_is_taken_for_gone_too(monkeypatch: pytest.Monkey
         await asyncio.wait_for(asking.watch(), 20)
         with pytest.raises(RemoteUnreachableError, match="no sign of life"):
             asking.open("echo")
+
+
+async def test_a_connection_that_this_end_ends_is_no_longer_read() -> None:
+    """stdin and stdout of the far end: closing the one does not end the other."""
+    (_, writer), (_, other) = await two_ends()
+    link = Link(asyncio.StreamReader(), writer, name="box")
+    running = asyncio.create_task(link.run())
+    channel = link.open("something")
+    await asyncio.sleep(0)
+    error = RemoteUnreachableError("the client came over another connection")
+    link.end(error)
+    assert await asyncio.wait_for(running, 20) is error
+    with pytest.raises(RemoteUnreachableError, match="another connection"):
+        await channel.reply
+    other.close()
