@@ -171,8 +171,9 @@ def test_a_terminal_in_it_is_as_one_here(far: FarHost, web: str) -> None:
         terminal.type(b"stty size; echo mar''ker\r")
         terminal.sees("24 90", "marker")
         terminal.resize(100, 30)
-        terminal.type(b"stty size\r")
-        terminal.sees("30 100")
+        # The size and what is typed go there in ways of their own: either may be first.
+        terminal.type(b"until stty size | grep '30 100'; do sleep 0.1; done\r")
+        terminal.sees("\n30 100")
         terminal.type(b"exit 5\r")
         assert terminal.process.wait(20) == 5
         assert terminal.modes == terminal.before
