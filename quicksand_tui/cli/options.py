@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 from quicksand.base.errors import ConfigError
+from quicksand.remote.passed_on import take_values
 
 _CONTROL = "ctrl-"
 
@@ -44,7 +45,10 @@ def parse_env(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
     """Returns environment variables for the guest by their names. A name without a value takes the
-    value that it has here, if any. Raises click.BadParameter."""
+    value that it has here, if any; here is the machine of the user who has us called by another
+    one. Raises click.BadParameter."""
+    passed_on = take_values(os.environ)
+    ours = os.environ if passed_on is None else passed_on
     found = {}
     for text in values:
         name, equals, value = text.partition("=")
@@ -52,6 +56,6 @@ def parse_env(
             raise click.BadParameter(f"{text!r} does not begin with a variable's name")
         if equals:
             found[name] = value
-        elif name in os.environ:
-            found[name] = os.environ[name]
+        elif name in ours:
+            found[name] = ours[name]
     return found

@@ -20,7 +20,12 @@ from quicksand.remote.agents import agent_session
 from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import SCHEME, Destination
-from quicksand.remote.sending import fetch_file, make_place, send_file
+from quicksand.remote.sending import (
+    fetch_file,
+    make_place,
+    require_replaceable,
+    send_file,
+)
 
 from quicksand_tui.cli.copy import copy_files
 from quicksand_tui.cli.group import explain_usage, invoke, load
@@ -53,6 +58,7 @@ AGAIN_S = 2.0
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 INTERRUPT = b"\x03"
+KILLED = 128 + signal.SIGKILL
 COPY = "cp"
 
 
@@ -132,6 +138,9 @@ async def _carry_out(
 ) -> int:
     streams = (sys.stdin, sys.stdout, sys.stderr)
     in_terminal = all(stream.isatty() for stream in streams)
+    for file in files:
+        if file.is_written:
+            require_replaceable(file.path)
     async with Connection(destination, asks=_may_ask()) as connection:
         place = await make_place(connection.link) if files else ""
         for file in files:
@@ -143,6 +152,7 @@ async def _carry_out(
                 argv=words_of(line),
                 place=place,
                 env=terminal_env(),
+                values=line.values,
                 stdin=line.stdin or in_terminal,
                 terminal=terminal_size() if in_terminal else None,
                 once=line.once,
@@ -164,11 +174,17 @@ async def _carry_out(
                 f"{command.lost} bytes of its output were not kept while {destination.short} "
                 "was away"
             )
-        assert command.exit_code is not None
         for file in files:
             if file.is_written and command.exit_code == Exit.OK:
-                await fetch_file(connection.link, place, file.name, file.path)
-        return command.exit_code
+                await fetch_file(connection.link, place, file.name, file.path, file.mode)
+        return exit_code_of(command)
+
+
+def exit_code_of(command: AskedCommand) -> int:
+    """Returns the exit code of a command that has ended; not 0 for one whose output has a gap: who
+    reads only that would take it for whole."""
+    assert command.exit_code is not None
+    return command.exit_code or (Exit.FAILURE if command.lost else Exit.OK)
 
 
 class _Away:
@@ -252,7 +268,7 @@ async def _in_terminal(command: AskedCommand, signals: Signals) -> None:
             loop.remove_signal_handler(signal.SIGWINCH)
             typing.cancel()
             await asyncio.wait((typing,))
-            if command.exit_code is None:
+            if command.exit_code in (None, KILLED):
                 # It could not put our terminal right by itself.
                 await writer.write(restoring.undo(terminal_size()[0]) + b"\r\n")
             await writer.close()

@@ -36,6 +36,8 @@ WRITTEN = frozenset(
     {("screenshot", "file"), ("record", "file"), ("snapshot", "file"), ("export", "file")}
 )
 """Commands and their parameters that name a file to be written; it is fetched."""
+PICTURES = frozenset({("screenshot", "file"), ("record", "file")})
+"""Those of them that others may read, as here; the others hold what is on a sandbox's disk."""
 READ = frozenset({("import", "file"), ("info", "file"), ("ssh-gateway", "keys")})
 """Those that name a file to be read; it is sent."""
 FILES = frozenset({Kind.FILE, Kind.STREAM})
@@ -56,6 +58,8 @@ class LocalFile(NamedTuple):
 
     path: Path
     is_written: bool
+    mode: int = 0o600
+    """The permissions of one that is written."""
 
     @property
     def name(self) -> str:
@@ -76,6 +80,8 @@ class Line(NamedTuple):
     """Whether it goes on without us, and is not to be done twice."""
     in_guest: bool
     """Whether its exit code is that of a command in a guest."""
+    values: Mapping[str, str]
+    """The values of the variables that are passed on by their names."""
     asks_help: bool = False
     """Whether it only asks for the command's help, which is here."""
 
@@ -113,18 +119,26 @@ def read_line(argv: Sequence[str]) -> Line:
         arguments: list[str | LocalFile] = []
         for one in given:
             if not helping.isdisjoint(one.param.opts):
-                return Line((), stdin=False, once=False, in_guest=False, asks_help=True)
+                return Line((), stdin=False, once=False, in_guest=False, values={}, asks_help=True)
             target = options if isinstance(one.param, click.Option) else arguments
             target += _written(ctx, one, record)
     replaces = any(one.name == "replace" for one in given)
     if any(found.name == "replace" for found in record.parameters) and not replaces:
         _require_new([*options, *arguments])
     names = {one.name for one in given}
+    stdin = "interactive" in names or _reads_stdin(given, record)
     return Line(
         argv=(*words, *options, *(["--", *arguments] if arguments else [])),
-        stdin="interactive" in names or _reads_stdin(given, record),
-        once=not (record.reads or (record.name in WITH_US and DETACH not in names)),
+        stdin=stdin,
+        # What streams between the machines has a gap after a break: it cannot go on.
+        once=not (
+            record.reads
+            or (record.name in WITH_US and DETACH not in names)
+            or stdin
+            or _writes_stdout(given, record)
+        ),
         in_guest=record.name in ("run", "exec", "shell"),
+        values=_values(given, record),
     )
 
 
@@ -159,7 +173,9 @@ def _written(ctx: click.Context, given: Given, record: VerbRecord) -> Iterator[s
             _require_absolute(ctx, param, word)
     if kind is Kind.ENV:
         # A name without a value passes on ours, not that of the other machine.
-        words = [f"{key}={value}" for key, value in parse_env(ctx, param, tuple(words)).items()]
+        # Its value is not written here: there, all users could read it.
+        known = parse_env(ctx, param, tuple(words))
+        words = [word for word in words if word.partition("=")[0] in known]
     for word in words:
         if isinstance(param, click.Option):
             yield param.opts[0]
@@ -169,7 +185,7 @@ def _written(ctx: click.Context, given: Given, record: VerbRecord) -> Iterator[s
 def _as_file(word: str, kind: Kind, what: tuple[str, str]) -> str | LocalFile:
     """Returns a word, or the file of this machine that it names."""
     if kind in FILES and word != STREAM:
-        return LocalFile(Path(word), what in WRITTEN)
+        return LocalFile(Path(word), what in WRITTEN, 0o644 if what in PICTURES else 0o600)
     path = Path(word)
     is_archive = what in ARCHIVES
     may_be_file = is_archive or path.suffix in MAYBE_FILES.get(kind, ())
@@ -218,7 +234,31 @@ def _reads_stdin(given: list[Given], record: VerbRecord) -> bool:
     return any(
         STREAM in one.words
         for one in given
-        if not isinstance(one.value, bool) and _kind(record, one.name) in kinds
+        if not isinstance(one.value, bool)
+        and _kind(record, one.name) in kinds
+        and (record.name, one.name) not in WRITTEN
+    )
+
+
+def _values(given: list[Given], record: VerbRecord) -> dict[str, str]:
+    """Returns our values of the variables that are given by their names alone."""
+    return {
+        word: os.environ[word]
+        for one in given
+        if _kind(record, one.name) is Kind.ENV
+        for word in one.words
+        if word in os.environ
+    }
+
+
+def _writes_stdout(given: list[Given], record: VerbRecord) -> bool:
+    """Returns whether a file is to be written to stdout."""
+    return any(
+        STREAM in one.words
+        for one in given
+        if not isinstance(one.value, bool)
+        and _kind(record, one.name) is Kind.STREAM
+        and (record.name, one.name) in WRITTEN
     )
 
 

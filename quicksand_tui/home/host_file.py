@@ -41,12 +41,13 @@ def add_host(path: Path, name: str, address: str) -> None:
     """Adds a machine to the config, which is made if there is none. All else in it stays as it is.
     Raises HostsError, OSError."""
     lines = _read_lines(path)
-    line = f'{name} = "{address}"'
+    ending = "\r" if lines and lines[0].endswith("\r") else ""
+    line = f'{name} = "{address}"{ending}'
     headers = [number for number, text in enumerate(lines) if _HEADER.fullmatch(text)]
     if headers:
         lines.insert(headers[0] + 1, line)
     else:
-        lines += ["", f"[{HOSTS}]", line] if lines else [f"[{HOSTS}]", line]
+        lines += [*([ending] if lines else []), f"[{HOSTS}]{ending}", line]
     _replace(path, lines, {**read_hosts(path), name: address})
 
 
@@ -64,8 +65,10 @@ def remove_host(path: Path, name: str) -> None:
 
 
 def _read_lines(path: Path) -> list[str]:
+    """Returns the lines as they are: one of a file from Windows ends with "\\r"."""
     try:
-        return path.read_text("utf-8-sig").splitlines()
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return file.read().removesuffix("\n").split("\n") if path.stat().st_size else []
     except FileNotFoundError:
         return []
     except UnicodeDecodeError as error:
@@ -100,7 +103,7 @@ def _replace(path: Path, lines: list[str], wanted: Mapping[str, str]) -> None:
     temporary = place.with_name(f".{place.name}.{os.urandom(4).hex()}")
     mode = place.stat().st_mode & 0o777 if place.exists() else 0o600
     try:
-        temporary.write_text(text, "utf-8")
+        temporary.write_text(text, "utf-8", newline="")
         temporary.chmod(mode)
         temporary.replace(place)
     except BaseException:

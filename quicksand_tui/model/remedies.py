@@ -69,9 +69,13 @@ def as_command(remedy: Remedy) -> str:
 
 
 def hint_of(error: object) -> str:
-    """Returns the hint of an error of the engine or of ours; "" if it has none."""
+    """Returns the hint of an error of the engine or of ours; "" if it has none, or if it is one of
+    another machine whose remedies are not ours."""
     say = getattr(error, "hint_in", None)
-    return str(getattr(error, "hint", "") if say is None else say(as_command))
+    try:
+        return str(getattr(error, "hint", "") if say is None else say(as_command))
+    except LookupError:
+        return ""
 
 
 def worded(words: object) -> str:

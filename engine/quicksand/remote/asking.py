@@ -9,10 +9,19 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from quicksand.base.errors import RemoteError, RemoteProtocolError, RemoteUnreachableError
+from quicksand.base.errors import (
+    HostError,
+    RemoteError,
+    RemoteProtocolError,
+    RemoteRefusedError,
+    RemoteUnreachableError,
+)
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.channel import Channel, Piece
 from quicksand.remote.connection import Connection
+
+LASTED_S = 30.0
+"""Seconds after which a connection counts as one that worked, even if nothing came."""
 
 EXIT_S = 30.0
 """Seconds from the end of the output to the exit code."""
@@ -27,6 +36,8 @@ class CommandLine:
     them."""
     env: Mapping[str, str] = field(default_factory=dict)
     """How our terminal shows text (`commands.VARIABLES`)."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """Variables that it passes on to a guest, which its words only name."""
     stdin: bool = False
     terminal: tuple[int, int] | None = None
     """The columns and rows of a terminal for it; None for pipes."""
@@ -55,6 +66,8 @@ class AskedCommand:
         self._channel: Channel | None = None
         self._read = dict.fromkeys((Stream.STDOUT, Stream.STDERR), 0)
         self._size = line.terminal
+        self._is_sent = False
+        self._opened = 0.0
         self.exit_code: int | None = None
         self.lost = 0
         """Bytes of output that came while the machine was away, and were not kept."""
@@ -69,33 +82,55 @@ class AskedCommand:
         the machine is there again. Raises RemoteError."""
         try:
             await self._open()
-        except RemoteUnreachableError as error:
+        except RemoteRefusedError:
+            raise
+        except RemoteError as error:
             await self._go_on(error)
 
     async def _go_on(self, error: RemoteError) -> None:
         """Find the command again after the connection broke. Raises RemoteError, ``error`` if it
         has ended with the connection."""
-        if not self._once:
+        if not self._once or not self._is_sent:
             raise error
+        if not isinstance(error, RemoteUnreachableError):
+            raise self._unknown(str(error)) from error
         while True:
-            self._channel = None
+            self._note_break()
             self._on_away(error)
-            if not await self._connection.again(told=self._on_away):
-                raise self._unknown() from error
+            try:
+                is_known = await self._connection.again(error, told=self._on_away)
+            except (RemoteError, HostError) as found:
+                raise self._unknown(str(found)) from found
+            if not is_known:
+                raise self._unknown("the connection broke, and it no longer knows of it") from error
             try:
                 return await self._open()
             except RemoteUnreachableError as broken:
                 error = broken
+            except RemoteProtocolError as found:
+                raise self._unknown(str(found)) from found
+
+    def _note_break(self) -> None:
+        """Take what has come over the connection that broke."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            # How much was lost counts for where the output goes on.
+            for event in channel.take_events():
+                self._take_event(event)
+            if asyncio.get_running_loop().time() - self._opened >= LASTED_S:
+                self._connection.got_on()
 
     async def _open(self) -> None:
         link = self._connection.link
         params: dict[str, Any] = {
-            "argv_b64": [
-                base64.b64encode(os.fsencode(word)).decode("ascii") for word in self._line.argv
-            ],
+            "argv_b64": [_coded(word) for word in self._line.argv],
             "env": dict(self._line.env),
             "stdin": self._line.stdin,
         }
+        if self._line.values:
+            params["values_b64"] = {
+                name: _coded(value) for name, value in self._line.values.items()
+            }
         if self._line.place:
             params["place"] = self._line.place
         if self._size is not None:
@@ -106,7 +141,9 @@ class AskedCommand:
                 "have": {str(int(stream)): count for stream, count in self._read.items()},
             }
         channel = link.open("command", **params)
+        self._is_sent = True
         self._channel = channel
+        self._opened = asyncio.get_running_loop().time()
         await channel.reply
 
     async def pieces(self) -> AsyncIterator[Piece]:
@@ -117,7 +154,7 @@ class AskedCommand:
                 async for piece in self._read_all():
                     yield piece
                 return
-            except RemoteUnreachableError as error:
+            except RemoteError as error:
                 await self._go_on(error)
 
     async def _read_all(self) -> AsyncIterator[Piece]:
@@ -128,6 +165,7 @@ class AskedCommand:
             piece = await channel.piece()
             stream = Stream(piece.stream)
             if piece.data:
+                self._connection.got_on()
                 self._read[stream] += len(piece.data)
                 yield piece
             else:
@@ -169,10 +207,13 @@ class AskedCommand:
         if self._channel is not None:
             self._channel.tell("resize", columns=columns, rows=rows)
 
-    def _unknown(self) -> RemoteUnreachableError:
-        name = self._connection.destination.short
+    def _unknown(self, why: str) -> RemoteUnreachableError:
         return RemoteUnreachableError(
-            f"the connection to {name} broke, and the machine no longer knows of the command: "
-            "whether it was carried out is unknown",
+            f"whether the command was carried out on {self._connection.destination.short} is "
+            f"unknown: {why}",
             hint="look at what is there before you do it again",
         )
+
+
+def _coded(word: str) -> str:
+    return base64.b64encode(os.fsencode(word)).decode("ascii")

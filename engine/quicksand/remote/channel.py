@@ -148,6 +148,13 @@ class Channel:
         self._event_bytes -= size
         return event
 
+    def take_events(self) -> list[dict[str, Any]]:
+        """Return the events that are there, without waiting."""
+        found = [event for event, _ in self._events]
+        self._events.clear()
+        self._event_bytes = 0
+        return found
+
     async def _change(self) -> None:
         if self._failure is not None:
             raise self._failure

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from quicksand.base.errors import RemoteRefusedError, RemoteUnreachableError
+from quicksand.base.errors import RemoteError, RemoteRefusedError
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.channel import Channel
 from quicksand.remote.hello import HEX32
 from quicksand.remote.link import Request
+from quicksand.remote.passed_on import BYTES_MAX, PASSED_ON, encode_values
 from quicksand.remote.places import Places
 from quicksand.remote.started import Started, start_in_terminal, start_with_pipes
 
@@ -34,6 +35,9 @@ VARIABLES = re.compile(
 """The variables that a client may set: how its terminal shows text."""
 
 VALUE_MAX = 256
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""The name of a variable of a guest."""
+
 SIGNALS = {"INT": signal.SIGINT, "TERM": signal.SIGTERM, "HUP": signal.SIGHUP}
 
 CheckArgv = Callable[[Sequence[str]], None]
@@ -54,6 +58,8 @@ class Wanted(NamedTuple):
     place: str
     """The directory of its files (`places.Places`), in which it runs; "" for the home
     directory."""
+    values: str
+    """What it passes on to a guest (`passed_on.encode_values`); "" if that is nothing."""
     have: dict[Stream, int]
     """How much of its output the client has read before, in bytes."""
 
@@ -87,7 +93,7 @@ class Commands:
         request.answer(resumed=not is_new)
         try:
             await _Serving(command, request.channel, wanted.have).run()
-        except RemoteUnreachableError:
+        except RemoteError:
             if not wanted.once:
                 await command.hang_up()
             raise
@@ -106,6 +112,8 @@ class Commands:
                 await self._on_kept()
             argv = (*self._program, *wanted.argv)
             env = {**_own_env(), **wanted.env}
+            if wanted.values:
+                env[PASSED_ON] = wanted.values
             keeps = bool(wanted.once)
             cwd = self._places.find(wanted.place) if wanted.place else Path.home()
             if wanted.terminal is None:
@@ -128,6 +136,11 @@ class Commands:
         """The client does not come again."""
         for once in list(self._kept):
             self.forget(once)
+
+    def end_input(self) -> None:
+        """The client types no more: what waits for an answer must not do so for ever."""
+        for command in self._kept.values():
+            command.end_input()
 
     @property
     def is_empty(self) -> bool:
@@ -227,6 +240,7 @@ def parse(params: dict[str, Any]) -> Wanted:
         terminal=None if terminal is None else _read_terminal(terminal),
         once=once,
         place=place,
+        values=_values(params.get("values_b64", {})),
         have=_amounts(have),
     )
 
@@ -235,9 +249,9 @@ def _word(coded: object) -> str:
     try:
         data = base64.b64decode(coded if isinstance(coded, str) else "?", validate=True)
     except (binascii.Error, ValueError):
-        raise _bad("a word of argv_b64 is no base64") from None
+        raise _bad("a word or a value is no base64") from None
     if b"\0" in data:
-        raise _bad("a word of argv_b64 has a zero byte")
+        raise _bad("a word or a value has a zero byte")
     return os.fsdecode(data)
 
 
@@ -248,6 +262,23 @@ def _variables(env: dict[Any, Any]) -> dict[str, str]:
         if not (isinstance(value, str) and value.isprintable() and len(value) <= VALUE_MAX):
             raise _bad(f"the variable {name} has no value that makes sense")
     return env
+
+
+def _values(coded: object) -> str:
+    if not isinstance(coded, dict):
+        raise _bad("values_b64 has a wrong type")
+    values = {}
+    for name, value in coded.items():
+        if not NAME.fullmatch(name):
+            raise _bad(f"{name!r:.80} is no name of a variable")
+        values[name] = _word(value)
+    text = encode_values(values) if values else ""
+    if len(text) > BYTES_MAX:
+        raise RemoteRefusedError(
+            f"the variables that are passed on are larger than the {BYTES_MAX} bytes allowed",
+            code="too_large",
+        )
+    return text
 
 
 def _read_terminal(value: object) -> tuple[int, int]:
@@ -280,4 +311,5 @@ def _bad(what: str) -> RemoteRefusedError:
 
 def _own_env() -> dict[str, str]:
     """Return our environment for a command. It acts here, whatever is set here."""
-    return {key: value for key, value in os.environ.items() if key != "QUICKSAND_HOST"}
+    left_out = ("QUICKSAND_HOST", PASSED_ON)
+    return {key: value for key, value in os.environ.items() if key not in left_out}

@@ -35,6 +35,9 @@ class Connection:
         self._link: Link | None = None
         self._tasks: list[asyncio.Task[object]] = []
         self._opening = asyncio.Lock()
+        self._deadline: float | None = None
+        """When the machine is given up; None once it has got on."""
+        self._pause = 0.0
         self.welcome: Welcome | None = None
         """The other machine's answer to the last hello."""
 
@@ -75,25 +78,32 @@ class Connection:
             self._tasks = [
                 asyncio.create_task(link.run(), name="quicksand-link"),
                 asyncio.create_task(link.show_life(), name="quicksand-alive"),
+                asyncio.create_task(link.watch(), name="quicksand-watch"),
             ]
             return welcome
 
-    async def again(self, *, told: Callable[[RemoteError], None]) -> bool:
-        """Connect again after the connection broke, trying for `AWAY_MAX_S`. Return whether the
-        other machine still knows what was begun. ``told`` gets the error of each attempt. Raises
-        the last one."""
+    async def again(self, error: RemoteError, *, told: Callable[[RemoteError], None]) -> bool:
+        """Connect again after the connection broke by ``error``, trying for `AWAY_MAX_S`, also over
+        several connections that break before `got_on`. Return whether the other machine still knows
+        what was begun. ``told`` gets the error of each attempt. Raises the last one."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + AWAY_MAX_S
-        pause, longest = AGAIN_S
+        if self._deadline is None:
+            self._deadline = loop.time() + AWAY_MAX_S
         while True:
+            if loop.time() + self._pause > self._deadline:
+                raise error
+            await asyncio.sleep(self._pause)
+            first, longest = AGAIN_S
+            self._pause = min(max(2 * self._pause, first), longest)
             try:
                 return (await self.open(resume=True)).resumed
-            except RemoteUnreachableError as error:
-                if loop.time() + pause > deadline:
-                    raise
+            except RemoteUnreachableError as found:
+                error = found
                 told(error)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, longest)
+
+    def got_on(self) -> None:
+        """Say that the machine did more than to answer: the next time it is away is another one."""
+        self._deadline, self._pause = None, 0.0
 
     def can(self, capability: str) -> bool:
         """Whether the other machine has said that it has a capability."""

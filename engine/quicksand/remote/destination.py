@@ -46,7 +46,8 @@ class Destination:
             raise ConfigError(f"{text!r:.300} has no valid user before the @", hint=HINT)
         if not _HOST.fullmatch(host):
             raise ConfigError(f"{text!r:.300} has no valid host", hint=HINT)
-        if colon and not (port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65536):
+        is_number = port.isascii() and port.isdecimal() and len(port) <= 5
+        if colon and not (is_number and 0 < int(port) < 65536):
             raise ConfigError(f"{text!r:.300} has no valid port after the colon", hint=HINT)
         return cls(host=host.strip("[]"), user=user, port=int(port) if colon else 0)
 

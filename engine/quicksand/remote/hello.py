@@ -20,6 +20,9 @@ is a capability."""
 CAPABILITIES = ("agent", "command", "files", "resume")
 """What this version can do for another machine (docs/internals/hosts.md)."""
 
+HELLO_S = 60.0
+"""Seconds within which a client must have said hello."""
+
 HELLO_MAX = 4096
 """Bytes of the frame with the client's hello."""
 
@@ -105,8 +108,13 @@ async def read_frame(reader: asyncio.StreamReader, peer: wire.Peer, limit: int) 
 
 
 async def read_hello(reader: asyncio.StreamReader) -> tuple[Hello, bytes]:
-    """Read a client's hello; return it, and its frame. Raises RemoteProtocolError, EOFError."""
-    frame = await read_frame(reader, _ASKER, HELLO_MAX)
+    """Read a client's hello; return it, and its frame. Raises RemoteProtocolError, also if none
+    comes within `HELLO_S`, and EOFError."""
+    try:
+        async with asyncio.timeout(HELLO_S):
+            frame = await read_frame(reader, _ASKER, HELLO_MAX)
+    except TimeoutError:
+        raise RemoteProtocolError(f"nobody said hello within {HELLO_S:g} s") from None
     match wire.parse_message(frame[4:], _ASKER):
         case {
             "method": "hello",

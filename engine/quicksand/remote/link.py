@@ -4,7 +4,6 @@ answers and channels, in the frames of the guest's agent. Both ends use it; only
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -34,11 +33,14 @@ OUTPUT = (Stream.STDOUT, Stream.STDERR)
 INPUT = (Stream.INPUT,)
 
 ALIVE_EVERY_S = 15.0
-"""Seconds between two signs of life that the asking end sends."""
+"""Seconds between two signs of life that each end sends."""
 
 SILENCE_MAX_S = 60.0
-"""Seconds without any, after which the answering end takes the other one for gone: a connection
-that broke without a word is closed by TCP after hours only."""
+"""Seconds without any, after which an end takes the other one for gone: a connection that broke
+without a word is closed by TCP after hours only."""
+
+HINT_DEPTH = 12
+"""How deep the JSON of a hint may be. Words in words in words have 9."""
 
 
 class Request:
@@ -100,27 +102,42 @@ class Link:
     async def run(self) -> RemoteError:
         """Read the connection until it ends; return how it ended. What is under way gets that as
         its error. A cancellation ends it, too."""
+        reading = asyncio.create_task(self._read(), name="quicksand-link-read")
+        # With pipes, what is read does not end with what is written.
+        ending = asyncio.create_task(self.ended.wait(), name="quicksand-link-end")
         error: RemoteError = RemoteUnreachableError(
             f"the connection to {self.peer.name} was closed"
         )
+        try:
+            await asyncio.wait([reading, ending], return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                error = reading.result()
+        finally:
+            self._break(error)
+            reading.cancel()
+            ending.cancel()
+            await asyncio.wait([reading, ending])
+        assert self._failure is not None
+        return self._failure
+
+    async def _read(self) -> RemoteError:
+        """Read until the connection ends; return how it did."""
         try:
             while data := await self._reader.read(READ):
                 self._heard = asyncio.get_running_loop().time()
                 for frame in self._decoder.feed(data):
                     self._dispatch(frame)
-            error = RemoteUnreachableError(f"the connection to {self.peer.name} broke")
-        except RemoteError as found:
-            error = found
-        except OSError as found:
-            error = RemoteUnreachableError(
-                f"the connection to {self.peer.name} broke: {found.strerror or found}"
+        except RemoteError as error:
+            return error
+        except OSError as error:
+            return RemoteUnreachableError(
+                f"the connection to {self.peer.name} broke: {error.strerror or error}"
             )
-        finally:
-            self._break(error)
-        return error
+        return RemoteUnreachableError(f"the connection to {self.peer.name} broke")
 
     def _break(self, error: RemoteError) -> None:
-        self._failure = error.with_traceback(None)
+        # Where this end has ended it, that is why, and not that the reading ended then.
+        self._failure = self._failure or error.with_traceback(None)
         for channel in list(self._channels.values()):
             channel.fail(error)
         self._channels.clear()
@@ -134,7 +151,7 @@ class Link:
             self._break(error)
 
     async def watch(self) -> None:
-        """At the answering end: end a connection whose other end gives no sign of life."""
+        """End a connection whose other end gives no sign of life."""
         loop = asyncio.get_running_loop()
         while not self.ended.is_set():
             left = self._heard + SILENCE_MAX_S - loop.time()
@@ -145,7 +162,7 @@ class Link:
             await asyncio.sleep(left)
 
     async def show_life(self) -> None:
-        """At the asking end: give signs of life until cancelled."""
+        """Give signs of life until cancelled."""
         while True:
             await asyncio.sleep(ALIVE_EVERY_S)
             self.post(wire.encode_message({"event": "alive"}))
@@ -320,6 +337,24 @@ def _read_hint(hint: Any) -> str | Words:
         case str():
             return bounded(hint)
         case dict(words):
-            with contextlib.suppress(ValueError):
-                return Words.from_json(words)
+            try:
+                found = Words.from_json(_bounded_words(words, HINT_DEPTH))
+                str(found)  # fails for a remedy that lacks its arguments
+            except (ValueError, LookupError, TypeError):
+                return ""
+            return found
     return ""
+
+
+def _bounded_words(value: Any, depth: int) -> Any:
+    """Return what `Words.to_json` wrote with its texts bounded. Raises ValueError if it is deep."""
+    if depth == 0:
+        raise ValueError("the words are too deep")
+    match value:
+        case str():
+            return bounded(value)
+        case list():
+            return [_bounded_words(one, depth - 1) for one in value]
+        case dict():
+            return {name: _bounded_words(one, depth - 1) for name, one in value.items()}
+    return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import stat
 from pathlib import Path
 
 from quicksand.base.errors import (
@@ -13,7 +14,7 @@ from quicksand.base.errors import (
     RemoteProtocolError,
     RemoteUnreachableError,
 )
-from quicksand.base.files import map_os_errors
+from quicksand.base.files import map_os_errors, sync_dir
 from quicksand.base.regular import NotAFileError, open_regular
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.link import Link
@@ -54,24 +55,44 @@ async def send_file(link: Link, source: Path, place: str, name: str) -> None:
         raise RemoteProtocolError(f"{link.peer.name} did not write all of {source}")
 
 
-async def fetch_file(link: Link, place: str, name: str, target: Path) -> None:
-    """Write a file of the other machine to ``target``, replacing what is there once it is complete.
-    Raises RemoteError, PathError."""
+def require_replaceable(target: Path) -> None:
+    """Raise PathError if there is something that is no regular file: no link either, which could
+    lead the file to where somebody else wants it."""
+    with map_os_errors(target), contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(target.lstat().st_mode):
+            raise PathError(f"{target} exists and is not a regular file", hint="name a new file")
+
+
+async def fetch_file(link: Link, place: str, name: str, target: Path, mode: int = 0o600) -> None:
+    """Write a file of the other machine to ``target``, with those permissions, replacing a file
+    that is there once it is complete. Raises RemoteError, PathError, DiskSpaceError."""
+    require_replaceable(target)
     channel = link.open("get", place=place, name=name)
     temporary = target.with_name(f".{target.name[:200]}.{os.urandom(4).hex()}")
     try:
         answer = await channel.reply
         with map_os_errors(target):
+            size = answer.get("bytes")
+            if isinstance(size, bool) or not isinstance(size, int):
+                raise RemoteProtocolError(f"{link.peer.name} does not say how large {target} is")
             received = 0
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(temporary, flags, mode)
             with os.fdopen(descriptor, "wb", buffering=0) as file:
                 while data := (await channel.piece()).data:
-                    await asyncio.to_thread(_write_all, file.fileno(), data)
                     received += len(data)
+                    if received > size:
+                        raise RemoteProtocolError(
+                            f"{link.peer.name} sent more of {target} than it said"
+                        )
+                    await asyncio.to_thread(_write_all, file.fileno(), data)
+                await asyncio.to_thread(os.fsync, file.fileno())
             # Without it, an error at the other end looked like the end of the file.
-            if received != answer.get("bytes") or (await channel.event()).get("event") != "end":
+            if received != size or (await channel.event()).get("event") != "end":
                 raise RemoteUnreachableError(f"{link.peer.name} did not send all of {target}")
+            require_replaceable(target)
             temporary.replace(target)
+            await asyncio.to_thread(sync_dir, target.absolute().parent)
     finally:
         channel.close()
         with contextlib.suppress(OSError):

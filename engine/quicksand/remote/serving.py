@@ -143,13 +143,18 @@ class _Service:
         link = Link(*ends, name="the client", answer=self._answer)
         ends[1].write(welcome(resumed=bool(self._links)).encode(hello))
         self._links.append(link)
-        watching = asyncio.create_task(link.watch(), name="quicksand-watch")
+        helpers = [
+            asyncio.create_task(link.watch(), name="quicksand-watch"),
+            asyncio.create_task(link.show_life(), name="quicksand-alive"),
+        ]
         try:
             await link.run()
         finally:
-            watching.cancel()
+            for helper in helpers:
+                helper.cancel()
         if link.is_left:
             self._commands.forget_ended()
+            self._commands.end_input()
 
     async def _next_connection(self) -> tuple[Hello, Ends] | None:
         """Wait for the client's next connection, as long as something is kept for it."""
@@ -159,7 +164,12 @@ class _Service:
             await asyncio.sleep(0)
             if self._links[-1].is_left or self._commands.is_empty:
                 return coming.result() if coming.done() else None
-            await asyncio.wait([coming, ended], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                [coming, ended], timeout=KEPT_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                self._commands.end_input()
+                await asyncio.wait([coming, ended], return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait([coming], timeout=KEPT_S)
             return coming.result() if coming.done() else None
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 from collections import deque
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ OPTIONS = (
     *("-T", "-e", "none"),
     # A terminal, a command or forwards of the user's config would come between.
     *("-o", "RequestTTY=no", "-o", "RemoteCommand=none", "-o", "PermitLocalCommand=no"),
+    # It must not become the master that other connections of the user depend on.
+    *("-o", "ControlMaster=no"),
     *("-o", "ClearAllForwardings=yes", "-o", "ForwardAgent=no", "-o", "ForwardX11=no"),
     *("-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3"),
 )
@@ -81,10 +84,13 @@ class Ssh:
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(2.0):
                 await self.process.wait()
-        if self.process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.kill()
-            await self.process.wait()
+        for end in (self.process.terminate, self.process.kill):
+            if self.process.returncode is None:
+                # SIGTERM first: ssh puts the terminal right on which it asks.
+                with contextlib.suppress(ProcessLookupError, TimeoutError):
+                    end()
+                    async with asyncio.timeout(2.0):
+                        await self.process.wait()
         if self.listening is not None:
             self.listening.cancel()
             await asyncio.wait([self.listening])
@@ -105,6 +111,9 @@ class Ssh:
 async def start_ssh(destination: Destination, *, asks: bool) -> Ssh:
     """Start ssh to a machine. ``asks``: it may ask the user for passwords, on our terminal. Raises
     HostError if there is no ssh here."""
+    program = shutil.which("ssh")
+    if program is None:
+        raise HostError("there is no ssh on this machine", hint="install the OpenSSH client")
     options = [*OPTIONS, *(() if asks else ("-o", "BatchMode=yes"))]
     if destination.port:
         options += ["-p", str(destination.port)]
@@ -113,7 +122,7 @@ async def start_ssh(destination: Destination, *, asks: bool) -> Ssh:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *WITHOUT_INTERRUPTS,
-        *("ssh", *options, "--", destination.host, THERE),
+        *(program, *options, "--", destination.host, THERE),
         stdin=pipe,
         stdout=pipe,
         stderr=pipe,

@@ -21,6 +21,9 @@ IN_TERMINAL = ("/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&0')
 """Starts what follows in the terminal of that name, which becomes that of the new session: the
 first terminal that the leader of a session opens does."""
 
+END_OF_FILE = b"\x04"
+"""Ctrl-D ends the input in a terminal."""
+
 END_S = 60.0
 """Seconds that a command has to end once its client has gone: `run` stops its sandbox first."""
 
@@ -69,6 +72,13 @@ class Started:
                     await stdin.drain()
                 else:
                     stdin.close()
+
+    def end_input(self) -> None:
+        """End its input without waiting. What reads a terminal gets the character for that."""
+        if self._terminal is not None:
+            self._terminal.end_input()
+        elif self._process.stdin is not None:
+            self._process.stdin.close()
 
     def resize(self, columns: int, rows: int) -> None:
         """Give its terminal another size."""
@@ -133,6 +143,11 @@ class _Terminal:
                 await _ready(self._outer, loop.add_writer, loop.remove_writer)
             except OSError:
                 return
+
+    def end_input(self) -> None:
+        if self._inner is not None:
+            with contextlib.suppress(OSError):  # it is full: what reads it has enough
+                os.write(self._outer, END_OF_FILE)
 
     def close_inner(self) -> None:
         """Close the command's end, which has ended."""

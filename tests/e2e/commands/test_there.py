@@ -62,6 +62,16 @@ def test_streams_and_exit_codes_of_commands_come_back(far: FarHost, web: str) ->
     assert there(far, "exec", "--timeout", "1", web, "--", "sleep", "60").returncode == 124
 
 
+def test_a_variable_is_passed_on_as_it_is_here(
+    far: FarHost, web: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "sécret word")
+    names = ("-e", "TOKEN", "-e", "OTHER=one", "-e", "NOTHING")
+    script = "echo $TOKEN $OTHER ${NOTHING-unset} ${QUICKSAND_PASSED_ON-unset}"
+    found = there(far, "exec", *names, web, "--", "sh", "-c", script)
+    assert (found.stdout.decode(), found.stderr) == ("sécret word one unset unset\n", b"")
+
+
 def test_stdin_and_stdout_carry_bytes_of_any_size(far: FarHost, web: str) -> None:
     data = os.urandom(5_000_000)
     found = there(far, "exec", "-i", web, "--", "cat", stdin=data)
@@ -171,8 +181,9 @@ def test_a_terminal_in_it_is_as_one_here(far: FarHost, web: str) -> None:
         terminal.type(b"stty size; echo mar''ker\r")
         terminal.sees("24 90", "marker")
         terminal.resize(100, 30)
-        terminal.type(b"stty size\r")
-        terminal.sees("30 100")
+        # The size and what is typed go there in ways of their own: either may be first.
+        terminal.type(b"until stty size | grep '30 100'; do sleep 0.1; done\r")
+        terminal.sees("\n30 100")
         terminal.type(b"exit 5\r")
         assert terminal.process.wait(20) == 5
         assert terminal.modes == terminal.before

@@ -89,3 +89,24 @@ def test_a_table_that_is_written_otherwise_is_left_to_its_user(tmp_path: Path, t
         add_host(path, "other", "ssh://other")
     assert path.read_text() == text
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_line_breaks_stay_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    before = WRITTEN.replace("dark", "dark\x85\u2028still").replace("\n", "\r\n").encode()
+    path.write_bytes(before)
+    add_host(path, "box", BOX)
+    add_host(path, "other", "ssh://other")
+    assert path.read_bytes() == (
+        before + f'\r\n[hosts]\r\nother = "ssh://other"\r\nbox = "{BOX}"\r\n'.encode()
+    )
+    remove_host(path, "box")
+    remove_host(path, "other")
+    assert path.read_bytes() == before + b"\r\n[hosts]\r\n"
+
+
+def test_an_empty_config_gets_the_table_alone(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.touch()
+    add_host(path, "box", BOX)
+    assert path.read_text() == f'[hosts]\nbox = "{BOX}"\n'

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import click
 import pytest
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import HOST_SOCKETS
+from quicksand.remote.asking import AskedCommand, CommandLine
+from quicksand.remote.connection import Connection
+from quicksand.remote.destination import Destination
+from quicksand.remote.passed_on import PASSED_ON, encode_values
 
+from quicksand_tui.cli import there as running_there
 from quicksand_tui.cli.host_choice import Chosen, find_host
-from quicksand_tui.cli.there_words import FILES, READ, WRITTEN, read_line, words_of
+from quicksand_tui.cli.options import parse_env
+from quicksand_tui.cli.there import exit_code_of
+from quicksand_tui.cli.there_words import FILES, READ, WRITTEN, files_of, read_line, words_of
 from quicksand_tui.verbs.rows import VERBS
 from tests.conftest import wait_for
 from tests.ssh_server import FarHost, far_environ, find_sshd, with_sshd, without_sshd
@@ -242,7 +251,8 @@ def test_the_machine_stands_in_front_of_the_command(
         ("exec w -- sh -c x", "exec -- w sh -c x", False, False),
         ("exec -i w cat -", "exec -i -- w cat -", False, True),
         ("exec --timeout=5 w true", "exec --timeout 5 -- w true", False, False),
-        ("exec -e TOKEN -e A=b w x", "exec -e TOKEN=secret -e A=b -- w x", False, False),
+        ("exec -e NOTHING w x", "exec -- w x", False, False),
+        ("exec -e TOKEN -e A=b w x", "exec -e TOKEN -e A=b -- w x", False, False),
         ("run debian --name w", "run --name w -- debian", False, False),
         ("run debian -d -v /a:/b", "run --detach -v /a:/b -- debian", True, False),
         ("checkpoint w one -m note", "checkpoint -m note -- w one", True, False),
@@ -252,7 +262,11 @@ def test_the_machine_stands_in_front_of_the_command(
         ("images rm x", "images rm -- x", True, False),
         ("saves verify --deep", "saves verify --deep", False, False),
         ("save w s --no-freeze", "save --no-freeze -- w s", True, False),
-        ("type w -", "type -- w -", True, True),
+        ("type w -", "type -- w -", False, True),
+        ("type w x", "type -- w x", True, False),
+        ("export s -", "export -- s -", False, False),
+        ("import -", "import -- -", False, True),
+        ("screenshot w -", "screenshot -- w -", False, False),
         ("exec w -- df -h", "exec -- w df -h", False, False),
         ("exec w -- ls --help", "exec -- w ls --help", False, False),
         ("stop --all", "stop --all", True, False),
@@ -265,6 +279,81 @@ def test_a_line_is_read_before_it_is_sent(
     monkeypatch.delenv("NOTHING", raising=False)
     line = read_line(argv.split())
     assert (" ".join(words_of(line)), line.once, line.stdin) == (words, once, stdin)
+
+
+@pytest.mark.parametrize(
+    ("ended", "lost", "code"), [(0, 0, 0), (0, 7, 1), (3, 7, 3), (3, 0, 3), (137, 0, 137)]
+)
+def test_output_with_a_gap_is_no_success(ended: int, lost: int, code: int) -> None:
+    connection = Connection(Destination.parse("ssh://box"), asks=False)
+    command = AskedCommand(connection, CommandLine(argv=["export"]))
+    command.exit_code, command.lost = ended, lost
+    assert exit_code_of(command) == code
+
+
+class Shown:
+    """A command that has ended, after its output went to our terminal."""
+
+    def __init__(self, exit_code: int | None) -> None:
+        self.exit_code = exit_code
+
+    async def pieces(self) -> AsyncIterator[tuple[int, bytes]]:
+        yield 1, b"\x1b[?1049h"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "is_undone"), [(0, False), (1, False), (137, True), (None, True)]
+)
+async def test_a_command_that_could_not_put_our_terminal_right_has_it_put_right(
+    monkeypatch: pytest.MonkeyPatch, exit_code: int | None, *, is_undone: bool
+) -> None:
+    written: list[bytes] = []
+
+    class Writer:
+        def __init__(self, _: int) -> None: ...
+
+        async def write(self, data: bytes) -> None:
+            written.append(data)
+
+        async def close(self) -> None: ...
+
+    async def types_nothing(*_: object) -> None: ...
+
+    monkeypatch.setattr(running_there, "FdWriter", Writer)
+    monkeypatch.setattr(running_there, "_type", types_nothing)
+    monkeypatch.setattr(running_there, "raw_terminal", contextlib.nullcontext)
+    monkeypatch.setattr(running_there, "terminal_size", lambda: (80, 24))
+    await running_there._in_terminal(cast("Any", Shown(exit_code)), cast("Any", None))
+    assert (b"\x1b[?1049l" in b"".join(written)) == is_undone
+
+
+def test_what_others_may_read_of_what_is_fetched_is_as_here() -> None:
+    def mode(*argv: str) -> int:
+        (file,) = files_of(read_line(argv))
+        return file.mode
+
+    assert mode("export", "s", "s.quicksand") == 0o600
+    assert mode("snapshot", "w", "w.qcow2") == 0o600
+    assert mode("screenshot", "w", "w.png") == 0o644
+    assert mode("record", "w", "w.gif") == 0o644
+
+
+def test_a_variable_that_is_passed_on_has_its_value_beside_the_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TOKEN", "secret\udcff\n")
+    monkeypatch.delenv("NOTHING", raising=False)
+    line = read_line(["exec", "-e", "TOKEN", "-e", "NOTHING", "-e", "A=b", "w", "true"])
+    assert line.values == {"TOKEN": "secret\udcff\n"}
+    assert not any("secret" in word for word in words_of(line))
+    # There, the command finds it; a variable of that machine is not meant.
+    monkeypatch.setenv("TOKEN", "of the other machine")
+    monkeypatch.setenv("NOTHING", "of the other machine")
+    monkeypatch.setenv(PASSED_ON, encode_values(line.values))
+    context = click.Context(click.Command("exec"))
+    found = parse_env(context, click.Option(["--env"]), ("TOKEN", "NOTHING", "A=b"))
+    assert found == {"TOKEN": "secret\udcff\n", "A": "b"}
+    assert PASSED_ON not in os.environ
 
 
 def test_every_file_of_a_command_is_either_sent_or_fetched() -> None:

@@ -39,6 +39,7 @@ def test_an_address_has_a_host_and_perhaps_a_user_and_a_port(
         "ssh://me@",
         "ssh://box:0",
         "ssh://box:65536",
+        "ssh://box:0000022",
         "ssh://box:²",
         "ssh://box:99999999999999999999",
         "ssh://box:",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ from quicksand.guest.agent import wire
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote import link as linking
 from quicksand.remote.channel import WINDOW
-from quicksand.remote.link import REQUESTS_MAX, Link, Request
+from quicksand.remote.link import REQUESTS_MAX, Link, Request, refusal
 
 from quicksand_tui.model.remedies import hint_of
 from tests.unit.remote.far import links, two_ends, until
@@ -245,3 +246,60 @@ async def test_a_hint_is_said_in_the_words_of_who_reads_it() -> None:
             await asking.request("x")
         assert caught.value.hint == "`Sandbox.open('web').start()`"
         assert hint_of(caught.value) == "`quicksand-tui start web`"
+
+
+DEEP: dict[str, Any] = {"parts": [], "python": ""}
+for _ in range(400):
+    DEEP = {"parts": [DEEP], "python": ""}
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        DEEP,
+        {"parts": [{"verb": "start", "args": {}}], "python": ""},
+        {"parts": [{"verb": "clean", "args": {}}], "python": ""},
+        {"parts": [{"verb": "key", "args": {}}], "python": "press it"},
+        {"parts": [{"verb": "key"}], "python": "press it"},
+        {"parts": [{"verb": [], "args": {}}], "python": ""},
+        {"parts": [None], "python": ""},
+        {"parts": 7, "python": ""},
+        {},
+        7,
+    ],
+)
+def test_a_hint_that_cannot_be_said_is_left_out(hint: object) -> None:
+    error = refusal({"code": "failed", "message": "no", "hint": hint}, "box")
+    assert str(error) == "box: no"
+    assert hint_of(error) == ""
+    assert error.hint in ("", "press it")
+
+
+def test_the_texts_of_a_hint_are_bounded() -> None:
+    hint = {"parts": ["x" * 50_000, {"verb": "start", "args": {"name": "y" * 50_000}}]}
+    error = refusal({"code": "x", "message": "no", "hint": {**hint, "python": ""}}, "box")
+    assert isinstance(error.advice, Words)
+    assert len(str(error.advice)) < 10_000
+
+
+async def test_a_silent_far_end_is_taken_for_gone_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linking, "SILENCE_MAX_S", 0.2)
+    async with links(echo) as (asking, _):
+        await asyncio.wait_for(asking.watch(), 20)
+        with pytest.raises(RemoteUnreachableError, match="no sign of life"):
+            asking.open("echo")
+
+
+async def test_a_connection_that_this_end_ends_is_no_longer_read() -> None:
+    """stdin and stdout of the far end: closing the one does not end the other."""
+    (_, writer), (_, other) = await two_ends()
+    link = Link(asyncio.StreamReader(), writer, name="box")
+    running = asyncio.create_task(link.run())
+    channel = link.open("something")
+    await asyncio.sleep(0)
+    error = RemoteUnreachableError("the client came over another connection")
+    link.end(error)
+    assert await asyncio.wait_for(running, 20) is error
+    with pytest.raises(RemoteUnreachableError, match="another connection"):
+        await channel.reply
+    other.close()

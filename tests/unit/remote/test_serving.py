@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import signal
 import sys
@@ -12,18 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.base.errors import RemoteRefusedError, RemoteUnreachableError
+from quicksand.base.errors import RemoteProtocolError, RemoteRefusedError, RemoteUnreachableError
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
+from quicksand.guest.agent import wire
 from quicksand.guest.agent.wire import Stream
 from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.remote import connection as connecting
+from quicksand.remote import hello as greeting
+from quicksand.remote import link as linking
+from quicksand.remote import serving
 from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
+from quicksand.remote.hello import Hello, read_frame, read_hello
+from quicksand.remote.link import Link
 from quicksand.remote.serving import ABANDONED_S
+from quicksand.remote.serving import _Service as Service
 
-from tests.unit.remote.far import make_ssh, until
+from tests.unit.remote.far import make_ssh, two_ends, until
 
 PROGRAM = """
 import os, signal, sys, time
@@ -32,6 +40,8 @@ if what == "echo":
     print(*rest)
     print("error", file=sys.stderr)
     sys.exit(7)
+if what == "values":
+    print(os.environ["QUICKSAND_PASSED_ON"], os.environ.get("TOKEN"), sys.argv[2:])
 if what == "cat":
     while data := os.read(0, 65536):
         os.write(1, data)
@@ -64,6 +74,18 @@ if what == "until":
     print("ready", flush=True)
     time.sleep(30)
 """
+
+
+ASKS = """
+import sys
+print("sure?", flush=True)
+answer = sys.stdin.readline()
+with open(sys.argv[1], "w") as file:
+    file.write(repr(answer))
+"""
+"""Asks, and writes down what the answer was."""
+
+HELLO = Hello(nonce="0" * 32, client="0" * 32)
 
 
 @pytest.fixture
@@ -101,6 +123,16 @@ async def test_streams_stay_apart_and_the_exit_code_comes_back(near: Connection)
     assert command.exit_code == 7
 
 
+async def test_values_are_passed_on_beside_the_words_and_are_no_variables(
+    near: Connection,
+) -> None:
+    line = CommandLine(argv=["values", "-e", "TOKEN"], values={"TOKEN": "secret\udcff"})
+    command = AskedCommand(near, line)
+    await command.start()
+    came = (await output(command))[Stream.STDOUT].decode()
+    assert came == """{"TOKEN": "secret\\udcff"} None ['-e', 'TOKEN']\n"""
+
+
 async def test_input_of_any_size_comes_back_whole(near: Connection) -> None:
     data = os.urandom(3_000_000)
     command = AskedCommand(near, CommandLine(argv=["cat"], stdin=True))
@@ -114,6 +146,87 @@ async def test_input_of_any_size_comes_back_whole(near: Connection) -> None:
     assert (await output(command))[Stream.STDOUT] == data
     await feeding
     assert command.exit_code == 0
+
+
+async def test_a_far_end_that_is_silent_is_given_up(
+    near: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its signs of life come every 15 s."""
+    monkeypatch.setattr(linking, "SILENCE_MAX_S", 0.3)
+    await near.open()
+    command = AskedCommand(near, CommandLine(argv=["until", str(tmp_path / "ended")]))
+    await command.start()
+    async with asyncio.timeout(10):
+        with pytest.raises(RemoteUnreachableError, match="no sign of life"):
+            await output(command)
+    await until((tmp_path / "ended").exists, "the command to end")
+
+
+async def test_a_far_end_gives_signs_of_life(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linking, "ALIVE_EVERY_S", 0.01)
+    (reader, writer), there = await two_ends()
+    far = asyncio.create_task(Service("0" * 32, (), lambda _: None).serve(HELLO, there))
+    async with asyncio.timeout(20):
+        await reader.readuntil(b'{"event":"alive"}')
+        writer.close()
+        await far
+
+
+async def test_who_says_no_hello_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(greeting, "HELLO_S", 0.02)
+    async with asyncio.timeout(20):
+        with pytest.raises(RemoteProtocolError, match="nobody said hello"):
+            await read_hello(asyncio.StreamReader())
+
+
+async def test_a_command_ends_with_a_client_that_breaks_the_rules(
+    places: Paths, tmp_path: Path
+) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    program = (sys.executable, str(tmp_path / "program.py"))
+    here, there = await two_ends()
+    far = asyncio.create_task(Service("0" * 32, program, lambda _: None).serve(HELLO, there))
+    words = [base64.b64encode(word).decode() for word in (b"until", bytes(tmp_path / "ended"))]
+    params = {"argv_b64": words, "env": {}, "stdin": False}
+    here[1].write(wire.encode_message({"id": 1, "method": "command", "params": params}))
+    async with asyncio.timeout(20):
+        await here[0].readuntil(b"ready")
+        here[1].write(wire.encode_data(1, 77, b"no such stream"))
+        await far
+    here[1].close()
+    assert (tmp_path / "ended").exists()
+
+
+@pytest.mark.parametrize("why", ["it said goodbye", "it stays away"])
+async def test_a_change_that_waits_for_an_answer_ends_without_its_client(
+    places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr(serving, "KEPT_S", 0.2)
+    (tmp_path / "ask.py").write_text(ASKS)
+    program = (sys.executable, str(tmp_path / "ask.py"), str(tmp_path / "answer"))
+    here, there = await two_ends()
+    service = Service("0" * 32, program, lambda _: None)
+    far = asyncio.create_task(service.serve(HELLO, there))
+    await here[0].readuntil(b"QSND" + bytes(16))
+    await read_frame(here[0], wire.AGENT, 4096)
+    link = Link(*here, name="box")
+    running = asyncio.create_task(link.run())
+    terminal = {"columns": 80, "rows": 24}
+    argv = [base64.b64encode(b"rm").decode()]
+    asked = link.open(
+        "command", argv_b64=argv, env={}, stdin=True, terminal=terminal, once="1" * 32
+    )
+    assert b"sure?" in (await asked.piece()).data
+    if why == "it said goodbye":
+        link.leave()
+        await link.request("ping")
+    link.end(RemoteUnreachableError("over"))
+    await running
+    async with asyncio.timeout(20):
+        await far
+    assert (tmp_path / "answer").read_text() == "''"
 
 
 async def test_commands_run_beside_each_other_over_one_connection(near: Connection) -> None:
@@ -265,6 +378,9 @@ async def test_leaving_lets_a_change_come_to_its_end(near: Connection, tmp_path:
         {"argv_b64": ["YQ=="], "env": {"LANG": "a\nb"}, "stdin": False},
         {"argv_b64": ["YQ=="], "env": {"LANG": 1}, "stdin": False},
         {"argv_b64": ["YQ=="], "env": {}, "stdin": 1},
+        {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "values_b64": []},
+        {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "values_b64": {"A B": "YQ=="}},
+        {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "values_b64": {"A": "AA=="}},
         {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "terminal": {"columns": "x"}},
         {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "once": "../x"},
         {"argv_b64": ["YQ=="], "env": {}, "stdin": False, "have": {"1": -1}},
