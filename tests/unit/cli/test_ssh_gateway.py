@@ -21,6 +21,7 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
 from quicksand.sandbox import Sandbox
 
+from quicksand_tui.cli import runner
 from quicksand_tui.cli.ssh_server import gateway as module
 from quicksand_tui.cli.ssh_server.gateway import Gateway, serve_at
 from quicksand_tui.cli.ssh_server.server import CHANNELS_MAX
@@ -99,7 +100,7 @@ async def place(
 ) -> AsyncIterator[Place]:
     sandbox = Played()
 
-    real, find = module.attached, Registry.named
+    real, find = runner.attached, Registry.named
 
     @contextlib.contextmanager
     def attached(name: str) -> Iterator[Played | Sandbox]:

@@ -45,7 +45,7 @@ class Service:
     async def finish(self) -> None:
         """It is gone altogether, as its kernel tells whoever writes."""
         await self.taken.wait()
-        raise AgentRefusedError("io", "broken pipe")
+        raise AgentRefusedError("broken pipe", code="io")
 
     def close(self) -> None:
         self.closed.set()
@@ -103,9 +103,11 @@ class Pair:
         await self.server._tasks.end(0)
 
     async def open(self, window: int = 2 * MIB) -> tuple[Any, Silent]:
-        return await self.client.create_connection(
+        channel, session = await self.client.create_connection(
             Silent, "127.0.0.1", 80, encoding=None, window=window
         )
+        assert isinstance(session, Silent)
+        return channel, session
 
 
 async def test_a_client_that_reads_nothing_costs_no_memory_whatever_its_window() -> None:
