@@ -17,6 +17,9 @@ its window allows."""
 LOOK_S = 1.0
 """Seconds between looks whether a channel that is not read from has been closed."""
 
+KEYS_S = 0.02
+"""Seconds between looks whether an exchange of keys has ended, each hour or GiB."""
+
 _FLOW = "quicksand_flow"
 
 
@@ -25,12 +28,28 @@ class Flow:
     chooses: with a huge one all that is written would wait here, in the transport's buffer."""
 
     def __init__(self, connection: asyncssh.SSHServerConnection) -> None:
-        self.is_open = asyncio.Event()
-        self.is_open.set()
+        self._connection = connection
+        self._is_over = False
+        self._is_open = asyncio.Event()
+        self._is_open.set()
         # The transport tells its protocol, and that of asyncssh does nothing with it.
-        connection.pause_writing = self.is_open.clear  # type: ignore[method-assign]
-        connection.resume_writing = self.is_open.set  # type: ignore[method-assign]
+        connection.pause_writing = self._is_open.clear  # type: ignore[method-assign]
+        connection.resume_writing = self._is_open.set  # type: ignore[method-assign]
         connection.set_extra_info(**{_FLOW: self})
+
+    async def wait(self) -> None:
+        """Waits until it takes more, or is over."""
+        await self._is_open.wait()
+        # While keys are exchanged asyncssh keeps what is written, without a bound; and a client can
+        # begin that and never go on.
+        while not (self._is_over or self._connection._kex_complete):
+            await asyncio.sleep(KEYS_S)
+            await self._is_open.wait()
+
+    def end(self) -> None:
+        """Lets those go on who wait: the transport is gone."""
+        self._is_over = True
+        self._is_open.set()
 
 
 class Pipe:
@@ -105,7 +124,7 @@ class Pipe:
         open."""
         await self._writable.wait()
         if self._flow is not None:
-            await self._flow.is_open.wait()
+            await self._flow.wait()
         if self.lost.is_set() or self._chan.is_closing():
             return False
         self._chan.write(data, datatype)

@@ -55,7 +55,7 @@ class GuestServer(asyncssh.SSHServer):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._flow is not None:
-            self._flow.is_open.set()  # nobody is to wait for a transport that is gone
+            self._flow.end()
 
     async def begin_auth(self, username: str) -> bool:
         """Finds who logs in; nobody has to prove anything, since the pipe is its user's. Raises

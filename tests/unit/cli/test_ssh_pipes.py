@@ -25,10 +25,12 @@ class Service:
     def __init__(self, *, sends: int = 0, takes: bool = True) -> None:
         self.sends, self.takes = sends, takes
         self.sent = 0
+        self.begins = asyncio.Event()
         self.over, self.closed, self.taken = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def read(self) -> bytes:
         if self.sent < self.sends:
+            await self.begins.wait()
             self.sent += 64 * 1024
             return bytes(64 * 1024)
         await self.over.wait()
@@ -110,12 +112,22 @@ class Pair:
         return channel, session
 
 
-async def test_a_client_that_reads_nothing_costs_no_memory_whatever_its_window() -> None:
+@pytest.mark.parametrize("rekeys", [False, True])
+async def test_a_client_that_reads_nothing_costs_no_memory_whatever_its_window(
+    rekeys: bool,
+) -> None:
+    """Neither if it begins to exchange keys, and does not go on with that."""
     service = Service(sends=64 * MIB)
     async with Pair(service) as pair:
         async with asyncio.timeout(LIMIT_S):
             await pair.open(window=2**31)
             pair.client._transport.pause_reading()  # type: ignore[union-attr]
+            if rekeys:
+                pair.client._send_kexinit()
+                pair.client._kexinit_sent = True
+                while pair.server.connection is None or pair.server.connection._kex_complete:
+                    await asyncio.sleep(0.01)
+            service.begins.set()
             before = -1
             while before != service.sent:  # until it stands still
                 before = service.sent
