@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 import click
 from quicksand.base.errors import HostError, StateError
@@ -79,7 +80,7 @@ def code_command(name: str, directory: str | None, editor: str, check: bool) -> 
     async def main(signals: Signals) -> int:
         with attached(name) as sandbox:
             guest = await look_at(sandbox)
-            place = directory or (await sandbox.find_user()).home
+            place = directory or home_in((await sandbox.find_user()).home)
             words.extend(command_of_editor(editor, sandbox.name, place))
         lacking = list(problems(guest, editor))
         for line in (*lacking, *advice(guest, editor)):
@@ -88,7 +89,7 @@ def code_command(name: str, directory: str | None, editor: str, check: bool) -> 
 
     code = run_async(main)
     if check:
-        click.echo(shlex.join(words))
+        click.echo(clean(shlex.join(words)))
         return code
     host = f"{name}{SUFFIX}"
     if not is_installed():
@@ -107,12 +108,22 @@ def code_command(name: str, directory: str | None, editor: str, check: bool) -> 
     os.execv(program, words)  # noqa: S606
 
 
+def home_in(told: str) -> str:
+    """Returns the home that a guest tells; / if it is no path that an editor could be given. The
+    guest says what it likes, and a word such as --install-extension=… is an option of the editor's,
+    which runs on this host."""
+    return told if told.startswith("/") and told.isprintable() else "/"
+
+
 def command_of_editor(editor: str, name: str, directory: str) -> list[str]:
-    """Returns the command that opens a directory of a sandbox."""
+    """Returns the command that opens a directory of a sandbox, which is below / whatever it begins
+    with: nothing of it is an option."""
     host = name + SUFFIX
+    place = directory if directory.startswith("/") else f"/{directory}"
     if editor == "zed":
-        return ["zed", f"ssh://{host}{directory if directory.startswith('/') else f'/{directory}'}"]
-    return ["code", "--remote", f"ssh-remote+{host}", directory]
+        # Of a URL a path is a part: what would end it, or mean something else there, is escaped.
+        return ["zed", f"ssh://{host}{quote(place, errors='surrogateescape')}"]
+    return ["code", "--remote", f"ssh-remote+{host}", place]
 
 
 async def look_at(sandbox: Sandbox) -> Guest:

@@ -42,7 +42,9 @@ def ssh_command(stdio: bool, name: str, argv: tuple[str, ...]) -> int:
 
         return serve_stdio(name.removesuffix(SUFFIX))
     user, _, host = name.rpartition("@")
-    found = Registry(paths()).find(host.removesuffix(SUFFIX))
+    registry = Registry(paths())
+    # A sandbox may itself be called as a host of ours: then it is meant.
+    found = registry.named(host) or registry.find(host.removesuffix(SUFFIX))
     program = shutil.which("ssh")
     if program is None:
         raise HostError("there is no ssh on this host", hint="install openssh-client")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import pwd
+import re
 from pathlib import Path
 
 import click
@@ -20,6 +21,8 @@ from quicksand_tui.model.text import clean, clean_lines
 
 BEGIN = "# BEGIN quicksand-tui: `quicksand-tui ssh-config --remove` takes these lines out"
 END = "# END quicksand-tui"
+_OURS = re.compile(r'Include "/.*/ssh/config"')
+"""As `with_include` writes it. The data directory may have been another one then."""
 
 
 @command_of("ssh-config")
@@ -82,16 +85,21 @@ def with_include(text: str, included: Path) -> str:
 
 
 def without_include(text: str) -> str:
-    """Returns the user's config without the lines of ours."""
-    lines = text.splitlines(keepends=True)
-    bare = [line.strip() for line in lines]
-    while BEGIN in bare:
-        first = bare.index(BEGIN)
-        # Without its end, somebody has edited it: only what is certainly ours goes.
-        is_whole = bare[first + 2 : first + 3] == [END]
-        last = first + 3 if is_whole else first + 1
-        del lines[first:last], bare[first:last]
-    return "".join(lines)
+    """Returns the user's config without the lines of ours: the marks, and between them the one that
+    we write. What else stands there, the user has put there."""
+    kept: list[str] = []
+    is_inside = is_first = False
+    for line in text.splitlines(keepends=True):
+        bare = line.strip()
+        if bare == BEGIN:
+            is_inside = is_first = True
+        elif is_inside and bare == END:
+            is_inside = is_first = False
+        else:
+            if not (is_first and _OURS.fullmatch(bare)):
+                kept.append(line)
+            is_first = False
+    return "".join(kept)
 
 
 def _read(file: Path) -> str:

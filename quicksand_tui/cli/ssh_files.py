@@ -106,7 +106,7 @@ def prepare_files() -> Path:
     make_private_dir(ssh_dir(places))
     file, text = config_file(places), config_text(places)
     with map_os_errors(file):
-        if not file.exists() or file.read_text() != text:
+        if not file.exists() or file.read_bytes() != text.encode("utf-8", "surrogateescape"):
             write_whole(file, text)
     return file
 

@@ -69,7 +69,10 @@ def ssh_gateway_command(listen: str, keys: Path | None) -> int:
         click.echo(f"listening at {shown} for {len(known)} keys of {clean(file)}")
         click.echo(f"host key {key.get_fingerprint()}; for a known_hosts elsewhere:")
         click.echo(f"{shown} {key.export_public_key().decode().strip()}")
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await gateway.end()
         return Exit.OK
 
     return run_async(main)

@@ -210,7 +210,8 @@ class Forwarder:
 async def carry(
     connection: GuestConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Carry bytes in both directions. Raises ExceptionGroup of what breaks one."""
+    """Carry bytes in both directions. Raises ExceptionGroup of what breaks one: also once a service
+    that has sent its last takes nothing more, else the client would send for ever."""
 
     async def to_guest() -> None:
         while data := await reader.read(CHUNK):
@@ -222,11 +223,12 @@ async def carry(
             writer.write(data)
             await writer.drain()
         writer.write_eof()
+        await connection.finish()
+        feeding.cancel()
 
     async with asyncio.TaskGroup() as both:
-        both.create_task(to_guest())
+        feeding = both.create_task(to_guest())
         both.create_task(to_client())
-    await connection.finish()
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

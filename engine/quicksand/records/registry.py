@@ -93,22 +93,29 @@ class Registry:
         """
         if is_id(id_or_name) and (known := self.inspect(id_or_name)) is not None:
             return known  # the others need not be read
-        for id_ in self._ids():
-            if self._may_be_called(id_, id_or_name):
-                known = self.inspect(id_)
-                if known is not None and known.name == id_or_name:
-                    return known
+        if (named := self.named(id_or_name)) is not None:
+            return named
         entries = self.list()
         near = [e for e in entries if len(id_or_name) >= 4 and e.id.startswith(id_or_name)]
         if len(near) == 1:
             return near[0]
         raise self._not_found(id_or_name, [e.name for e in entries])
 
-    def _may_be_called(self, id_: str, name: str) -> bool:
-        """Whether the record of a sandbox has that name; reading it is all that this takes."""
+    def named(self, name: str) -> Entry | None:
+        """The sandbox with exactly that name; None if there is none, whatever has it for its id."""
+        for id_ in self._ids():
+            if self._recorded_name(id_) == name:
+                known = self.inspect(id_)
+                if known is not None and known.name == name:
+                    return known
+        return None
+
+    def _recorded_name(self, id_: str) -> str:
+        """The name that the record of a sandbox has, "" if none can be read; that is all that this
+        takes."""
         with contextlib.suppress(OSError, ValueError):
-            return bool(read_json(sandbox_dir(self.paths, id_).record).get("name") == name)
-        return False
+            return str(read_json(sandbox_dir(self.paths, id_).record).get("name"))
+        return ""
 
     def _not_found(self, asked: str, names: builtins.list[str]) -> SandboxNotFoundError:
         if any(asked in (trashed.id, trashed.name) for trashed in Trash(self.paths).list()):
@@ -171,14 +178,24 @@ class Registry:
             yield
 
     def _require_free(self, name: str, *, hint: Words) -> None:
+        """Names that differ in capitals alone are one: they are host names for ssh, which does not
+        tell them apart where it looks for a connection to go on with."""
+        wanted = name.casefold()
         for id_ in self._ids():
             # Only one that has the name is inspected: with hundreds of them that takes a while.
-            if name == id_ or self._may_be_called(id_, name):
+            if wanted in (id_, self._recorded_name(id_).casefold()):
                 other = self.inspect(id_)
-                if other is not None and name in (other.name, other.id):
+                if other is None or wanted not in (other.name.casefold(), other.id):
+                    continue
+                if name in (other.name, other.id):
                     raise NameTakenError(
                         f"the name {name!r} is taken by a sandbox that is {other.status}", hint=hint
                     )
+                raise NameTakenError(
+                    f"the name {name!r} differs in capitals alone from that of the sandbox "
+                    f"{other.name!r}, and ssh does not tell them apart",
+                    hint="choose another name",
+                )
 
     def lock(self, id_: str) -> int:
         """Lock a stopped sandbox to start or remove it; returns the lock's descriptor.

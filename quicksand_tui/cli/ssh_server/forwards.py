@@ -43,21 +43,23 @@ class Forwarded(Pipe):
         # What broke the connection the client sees as its end: SSH has no word for it.
         with contextlib.suppress(QuicksandError, ExceptionGroup):
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._carry_in())
-                both.create_task(self._carry_out())
-            await self._connection.finish()
+                feeding = both.create_task(self._carry_in())
+                both.create_task(self._carry_out(feeding))
 
     async def _carry_in(self) -> None:
         while data := await self.read():
             await self._connection.write(data)
         self._connection.write_eof()
 
-    async def _carry_out(self) -> None:
+    async def _carry_out(self, feeding: asyncio.Task[None]) -> None:
         while data := await self._connection.read():
             if not await self.write(data):
+                feeding.cancel()
                 return
-        if not self._chan.is_closing():
-            self._chan.write_eof()
+        self.write_eof()
+        # A service that is gone altogether takes nothing more: the client is not to send for ever.
+        await self._connection.finish()
+        feeding.cancel()
 
 
 class ForwardedTcp(Forwarded, asyncssh.SSHTCPSession[bytes]):

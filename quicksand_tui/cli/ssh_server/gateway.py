@@ -6,13 +6,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import asyncssh
-from quicksand.base.errors import QuicksandError, SandboxNotFoundError
+from quicksand.base.errors import QuicksandError, SandboxNotFoundError, StateError
+from quicksand.base.paths import paths
+from quicksand.records.registry import Registry
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.cli.runner import attached
@@ -28,7 +31,16 @@ if TYPE_CHECKING:
 STRANGERS_MAX = 20
 """Connections, at most, whose client has not proved anything yet."""
 
+STRANGERS_EACH_MAX = 10
+"""Of them, from one address: the first that comes is not to keep all others out."""
+
 CONNECTIONS_MAX = 200
+
+CONNECTIONS_EACH_MAX = 8
+"""Connections into one sandbox, of whose agent's ports each takes one (AGENT_PORTS)."""
+
+USERS_TRIED_MAX = 5
+"""User names that a client may try in one connection. OpenSSH allows one."""
 
 LOGIN_S = 20
 """Seconds for a login."""
@@ -49,11 +61,30 @@ class Gateway:
     keys_file: Path
     log: Callable[[str], None]
     tasks: Tasks = field(default_factory=Tasks)
-    strangers: int = 0
-    connections: int = 0
+    strangers: Counter[str] = field(default_factory=Counter)
+    """By their addresses."""
+    inside: Counter[str] = field(default_factory=Counter)
+    """Connections by the names of their sandboxes."""
+    servers: set[GatewayServer] = field(default_factory=set)
+    """One for each connection."""
+    acceptor: asyncssh.SSHAcceptor | None = None
 
     def make_server(self) -> GatewayServer:
         return GatewayServer(self)
+
+    async def end(self) -> None:
+        """Ends the connections, and waits until what ran in the guests for them is hung up."""
+        if self.acceptor is not None:
+            self.acceptor.close()
+        for server in list(self.servers):
+            server.send_away(StateError("the gateway has ended"))
+        # asyncssh tells a server that its connection is lost in one of the next rounds.
+        left = [asyncio.create_task(server.lost.wait()) for server in self.servers]
+        if left:
+            _, waiting = await asyncio.wait(left, timeout=END_S)
+            for task in waiting:
+                task.cancel()
+        await self.tasks.end(2 * END_S)
 
 
 class GatewayServer(GuestServer):
@@ -62,45 +93,61 @@ class GatewayServer(GuestServer):
     def __init__(self, gateway: Gateway) -> None:
         super().__init__(SandboxNotFoundError("nobody has logged in"), Tasks())
         self._gateway = gateway
+        self.lost = asyncio.Event()
         self._is_stranger = False
+        self._inside = ""
+        """The sandbox that it counts for."""
         self._keys: list[Key] = []
-        self._tried = 0
+        self._tried = self._users_tried = 0
         self._name, self._user = "", ""
-        self._peer = "?"
+        self._address, self._peer = "?", "?"
         self._held = contextlib.ExitStack()
+        self._login: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._entered: asyncio.Future[Guest] = asyncio.get_running_loop().create_future()
+        self._entered = asyncio.Event()
+        """Set once it is known whether the client gets in."""
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         super().connection_made(conn)
-        self._peer = ":".join(str(part) for part in (conn.get_extra_info("peername") or "?")[:2])
-        self._gateway.connections += 1
-        self._gateway.strangers += 1
+        peer = [str(part) for part in (conn.get_extra_info("peername") or "?")[:2]]
+        self._address, self._peer = peer[0], ":".join(peer)
+        gateway = self._gateway
+        gateway.servers.add(self)
+        gateway.strangers[self._address] += 1
         self._is_stranger = True
-        many = self._gateway.connections > CONNECTIONS_MAX
-        if many or self._gateway.strangers > STRANGERS_MAX:
+        if (
+            len(gateway.servers) > CONNECTIONS_MAX
+            or gateway.strangers.total() > STRANGERS_MAX
+            or gateway.strangers[self._address] > STRANGERS_EACH_MAX
+        ):
             self._note("refused: too many connections")
             conn.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._gateway.connections -= 1
+        super().connection_lost(exc)
+        self._gateway.servers.discard(self)
         self._known()
         if self._name:
             self._note("gone")
-        self._entered.cancel()
+        self._guest = None
+        self._entered.set()
         self._gateway.tasks.start(self._clean_up(), "clean-up")
+        self.lost.set()
 
     async def _clean_up(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
+        for task in (self._login, self._watching):
+            if task is not None:
+                task.cancel()
         await self._tasks.end(END_S)
         self._held.close()
+        if self._inside:
+            _less(self._gateway.inside, self._inside)
 
     def _known(self) -> None:
         """Counts the client as no stranger any more."""
         if self._is_stranger:
             self._is_stranger = False
-            self._gateway.strangers -= 1
+            _less(self._gateway.strangers, self._address)
 
     def _note(self, what: str) -> None:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
@@ -109,6 +156,11 @@ class GatewayServer(GuestServer):
     # Proving who one is: every refusal looks the same, whatever its reason.
 
     async def begin_auth(self, username: str) -> bool:
+        self._users_tried += 1
+        if self._users_tried > USERS_TRIED_MAX:
+            raise asyncssh.DisconnectError(
+                asyncssh.DISC_NO_MORE_AUTH_METHODS_AVAILABLE, "too many user names"
+            )
         self._name, _, self._user = username.partition("+")
         try:
             self._keys = await asyncio.to_thread(read_keys, self._gateway.keys_file)
@@ -131,26 +183,47 @@ class GatewayServer(GuestServer):
             return False
         return True
 
-    async def auth_completed(self) -> None:
-        """Lets the client in. Raises asyncssh.DisconnectError, which the client shows."""
+    def auth_completed(self) -> None:
+        """Lets the client in, in a task: it may leave before, and then nobody is to wait for a
+        guest."""
         self._known()
         self._note(f"in as {self._user or 'the usual user'}")
+        self._login = self._tasks.start(self._let_in(self._name, self._user), "login")
+
+    async def _let_in(self, name: str, user: str) -> None:
+        """Logs in, or sends the client away and says why."""
         sandbox: Sandbox | QuicksandError
         try:
-            sandbox = self._held.enter_context(attached(self._name))
-            if sandbox.name != self._name:  # it is called by its id, which no key is for
-                sandbox = SandboxNotFoundError(f"no sandbox is called {self._name!r}")
+            sandbox = self._find(name)
         except QuicksandError as error:
             sandbox = error
-        guest = await log_in(sandbox, self._user or None)
-        if not self._entered.done():
-            self._entered.set_result(guest)
-            self._guest = guest
+        try:
+            self._guest = guest = await log_in(sandbox, user or None)
             self._watching = self._gateway.tasks.start(self._watch(guest.sandbox), "guest")
+        except asyncssh.DisconnectError as error:
+            if self.connection is not None:
+                self.connection.disconnect(error.code, error.reason)
+        finally:
+            self._entered.set()
+
+    def _find(self, name: str) -> Sandbox:
+        """Returns the sandbox with exactly the name that the key was checked for: what else there
+        is, the client is not told. Raises SandboxNotFoundError, StateError."""
+        unknown = SandboxNotFoundError(f"no sandbox is called {name!r}")
+        if self._gateway.inside[name] >= CONNECTIONS_EACH_MAX:
+            raise StateError(f"{CONNECTIONS_EACH_MAX} connections into it are open")
+        if (entry := Registry(paths()).named(name)) is None:
+            raise unknown
+        try:
+            sandbox = self._held.enter_context(attached(entry.id))
+        except SandboxNotFoundError:
+            raise unknown from None
+        self._inside = name
+        self._gateway.inside[name] += 1
+        return sandbox
 
     async def _enter(self) -> Guest:
-        if not self._entered.done():
-            await asyncio.wait((self._entered,))
+        await self._entered.wait()
         return await super()._enter()
 
     async def _watch(self, sandbox: Sandbox) -> None:
@@ -162,9 +235,16 @@ class GatewayServer(GuestServer):
         self.send_away(error)
 
 
+def _less(counted: Counter[str], name: str) -> None:
+    """Counts one less, and keeps no name without any."""
+    counted[name] -= 1
+    if counted[name] <= 0:
+        del counted[name]
+
+
 async def serve_at(host: str, port: int, key: asyncssh.SSHKey, gateway: Gateway) -> int:
-    """Begins to listen; returns the port. Raises OSError."""
-    acceptor = await asyncssh.listen(
+    """Begins to listen, until `Gateway.end`; returns the port. Raises OSError."""
+    gateway.acceptor = await asyncssh.listen(
         host,
         port,
         server_factory=gateway.make_server,
@@ -174,4 +254,4 @@ async def serve_at(host: str, port: int, key: asyncssh.SSHKey, gateway: Gateway)
         reuse_address=True,
         **OPTIONS,
     )
-    return int(acceptor.get_port())
+    return int(gateway.acceptor.get_port())

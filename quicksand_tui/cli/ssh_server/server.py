@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import asyncssh
 from quicksand.base.errors import QuicksandError
@@ -17,6 +19,7 @@ from quicksand_tui.cli.ssh_server.forwards import (
     GuestForward,
     refusal,
 )
+from quicksand_tui.cli.ssh_server.pipes import Flow, Pipe
 from quicksand_tui.cli.ssh_server.sessions import Guest, GuestSession
 from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import clean
@@ -25,6 +28,12 @@ if TYPE_CHECKING:
     from quicksand_tui.cli.ssh_server.tasks import Tasks
 
 LOOPBACK = ("127.0.0.1", "::1")
+
+CHANNELS_MAX = 64
+"""Channels that a client may have open in one connection. An agent has 256 for each of its
+clients, and a command or a forward takes one."""
+
+P = TypeVar("P", bound=Pipe)
 
 
 class GuestServer(asyncssh.SSHServer):
@@ -37,9 +46,16 @@ class GuestServer(asyncssh.SSHServer):
         self._tasks = tasks
         self._guest: Guest | None = None
         self.connection: asyncssh.SSHServerConnection | None = None
+        self._flow: Flow | None = None
+        self._channels = 0
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self.connection = conn
+        self._flow = Flow(conn)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._flow is not None:
+            self._flow.end()
 
     async def begin_auth(self, username: str) -> bool:
         """Finds who logs in; nobody has to prove anything, since the pipe is its user's. Raises
@@ -61,28 +77,53 @@ class GuestServer(asyncssh.SSHServer):
             reason = told(error)
             self.connection.disconnect(reason.code, reason.reason)
 
+    @contextlib.contextmanager
+    def _channel(self) -> Iterator[None]:
+        """Counts a channel that is being opened, until `_counted` takes it over or it fails. Raises
+        asyncssh.ChannelOpenError if there are too many."""
+        if self._channels >= CHANNELS_MAX:
+            raise asyncssh.ChannelOpenError(
+                asyncssh.OPEN_RESOURCE_SHORTAGE, f"{CHANNELS_MAX} channels are open"
+            )
+        self._channels += 1
+        try:
+            yield
+        except BaseException:
+            self._uncount()
+            raise
+
+    def _counted(self, pipe: P) -> P:
+        pipe.when_lost = self._uncount
+        return pipe
+
+    def _uncount(self) -> None:
+        self._channels -= 1
+
     async def session_requested(self) -> GuestSession:
-        return GuestSession(await self._enter(), self._tasks)
+        with self._channel():
+            return self._counted(GuestSession(await self._enter(), self._tasks))
 
     async def connection_requested(
         self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
     ) -> ForwardedTcp:
         """Dials in the guest. Raises asyncssh.ChannelOpenError."""
-        who = await self._enter()
-        try:
-            found = await who.sandbox.dial(dest_port, host=dest_host)
-        except QuicksandError as error:
-            raise refusal(error) from error
-        return ForwardedTcp(found, self._tasks)
+        with self._channel():
+            who = await self._enter()
+            try:
+                found = await who.sandbox.dial(dest_port, host=dest_host)
+            except QuicksandError as error:
+                raise refusal(error) from error
+            return self._counted(ForwardedTcp(found, self._tasks))
 
     async def unix_connection_requested(self, dest_path: str) -> ForwardedUnix:
         """Dials in the guest. Raises asyncssh.ChannelOpenError."""
-        who = await self._enter()
-        try:
-            found = await who.sandbox.dial(path=dest_path, user=who.user)
-        except QuicksandError as error:
-            raise refusal(error) from error
-        return ForwardedUnix(found, self._tasks)
+        with self._channel():
+            who = await self._enter()
+            try:
+                found = await who.sandbox.dial(path=dest_path, user=who.user)
+            except QuicksandError as error:
+                raise refusal(error) from error
+            return self._counted(ForwardedUnix(found, self._tasks))
 
     async def server_requested(self, listen_host: str, listen_port: int) -> GuestForward | bool:
         """Listens on the guest's loopback, whatever address the client names, as sshd does without

@@ -135,7 +135,9 @@ class GuestSession(Pipe, asyncssh.SSHServerSession[bytes]):
             await self.write(message, asyncssh.EXTENDED_DATA_STDERR)
             self._chan.exit(FAILED)
             return
-        if status is not None and not self._chan.is_closing():
+        if status is None:  # the client is gone
+            self._chan.close()
+        elif not self._chan.is_closing():
             if status.signal is not None and status.signal in SIGNALS:
                 self._chan.exit_with_signal(SIGNALS[status.signal])
             else:
@@ -166,8 +168,9 @@ class GuestSession(Pipe, asyncssh.SSHServerSession[bytes]):
 
         async def show() -> None:
             async for stream, data in command.output():
-                is_error = stream is Stream.STDERR
-                await self.write(data, asyncssh.EXTENDED_DATA_STDERR if is_error else None)
+                datatype = asyncssh.EXTENDED_DATA_STDERR if stream is Stream.STDERR else None
+                if not await self.write(data, datatype):
+                    return
 
         try:
             await self.until_lost(self._relay(command, show()))
@@ -195,7 +198,8 @@ class GuestSession(Pipe, asyncssh.SSHServerSession[bytes]):
 
         async def show() -> None:
             async for data in shell.output():
-                await self.write(data)
+                if not await self.write(data):
+                    return
 
         try:
             await self.until_lost(self._relay(shell, show()))

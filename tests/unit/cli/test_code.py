@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from quicksand_tui.cli.code import Guest, advice, command_of_editor, problems
+from quicksand_tui.cli.code import Guest, advice, command_of_editor, home_in, problems
 
 FINE = {
     **{"os": "Linux", "arch": "x86_64", "glibc": "2.41", "memory": "2000000", "disk": "4000000"},
@@ -60,3 +60,16 @@ def test_the_command_opens_a_directory_of_the_host() -> None:
         *("code", "--remote", "ssh-remote+web.qs", "/root"),
     ]
     assert command_of_editor("zed", "web", "src")[-1] == "ssh://web.qs/src"
+
+
+@pytest.mark.parametrize("told", ["--install-extension=/tmp/x.vsix", "-r", "", "x", "/a\x1b[2J"])
+def test_a_home_that_is_no_path_is_not_given_to_an_editor(told: str) -> None:
+    """A guest says what it likes; the editor runs on this host."""
+    assert home_in(told) == "/"
+    assert home_in("/home/joe") == "/home/joe"
+
+
+def test_no_directory_is_an_option_of_an_editor() -> None:
+    for editor in ("code", "zed"):
+        assert not command_of_editor(editor, "web", "--wait")[-1].startswith("-")
+    assert command_of_editor("zed", "web", "/a?b#c d")[-1] == "ssh://web.qs/a%3Fb%23c%20d"

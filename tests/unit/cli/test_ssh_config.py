@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 from quicksand.base.paths import Paths
+from quicksand.records.config import SandboxConfig
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record, new_id
 
 from quicksand_tui.cli import ssh_config, ssh_files
 from quicksand_tui.cli.main import run
@@ -95,8 +98,41 @@ def test_options_that_exclude_each_other_are_refused() -> None:
 def test_only_what_is_certainly_ours_is_taken_out() -> None:
     torn = f"{BEGIN}\nHost mine\n    User me\n"
     assert without_include(torn) == "Host mine\n    User me\n"
-    twice = f"{BEGIN}\nInclude x\n{END}\n" * 2 + "Host mine\n"
+    ours = 'Include "/elsewhere/ssh/config"'
+    twice = f"{BEGIN}\n{ours}\n{END}\n" * 2 + "Host mine\n"
     assert without_include(twice) == "Host mine\n"
+    for mine in ("Include mine\n", 'Host mine\n    Include "/my/own"\n'):
+        assert without_include(f"{BEGIN}\n{mine}{END}\n") == mine
+        assert without_include(f"{BEGIN}\n{ours}\n{mine}{END}\n") == mine
+
+
+def test_a_config_of_ours_that_is_no_text_is_written_anew(places: Paths) -> None:
+    file = prepare_files()
+    file.write_bytes(b"\xff\xfe")
+    prepare_files()
+    assert file.read_text() == config_text(places)
+
+
+def test_a_sandbox_that_is_called_as_a_host_of_ours_is_reached(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[list[str]] = []
+    monkeypatch.setattr("os.execv", lambda _, words: called.append(words))
+    registry = Registry(places)
+    for name in ("foo", "foo.qs"):
+        record = Record(
+            id=new_id(),
+            name=name,
+            config=SandboxConfig("debian"),
+            image_digest="d" * 64,
+            chain=("/images/debian/disk.qcow2",),
+            created=1.0,
+            committed=True,
+            discard=False,
+        )
+        os.close(registry.create(record))
+        run(("ssh", name))
+        assert called.pop()[-1] == f"{name}.qs"
 
 
 def test_printed_it_can_be_used_at_once(places: Paths) -> None:

@@ -508,6 +508,16 @@ def test_a_taken_name_is_refused_with_its_owners_state(registry: Registry, live:
         os.close(lock)
 
 
+def test_names_that_differ_in_capitals_alone_are_not_both_given(registry: Registry) -> None:
+    """For ssh they are one host where it looks for a connection to go on with."""
+    os.close(registry.create(replace(RECORD, name="Web.qs")))
+    with pytest.raises(NameTakenError, match=r"capitals alone from that of the sandbox 'Web\.qs'"):
+        registry.create(replace(RECORD, id=new_id(), name="web.qs"))
+    found = registry.named("Web.qs")
+    assert found is not None and found.name == "Web.qs"
+    assert registry.named("web.qs") is None
+
+
 def test_the_name_of_a_start_that_died_is_free(registry: Registry) -> None:
     os.close(registry.create(replace(RECORD, committed=False)))
     record = make(registry)

@@ -49,20 +49,28 @@ class AgentLink:
         self._lease: Lease | None = None
         self._machine: MachineDir | None = None
         """The machine that the session is with."""
+        self._closings = 0
+        """How often this has been closed: who was connecting then has nobody to connect for."""
 
     async def session(self, *, timeout: float = 15.0) -> Session:
         """Return the live session, connecting if there is none.
 
         Raises what ``why_gone`` returns, StateError if all ports are taken, AgentUnreachableError
-        after ``timeout`` seconds without an answer, AgentRefusedError for a wrong token.
+        after ``timeout`` seconds without an answer or if this is closed meanwhile,
+        AgentRefusedError for a wrong token.
         """
+        closings = self._closings
         async with self._lock:
-            self.move_on()  # another client may have reverted the sandbox just now
-            if self._session is not None and not self._session.closed.is_set():
-                return self._session
-            self.close()
-            self._session = await self._connect(timeout)
-            return self._session
+            if closings == self._closings:
+                self.move_on()  # another client may have reverted the sandbox just now
+                if self._session is not None and not self._session.closed.is_set():
+                    return self._session
+                self._drop()
+                self._session = await self._connect(timeout)
+                if closings == self._closings:
+                    return self._session
+                self._drop()
+        raise AgentUnreachableError("the connection to the guest's agent was closed")
 
     async def request(self, method: str, params: dict[str, Any], timeout: float) -> dict[str, Any]:
         """Ask the agent on the live session. Raises as `session` and `Session.request`."""
@@ -94,7 +102,7 @@ class AgentLink:
         if self._machine != self._runtime.current():
             if self._session is not None:
                 self._session.leave()
-            self.close()
+            self._drop()
 
     async def _connect(self, timeout: float) -> Session:
         loop = asyncio.get_running_loop()
@@ -167,7 +175,12 @@ class AgentLink:
         return session if session is not None and not session.closed.is_set() else None
 
     def close(self) -> None:
-        """Close the connection and release the port. Idempotent."""
+        """Close the connection and release the port; who is just connecting gets
+        AgentUnreachableError. The next `session` connects anew. Idempotent."""
+        self._closings += 1
+        self._drop()
+
+    def _drop(self) -> None:
         if self._session is not None:
             self._session.close()
             self._session = None

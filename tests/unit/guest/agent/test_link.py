@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quicksand.base.errors import RevertedError, StateError
+from quicksand.base.errors import AgentUnreachableError, RevertedError, StateError
 from quicksand.base.lease import is_leased, take_at_once
 from quicksand.guest.agent.link import AgentLink
 from quicksand.guest.agent.session import Session, connect, dial
@@ -164,3 +164,26 @@ async def test_a_link_that_connects_takes_no_other_connection(
         assert not link.adopt(new, session, lease)
         await connecting
     lease.release()
+
+
+async def test_a_link_that_is_closed_while_it_connects_keeps_no_port(
+    machines: Machines, link: AgentLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither does one who waits behind it; the next one connects anew."""
+    made: list[Session] = []
+
+    async def late(path: Path, *args: Any, **more: Any) -> Session:
+        session = await connect(path, *args, **more)
+        made.append(session)
+        if len(made) == 1:
+            link.close()
+        return session
+
+    monkeypatch.setattr("quicksand.guest.agent.link.connect", late)
+    found = await asyncio.gather(link.session(), link.session(), return_exceptions=True)
+    assert [type(error) for error in found] == [AgentUnreachableError] * 2
+    assert [session.closed.is_set() for session in made] == [True]
+    machine = machines.runtime.machine("1")
+    assert not any(is_leased(machine.agent_socket(port)) for port in range(AGENT_PORTS))
+    with contextlib.closing(link):
+        assert await name_of(link) == "1"
