@@ -103,8 +103,12 @@ class LogView(ScrollView, can_focus=True):
 
     def set_following(self, following: bool) -> None:
         self.following = following
-        if following:
-            self.scroll_end(animate=False, x_axis=False)
+        self.call_after_refresh(self._follow)
+
+    def _follow(self) -> None:
+        """Goes to the end, unless the user has gone elsewhere since this was asked for."""
+        if self.following:
+            self.scroll_end(animate=False, x_axis=False, immediate=True)
 
     # Searching
 
@@ -150,8 +154,7 @@ class LogView(ScrollView, can_focus=True):
         # The empty line after the last line feed is not shown.
         count = len(self._rows) - (1 if self._rows and not self._rows[-1][1] else 0)
         self.virtual_size = Size(self._width if self.wrapped else self._widest, count)
-        if self.following:
-            self.scroll_end(animate=False, x_axis=False)
+        self.call_after_refresh(self._follow)
         self.refresh()
 
     def on_resize(self, event: events.Resize) -> None:

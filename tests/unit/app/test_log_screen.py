@@ -77,6 +77,19 @@ async def test_moving_up_stops_following_and_G_follows_again() -> None:
         await until(lambda: not view.following)
 
 
+async def test_going_to_the_top_holds_against_a_line_that_came_just_before() -> None:
+    service = serving("".join(f"line {n}\n" for n in range(200)))
+    app = make_app(service)
+    async with app.run_test(size=SIZE) as pilot:
+        view = await open_log(pilot, app)
+        await until(lambda: "line 199" in screen_text(app))
+        view.append(["just before", ""])
+        view.action_top()
+        await pilot.pause()
+        await pilot.pause()
+        assert view.scroll_y == 0
+
+
 async def test_search_goes_to_the_last_match_and_n_round_all() -> None:
     app = make_app(
         serving("".join(f"{'ERROR' if n % 50 == 7 else 'ok'} {n}\n" for n in range(200)))

@@ -47,7 +47,9 @@ async def test_a_typed_letter_goes_to_its_row_in_the_list_and_in_the_tree() -> N
         await pilot.press(LETTERS[1])
         await until(lambda: app.screen is app.main)
         assert app.main.sandboxes.table.cursor_row == 1
-        await pilot.press("k", "apostrophe", LETTERS[rows])
+        await pilot.press("k", "apostrophe")
+        await until(lambda: isinstance(app.screen, JumpScreen))
+        await pilot.press(LETTERS[rows])
         await until(lambda: app.screen is app.main and app.main.places.part is Part.TREE)
         await until(lambda: app.main.checkpoints.table.cursor_row == 0)
 
