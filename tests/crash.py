@@ -158,8 +158,9 @@ class Box:
         self.vm = Sandbox(image="debian", name=NAME, port_forwards=[PortForward(0, 7000)])
         self.now = Content(bytes(RAM_BLOCKS * BLOCK), bytes(DISK_BLOCKS * BLOCK))
         self.contents: dict[str, Content] = {}
-        self.steps = {"checkpoint": 90, "revert": 160, "clone": 150, "delete": 40}
-        self.seconds = {"checkpoint": 0.25, "revert": 0.55, "clone": 0.6, "delete": 0.02}
+        self.steps: dict[str, int] = {}
+        self.seconds: dict[str, float] = {}
+        """How much work each kind is on this host, that accidents come while it is done."""
         self.keepers: list[Process] = []
         """Those of the sandbox before the last accident."""
         self.counts: collections.Counter[str] = collections.Counter()
@@ -179,6 +180,9 @@ class Box:
         self.vm.detach()
         await self.fill()
         await self.make_nodes(2)
+        for what, weight in zip(KINDS, self.weights, strict=True):
+            if weight:
+                await self.have(Point(0, what, "", 0, [], self.draw_tag(what, "measured")))
 
     async def make_nodes(self, count: int) -> None:
         for _ in range(count):
@@ -258,9 +262,13 @@ class Box:
             at = float(self.dice.randrange(1, self.steps[what] + 1))
         else:
             at = self.dice.uniform(0, self.seconds[what] if when == "time" else 0.05)
-        tag = f"made {number}" if what == "checkpoint" else self.dice.choice(sorted(self.contents))
+        tag = self.draw_tag(what, f"made {number}")
         in_new_qemu = "successor" in targets or self.dice.random() < IN_NEW_QEMU_SHARE
         return Point(number, what, when, at, list(targets), tag, in_new_qemu)
+
+    def draw_tag(self, what: str, new: str) -> str:
+        """The checkpoint that it is about: ``new``, if it makes one."""
+        return new if what == "checkpoint" else self.dice.choice(sorted(self.contents))
 
     async def have(self, point: Point) -> None:
         await self.change()
@@ -289,8 +297,8 @@ class Box:
             if not answer["struck"] and not answer["error"]:
                 self.steps[point.what] = answer["steps"]
                 # One that a busy host held up says nothing about the next.
-                taken = min(answer["seconds"], 2 * self.seconds[point.what])
-                self.seconds[point.what] = (self.seconds[point.what] + taken) / 2
+                known = self.seconds.get(point.what, answer["seconds"])
+                self.seconds[point.what] = (known + min(answer["seconds"], 2 * known)) / 2
         done = bool(point.answer) and not point.answer["error"]
         there = [self.contents[point.tag]] if point.what == "revert" else []
         allowed = there if done and there else [self.now, *there]
