@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from quicksand.guest.agent.session import Session
 
 CAPABILITY = "dial"
-"""Of an agent that dials, listens, and serves SFTP."""
+"""What an agent says in its hello if it dials, listens, and serves SFTP."""
 
 PORT_MAX = 65535
 

@@ -269,7 +269,7 @@ def _listen(place: tuple[str, int], family: socket.AddressFamily) -> socket.sock
 
 
 def _is_at(files: ForwarderFiles, lock: int) -> bool:
-    """Whether the runtime directory is still the one that our lock is in."""
+    """Whether our lock is still in the sandbox's runtime directory, which may be a new one."""
     try:
         there, ours = files.lock.stat(), os.fstat(lock)
     except OSError:
@@ -283,7 +283,7 @@ async def _serve(id_: str) -> None:
     if entry is None or entry.run is None:
         return
     files = ForwarderFiles(runtime_dir(registry.paths, id_).root)
-    # Who looks whether it is held holds it for an instant.
+    # Whoever checks whether the lock is held takes it for an instant.
     lock = await asyncio.to_thread(lock_within, files.lock, LOCK_WAIT_S)
     if lock is None:
         return  # another one serves already

@@ -38,6 +38,6 @@ def dialled_forwards(runtime: RuntimeDir) -> tuple[tuple[int, int], ...]:
     files = ForwarderFiles(runtime.root)
     with contextlib.suppress(OSError, ValueError):  # there are none
         found = read_forwards(Fields(read_json(files.forwards), "bad forwards"))
-        # Of a process that was killed only the file is left.
+        # A forwarder that was killed leaves its file behind, and nobody listens there.
         return found if is_locked(files.lock) else ()
     return ()

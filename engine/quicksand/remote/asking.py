@@ -58,7 +58,7 @@ class AskedCommand:
         *,
         on_away: Callable[[RemoteError], None] = lambda _: None,
     ) -> None:
-        """``on_away`` is told why the machine is away, each time that it is tried again."""
+        """``on_away`` is called before each attempt to reconnect, with why the last one failed."""
         self._connection = connection
         self._line = line
         self._once = os.urandom(16).hex() if line.once else ""

@@ -67,7 +67,7 @@ class Channel:
         self._event_bytes = 0
         self._failure: AgentError | None = None
         self.has_ended = False
-        """Whether its last event has arrived, which may not have been read yet."""
+        """Whether its last event has arrived; it may still wait to be read."""
         self._changed = asyncio.Event()
         self.reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 

@@ -38,7 +38,7 @@ buffer far less."""
 
 
 class Peer(NamedTuple):
-    """Who writes the frames: what it is called, and the error for what it must not send."""
+    """The other side: its name in messages, and the error to raise if it breaks the protocol."""
 
     name: str
     error: type[QuicksandError]
