@@ -25,6 +25,9 @@ ENVIRONMENT = (
     "HOME",
 )
 
+STATES = {"●": "running", "○": "stopped", "‖": "paused"}
+"""By its mark, the state's word in a list of sandboxes."""
+
 ANSWER_S = 3.0
 """After which an answer was none: it came too early."""
 PERSON_S = 0.25
@@ -185,9 +188,9 @@ class Terminal:
 
 def _row(word: str) -> str:
     mark, _, name = word.partition(" ")
-    if mark not in ("●", "○", "‖") or not name:
+    if mark not in STATES or not name:
         return re.escape(word)
-    return rf"{mark}[ │├─╮╯┼]+(?:(?:running|stopped|paused) +)?{re.escape(name)}"
+    return rf"{mark}[ │├─╮╯┼]+(?:{STATES[mark]} +)?{re.escape(name)}"
 
 
 def _is_there(pid: int) -> bool:
