@@ -9,7 +9,7 @@ import io
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -202,12 +202,15 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def lock_within(path: Path, seconds: float) -> int | None:
-    """Like `try_lock`, but retry for ``seconds``, because `is_locked` in another process holds the
-    lock for an instant. Blocks the thread. Raises OSError."""
+def lock_within(
+    path: Path, seconds: float, *, take: Callable[[Path], int | None] = try_lock
+) -> int | None:
+    """Like ``take`` (`try_lock` or `try_named_lock`), but retry for ``seconds``, because
+    `is_locked` in another process holds the lock for an instant. Blocks the thread. Raises
+    OSError."""
     deadline = time.monotonic() + seconds
     while True:
-        descriptor = try_lock(path)
+        descriptor = take(path)
         if descriptor is not None or time.monotonic() >= deadline:
             return descriptor
         time.sleep(0.002)

@@ -18,7 +18,7 @@ from typing import Any
 
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import HostError, PortInUseError, QuicksandError, StateError
-from quicksand.base.files import lock_within, write_json
+from quicksand.base.files import lock_within, try_named_lock, write_json
 from quicksand.base.paths import paths
 from quicksand.guest.connections import GuestConnection
 from quicksand.life.guest import InGuest
@@ -283,8 +283,8 @@ async def _serve(id_: str) -> None:
     if entry is None or entry.run is None:
         return
     files = ForwarderFiles(runtime_dir(registry.paths, id_).root)
-    # Whoever checks whether the lock is held takes it for an instant.
-    lock = await asyncio.to_thread(lock_within, files.lock, LOCK_WAIT_S)
+    # Whoever checks whether the lock is held takes it for an instant; one that ends removes it.
+    lock = await asyncio.to_thread(lock_within, files.lock, LOCK_WAIT_S, take=try_named_lock)
     if lock is None:
         return  # another one serves already
     life = Life.of_entry(registry, entry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import stat
@@ -26,6 +27,7 @@ from quicksand.base.files import (
     read_json,
     tail,
     try_lock,
+    try_named_lock,
     write_json,
 )
 
@@ -442,3 +444,23 @@ def test_a_character_cut_in_two_is_no_error(tmp_path: Path) -> None:
     log.write_text("é" * 10)
     assert tail(log, limit=3) == "\N{REPLACEMENT CHARACTER}é"
     assert files.tail(log, limit=4) == "éé"
+
+
+def test_a_named_lock_that_is_waited_for_is_never_one_whose_file_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever had it removes the file between our opening and our locking it."""
+    path = tmp_path / "lock"
+    flock, removed = fcntl.flock, []
+
+    def beaten(descriptor: int, operation: int) -> None:
+        if not removed:
+            path.unlink()
+            removed.append(path)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", beaten)
+    lock = lock_within(path, 1, take=try_named_lock)
+    assert removed and lock is not None
+    assert os.path.samestat(os.fstat(lock), path.stat())
+    os.close(lock)
