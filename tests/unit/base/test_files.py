@@ -451,7 +451,8 @@ def test_a_named_lock_that_is_waited_for_is_never_one_whose_file_is_gone(
 ) -> None:
     """Whoever had it removes the file between our opening and our locking it."""
     path = tmp_path / "lock"
-    flock, removed = fcntl.flock, []
+    flock = fcntl.flock
+    removed: list[Path] = []
 
     def beaten(descriptor: int, operation: int) -> None:
         if not removed:
