@@ -136,7 +136,8 @@ async def test_a_forwarder_that_was_killed_leaves_nothing_in_the_way(
     (pid,) = forwarders()
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not forwarders(), what="its end")
-    assert Registry(places).find(vm.id).ports == ()
+    # A dying process has no command line any more, and its lock a little longer.
+    wait_for(lambda: Registry(places).find(vm.id).ports == (), what="its lock to be free")
     again = await vm.forward(8000, made.host)
     assert again == made
     assert await ask(made.host) == b"guest:hi"
