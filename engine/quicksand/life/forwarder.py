@@ -73,30 +73,36 @@ class Forwarder:
         self._changing = asyncio.Lock()
         self._places = asyncio.Semaphore(PLACES)
         self._has_ended = asyncio.Event()
+        """The last forward was removed."""
 
     async def run(self) -> None:
-        """Serve until the last forward is removed, or the sandbox ends."""
+        """Serve until the last forward is removed, or the sandbox ends. Raises what keeps it from
+        seeing that end: it is not to outlive the sandbox."""
         server = await asyncio.start_unix_server(
             self._control, str(self._files.socket), limit=REQUEST_MAX
         )
         watching = asyncio.create_task(self._watch(), name="quicksand-forwarder-watch")
+        removed = asyncio.create_task(self._has_ended.wait(), name="quicksand-forwarder-end")
         try:
-            await self._has_ended.wait()
+            done, _ = await asyncio.wait({watching, removed}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
             watching.cancel()
+            removed.cancel()
             server.close()
             for listening in list(self._forwards.values()):
                 await self._end(listening)
 
     async def _watch(self) -> None:
-        """End with the sandbox: its runtime directory, in which our lock is, is gone then."""
+        """Return at the end of the sandbox: its runtime directory, in which our lock is, is gone
+        then."""
         while True:
             with contextlib.suppress(QuicksandError):
                 await self._guest.wait_disconnected()
             # A revert: the next machine is, or will be, there.
             entry = self._life.registry.inspect(self._life.id)
             if entry is None or not entry.is_live or not _is_at(self._files, self._lock):
-                self._has_ended.set()
                 return
             await asyncio.sleep(ALIVE_S)
 
