@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from quicksand_tui.actions import saves_reasons
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.sandboxes import MountState, State
-from quicksand_tui.model.world import Panel, Selection, World
+from quicksand_tui.model.world import MachineState, Panel, Selection, World
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView
@@ -48,6 +48,20 @@ def guarded(reason: Reason) -> Reason:
     return refuse
 
 
+def here_only(reason: Reason, instead: str) -> Reason:
+    """Makes the reason of an action that is possible with sandboxes of this machine only;
+    ``instead`` says what does the same."""
+
+    def refuse(world: World, selection: Selection) -> str | None:
+        sandbox = selection.sandbox
+        if sandbox is None or not sandbox.host or selection.panel is not Panel.SANDBOXES:
+            return reason(world, selection)
+        there = f"not from here: {sandbox.short_name} is on {sandbox.host}"
+        return f"{there}; {instead.format(host=sandbox.host, name=sandbox.short_name)}"
+
+    return refuse
+
+
 def _selected(world: World, selection: Selection) -> tuple[SandboxView | None, str]:
     """Returns the selected sandbox, or None and why there is none."""
     if selection.panel is Panel.IMAGES:
@@ -57,10 +71,18 @@ def _selected(world: World, selection: Selection) -> tuple[SandboxView | None, s
         return None, f"a save is selected: {shows} shows what can be done with saves"
     if selection.sandbox is None:
         return None, "no sandbox is selected"
+    if selection.sandbox.away:
+        return None, _away(selection.sandbox)
     return selection.sandbox, ""
 
 
+def _away(sandbox: SandboxView) -> str:
+    return f"{sandbox.host} is away: {sandbox.short_name} is shown as it was"
+
+
 def _busy(world: World, sandbox: SandboxView) -> str | None:
+    if sandbox.away:
+        return _away(sandbox)
     job = world.job(sandbox.id)
     if job is None:
         return None
@@ -88,6 +110,11 @@ _DOING = {
 def new(world: World, selection: Selection) -> str | None:
     if selection.panel is Panel.IMAGES and selection.image and selection.image.error:
         return f"the image {selection.image.name} is broken"
+    machine = world.machine(selection.machine)
+    if machine is not None and selection.panel is Panel.SANDBOXES:
+        if machine.state is not MachineState.THERE:
+            return f"{machine.name} cannot be reached now"
+        return None if machine.images else f"there is no image on {machine.name} yet"
     if world.usable_images:
         return None
     return NO_IMAGE.format(install=world.keymap.hint("install")) if world.knows_images else READING

@@ -101,11 +101,17 @@ class Action:
     """Whether it opens a line for text, into which a text goes that begins with its key."""
     takes_keys: bool = False
     """Whether it opens a shell, which takes what is typed behind its key."""
+    instead: str = ""
+    """What does the same with a sandbox of another machine ({host} and {name}), if this cannot; ""
+    if it can."""
     changes: bool = False
     """Whether it changes anything, so that a read-only app refuses it. True as well if its verb
     does."""
 
     def __post_init__(self) -> None:
+        if self.instead:
+            reason = reasons.here_only(self.disabled_reason, self.instead)
+            object.__setattr__(self, "disabled_reason", reason)
         if self.verb and not find_verb(self.verb).reads:
             object.__setattr__(self, "changes", True)
         if self.changes:

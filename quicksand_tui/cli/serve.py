@@ -16,6 +16,7 @@ from quicksand_tui import __version__
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.host_choice import HERE
 from quicksand_tui.cli.output import Exit
+from quicksand_tui.door.far_end import answer_watch
 from quicksand_tui.verbs.rows import VERBS
 
 PROGRAM = (sys.executable, "-P", "-m", "quicksand_tui")
@@ -35,7 +36,7 @@ def serve_command(stdio: bool) -> int:
         raise click.UsageError("say --stdio: it answers at stdin and stdout only")
     if not all(_is_pipe(descriptor) for descriptor in (0, 1)):
         raise click.UsageError("stdin and stdout must be pipes: `--host` calls this by ssh")
-    asyncio.run(serve_stdio(PROGRAM, _check))
+    asyncio.run(serve_stdio(PROGRAM, _check, answer_watch))
     return Exit.OK
 
 

@@ -19,6 +19,7 @@ from quicksand_tui.forms.checks import (
 from quicksand_tui.forms.form import Field, Form, Option, Values
 from quicksand_tui.forms.last_used import Last
 from quicksand_tui.forms.mounts import PATH_MAX, complete_file, complete_mounts
+from quicksand_tui.forms.on_machine import with_machine
 from quicksand_tui.forms.origins import FILE, IMAGE, SAVE, as_path, begins_with_save, parse_begin
 from quicksand_tui.forms.presets import (
     AS_SAVED,
@@ -108,8 +109,11 @@ def _save_option(save: SaveView) -> Option:
 
 
 def with_usual(spec: NewSpec, usual: Mapping[str, str]) -> NewSpec:
-    """Returns the spec with the ``usual`` options of the machine that it does not have itself."""
-    return replace(spec, machine={**usual, **spec.machine}) if usual else spec
+    """Returns the spec with the ``usual`` options of the machine that it does not have itself;
+    those are about this machine."""
+    if not usual or spec.host:
+        return spec
+    return replace(spec, machine={**usual, **spec.machine})
 
 
 def new_form(
@@ -118,10 +122,12 @@ def new_form(
     begin: str = "",
     last: Last | None = None,
     usual: Mapping[str, str] | None = None,
+    host: str = "",
 ) -> tuple[Form, Callable[[Values], NewSpec]]:
     """Returns the form, and a function that makes a spec of its values. ``begin`` is the first
     choice: `IMAGE` or `SAVE`, followed by a key. ``usual`` are the options of the machine for
-    `with_usual`."""
+    `with_usual`. ``host`` is the machine that is chosen at first, if there are others."""
+    machines, world = world, world.at(host)
     before = last or Last()
     origins = _Origins(before)
     chosen = _first_choice(world, origins, (begin, before.begin, f"{IMAGE}{USUAL_IMAGE}"))
@@ -169,7 +175,11 @@ def new_form(
         react=react,
         shows_saves=True,
     )
-    return form, spec_of
+    if not machines.machines:
+        return form, spec_of
+    return with_machine(
+        form, spec_of, lambda spec: run_command(with_usual(spec, usual)), machines, host
+    )
 
 
 def _field_of_name(spec_of: Callable[[Values], NewSpec]) -> Field:

@@ -7,10 +7,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from quicksand_tui.home.hosts import SCHEME
 from quicksand_tui.home.state import (
     AUTO,
     PANES_FILE,
@@ -36,6 +37,7 @@ from quicksand_tui.model.text import ascii_only
 from quicksand_tui.opening.asyncio_alone import import_asyncio
 
 if TYPE_CHECKING:
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.world import World
     from quicksand_tui.views.layout import Needs, Shape
 
@@ -54,6 +56,9 @@ COUNT_SAVES_AFTER_S = 1.0
 so typing right after the start comes first."""
 LOOK_EVERY_SSH_S = 2.0
 """The least seconds between two looks at the disk over SSH."""
+
+HOST_VARIABLE = "QUICKSAND_HOST"
+"""Names the machine that the app opens on, besides those of the config."""
 
 OVER_SSH = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0", "TEXTUAL_FPS": "15"}
 """Textual's settings where each frame crosses a network; it reads them at its import."""
@@ -127,6 +132,8 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
     wish = theme_wish(theme, os.environ) or settings.config.theme
     choice = ThemeChoice(StateFile(state_dir() / THEME_FILE), wish=wish)
     probe.gather()
+    machine = meet_machines(service, settings.config.hosts, os.environ)
+    seen = look.wait()
     app = QuicksandApp(
         service,
         settings=settings,
@@ -138,7 +145,8 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
         theme=choice,
         probe=probe,
         count_saves_after_s=COUNT_SAVES_AFTER_S,
-        seen=look.wait(),
+        seen=None if seen is None else service.joined(seen),
+        machine=machine,
     )
     try:
         if theme == AUTO:
@@ -156,6 +164,24 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
         return app.return_code
     sys.stdout.write(farewell(app.world_watch.world.running_names))
     return app.return_value or 0
+
+
+def meet_machines(
+    service: EngineService, hosts: Mapping[str, str], environ: Mapping[str, str]
+) -> str:
+    """Tells the service of the other machines: those of the config, and the one that is asked for
+    by its name or address. Returns the name of that, or ""."""
+    wished = environ.get(HOST_VARIABLE, "")
+    more = {}
+    if wished.startswith(SCHEME):
+        name = next((name for name, known in hosts.items() if known == wished), "")
+        wished, more = name or wished.removeprefix(SCHEME), {} if name else {wished: wished}
+        more = {address.removeprefix(SCHEME): address for address in more}
+    elif wished not in hosts:
+        wished = ""
+    service.asked_for = more
+    service.meet(hosts)
+    return wished
 
 
 @frozen(kw_only=False)

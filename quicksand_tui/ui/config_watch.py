@@ -11,7 +11,7 @@ from quicksand_tui.kit.textual_private import driver_of
 from quicksand_tui.ui.themes import fitting_theme
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from textual.app import App
 
@@ -31,8 +31,11 @@ class ConfigWatch:
         *,
         show: Callable[[], None],
         report: Callable[[Told], None],
+        meet: Callable[[Mapping[str, str]], None],
     ) -> None:
-        """``show`` shows the world with other settings, ``report`` what is wrong with them."""
+        """``show`` shows the world with other settings, ``report`` what is wrong with them;
+        ``meet`` gets the other machines, by name."""
+        self._meet = meet
         self._show = show
         self._report = report
         self._app = app
@@ -47,6 +50,7 @@ class ConfigWatch:
         if words is None:
             return
         self.use_keymap()
+        self._meet(settings.config.hosts)
         if (chosen := settings.config.theme) != theme:
             app.theme = chosen or fitting_theme()
         self._show()

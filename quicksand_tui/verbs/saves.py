@@ -22,6 +22,7 @@ from quicksand_tui.verbs.stages import stage_text
 if TYPE_CHECKING:
     from quicksand.base.errors import QuicksandError
     from quicksand.sandbox import Sandbox
+    from quicksand.saves.manifest import SaveManifest
     from quicksand.saves.save_removal import Removed
     from quicksand.saves.save_trash import Trashed
     from quicksand.saves.store import Save, SaveStore
@@ -56,6 +57,13 @@ class Saved(NamedTuple):
     size: int
     """Its allocated bytes, as in the list of saves; the lengths of its sparse files are larger."""
     seconds: float
+
+
+class SavedThere(NamedTuple):
+    """A save that was made on another machine."""
+
+    name: str
+    manifest: SaveManifest
 
 
 def save(
@@ -98,6 +106,7 @@ def save(
             "path": str(saved.save.root),
             **saved.save.require().to_json(),
         },
+        there=lambda told: SavedThere(spec.name or "", engine.SaveManifest.from_json(told.json)),
     )
 
 
@@ -131,9 +140,13 @@ async def _ended(work: asyncio.Task[Save]) -> None:
         work.exception()  # retrieved and ignored: the cancellation is raised instead
 
 
-def _tell_saved(name: str, saved: Saved, keymap: Keymap) -> Told:
-    manifest = saved.save.require()
-    summary = f"{sanitise(saved.save.name)} is saved: {size_text(saved.size)}"
+def _tell_saved(name: str, saved: Saved | SavedThere, keymap: Keymap) -> Told:
+    if isinstance(saved, SavedThere):
+        manifest = saved.manifest
+        summary = f"{sanitise(saved.name)} is saved on the machine of {name}"
+    else:
+        manifest = saved.save.require()
+        summary = f"{sanitise(saved.save.name)} is saved: {size_text(saved.size)}"
     if manifest.unsynced:
         summary += (
             "; what its guest had not yet written to its disk is missing: resume it, save again"

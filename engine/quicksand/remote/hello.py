@@ -20,6 +20,9 @@ is a capability."""
 CAPABILITIES = ("agent", "command", "files", "resume")
 """What this version can do for another machine (docs/internals/hosts.md)."""
 
+WATCH = "watch"
+"""The capability of a far end that was given what answers that request."""
+
 HELLO_S = 60.0
 """Seconds within which a client must have said hello."""
 
@@ -80,12 +83,12 @@ class Welcome:
         return hello.marker + wire.encode_message({"id": 0, "result": result})
 
 
-def welcome(*, resumed: bool) -> Welcome:
-    """Return what this version answers."""
+def welcome(*, resumed: bool, watches: bool = False) -> Welcome:
+    """Return what this version answers; ``watches``: it can tell what happens there."""
     return Welcome(
         protocol=PROTOCOL,
         version=version_text(),
-        capabilities=frozenset(CAPABILITIES),
+        capabilities=frozenset((*CAPABILITIES, *((WATCH,) if watches else ()))),
         resumed=resumed,
     )
 

@@ -18,11 +18,12 @@ from quicksand.remote.commands import KEPT_S, CheckArgv, Commands
 from quicksand.remote.hello import (
     PROTOCOL,
     Hello,
+    Welcome,
     encode_refusal,
     read_hello,
     welcome,
 )
-from quicksand.remote.link import Link, Request
+from quicksand.remote.link import Answer, Link, Request
 from quicksand.remote.places import Places
 
 ABANDONED_S = 60.0
@@ -32,11 +33,14 @@ READ = 64 * 1024
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def serve_stdio(program: Sequence[str], check: CheckArgv) -> None:
+async def serve_stdio(
+    program: Sequence[str], check: CheckArgv, watch: Answer | None = None
+) -> None:
     """Answer the client at the other end of stdin and stdout. Return when it has gone, and all that
     was kept for it is over. Raises RemoteProtocolError if it does not speak our protocol at all.
 
-    ``program`` and ``check`` are those of `Commands`.
+    ``program`` and ``check`` are those of `Commands`; ``watch`` answers requests to tell what
+    happens on this machine, if that can be asked.
     """
     reader, writer = await _stdio()
     try:
@@ -51,7 +55,7 @@ async def serve_stdio(program: Sequence[str], check: CheckArgv) -> None:
         there[1].write(frame)
         await _pass_on((reader, writer), there)
         return
-    await _Service(hello.client, program, check).serve(hello, (reader, writer))
+    await _Service(hello.client, program, check, watch).serve(hello, (reader, writer))
 
 
 async def _stdio() -> Ends:
@@ -113,8 +117,15 @@ async def _pass_on(here: Ends, there: Ends) -> None:
 class _Service:
     """Answers one client, over one connection after the other."""
 
-    def __init__(self, client: str, program: Sequence[str], check: CheckArgv) -> None:
+    def __init__(
+        self,
+        client: str,
+        program: Sequence[str],
+        check: CheckArgv,
+        watch: Answer | None = None,
+    ) -> None:
         self._client = client
+        self._watch = watch
         self._places = Places()
         self._commands = Commands(program, check, self._places, self._await_return)
         self._links: list[Link] = []
@@ -141,7 +152,7 @@ class _Service:
     async def _talk(self, hello: Hello, ends: Ends) -> None:
         """Answer over one connection until it ends."""
         link = Link(*ends, name="the client", answer=self._answer)
-        ends[1].write(welcome(resumed=bool(self._links)).encode(hello))
+        ends[1].write(self._welcome().encode(hello))
         self._links.append(link)
         helpers = [
             asyncio.create_task(link.watch(), name="quicksand-watch"),
@@ -155,6 +166,9 @@ class _Service:
         if link.is_left:
             self._commands.forget_ended()
             self._commands.end_input()
+
+    def _welcome(self) -> Welcome:
+        return welcome(resumed=bool(self._links), watches=self._watch is not None)
 
     async def _next_connection(self) -> tuple[Hello, Ends] | None:
         """Wait for the client's next connection, as long as something is kept for it."""
@@ -193,6 +207,8 @@ class _Service:
                 request.answer()
             case "ping":
                 request.answer()
+            case "watch" if self._watch is not None:
+                await self._watch(request)
             case _:
                 request.refuse("no_such_method", f"there is no {request.method:.80}")
 
