@@ -116,6 +116,16 @@ class PlaceThere:
         self._host = host
         self._id = sandbox_id
         self._has_answered = False
+        self._was_away = False
+
+    @property
+    def is_away(self) -> bool:
+        self._was_away = not self._host.connection
+        return self._was_away
+
+    @property
+    def again(self) -> str:
+        return f"{self._host.name} is there again" if self._was_away else "the sandbox runs again"
 
     @property
     def machine(self) -> object:
@@ -145,7 +155,7 @@ class PlaceThere:
         if view is None:
             return StateError(f"{at_host(self._id, self._host.name)} was removed")
         if view.away:
-            return RemoteUnreachableError(f"{self._host.name} is away")
+            return RemoteUnreachableError(self._host.away_words)
         if not view.is_live:
             why = f": {view.error}" if view.error else ""
             return StateError(f"{view.name} is {view.state.value}{why}")

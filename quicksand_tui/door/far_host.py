@@ -101,7 +101,7 @@ class FarHost:
     def link(self) -> Link:
         """The present connection. Raises RemoteUnreachableError if the machine is away."""
         if not self._met.is_set():
-            raise RemoteUnreachableError(self._away_words)
+            raise RemoteUnreachableError(self.away_words)
         return self._live.link
 
     @property
@@ -112,11 +112,12 @@ class FarHost:
     @property
     def _live(self) -> Connection:
         if self._connection is None:
-            raise RemoteUnreachableError(self._away_words)
+            raise RemoteUnreachableError(self.away_words)
         return self._connection
 
     @property
-    def _away_words(self) -> str:
+    def away_words(self) -> str:
+        """That the machine is away, and why."""
         why = f": {self.view.why}" if self.view.why else ""
         return f"{self.name} is away{why}"
 

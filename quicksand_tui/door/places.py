@@ -43,6 +43,14 @@ class SandboxPlace(Protocol):
     def mark(self) -> object:
         """The same of a machine that is there; None if there is none now. Never raises."""
 
+    @property
+    def is_away(self) -> bool:
+        """Whether its host does not answer now, and is tried again."""
+
+    @property
+    def again(self) -> str:
+        """What is told when another of its machines can be reached."""
+
     async def runs(self) -> bool:
         """Whether its guest can be reached. Raises OSError and QuicksandError."""
 
@@ -61,6 +69,9 @@ class PlaceHere:
 
     def __init__(self, sandbox_id: str) -> None:
         self._id = sandbox_id
+
+    is_away = False
+    again = "the sandbox runs again"
 
     @property
     def machine(self) -> MachineDir:

@@ -214,7 +214,8 @@ class EngineService:
         return None if self._hosts is None else self._hosts.find(sandbox_id)
 
     def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
-        """Opens the screen of a sandbox. Never raises: ``sink`` is told of failures."""
+        """Opens the screen of a sandbox of this machine. Never raises: ``sink`` is told of
+        failures."""
         return on_demand.EngineScreen(
             sandbox_id, sink, engine=self._engine_loop(), tasks=self._tasks
         )

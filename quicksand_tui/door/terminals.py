@@ -223,7 +223,7 @@ class EngineTerminal:
                 self._tell_lost(error.strerror or str(error))
             self._queue = TypedQueue()
             await self._await_machine(self._mark)
-            self._told = "the sandbox runs again"
+            self._told = self._place.again
             while not self._session:
                 # It was never opened, so there is nothing to come back to.
                 self._tell_lost(self._told)
@@ -413,6 +413,7 @@ class EngineTerminal:
             text=sanitise(text, limit=300),
             opening=self._opening,
             runs=runs,
+            comes_back=self._place.is_away,
         )
         self._to_ui(lambda: self._sink.status(status))
 

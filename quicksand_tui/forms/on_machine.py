@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 HOST = "host"
 """The id of the field; its value is the name of the machine, "" for this one."""
-THERE = "what names a directory or a port is about that machine"
+THERE = "directories and ports are its own"
+"""The note of another machine."""
 
 
 def with_machine(
@@ -51,8 +52,7 @@ def with_machine(
         return form.problems(values, now.at(values[HOST]))
 
     def remarks(values: Values, now: World) -> Mapping[str, str]:
-        found = form.remarks(values, now.at(values[HOST]))
-        return {**found, HOST: THERE} if values[HOST] else found
+        return form.remarks(values, now.at(values[HOST]))
 
     look = form.look
     asking = Field(
@@ -60,7 +60,6 @@ def with_machine(
         label="Machine",
         value=chosen,
         options=lambda now, _: tuple(map(_option, (HERE, *now.machines))),
-        is_short=True,
     )
     whole = replace(
         form,
@@ -75,7 +74,7 @@ def with_machine(
 
 
 def _option(machine: MachineView) -> Option:
-    return Option(value=machine.name, label=name_of(machine))
+    return Option(value=machine.name, label=name_of(machine), note=THERE if machine.name else "")
 
 
 def _field(form: Form, name: str) -> Field:
