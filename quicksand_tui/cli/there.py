@@ -103,6 +103,8 @@ def find_destination(host: str) -> Destination:
     """Returns the machine of that name or address. Raises ConfigError."""
     if host.startswith(SCHEME):
         return Destination.parse(host)
+    if "@" in host or ":" in host:  # as the app calls a machine that has no name
+        return Destination.parse(f"{SCHEME}{host}")
     try:
         known = read_hosts(config_file())
     except HostsError as error:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.model.world import World
 
-HOST = "host"
+HOST = "on_host"
 """The id of the field; its value is the name of the machine, "" for this one."""
 THERE = "directories and ports are its own"
 """The note of another machine."""

@@ -172,16 +172,21 @@ def meet_machines(
     """Tells the service of the other machines: those of the config, and the one that is asked for
     by its name or address. Returns the name of that, or ""."""
     wished = environ.get(HOST_VARIABLE, "")
-    more = {}
-    if wished.startswith(SCHEME):
-        name = next((name for name, known in hosts.items() if known == wished), "")
-        wished, more = name or wished.removeprefix(SCHEME), {} if name else {wished: wished}
-        more = {address.removeprefix(SCHEME): address for address in more}
-    elif wished not in hosts:
-        wished = ""
-    service.asked_for = more
+    name = name_for(wished, hosts)
+    service.asked_for = {name: wished} if name and name not in hosts else {}
     service.meet(hosts)
-    return wished
+    return name
+
+
+def name_for(wished: str, hosts: Mapping[str, str]) -> str:
+    """Returns what a machine is called that is asked for by its name or address, so that `--host`
+    takes it; "" for none."""
+    if not wished.startswith(SCHEME):
+        return wished if wished in hosts else ""
+    known = next((name for name, address in hosts.items() if address == wished), "")
+    short = wished.removeprefix(SCHEME).removesuffix("/")
+    # Without a user or a port, it could be the name of another one.
+    return known or (short if "@" in short or ":" in short else wished)
 
 
 @frozen(kw_only=False)

@@ -228,5 +228,3 @@ async def test_it_ends_with_its_client(places: Paths) -> None:
         channel = asking.open("watch")
         await channel.reply
     await until(over.is_set, "the watch to end")
-
-
