@@ -103,8 +103,11 @@ class Lists(Vertical):
     def compose(self) -> ComposeResult:
         yield self.sandboxes
 
-    def complete(self) -> None:
-        """Mounts the lists that the first paint does not need."""
+    def complete(self, machine: str = "") -> None:
+        """Mounts the lists that the first paint does not need, and puts the cursor on the header of
+        a ``machine``, if one is named."""
+        if machine:
+            self.sandboxes.table.select(f"{MACHINE_KEY}{machine}")
         if self.is_attached and not self.saves.is_attached:
             self.saves.display = self.images.display = False
             self.mount(self.saves, self.images)
@@ -183,10 +186,6 @@ class Lists(Vertical):
     def rows_wanted(self) -> int:
         """How many rows the visible list can use."""
         return self.browser.rows_wanted
-
-    def go_to_machine(self, name: str) -> None:
-        """Puts the cursor on the header of a machine."""
-        self.sandboxes.table.select(f"{MACHINE_KEY}{name}")
 
     def want(self, name: str) -> None:
         """Puts the cursor on the sandbox called ``name``, now or when it appears."""

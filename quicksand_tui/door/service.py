@@ -8,6 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from quicksand_tui.door import on_demand
@@ -53,13 +54,15 @@ class EngineService:
     """The app's way to the engine, which runs on its own event loop in a thread, so that nothing
     that it does delays a key press. Tests bring services of their own."""
 
+    asked_for: Mapping[str, str] = MappingProxyType({})
+    """Machines that this run was asked for, besides those of the config."""
+    opens_on = ""
+    """The one of all of them that the app opens on; "" is this machine."""
+    _hosts: FarHosts | None = None
+    """The other machines; None as long as none were met."""
+    _told: Callable[[], None] = staticmethod(lambda: None)
+
     def __init__(self) -> None:
-        self._hosts: FarHosts | None = None
-        """The other machines; None as long as none were met."""
-        self.asked_for: Mapping[str, str] = {}
-        """Machines that this run was asked for, besides those of the config."""
-        self.told_there: Callable[[], None] = lambda: None
-        """Called on the engine's loop when something was told by another machine."""
         self._reader: Reader | None = None
         self._looking = threading.Lock()
         self._saves_reader: SavesReader | None = None
@@ -109,12 +112,16 @@ class EngineService:
             self._hosts = on_demand.FarHosts(self._tell_there, tasks=self._tasks)
         self._hosts.meet(hosts, self._engine_loop())
 
-    def _tell_there(self) -> None:
-        self.told_there()  # the app sets it later
+    def when_told(self, tell: Callable[[], None]) -> None:
+        """Has ``tell`` called, on the engine's loop, when another machine has told something."""
+        self._told = tell
 
-    def joined(self, world: World) -> World:
+    def _tell_there(self) -> None:
+        self._told()
+
+    def joined(self, world: World | None) -> World | None:
         """Returns a world that was read before, with the other machines in it."""
-        return world if self._hosts is None else self._hosts.joined(world)
+        return world if world is None or self._hosts is None else self._hosts.joined(world)
 
     def read_sandboxes(self) -> World:
         """Reads the sandboxes only, for the first frame: images and the host take much longer.

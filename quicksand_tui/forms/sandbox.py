@@ -127,14 +127,25 @@ def new_form(
     """Returns the form, and a function that makes a spec of its values. ``begin`` is the first
     choice: `IMAGE` or `SAVE`, followed by a key. ``usual`` are the options of the machine for
     `with_usual`. ``host`` is the machine that is chosen at first, if there are others."""
-    machines, world = world, world.at(host)
+    usual = usual or {}
+    form, spec_of = _form_of_one(world.at(host), begin, last, usual)
+    if not world.machines:
+        return form, spec_of
+    return with_machine(
+        form, spec_of, lambda spec: run_command(with_usual(spec, usual)), world, host
+    )
+
+
+def _form_of_one(
+    world: World, begin: str, last: Last | None, usual: Mapping[str, str]
+) -> tuple[Form, Callable[[Values], NewSpec]]:
+    """Returns the same for one machine, which ``world`` is about."""
     before = last or Last()
     origins = _Origins(before)
     chosen = _first_choice(world, origins, (begin, before.begin, f"{IMAGE}{USUAL_IMAGE}"))
     at_first = machine_at_first(chosen, last, chosen == before.begin)
     if last is None or chosen != before.begin:
         at_first |= as_suggested({}, origins.suggested(chosen), {"begin": chosen, **at_first})
-    usual = usual or {}
 
     def spec_of(values: Values) -> NewSpec:
         kind, key = parse_begin(values["begin"])
@@ -175,11 +186,7 @@ def new_form(
         react=react,
         shows_saves=True,
     )
-    if not machines.machines:
-        return form, spec_of
-    return with_machine(
-        form, spec_of, lambda spec: run_command(with_usual(spec, usual)), machines, host
-    )
+    return form, spec_of
 
 
 def _field_of_name(spec_of: Callable[[Values], NewSpec]) -> Field:

@@ -132,8 +132,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
     wish = theme_wish(theme, os.environ) or settings.config.theme
     choice = ThemeChoice(StateFile(state_dir() / THEME_FILE), wish=wish)
     probe.gather()
-    machine = meet_machines(service, settings.config.hosts, os.environ)
-    seen = look.wait()
+    meet_machines(service, settings.config.hosts, os.environ)
     app = QuicksandApp(
         service,
         settings=settings,
@@ -145,8 +144,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
         theme=choice,
         probe=probe,
         count_saves_after_s=COUNT_SAVES_AFTER_S,
-        seen=None if seen is None else service.joined(seen),
-        machine=machine,
+        seen=service.joined(look.wait()),
     )
     try:
         if theme == AUTO:
@@ -168,14 +166,13 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
 
 def meet_machines(
     service: EngineService, hosts: Mapping[str, str], environ: Mapping[str, str]
-) -> str:
+) -> None:
     """Tells the service of the other machines: those of the config, and the one that is asked for
-    by its name or address. Returns the name of that, or ""."""
+    by its name or address, on which the app opens."""
     wished = environ.get(HOST_VARIABLE, "")
-    name = name_for(wished, hosts)
+    service.opens_on = name = name_for(wished, hosts)
     service.asked_for = {name: wished} if name and name not in hosts else {}
     service.meet(hosts)
-    return name
 
 
 def name_for(wished: str, hosts: Mapping[str, str]) -> str:

@@ -157,9 +157,9 @@ class MainScreen(ActionScreen):
         else:
             self._was_in_front = True
 
-    def complete(self) -> None:
-        """Mounts everything that the first paint does not need."""
-        self.lists.complete()
+    def complete(self, machine: str = "") -> None:
+        """Mounts all that the first paint does not need, and goes to the ``machine``, if any."""
+        self.lists.complete(machine)
         self.area.complete()
         self.show(self.world)
 

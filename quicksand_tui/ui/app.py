@@ -34,7 +34,6 @@ from quicksand_tui.kit.textual_private import (
     is_batching,
     keep_clipboard,
 )
-from quicksand_tui.model.world import MachineState
 from quicksand_tui.screens.dialogs import Dialogs
 from quicksand_tui.screens.main import MainScreen
 from quicksand_tui.screens.terminal_loan import FullShell
@@ -95,21 +94,18 @@ class QuicksandApp(App[int]):
         count_saves_after_s: float | None = None,
         hands: Hands | None = None,
         seen: World | None = None,
-        machine: str = "",
     ) -> None:
         """Calls ``painted`` once, after the first paint; ``probe`` owns the terminal until then.
         Without ``remembered`` and ``pane_memory``, nothing is kept for the next run.
         ``look_at_least_s`` are the least seconds between two looks at the disk; the config may ask
         for more. ``count_saves_after_s`` are the seconds from the first look to the first reading
-        of saves; None waits until they are opened. ``machine`` is the one that the app opens
-        on."""
+        of saves; None waits until they are opened."""
         # With NO_COLOR, Textual must write no colours at all, instead of greys or black on black.
         super().__init__(ansi_color=True if os.environ.get("NO_COLOR") is not None else None)
         self.service = service
         self.ascii = ascii_glyphs
         self.settings = settings or Settings()
         self._count_saves_after_s = count_saves_after_s
-        self._machine = machine
         self.probe = probe
         self.terminal = OuterTerminal(self, probe)
         self.keys = Keys(self, self.settings, hands)
@@ -144,12 +140,7 @@ class QuicksandApp(App[int]):
 
     def _make_config_watch(self) -> ConfigWatch:
         return ConfigWatch(
-            self,
-            self.settings,
-            self.keys,
-            show=self.show,
-            report=self.dialogs.show_report,
-            meet=self.service.meet,
+            self, self.settings, self.keys, self.service, self.show, self.dialogs.show_report
         )
 
     def _make_saves_watch(self) -> SavesWatch:
@@ -168,7 +159,7 @@ class QuicksandApp(App[int]):
             clock=clock,
             at_least_s=at_least_s,
             asks=self._asks,
-            moves=self._moves,
+            moves=lambda: bool(self.operations.jobs),
             looked=self.config_watch.look,
             changed=self.show,
             loaded=self._count_saves,
@@ -322,9 +313,7 @@ class QuicksandApp(App[int]):
     @work(group="watch", exclusive=True)
     async def _watch(self) -> None:
         self._painted_first()
-        self.main.complete()
-        if self._machine:
-            self.main.lists.go_to_machine(self._machine)
+        self.main.complete(self.service.opens_on)
         self.looks.remember_outline()
         await self.world_watch.run()
 
@@ -335,12 +324,6 @@ class QuicksandApp(App[int]):
         # While a shell has the terminal, nothing is shown.
         visible = frozenset().union(*(screen.visible_sandboxes for screen in self.stack.own))
         return visible, frozenset() if is_batching(self) else network
-
-    def _moves(self) -> bool:
-        """Whether what is shown changes by itself: how far jobs are, since when machines are
-        away."""
-        away = (machine.state is not MachineState.THERE for machine in self.world.machines)
-        return bool(self.operations.jobs) or any(away)
 
     def _count_saves(self) -> None:
         if self._count_saves_after_s is not None:

@@ -11,10 +11,11 @@ from quicksand_tui.kit.textual_private import driver_of
 from quicksand_tui.ui.themes import fitting_theme
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from textual.app import App
 
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config import Settings
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.model.specs import Told
@@ -28,14 +29,13 @@ class ConfigWatch:
         app: App[int],
         settings: Settings,
         keys: Keys,
-        *,
+        service: EngineService,
         show: Callable[[], None],
         report: Callable[[Told], None],
-        meet: Callable[[Mapping[str, str]], None],
     ) -> None:
-        """``show`` shows the world with other settings, ``report`` what is wrong with them;
-        ``meet`` gets the other machines, by name."""
-        self._meet = meet
+        """``service`` is told of other machines. ``show`` shows the world with other settings,
+        ``report`` what is wrong with them."""
+        self._service = service
         self._show = show
         self._report = report
         self._app = app
@@ -50,7 +50,7 @@ class ConfigWatch:
         if words is None:
             return
         self.use_keymap()
-        self._meet(settings.config.hosts)
+        self._service.meet(settings.config.hosts)
         if (chosen := settings.config.theme) != theme:
             app.theme = chosen or fitting_theme()
         self._show()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.text import error_text
-from quicksand_tui.model.world import World
+from quicksand_tui.model.world import MachineState, World
 from quicksand_tui.views.happenings import happenings
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class WorldWatch:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the app ends
                 loop.call_soon_threadsafe(self._look_soon)
 
-        self._service.told_there = told_there
+        self._service.when_told(told_there)
         while True:
             await self._turn()
             with contextlib.suppress(TimeoutError):
@@ -103,7 +103,9 @@ class WorldWatch:
         self._looked()
         before = replace(self.world, taken=world.taken)
         self.events.extend(happenings(self.world, world))
-        stale = world.taken - self.shown >= REPAINT_EVERY_S or self._moves()
+        away = any(machine.state is not MachineState.THERE for machine in world.machines)
+        # Since when a machine is away is shown in seconds.
+        stale = world.taken - self.shown >= REPAINT_EVERY_S or away or self._moves()
         self.world = world
         if world != before or stale or fresh:
             self.shown = world.taken

@@ -421,7 +421,8 @@ _HOST = _section(
 
 APP_OPTIONS = (
     option("--host", Kind.TEXT, "HOST",
-           "Do COMMAND on this machine: ssh://[USER@]HOST[:PORT], or a name of `hosts`."),
+           "Do COMMAND on this machine, ssh://[USER@]HOST[:PORT] or a name of `hosts`; without "
+           "COMMAND, open the app on it."),
     option("--theme", Kind.TEXT, "NAME", "Use these colours for this run, or auto."),
     flag("--ascii", "Draw with ASCII only."),
     flag("--read-only", "Change nothing, and open no shell."),

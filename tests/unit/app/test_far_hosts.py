@@ -109,7 +109,11 @@ async def test_sandboxes_of_a_machine_are_beside_ours_and_changes_come_by_themse
     make_stopped(places, "web")
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
-    service.told_there = lambda: loop.call_soon_threadsafe(told.set)
+
+    def told_there() -> None:
+        loop.call_soon_threadsafe(told.set)
+
+    service.when_told(told_there)
     service.meet({"box": "ssh://far"})
     async with asyncio.timeout(60):
         world = await there(service)
@@ -187,9 +191,8 @@ async def test_a_verb_is_carried_out_there_and_tells_as_here(
     service.meet({"box": "ssh://far"})
     async with asyncio.timeout(60):
         (view,) = [view for view in (await there(service)).sandboxes if view.host]
-        gone = removal.shown_removal(
-            await service.carry_out(removal.remove(stop=True), view.id, ignore)
-        )
+        removed = await service.carry_out(removal.remove(stop=True), view.id, ignore)
+        gone = removal.shown_removal(removed)
         assert (gone.id, gone.name, gone.in_trash, gone.goes_on) == (
             view.id,
             "web@box",

@@ -77,7 +77,7 @@ def test_a_newer_machine_may_tell_what_is_not_known_here() -> None:
     assert Learner().learn(json.dumps(line).encode()).sandboxes[WEB.id].name == "web"
 
 
-HOSTILE = (
+HOSTILE: tuple[object, ...] = (
     [],
     {"sandboxes": []},
     {"gone": {}},
@@ -153,7 +153,8 @@ def test_whatever_a_machine_tells_it_is_learned_or_refused(
 
 @given(st.lists(st.binary(min_size=1, max_size=40).filter(lambda one: b"\n" not in one)), st.data())
 def test_lines_come_in_any_pieces(sent: list[bytes], data: st.DataObject) -> None:
-    lines, whole, found = Lines(), b"".join(one + b"\n" for one in sent), []
+    lines, whole = Lines(), b"".join(one + b"\n" for one in sent)
+    found: list[bytes] = []
     while whole:
         count = data.draw(st.integers(1, len(whole)))
         found += lines.feed(whole[:count])

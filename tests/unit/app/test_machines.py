@@ -1,5 +1,5 @@
-"""Sandboxes of several machines on the main screen: groups, rows of a machine that is away, and what
-is done where."""
+"""Sandboxes of several machines on the main screen: groups, rows of a machine that is away, and
+what is done where."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.model.sandboxes import SandboxView, State, at_host
 from quicksand_tui.model.world import HERE, HostView, MachineState, MachineView, World
 from quicksand_tui.panes.content import LinkState
+from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.commands import command_about
 from quicksand_tui.views.machines import arrange_listed, listed
 from tests.unit.app.fakes import (
@@ -72,6 +73,10 @@ def lines(text: str, *words: str) -> list[int]:
     return [next(n for n, row in enumerate(rows) if word in row) for word in words]
 
 
+def marked(app: QuicksandApp) -> list[SandboxView]:
+    return [*app.main.lists.marked]
+
+
 def test_without_other_machines_the_list_is_that_of_the_sandboxes() -> None:
     assert listed(FULL) is FULL.sandboxes
     assert arrange_listed(FULL.sandboxes, "", "state")[0] == WEB
@@ -120,12 +125,12 @@ async def test_a_header_tells_of_its_machine_and_takes_no_mark() -> None:
         assert "`ssh lab true`" in screen_text(app)
         assert app.main.selection.sandbox is None and app.main.selection.machine == "lab"
         await pilot.press("space")
-        assert app.main.lists.marked == ()
+        assert marked(app) == []
         await select(pilot, WEB)
         await pilot.press("asterisk")
-        assert app.main.lists.marked == (WEB, DB, FAR_WEB, AWAY_DB)
+        assert marked(app) == [WEB, DB, FAR_WEB, AWAY_DB]
         await pilot.press("asterisk", "V", "G")
-        assert app.main.lists.marked == (WEB, DB, FAR_WEB, AWAY_DB)
+        assert marked(app) == [WEB, DB, FAR_WEB, AWAY_DB]
 
 
 async def test_what_is_done_goes_to_the_sandboxs_machine() -> None:
@@ -216,7 +221,7 @@ async def test_what_a_machine_tells_is_shown_at_once() -> None:
     service = FakeService(WORLD)
     async with shown(service, size=WIDE) as (app, _):
         service.world = replace(WORLD, machines=(BOX, replace(LAB, state=MachineState.THERE)))
-        service.told_there()
+        service._told()
         await until(lambda: "away since" not in screen_text(app))
 
 
