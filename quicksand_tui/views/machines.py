@@ -81,8 +81,8 @@ def state_text(machine: MachineView, now: float) -> str:
 
 def _counts(machine: MachineView, world: World) -> str:
     views = [view for view in world.sandboxes if view.host == machine.name]
-    if not views and machine.state is MachineState.CONNECTING:
-        return ""
+    if not views and machine.state is not MachineState.THERE:
+        return ""  # it has told nothing yet
     return counted(views) or "no sandboxes"
 
 
