@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from quicksand_tui.home.hosts import SCHEME
+from quicksand_tui.home.hosts import SCHEME, may_have_hosts
 from quicksand_tui.home.state import (
     AUTO,
     PANES_FILE,
@@ -113,12 +113,11 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
     is_ssh = spare_the_line(os.environ)
     import_asyncio()
     from quicksand_tui.door.service import EngineService  # noqa: PLC0415
-    from quicksand_tui.kit.first_list import first_list  # noqa: PLC0415
 
     service = EngineService()
     look = FirstLook(service.read_sandboxes)
-    if sketch is not None and (seen := look.wait(LIST_WAIT_S)) and probe.size == sketch.size:
-        probe.draw(first_list(*sketch.size, sketch.looks, sketch.shape, sketch.needs, seen))
+    if sketch is not None and not may_have_hosts(config_file(), os.environ):
+        _draw_first_list(probe, sketch, look)
     from quicksand_tui.home.config import ConfigFile, Settings  # noqa: PLC0415
     from quicksand_tui.ui.app import QuicksandApp  # noqa: PLC0415
 
@@ -184,6 +183,15 @@ def name_for(wished: str, hosts: Mapping[str, str]) -> str:
     short = wished.removeprefix(SCHEME).removesuffix("/")
     # Without a user or a port, it could be the name of another one.
     return known or (short if "@" in short or ":" in short else wished)
+
+
+def _draw_first_list(probe: Probe, sketch: Sketch, look: FirstLook) -> None:
+    """Draws the list of sandboxes into the outline. Where there may be other machines, it would be
+    without their headers, and would move a moment later."""
+    from quicksand_tui.kit.first_list import first_list  # noqa: PLC0415
+
+    if (seen := look.wait(LIST_WAIT_S)) and probe.size == sketch.size:
+        probe.draw(first_list(*sketch.size, sketch.looks, sketch.shape, sketch.needs, seen))
 
 
 @frozen(kw_only=False)
