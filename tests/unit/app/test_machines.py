@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from quicksand_tui.door.protocol import ShellView
+from quicksand_tui.forms.mounts import mount_form
+from quicksand_tui.forms.saves import save_form
 from quicksand_tui.model.sandboxes import SandboxView, State, at_host
 from quicksand_tui.model.world import HERE, HostView, MachineState, MachineView, World
 from quicksand_tui.panes.content import LinkState
@@ -230,3 +232,15 @@ def test_a_form_knows_only_of_the_chosen_machine() -> None:
     assert [view.name for view in there.sandboxes] == ["web"]
     assert there.images == (ALPINE, UBUNTU) and there.saves.loaded
     assert [view.name for view in WORLD.at("").sandboxes] == ["web", "db"]
+
+
+def test_forms_of_a_sandbox_there_look_at_nothing_here() -> None:
+    form = mount_form(FAR_WEB)
+    (host, *_) = form.fields
+    assert form.look is None and host.complete is None and host.hint == "a directory of box"
+    values = {"host": "src", "guest": "/mnt/src", "mode": ""}
+    assert form.problems(values, WORLD)["host"] == "write its whole path on box"
+    assert not form.problems({**values, "host": "/only/there"}, WORLD)
+    (name, *_) = save_form(FAR_WEB).fields
+    assert name.suggest is not None
+    assert name.suggest(WORLD, {}) == "web"
