@@ -14,7 +14,7 @@ from quicksand import Sandbox
 from quicksand.base.errors import PortInUseError, StateError
 from quicksand.base.paths import Paths
 from quicksand.base.processes import running_modules
-from quicksand.life.forwarding import FORWARDER
+from quicksand.warm.publishing import FORWARDER
 from quicksand.records.registry import Registry
 
 from tests.conftest import wait_for

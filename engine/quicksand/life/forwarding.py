@@ -1,14 +1,16 @@
-"""Forwards of ports that are made while a sandbox runs. One process for each sandbox carries them
-(forwarder.py): it is started with the first, and ends with the last, or with the sandbox."""
+"""Forwards of ports that are made while a sandbox runs. One process for each sandbox carries all of
+its ports (forwarder.py): it is there from the start if the sandbox was started with some
+(warm/publishing.py), or else it comes with the first and ends with the last."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
+import os
 from typing import TYPE_CHECKING, Any, Final
 
-from quicksand.base.background import run_later
+from quicksand.base.background import StandBy
 from quicksand.base.errors import (
     ConfigError,
     HostError,
@@ -17,23 +19,18 @@ from quicksand.base.errors import (
     QuicksandError,
     StateError,
 )
-from quicksand.base.files import is_locked
+from quicksand.base.files import is_locked, try_named_lock
 from quicksand.base.remedies import Remedy, Words
 from quicksand.records.dialled import ForwarderFiles, dialled_forwards
 from quicksand.records.layout import runtime_dir
 from quicksand.records.port_forwards import PortForward, check_port
+from quicksand.warm.publishing import FORWARDER, give
 
 if TYPE_CHECKING:
     from quicksand.life.sandbox_life import Life
 
-FORWARDER = "quicksand.life.forwarder"
-"""The module of that process."""
-
 ANSWER_S = 15.0
 """Seconds in which the process has to be there and to answer; it starts within half a second."""
-
-BEGIN_S = 3.0
-"""Seconds in which the process takes its lock; then another one is started, which does no harm."""
 
 AGAIN_S = 0.05
 
@@ -92,12 +89,9 @@ class Forwarding:
         files = ForwarderFiles(runtime_dir(self._life.registry.paths, self._life.id).root)
         try:
             async with asyncio.timeout(ANSWER_S):
-                begun = -BEGIN_S
                 while True:
-                    now = asyncio.get_running_loop().time()
-                    if starts and now - begun > BEGIN_S and not is_locked(files.lock):
-                        begun = now
-                        await run_later(FORWARDER, {"id": self._life.id})
+                    if starts:
+                        await _start(files, self._life.id)
                     with contextlib.suppress(ConnectionError, FileNotFoundError):
                         return await _ask_once(str(files.socket), request)
                     await asyncio.sleep(AGAIN_S)
@@ -108,6 +102,20 @@ class Forwarding:
                 f"the process that forwards ports of {self._life.name!r} does not answer",
                 hint=Words(Remedy("list"), " shows the sandbox"),
             ) from None
+
+
+async def _start(files: ForwarderFiles, id_: str) -> None:
+    """Start the process, unless there is one. Raises OSError."""
+    if is_locked(files.lock) or not files.root.exists():
+        return
+    lock = await asyncio.to_thread(try_named_lock, files.lock)
+    if lock is None:
+        return  # somebody else starts it
+    try:
+        with contextlib.closing(await StandBy.start(FORWARDER)) as process:
+            give(process, id_, lock)
+    finally:
+        os.close(lock)
 
 
 async def _ask_once(socket: str, request: dict[str, Any]) -> dict[str, Any]:

@@ -53,12 +53,14 @@ if TYPE_CHECKING:
     from quicksand.snapshots.taking import finished_history, take_checkpoint
     from quicksand.snapshots.thumbnails import read_thumbnail
     from quicksand.warm.desktop_ready import with_desktop
+    from quicksand.warm.publishing import ForwarderCheck
     from quicksand.warm.spares.next_start import expect_next
     from quicksand.warm.starting import boot
 
 __all__ = [
     "AutoSave",
     "Checkpoint",
+    "ForwarderCheck",
     "GuestFiles",
     "GuestProcess",
     "Login",
@@ -195,6 +197,7 @@ _HOMES = {
     "snapshots.taking": ("finished_history", "take_checkpoint"),
     "snapshots.thumbnails": ("read_thumbnail",),
     "warm.desktop_ready": ("with_desktop",),
+    "warm.publishing": ("ForwarderCheck",),
     "warm.spares.next_start": ("expect_next",),
     "warm.starting": ("boot",),
 }

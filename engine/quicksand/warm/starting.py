@@ -41,7 +41,7 @@ from quicksand.qemu.planning import (
     look_for_parts,
     machine_id,
     make_run_state,
-    pick_all_ports,
+    pick_ports,
     plan_machine,
 )
 from quicksand.qemu.process import Listeners, OwnedProcess, launch
@@ -60,6 +60,7 @@ from quicksand.saves.boot_disk import finish_start, prepare_disk
 from quicksand.snapshots.history import History
 from quicksand.snapshots.origins import Origin, import_node
 from quicksand.snapshots.restore import check_disk_and_image, go_on
+from quicksand.warm.publishing import Published
 from quicksand.warm.templates import Templates, make_in_background
 
 T = TypeVar("T")
@@ -124,6 +125,9 @@ async def _start(
 ) -> StartedMachine:
     place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
     async with History(place).locked(), contextlib.AsyncExitStack() as undo:
+        published = undo.enter_context(
+            contextlib.closing(Published.listen(record.config.port_forwards))
+        )
         start = await _plan(registry, record, parts, at, origin)
         node, mounts = start.node, start.mounts
         watch.lap("setup_disk_s")
@@ -131,12 +135,13 @@ async def _start(
         undo.callback(remove_quietly, runtime.root)
         machine_dir, listeners, process = await _launch(registry, record, lock, parts, start)
         undo.push_async_callback(_kill, process)
+        await published.begin()
         await serve_at(machine_dir, start.ports.vnc)
         watch.lap("launch_process_s")
         watch.begin("guest")
         undo.push_async_callback(mounts.give_up)
         await mounts.begin(machine_dir)
-        run = start.run_state(parts, listeners, process)
+        run = start.run_state(parts, listeners, process, published)
         link = AgentLink(
             runtime, run.token, why_gone=lambda: why_gone(place, doing="the guest booted")
         )
@@ -155,7 +160,9 @@ async def _start(
         if node is not None:
             await in_thread_to_the_end(lambda: finish_start(place, start.head, node))
         watch.lap("connect_agent_s")
+        await in_thread_to_the_end(lambda: published.claim(runtime))
         await in_thread_to_the_end(lambda: _publish(machine_dir, run))
+        published.hand_over(record.id)
         watch.lap("post_boot_s")
         undo.pop_all()
     notices = (*mounts.notices, *network_notices(record.config.network_mode))
@@ -196,7 +203,9 @@ class _Planned:
     mounts: MountsAtStart
     machine: MachinePlan
 
-    def run_state(self, parts: Parts, listeners: Listeners, process: OwnedProcess) -> RunState:
+    def run_state(
+        self, parts: Parts, listeners: Listeners, process: OwnedProcess, published: Published
+    ) -> RunState:
         """The state of the machine as it is launched."""
         node = self.node
         return make_run_state(
@@ -208,6 +217,7 @@ class _Planned:
             run=self.head.run or new_id(),
             origin="" if node is None or node.hidden else node.tag,
             vnc_port=self.ports.vnc,
+            forwards=published.pairs,
         )
 
 
@@ -218,7 +228,7 @@ async def _plan(
     place = sandbox_dir(registry.paths, record.id)
     node = await in_thread_to_the_end(lambda: _find_node(place, at, origin))
     head = await in_thread_to_the_end(lambda: prepare_disk(record, parts.image, place, node))
-    ports = pick_all_ports(record)
+    ports = pick_ports(record)
     memory = node if node is not None and node.tier.has_memory else None
     is_past = memory is not None and origin is None and memory.shares
     mounts = MountsAtStart(record, registry.paths, is_past=is_past)
