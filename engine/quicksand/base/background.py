@@ -86,13 +86,15 @@ class StandBy:
         self._ours.close()
 
 
-def receive() -> tuple[Any, list[int]]:
+def receive(stdin: int = 0) -> tuple[Any, list[int]]:
     """What this process was given by way of its stdin: the value, and the descriptors. Blocks until
     then. Raises ValueError if it is given nothing, OSError."""
     text, passed = b"", []
-    with socket.socket(fileno=os.dup(0)) as given:
+    with socket.socket(fileno=os.dup(stdin)) as given:
         while True:
             data, found, _, _ = socket.recv_fds(given, CHUNK, PASSED_MAX)
+            for descriptor in found:
+                os.set_inheritable(descriptor, False)
             passed += found
             if not data:
                 return json.loads(text), passed

@@ -23,10 +23,14 @@ async def test_one_that_cannot_see_the_end_of_its_sandbox_ends(
     monkeypatch.setattr(InGuest, "wait_disconnected", broken)
     files = ForwarderFiles(tmp_path)
     lock = os.open(files.lock, os.O_RDWR | os.O_CREAT, 0o600)
-    life = SimpleNamespace(id="a", log=tmp_path / "log")
+    entry = SimpleNamespace(is_live=True)
+    registry = SimpleNamespace(inspect=lambda _: entry)
+    life = SimpleNamespace(
+        id="a", log=tmp_path / "log", registry=registry, link=None, close=lambda: None
+    )
     try:
         async with asyncio.timeout(10):
             with pytest.raises(OSError, match="no descriptors"):
-                await Forwarder(cast("Any", life), files, lock).run()
+                await Forwarder(lambda: cast("Any", life), files, lock).run([])
     finally:
         os.close(lock)
