@@ -239,7 +239,8 @@ import asyncio, os
 from quicksand import PortForward, Sandbox
 
 async def main():
-    sandbox = await Sandbox(image="debian", port_forwards=[PortForward(0, 8000)]).start()
+    sandbox = Sandbox(image="debian", port_forwards=[PortForward(0, 8000)])
+    await sandbox.start()
     print(*sandbox.port_forwards.values(), flush=True)
     await asyncio.Event().wait()
 
