@@ -16,13 +16,12 @@ from quicksand import PortForward, Sandbox
 from quicksand.base.errors import PortInUseError, StateError
 from quicksand.base.files import is_locked
 from quicksand.base.paths import Paths
-from quicksand.base.processes import running_modules
+from quicksand.life.forwarder import reset
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
-from quicksand.warm.publishing import FORWARDER
 
 from tests.conftest import wait_for
-from tests.integration.guests import say
+from tests.integration.guests import forwarders, say
 
 pytestmark = pytest.mark.vm
 
@@ -44,6 +43,23 @@ async def main():
     await server.serve_forever()
 asyncio.run(main())
 """
+
+
+HOLDING = """
+import select, socket
+listener = socket.create_server(("127.0.0.1", 8001))
+print("ready", flush=True)
+connection, _ = listener.accept()
+print("come", flush=True)
+end = select.poll()
+end.register(connection, 0)
+end.poll()
+print("gone", flush=True)
+"""
+"""A service that takes nothing, but sees that a connection is broken off."""
+
+MUCH = 8 << 20
+"""More bytes than fit between a client and such a service."""
 
 
 @contextlib.asynccontextmanager
@@ -69,10 +85,6 @@ async def with_port() -> AsyncIterator[Sandbox]:
     """It was started with a port that leads to the service."""
     async with serving([PortForward(0, 8000)]) as sandbox:
         yield sandbox
-
-
-def forwarders() -> list[int]:
-    return [pid for pid, _ in running_modules({FORWARDER})]
 
 
 async def ask(port: int, text: bytes = b"hi", host: str = "127.0.0.1") -> bytes:
@@ -177,6 +189,17 @@ async def test_the_ports_of_a_start_lead_to_the_guests_own_loopback(
         await with_port.unforward(port)
     await with_port.unforward(added.host)
     assert await ask(port) == b"guest:hi"
+
+    # A client that breaks off is noticed while the service takes nothing and nobody reads from it.
+    held = await with_port.spawn(["python3", "-c", HOLDING])
+    pieces = held.output()
+    await anext(pieces)
+    _, writer = await asyncio.open_connection("127.0.0.1", (await with_port.forward(8001)).host)
+    writer.write(bytes(MUCH))
+    assert (await anext(pieces))[1] == b"come\n"
+    reset(writer)
+    async with asyncio.timeout(60):
+        assert (await anext(pieces))[1] == b"gone\n"
 
     await with_port.checkpoint("a")
     await with_port.revert("a")

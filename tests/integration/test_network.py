@@ -13,12 +13,12 @@ from typing import Self
 import pytest
 from quicksand import NetworkMode, PortForward, Sandbox
 from quicksand.base.paths import Paths
-from quicksand.base.processes import ProcessKind, processes_of, running_modules
+from quicksand.base.processes import ProcessKind, processes_of
 from quicksand.qemu.connections import end_forwarded
 from quicksand.records.layout import runtime_dir, sandbox_dir
-from quicksand.warm.publishing import FORWARDER
 
 from tests.conftest import wait_for
+from tests.integration.guests import forwarders
 
 pytestmark = pytest.mark.vm
 
@@ -121,8 +121,7 @@ def listening(place: Path) -> set[tuple[str, str]]:
     """(protocol, address) of all that listens on TCP or has a UDP port, by /proc/net: of this
     process, of the sandbox in ``place``, and of those that carry ports. Other tests may run beside
     this one."""
-    carriers = [pid for pid, _ in running_modules({FORWARDER})]
-    pids = [os.getpid(), *(found.pid for found in processes_of(place)), *carriers]
+    pids = [os.getpid(), *(found.pid for found in processes_of(place)), *forwarders()]
     found, ours = set(), sockets_of(*pids)
     for protocol in ("tcp", "tcp6", "udp", "udp6"):
         for line in Path(f"/proc/net/{protocol}").read_text().splitlines()[1:]:

@@ -25,6 +25,7 @@ from quicksand.guest.agent.refusals import LinuxErrno
 from quicksand.guest.connections import GuestConnection
 from quicksand.life.forwarder_lines import Lines
 from quicksand.life.guest import InGuest
+from quicksand.life.resets import Resets
 from quicksand.life.sandbox_life import Life
 from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.records.config import GUEST_IP, NetworkMode
@@ -85,6 +86,7 @@ class Forwarder:
         """Serve the ports with which the sandbox was started, which listen already, and those that
         are added, until the last one is removed, or the sandbox ends. Raises what keeps it from
         seeing that end: it is not to outlive the sandbox."""
+        self._resets = Resets()
         for forward, sockets in published:
             await self._serve_at(forward, sockets, published=True)
         server = await asyncio.start_unix_server(
@@ -104,6 +106,7 @@ class Forwarder:
                 listening.stop()  # first of all: the next start may want these ports
             for listening in list(self._forwards.values()):
                 await self._end(listening)
+            self._resets.close()
             self._lines.close()
 
     async def _watch(self) -> None:
@@ -193,11 +196,14 @@ class Forwarder:
             task = asyncio.current_task()
             assert task is not None
             listening.connections.add(task)
+            number = writer.get_extra_info("socket").fileno()
             try:
+                self._resets.watch(number, task.cancel)
                 await self._serve(reader, writer, forward.guest)
             except asyncio.CancelledError:
                 reset(writer)  # asyncio would report a task of its own that was cancelled
             finally:
+                self._resets.forget(number, task.cancel)
                 listening.connections.discard(task)
 
         for one in sockets:
