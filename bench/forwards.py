@@ -158,6 +158,7 @@ async def by_qemu(sandbox: Sandbox, guest: int) -> int:
 
 
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
+    others = {pid for pid, _ in running_modules({FORWARDER})}
     async with Sandbox(image=options.image, network_mode=NetworkMode.MOUNTS_ONLY) as sandbox:
         service = await sandbox.spawn(["python3", "-c", SERVER], detach=True)
         async for _ in service.output():
@@ -188,8 +189,8 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         for count in options.at_once:
             for way, (port, _own) in ways.items():
                 found[way][f"burst_{count}"] = await burst(port, count)
-        (forwarder,) = running_modules({FORWARDER})
-        found["agent"]["pss_mib"] = pss_mib(forwarder[0])
+        (forwarder,) = {pid for pid, _ in running_modules({FORWARDER})} - others
+        found["agent"]["pss_mib"] = pss_mib(forwarder)
         run = sandbox._life.entry().run
         assert run is not None
         found["slirp"]["keeper_pss_mib"] = pss_mib(run.keeper_pid)
