@@ -7,10 +7,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 from typing import TYPE_CHECKING, Any, Final
 
-from quicksand.base.background import StandBy
 from quicksand.base.errors import (
     ConfigError,
     HostError,
@@ -19,12 +17,11 @@ from quicksand.base.errors import (
     QuicksandError,
     StateError,
 )
-from quicksand.base.files import is_locked, try_named_lock
 from quicksand.base.remedies import Remedy, Words
+from quicksand.life import machinery
 from quicksand.records.dialled import ForwarderFiles, dialled_forwards
 from quicksand.records.layout import runtime_dir
 from quicksand.records.port_forwards import PortForward, check_port
-from quicksand.warm.publishing import FORWARDER, give
 
 if TYPE_CHECKING:
     from quicksand.life.sandbox_life import Life
@@ -91,7 +88,7 @@ class Forwarding:
             async with asyncio.timeout(ANSWER_S):
                 while True:
                     if starts:
-                        await _start(files, self._life.id)
+                        await machinery.start_forwarder(files, self._life.id)
                     with contextlib.suppress(ConnectionError, FileNotFoundError):
                         return await _ask_once(str(files.socket), request)
                     await asyncio.sleep(AGAIN_S)
@@ -102,20 +99,6 @@ class Forwarding:
                 f"the process that forwards ports of {self._life.name!r} does not answer",
                 hint=Words(Remedy("list"), " shows the sandbox"),
             ) from None
-
-
-async def _start(files: ForwarderFiles, id_: str) -> None:
-    """Start the process, unless there is one. Raises OSError."""
-    if is_locked(files.lock) or not files.root.exists():
-        return
-    lock = await asyncio.to_thread(try_named_lock, files.lock)
-    if lock is None:
-        return  # somebody else starts it
-    try:
-        with contextlib.closing(await StandBy.start(FORWARDER)) as process:
-            give(process, id_, lock)
-    finally:
-        os.close(lock)
 
 
 async def _ask_once(socket: str, request: dict[str, Any]) -> dict[str, Any]:

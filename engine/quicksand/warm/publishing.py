@@ -8,6 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final, Self
 
 from quicksand.base.background import StandBy
@@ -68,13 +69,13 @@ class Published:
             with _mapped():
                 self._process = await StandBy.start(FORWARDER)
 
-    def claim(self, runtime: RuntimeDir) -> None:
-        """Take the lock that the process will hold, so that nobody starts another one: before the
-        sandbox can be found by others. Blocks. Raises HostError."""
+    def claim(self, runtime_root: Path) -> None:
+        """Take the lock that the process will hold (`ForwarderFiles`), so that nobody starts
+        another one: before the sandbox can be found by others. Blocks. Raises HostError."""
         if not self.forwards:
             return
         with _mapped():
-            lock = ForwarderFiles(runtime.root).lock
+            lock = ForwarderFiles(runtime_root).lock
             self._lock = lock_within(lock, LOCK_WAIT_S, take=try_named_lock)
         if self._lock is None:
             raise HostError("another process carries the ports of this sandbox")
@@ -112,6 +113,20 @@ def give(
     process.give(value, [lock, *(one.fileno() for one in sockets)])
 
 
+async def start_forwarder(files: ForwarderFiles, id_: str) -> None:
+    """Start the process without ports, unless there is one. Raises OSError."""
+    if is_locked(files.lock) or not files.root.exists():
+        return
+    lock = await in_thread_to_the_end(lambda: try_named_lock(files.lock))
+    if lock is None:
+        return  # somebody else starts it
+    try:
+        with contextlib.closing(await StandBy.start(FORWARDER)) as process:
+            give(process, id_, lock)
+    finally:
+        os.close(lock)
+
+
 class ForwarderCheck:
     """Replaces the process of a sandbox's ports if it was killed, for a client that makes many
     requests: looking for it costs next to nothing."""
@@ -130,7 +145,7 @@ class ForwarderCheck:
             wanted = [PortForward(host, guest) for host, guest in pairs]
             with contextlib.closing(Published.listen(wanted)) as published:
                 await published.begin()
-                await in_thread_to_the_end(lambda: published.claim(runtime))
+                await in_thread_to_the_end(lambda: published.claim(runtime.root))
                 published.hand_over(id_)
         except HostError:
             self._not_before = time.monotonic() + PATIENCE_S

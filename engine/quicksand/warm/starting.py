@@ -108,9 +108,12 @@ async def boot(
     return machine
 
 
-def _publish(machine: MachineDir, run: RunState) -> None:
+def _publish(machine: MachineDir, run: RunState, published: Published, record: Record) -> None:
+    """Let others find the sandbox, and its ports lead to it. Raises HostError."""
     widen_backlogs(run.qemu_pid, run.forwarded)
+    published.claim(machine.root.parent)
     publish_state(machine, run)
+    published.hand_over(record.id)
 
 
 async def _start(
@@ -125,9 +128,8 @@ async def _start(
 ) -> StartedMachine:
     place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
     async with History(place).locked(), contextlib.AsyncExitStack() as undo:
-        published = undo.enter_context(
-            contextlib.closing(Published.listen(record.config.port_forwards))
-        )
+        published = Published.listen(record.config.port_forwards)
+        undo.callback(published.close)
         start = await _plan(registry, record, parts, at, origin)
         node, mounts = start.node, start.mounts
         watch.lap("setup_disk_s")
@@ -160,13 +162,10 @@ async def _start(
         if node is not None:
             await in_thread_to_the_end(lambda: finish_start(place, start.head, node))
         watch.lap("connect_agent_s")
-        await in_thread_to_the_end(lambda: published.claim(runtime))
-        await in_thread_to_the_end(lambda: _publish(machine_dir, run))
-        published.hand_over(record.id)
+        await in_thread_to_the_end(lambda: _publish(machine_dir, run, published, record))
         watch.lap("post_boot_s")
         undo.pop_all()
-    notices = (*mounts.notices, *network_notices(record.config.network_mode))
-    notices += await asyncio.to_thread(_memory_notice, record, place)
+    notices = (*mounts.notices, *await asyncio.to_thread(_notices, record, place))
     return StartedMachine(
         record=record,
         run=run,
@@ -177,6 +176,11 @@ async def _start(
         notices=(*notices, said) if said else notices,
         clock=said,
     )
+
+
+def _notices(record: Record, place: SandboxDir) -> tuple[str, ...]:
+    """What is told of the guest's network and its memory. Blocks for I/O."""
+    return (*network_notices(record.config.network_mode), *_memory_notice(record, place))
 
 
 def _memory_notice(record: Record, place: SandboxDir) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ async def test_ports_listen_from_the_beginning_and_go_on_with_the_process(
     assert [guest for _, guest in published.pairs] == [80, 81]
     assert all(map(connects, ports))
     await published.begin()
-    published.claim(runtime)
+    published.claim(runtime.root)
     published.hand_over("a")
     value, passed = process.given()
     assert value == {"id": "a", "forwards": [list(pair) for pair in published.pairs]}
@@ -85,7 +85,7 @@ async def test_a_start_that_fails_leaves_neither_port_nor_process(
     published = Published.listen([PortForward(0, 80)])
     ((port, _),) = published.pairs
     await published.begin()
-    published.claim(runtime)
+    published.claim(runtime.root)
     published.close()
     published.close()
     with pytest.raises(ValueError):
@@ -97,7 +97,7 @@ async def test_a_start_that_fails_leaves_neither_port_nor_process(
 async def test_nothing_is_started_for_no_ports(process: Process, runtime: RuntimeDir) -> None:
     published = Published.listen([])
     await published.begin()
-    published.claim(runtime)
+    published.claim(runtime.root)
     published.hand_over("a")
     assert not process.ends
     assert not lock_of(runtime).exists()
@@ -152,7 +152,7 @@ async def test_two_cannot_carry_the_ports_of_one_sandbox(
     published = Published.listen([PortForward(0, 80)])
     await published.begin()
     with pytest.raises(HostError, match="another process"):
-        await asyncio.to_thread(published.claim, runtime)
+        await asyncio.to_thread(published.claim, runtime.root)
     published.close()
     os.close(held)
     process.ends.pop().close()

@@ -136,7 +136,7 @@ async def _hand_over(
         await mounts.finish(machine, link.request)
         watch.lap("connect_agent_s")
         await hypervisor.close()
-        await in_thread_to_the_end(lambda: published.claim(runtime))
+        await in_thread_to_the_end(lambda: published.claim(runtime.root))
         publish_state(machine, run)
         published.hand_over(spare.id)
         undo.pop_all()
