@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from quicksand.base.boot_timing import COLD, BootTiming, Stopwatch
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     AgentError,
     AgentUnreachableError,
@@ -104,7 +105,12 @@ async def boot(
     else:
         watch.note = templates.refusal or "there was no template of this machine yet"
     machine = await _start(registry, record, lock, watch, parts)
-    await make_in_background(templates, beside=machine.run.qemu_pid)
+    try:
+        with best_effort("have a template made", registry.paths.engine_log):
+            await make_in_background(templates, beside=machine.run.qemu_pid)
+    except BaseException:
+        await machine.end()
+        raise
     return machine
 
 
@@ -162,10 +168,11 @@ async def _start(
         if node is not None:
             await in_thread_to_the_end(lambda: finish_start(place, start.head, node))
         watch.lap("connect_agent_s")
+        notices = (*mounts.notices, *await asyncio.to_thread(_notices, record, place))
         await in_thread_to_the_end(lambda: _publish(machine_dir, run, published, record))
         watch.lap("post_boot_s")
+        # The machine is the caller's from here on, so nothing may be awaited any more.
         undo.pop_all()
-    notices = (*mounts.notices, *await asyncio.to_thread(_notices, record, place))
     return StartedMachine(
         record=record,
         run=run,
