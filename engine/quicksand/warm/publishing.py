@@ -35,7 +35,7 @@ class Published:
     process that will carry them begins beside the boot. It has them when `hand_over` returns; who
     connects earlier waits in the kernel.
 
-    Until then they end with this process, or by `close`. Nothing is started for no ports."""
+    Until then they end with this process, or by `close`, which leaving ``with`` does, too. Nothing is started for no ports."""
 
     def __init__(self, forwards: tuple[PortForward, ...], sockets: list[socket.socket]) -> None:
         self.forwards = forwards
@@ -57,6 +57,12 @@ class Published:
                 one.close()
             raise
         return cls(tuple(chosen), sockets)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -143,7 +149,7 @@ class ForwarderCheck:
             return
         try:
             wanted = [PortForward(host, guest) for host, guest in pairs]
-            with contextlib.closing(Published.listen(wanted)) as published:
+            with Published.listen(wanted) as published:
                 await published.begin()
                 await in_thread_to_the_end(lambda: published.claim(runtime.root))
                 published.hand_over(id_)

@@ -134,8 +134,7 @@ async def _start(
 ) -> StartedMachine:
     place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
     async with History(place).locked(), contextlib.AsyncExitStack() as undo:
-        published = Published.listen(record.config.port_forwards)
-        undo.callback(published.close)
+        published = undo.enter_context(Published.listen(record.config.port_forwards))
         start = await _plan(registry, record, parts, at, origin)
         node, mounts = start.node, start.mounts
         watch.lap("setup_disk_s")

@@ -61,7 +61,7 @@ async def take(
 
     Raises NameTakenError, StateError, HostError, ImageError; nothing has changed then.
     """
-    with contextlib.closing(Published.listen(record.config.port_forwards)) as published:
+    with Published.listen(record.config.port_forwards) as published:
         return await _take(registry, record, parts, watch, published, named)
 
 
