@@ -120,9 +120,9 @@ impl Target {
             }
             Self::Unix { path, user } => {
                 let (path, user, what) = (path.clone(), user.clone(), self.describe());
-                blocking::run(move || unix_socket::connect(&path, &user).map_err(|error| Error::io(what, error)))
-                    .await
-                    .map(Socket::Unix)
+                let connect =
+                    move || unix_socket::connect(&path, &user, PATIENCE).map_err(|error| Error::io(what, error));
+                blocking::run(connect).await.map(Socket::Unix)
             }
         }
     }

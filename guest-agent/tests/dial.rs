@@ -263,6 +263,45 @@ fn the_file_of_a_unix_listener_goes_with_its_session() {
 }
 
 #[test]
+fn what_has_taken_the_place_of_a_unix_listener_stays() {
+    let agent = Agent::start();
+    let path = agent.dir.join("mine");
+    let mut client = agent.session();
+    let listener = client.send("listen", json!({"path": path}));
+    client.wait_reply(listener);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "another's").unwrap();
+    client.send("cancel", json!({"id": listener}));
+    let (_, _, end) = until_end(&mut client, listener);
+    assert_eq!(end["error"], Value::Null);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "another's");
+}
+
+#[test]
+fn a_connection_that_is_canceled_within_a_frame_leaves_the_session_whole() {
+    let (port, served) = server(|mut peer| {
+        // Until it is reset.
+        while peer.write(&[0; 65536]).is_ok() {}
+    });
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let id = client.send("dial", json!({"port": port}));
+    client.wait_reply(id);
+    // The client reads nothing, so a frame is in the link by half.
+    let is_full = || {
+        let before = client.unread();
+        thread::sleep(Duration::from_millis(20));
+        (before > 0 && client.unread() == before).then_some(())
+    };
+    wait_for("the link to be full", is_full);
+    client.send("cancel", json!({"id": id}));
+    served.join().unwrap();
+    let (_, _, end) = until_end(&mut client, id);
+    assert_eq!(end["error"]["code"], "bad_request");
+    assert_eq!(client.result("ping", json!({}))["pong"], true);
+}
+
+#[test]
 fn connections_that_nobody_takes_are_bounded() {
     let agent = Agent::start();
     let mut client = agent.session();
