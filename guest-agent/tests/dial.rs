@@ -288,10 +288,12 @@ fn a_connection_that_is_canceled_within_a_frame_leaves_the_session_whole() {
     let id = client.send("dial", json!({"port": port}));
     client.wait_reply(id);
     // The client reads nothing, so a frame is in the link by half.
+    let (mut last, mut times) = (0, 0);
     let is_full = || {
-        let before = client.unread();
-        thread::sleep(Duration::from_millis(20));
-        (before > 0 && client.unread() == before).then_some(())
+        let unread = client.unread();
+        times = if unread > 0 && unread == last { times + 1 } else { 0 };
+        last = unread;
+        (times == 10).then_some(())
     };
     wait_for("the link to be full", is_full);
     client.send("cancel", json!({"id": id}));
