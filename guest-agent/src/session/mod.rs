@@ -7,6 +7,7 @@ mod listening;
 mod pty;
 mod requests;
 mod state;
+mod udp;
 mod waiting;
 
 use std::sync::Arc;
