@@ -13,43 +13,51 @@ const PREFIX: usize = 2;
 /// The bytes that wait for a client, with their lengths. The kernel keeps as many beside them.
 const QUEUE_MAX: usize = 128 * 1024;
 
-/// Datagrams that wait until their client takes them. When there are too many bytes, the oldest
-/// datagrams are dropped, as networks do: what is late is worth less.
+/// Datagrams that wait until their client takes them, as the stream that it gets. When there are too
+/// many bytes, the oldest datagrams are dropped, as networks do: what is late is worth less.
 #[derive(Debug, Default)]
 pub struct Queue {
     bytes: VecDeque<u8>,
+    /// The number of bytes at the front that are the end of a datagram whose beginning was taken.
+    begun: usize,
 }
 
 impl Queue {
     /// Appends a datagram of at most `DATAGRAM_MAX` bytes.
     pub fn push(&mut self, datagram: &[u8]) {
         while self.bytes.len() + PREFIX + datagram.len() > QUEUE_MAX
-            && let Some(size) = self.first_size()
+            && let Some(size) = self.size_at(self.begun)
         {
-            self.bytes.drain(..size);
+            self.bytes.drain(self.begun..self.begun + size);
         }
         self.bytes.extend((datagram.len() as u16).to_be_bytes());
         self.bytes.extend(datagram);
     }
 
-    /// Returns the number of bytes that the oldest datagram takes in the stream.
-    pub fn first_size(&self) -> Option<usize> {
-        let length = [*self.bytes.front()?, *self.bytes.get(1)?];
+    /// Returns the number of bytes of the datagram that begins at `place`, with its length.
+    fn size_at(&self, place: usize) -> Option<usize> {
+        let length = [*self.bytes.get(place)?, *self.bytes.get(place + 1)?];
         Some(PREFIX + usize::from(u16::from_be_bytes(length)))
     }
 
-    /// Moves as many whole datagrams as fit into `buffer`. Returns the number of bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Moves the next bytes of the stream into `buffer`, as many as fit. Returns their number.
     pub fn take_into(&mut self, buffer: &mut [u8]) -> usize {
-        let mut taken = 0;
-        while let Some(size) = self.first_size()
-            && let Some(room) = buffer.get_mut(taken..taken + size)
+        let count = buffer.len().min(self.bytes.len());
+        let mut end = self.begun;
+        while end < count
+            && let Some(size) = self.size_at(end)
         {
-            for (target, byte) in room.iter_mut().zip(self.bytes.drain(..size)) {
-                *target = byte;
-            }
-            taken += size;
+            end += size;
         }
-        taken
+        for (target, byte) in buffer.iter_mut().zip(self.bytes.drain(..count)) {
+            *target = byte;
+        }
+        self.begun = end - count;
+        count
     }
 }
 
@@ -113,17 +121,7 @@ mod tests {
         let count = queue.take_into(&mut buffer);
         assert_eq!(count, 3 + 300 + 3 * PREFIX);
         assert_eq!(all(&buffer[..count]), [&b"one"[..], b"", &[7; 300]]);
-        assert_eq!(queue.first_size(), None);
-    }
-
-    #[test]
-    fn only_whole_datagrams_are_taken() {
-        let mut queue = Queue::default();
-        queue.push(&[1; 10]);
-        queue.push(&[2; 10]);
-        assert_eq!(queue.take_into(&mut [0; 11]), 0);
-        assert_eq!(queue.take_into(&mut [0; 20]), 12);
-        assert_eq!(queue.first_size(), Some(12));
+        assert!(queue.is_empty());
     }
 
     #[test]
@@ -137,12 +135,25 @@ mod tests {
         let count = queue.take_into(&mut buffer);
         let kept: Vec<u8> = all(&buffer[..count]).iter().map(|datagram| datagram[0]).collect();
         assert_eq!(kept, (200 - kept.len() as u8..200).collect::<Vec<_>>());
-        // The largest one fits alone.
-        queue.push(&[0; 1000]);
+    }
+
+    #[test]
+    fn a_datagram_that_has_begun_is_not_dropped() {
+        let mut queue = Queue::default();
+        let mut stream = vec![0; QUEUE_MAX];
         queue.push(&vec![1; DATAGRAM_MAX]);
-        queue.push(&vec![2; DATAGRAM_MAX]);
-        assert_eq!(queue.first_size(), Some(PREFIX + DATAGRAM_MAX));
+        assert_eq!(queue.take_into(&mut stream[..5]), 5);
+        queue.push(&[2; 1000]);
+        queue.push(&vec![3; DATAGRAM_MAX]);
         assert!(queue.bytes.len() <= QUEUE_MAX);
+        let mut count = 5;
+        while !queue.is_empty() {
+            let end = stream.len().min(count + 1000);
+            count += queue.take_into(&mut stream[count..end]);
+        }
+        let found = all(&stream[..count]);
+        let facts: Vec<_> = found.iter().map(|datagram| (datagram.len(), datagram[0])).collect();
+        assert_eq!(facts, [(DATAGRAM_MAX, 1), (DATAGRAM_MAX, 3)]);
     }
 
     #[test]

@@ -349,8 +349,16 @@ fn framed(datagram: &[u8]) -> Vec<u8> {
     [&(datagram.len() as u16).to_be_bytes()[..], datagram].concat()
 }
 
-/// The next datagram on the only channel, giving credit for it.
-fn next_datagram(client: &mut Client, stream: &mut Vec<u8>) -> Vec<u8> {
+/// What a client has got on its only channel.
+#[derive(Default)]
+struct Got {
+    stream: Vec<u8>,
+    owed: usize,
+}
+
+/// The next datagram, giving credit as the engine does: a part of the window at a time.
+fn next_datagram(client: &mut Client, got: &mut Got) -> Vec<u8> {
+    let Got { stream, owed } = got;
     loop {
         if let Some(length) = stream.first_chunk::<2>() {
             let size = 2 + usize::from(u16::from_be_bytes(*length));
@@ -364,8 +372,11 @@ fn next_datagram(client: &mut Client, stream: &mut Vec<u8>) -> Vec<u8> {
             bytes,
         } = client.next()
         {
-            client.credit(STDOUT, channel, bytes.len());
+            *owed += bytes.len();
             stream.extend(bytes);
+            if *owed >= WINDOW / 4 {
+                client.credit(STDOUT, channel, std::mem::take(owed));
+            }
         }
     }
 }
@@ -388,14 +399,14 @@ fn datagrams_are_carried_whole_and_one_by_one() {
     let mut client = agent.session();
     let id = client.send("dial", json!({"port": port, "protocol": "udp", "window": WINDOW}));
     assert_eq!(client.wait_reply(id)["result"]["channel"], id);
-    let mut stream = Vec::new();
+    let mut got = Got::default();
     for datagram in [&b"one"[..], b"", &[7; 65507], b"last"] {
         let bytes = framed(datagram);
         // A frame may end within a datagram.
         let (first, second) = bytes.split_at(1);
         client.data(STDIN, id, first);
         client.data(STDIN, id, second);
-        assert_eq!(next_datagram(&mut client, &mut stream), datagram);
+        assert_eq!(next_datagram(&mut client, &mut got), datagram);
     }
     client.data(STDIN, id, &framed(b"end"));
     client.data(STDIN, id, b"");
@@ -445,12 +456,12 @@ fn a_client_that_reads_nothing_gets_the_latest_datagrams_and_memory_stays_flat()
         // The kernel's own queue is full at times.
         let _ = service.send_to(&datagram, from);
     }
-    let mut stream = Vec::new();
+    let mut got = Got::default();
     let mut count = 0;
     loop {
         // The kernel drops it as long as others wait there.
         let _ = service.send_to(b"last", from);
-        if next_datagram(&mut client, &mut stream) == b"last" {
+        if next_datagram(&mut client, &mut got) == b"last" {
             break;
         }
         count += 1;

@@ -28,13 +28,9 @@ impl Arrived {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a datagram. Returns the number of bytes that it takes in the stream.
-    async fn first_size(&self) -> usize {
-        loop {
-            let size = self.queue().first_size();
-            if let Some(size) = size {
-                return size;
-            }
+    /// Waits for a datagram.
+    async fn some(&self) {
+        while self.queue().is_empty() {
             self.news.notified().await;
         }
     }
@@ -117,11 +113,11 @@ fn is_told_by_network(error: &io::Error) -> bool {
     )
 }
 
-/// Sends the client what has arrived, in whole datagrams. Returns once the session is gone.
+/// Sends the client what has arrived. Returns once the session is gone.
 async fn deliver(session: &Session, channel: &Channel, arrived: &Arrived, bytes: &mut u64) -> Error {
     loop {
-        let size = arrived.first_size().await;
-        let room = match channel.stdout.room_for(size, &session.closed).await {
+        arrived.some().await;
+        let room = match channel.stdout.room(&session.closed).await {
             Ok(room) => room,
             Err(gone) => return gone,
         };
