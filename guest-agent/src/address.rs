@@ -36,7 +36,7 @@ pub struct Address {
     user: Option<String>,
 }
 
-/// What is spoken at a port.
+/// The protocol of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
@@ -53,7 +53,7 @@ pub enum Target {
     Unix { path: PathBuf, user: User },
 }
 
-/// What came of a dial.
+/// The result of a dial.
 #[derive(Debug)]
 pub enum Connected {
     Stream(Socket),

@@ -33,7 +33,7 @@ pub struct Outbox {
     turn: Mutex<Turn>,
 }
 
-/// What the sender has whose turn it is.
+/// The things of the sender whose turn it is.
 #[derive(Debug, Default)]
 struct Turn {
     /// Room for a whole data frame, allocated for the first one.

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::carrying::{begin, end, until_stopped};
 use super::state::{Origin, Session};
 use super::udp;
 use crate::address::{Address, Connected, Socket};
-use crate::channel::{Channel, Stop};
+use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::exec::Ties;
 use crate::feed;
-use crate::methods::{Answer, ChannelAnswer};
-use crate::wire::{self, DATA_LIMIT, STDOUT};
+use crate::wire::{DATA_LIMIT, STDOUT};
 use crate::{sys, unix_socket};
 
 const CHUNK: usize = 64 * 1024;
@@ -57,37 +57,6 @@ pub async fn serve(session: &Arc<Session>, origin: &Origin, socket: Socket, chan
     feed::abandon(channel, Some(&session.out)).await;
     end(session, channel, bytes, result).await;
     Ok(())
-}
-
-/// Tells the client that it is connected.
-pub async fn begin(session: &Session, origin: &Origin, channel: &Channel) {
-    let connected = ChannelAnswer::Connected { channel: channel.id };
-    session
-        .reply(origin, Ok(Answer::Channel(connected)), wire::JSON_LIMIT)
-        .await;
-}
-
-/// Waits for the end of an exchange, unless the client or the end of the session breaks it off.
-pub async fn until_stopped(
-    session: &Session,
-    channel: &Channel,
-    exchange: impl Future<Output = Result<()>>,
-) -> Result<()> {
-    tokio::select! {
-        result = exchange => result,
-        stop = channel.stopped() => Err(stopped(stop)),
-        () = session.closed.wait() => Err(Error::Gone),
-    }
-}
-
-/// Tells the client how its connection has ended. `bytes` were sent to it.
-pub async fn end(session: &Session, channel: &Channel, bytes: u64, result: Result<()>) {
-    let event = Event::End {
-        channel: channel.id,
-        bytes,
-        error: result.err().map(|error| error.refusal()),
-    };
-    session.event(&event).await;
 }
 
 fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
@@ -147,12 +116,5 @@ async fn deliver(session: &Session, channel: &Channel, socket: &AsyncFd<OwnedFd>
         *bytes += count as u64;
         // A flood must not keep the only thread from all other work.
         tokio::task::yield_now().await;
-    }
-}
-
-fn stopped(stop: Stop) -> Error {
-    match stop {
-        Stop::Cancel(_) => Error::BadRequest("canceled".into()),
-        Stop::Broken(why) => Error::BadRequest(why),
     }
 }

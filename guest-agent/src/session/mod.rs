@@ -1,5 +1,6 @@
 //! Sessions with clients, over a virtio port or a Unix socket.
 
+mod carrying;
 mod connections;
 mod exec;
 mod files;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
-use super::connections::{begin, end, until_stopped};
+use super::carrying::{begin, end, until_stopped};
 use super::state::{Origin, Session};
 use crate::channel::Channel;
 use crate::datagrams::{DATAGRAM_MAX, Queue, Splitter};
