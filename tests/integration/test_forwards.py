@@ -158,7 +158,7 @@ async def test_datagrams_are_forwarded_and_each_client_has_its_own_socket(
     both = await vm.forward(8000, made.host)  # a port of TCP is another one
     entry = Registry(places).find(vm.id)
     assert (entry.ports, entry.udp_ports) == (((both.host, 8000),), ((made.host, 8000),))
-    assert len(forwarders()) == 1
+    wait_for(lambda: len(forwarders()) == 1, what="one process")
     with datagrams(made.host) as one, datagrams(made.host) as two:
         first, _ = await answered(one, b"a")
         second, _ = await answered(two, b"b")
@@ -177,7 +177,7 @@ async def test_datagrams_are_forwarded_and_each_client_has_its_own_socket(
     await vm.unforward(both.host)
     with pytest.raises(StateError) as caught:
         await vm.unforward(made.host)
-    assert caught.value.hint == "that of udp is"
+    assert caught.value.hint == f"{made.host}/udp is"
     await vm.unforward(made.host, protocol="udp")
     wait_for(lambda: not forwarders(), what="the process to end without a forward")
 

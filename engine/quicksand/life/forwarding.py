@@ -91,10 +91,10 @@ class Forwarding:
         at_port = {one.protocol for one in made.forwards if one.host == host}
         if wanted not in at_port and not made.error:
             shown = f"{host}/udp" if wanted is Protocol.UDP else f"{host}"
-            other = ", ".join(at_port)
+            other = ", ".join(f"{host}/{protocol}" for protocol in at_port)
             raise StateError(
                 f"port {shown} is not forwarded to {self._life.name!r}",
-                hint=f"that of {other} is"
+                hint=f"{other} is"
                 if other
                 else "those that it was started with last as long as it runs",
             )
