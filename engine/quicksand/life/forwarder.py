@@ -11,27 +11,28 @@ import resource
 import socket
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from quicksand.base.background import receive
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import AgentRefusedError, QuicksandError, StateError
-from quicksand.base.files import write_json
 from quicksand.base.loopback import BACKLOG, listen
 from quicksand.base.paths import paths
 from quicksand.guest.agent.refusals import LinuxErrno
 from quicksand.guest.connections import GuestConnection
+from quicksand.guest.datagrams import GuestDatagrams
 from quicksand.life.forwarder_lines import Lines
 from quicksand.life.guest import InGuest
 from quicksand.life.resets import Resets
 from quicksand.life.sandbox_life import Life
+from quicksand.life.udp_relay import UdpRelay
 from quicksand.qemu.keeper_parts.bounds import no_core_files
 from quicksand.records.config import GUEST_IP, NetworkMode
-from quicksand.records.dialled import ForwarderFiles
+from quicksand.records.dialled import ForwarderFiles, write_dialled
 from quicksand.records.layout import runtime_dir
-from quicksand.records.port_forwards import FORWARDS_MAX, PortForward
+from quicksand.records.port_forwards import FORWARDS_MAX, PortForward, Protocol
 from quicksand.records.registry import Registry
 
 CHUNK = 64 * 1024
@@ -79,6 +80,7 @@ class Forwarder:
         self._files = files
         self._forwards: dict[int, Listening] = {}
         self._changing = asyncio.Lock()
+        self._datagrams = UdpRelay(self._dial_udp)
         self._has_ended = asyncio.Event()
         """The last forward was removed."""
 
@@ -106,6 +108,7 @@ class Forwarder:
                 listening.stop()  # first of all: the next start may want these ports
             for listening in list(self._forwards.values()):
                 await self._end(listening)
+            await self._datagrams.close()
             self._resets.close()
             self._lines.close()
 
@@ -158,7 +161,7 @@ class Forwarder:
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
             writer.close()
-        if not self._forwards:
+        if not self._forwards and not self._datagrams.forwards:
             self._has_ended.set()
 
     async def _do(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -169,6 +172,15 @@ class Forwarder:
                 if (found := self._forwards.get(request["host"])) is None:
                     raise StateError(f"port {request['host']} is not forwarded")
                 await self._end(found)
+                return {}
+            case "add_udp":
+                wanted = PortForward(request["host"], request["guest"], Protocol.UDP)
+                made = await self._datagrams.add(wanted)
+                self._tell()
+                return {"host": made.host}
+            case "remove_udp":
+                await self._datagrams.remove(request["host"])
+                self._tell()
                 return {}
             case other:
                 raise ValueError(f"{other!r:.80} is not known")
@@ -226,9 +238,8 @@ class Forwarder:
         if not _is_at(self._files, self._lock):
             return  # the directory is that of the sandbox's next run
         added = [one.forward for one in self._forwards.values() if not one.published]
-        pairs = [[forward.host, forward.guest] for forward in added]
         with best_effort("tell of the forwarded ports", self._life.log):
-            write_json(self._files.forwards, {"forwards": pairs}, durable=False)
+            write_dialled(self._files, [*added, *self._datagrams.forwards])
 
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
@@ -245,6 +256,12 @@ class Forwarder:
             reset(writer)
         finally:
             writer.close()
+
+    @contextlib.asynccontextmanager
+    async def _dial_udp(self, port: int) -> AsyncIterator[GuestDatagrams]:
+        """Connect a socket of the guest, which takes a place, too. Raises QuicksandError."""
+        async with self._lines.place() as guest, await guest.dial_udp(port) as datagrams:
+            yield datagrams
 
     async def _dial(self, guest: InGuest, port: int) -> GuestConnection:
         """Connect to the guest's loopback or, if nobody listens there, to its address."""

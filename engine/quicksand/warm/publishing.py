@@ -35,7 +35,8 @@ class Published:
     process that will carry them begins beside the boot. It has them when `hand_over` returns; who
     connects earlier waits in the kernel.
 
-    Until then they end with this process, or by `close`, which leaving ``with`` does, too. Nothing is started for no ports."""
+    Until then they end with this process, or by `close`, which leaving ``with`` does, too. Nothing
+    is started for no ports."""
 
     def __init__(self, forwards: tuple[PortForward, ...], sockets: list[socket.socket]) -> None:
         self.forwards = forwards
