@@ -1,5 +1,5 @@
-"""A line to a port of this host that is long, loses packets, or is gone for a while. Unlike netem it
-needs neither root nor a kernel that has it."""
+"""A line to a port of this host that is long, loses packets, or is gone for a while. Unlike netem
+this needs neither root nor a kernel that has it."""
 
 from __future__ import annotations
 
