@@ -25,6 +25,8 @@ SILENT = {
     # The other side is told by the end of its connection.
     ("remote/agents.py", "_pass_on"): "the agent's client sees the end, and says what was lost",
     ("remote/serving.py", "_take"): "who says no hello of this client is hung up on",
+    # A network loses datagrams, too, and does not tell.
+    ("life/udp_relay.py", "_serve"): "a guest that is gone takes none",
     # What was to be removed is gone.
     ("life/cloning.py", "_undo"): "the keeper of an ephemeral clone has removed it",
     ("life/sandbox_life.py", "_remove_record"): "its keeper has removed it",
@@ -35,7 +37,7 @@ SILENT = {
     ("warm/template_maker.py", "_settle"): "an image without the kernel's SMB client",
     ("warm/spares/making.py", "_run_first"): "an image need not have these programs",
     ("guest/execution.py", "__aexit__"): "a guest that is gone has ended its commands",
-    ("life/forwarder.py", "_watch"): "whether the sandbox is there is looked at next",
+    ("life/forwarder.py", "_until_done"): "whether the sandbox is there is looked at next",
     # A cache of what can be found out again.
     ("base/tick_rate.py", "tick_rate_khz"): "it is measured again",
     ("guest/clock.py", "put_right"): "the next start's clock is checked, too",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quicksand.disks.images.resolve import is_bundle
     from quicksand.guest.connections import address, dial, listen, open_sftp
+    from quicksand.guest.datagrams import dial_udp
     from quicksand.guest.files import GuestFiles
     from quicksand.guest.shell import Shell
     from quicksand.guest.traffic import read_traffic
@@ -53,12 +54,14 @@ if TYPE_CHECKING:
     from quicksand.snapshots.taking import finished_history, take_checkpoint
     from quicksand.snapshots.thumbnails import read_thumbnail
     from quicksand.warm.desktop_ready import with_desktop
+    from quicksand.warm.publishing import ForwarderCheck, start_forwarder
     from quicksand.warm.spares.next_start import expect_next
     from quicksand.warm.starting import boot
 
 __all__ = [
     "AutoSave",
     "Checkpoint",
+    "ForwarderCheck",
     "GuestFiles",
     "GuestProcess",
     "Login",
@@ -79,6 +82,7 @@ __all__ = [
     "check_save_name",
     "compare_disks",
     "dial",
+    "dial_udp",
     "diff_disks",
     "expect_next",
     "explain",
@@ -109,6 +113,7 @@ __all__ = [
     "set_clock_soon",
     "sidecar",
     "source_of",
+    "start_forwarder",
     "stop_machine",
     "suggested_options",
     "take_checkpoint",
@@ -125,6 +130,7 @@ __all__ = [
 _HOMES = {
     "disks.images.resolve": ("is_bundle",),
     "guest.connections": ("address", "dial", "listen", "open_sftp"),
+    "guest.datagrams": ("dial_udp",),
     "guest.files": ("GuestFiles",),
     "guest.shell": ("Shell",),
     "guest.traffic": ("read_traffic",),
@@ -195,6 +201,7 @@ _HOMES = {
     "snapshots.taking": ("finished_history", "take_checkpoint"),
     "snapshots.thumbnails": ("read_thumbnail",),
     "warm.desktop_ready": ("with_desktop",),
+    "warm.publishing": ("ForwarderCheck", "start_forwarder"),
     "warm.spares.next_start": ("expect_next",),
     "warm.starting": ("boot",),
 }
