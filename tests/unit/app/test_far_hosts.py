@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
+from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.records.registry import Registry
 from quicksand.remote.hello import read_hello, welcome
 from quicksand.remote.link import Link, Request
@@ -30,6 +34,7 @@ from tests.conftest import wait_for
 from tests.ssh_server import far_environ, without_sshd
 from tests.unit.app.fakes import until
 from tests.unit.cli.run_cli import make_stopped
+from tests.unit.remote.far import SSH
 
 
 @pytest.fixture
@@ -202,6 +207,35 @@ async def test_a_verb_is_carried_out_there_and_tells_as_here(
         assert Registry(places).list() == []
         await service.carry_out(removal.bring_back(), view.id, ignore)
         assert [entry.name for entry in Registry(places).list()] == ["web"]
+
+
+async def test_a_verb_whose_connection_breaks_is_carried_out_once_and_told(
+    service: EngineService, places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_stopped(places, "web")
+    with tempfile.TemporaryDirectory(prefix="qsh-") as directory:
+        root = Path(directory)
+        (root / "ssh.py").write_text(SSH)
+        far = (sys.executable, "-m", "quicksand_tui", "serve", "--stdio")
+        words = shlex.join((sys.executable, f"{root}/ssh.py", f"{root}/ssh.pid", *far))
+        (root / "ssh").write_text(f"#!/bin/sh\nexec {words}\n")
+        (root / "ssh").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{root}{os.pathsep}{os.environ['PATH']}")
+        service.meet({"box": "ssh://far"})
+        async with asyncio.timeout(60):
+            (view,) = [view for view in (await there(service)).sandboxes if view.host]
+            told: list[Progress] = []
+            removing = asyncio.create_task(
+                service.carry_out(removal.remove(stop=True), view.id, told.append)
+            )
+            # From then on the far end waits for us to come again.
+            await until(lambda: own_sockets(places.runtime, HOST_SOCKETS))
+            os.kill(int((root / "ssh.pid").read_text()), signal.SIGKILL)
+            await removing
+        assert Registry(places).list() == []
+        assert any("box is away" in progress.stage for progress in told)
+        await asyncio.to_thread(service.close)
+        wait_for(lambda: not own_sockets(places.runtime, HOST_SOCKETS), what="the far end to end")
 
 
 async def test_a_failure_has_the_words_and_the_hint_of_the_other_machine(
