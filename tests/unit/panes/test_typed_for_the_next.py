@@ -65,10 +65,12 @@ class Stage:
 
     is_running = True
     """As a guest."""
+    is_away = False
+    again = ""
+    """As a place, like the next ones."""
 
     @property
     def mark(self) -> object:
-        """As a place, like the next ones."""
         return self.machine
 
     async def runs(self) -> bool:
