@@ -122,8 +122,7 @@ async def test_a_question_is_taken_back_when_ssh_is_killed(places: Paths) -> Non
             env = {**os.environ, **asker.environment, "SSH_ASKPASS_PROMPT": kind}
             words = 'import subprocess, os; subprocess.run([os.environ["SSH_ASKPASS"], "?"])'
             parent = subprocess.Popen([sys.executable, "-c", words], env=env, stdout=stdout)
-            asked = len(user.asked)
-            await until(lambda asked=asked: len(user.asked) > asked, "the question")
+            await until(lambda: len(user.asked) > user.taken_back, "the question")
             parent.kill()
             parent.wait()
             if parent.stdout is not None:
@@ -180,7 +179,7 @@ async def test_nobody_else_is_answered(places: Paths, sent: bytes) -> None:
 async def test_other_users_are_refused(places: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Askpass(User("s3cret"), places.runtime) as askpass:
         environment = askpass.begin("box").environment
-        monkeypatch.setattr(module.os, "geteuid", lambda: 54321)
+        monkeypatch.setattr(os, "geteuid", lambda: 54321)
         assert await outcome(await ask_as_ssh(environment)) == (1, b"", b"")
 
 
@@ -249,7 +248,7 @@ def far(places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     root = tmp_path / "far"
     root.mkdir()
     with with_sshd(root, far_environ()) as found:
-        words = ["ssh-keygen", "-q", "-p", "-P", "", "-N", PASSPHRASE, "-f", root / "user_key"]
+        words = ["ssh-keygen", "-q", "-p", "-P", "", "-N", PASSPHRASE, "-f", str(root / "user_key")]
         subprocess.run(words, check=True, timeout=60, capture_output=True)
         monkeypatch.setenv("PATH", f"{found.bin}{os.pathsep}{os.environ['PATH']}")
         monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
