@@ -23,7 +23,7 @@ from quicksand.remote.askpass import Askpass, Kind, Question, shown_prompt
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
 
-from tests.ssh_server import FarHost, far_environ, find_sshd, with_sshd
+from tests.ssh_server import FarHost, far_environ, find_sshd, lock_key, with_sshd
 from tests.unit.remote.far import until
 
 PASSPHRASE = "correct hörse"
@@ -248,8 +248,7 @@ def far(places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     root = tmp_path / "far"
     root.mkdir()
     with with_sshd(root, far_environ()) as found:
-        words = ["ssh-keygen", "-q", "-p", "-P", "", "-N", PASSPHRASE, "-f", str(root / "user_key")]
-        subprocess.run(words, check=True, timeout=60, capture_output=True)
+        lock_key(found, PASSPHRASE)
         monkeypatch.setenv("PATH", f"{found.bin}{os.pathsep}{os.environ['PATH']}")
         monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
         yield found
