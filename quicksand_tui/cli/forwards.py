@@ -12,6 +12,8 @@ from quicksand.records.registry import Registry
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit, print_json, print_table
 from quicksand_tui.cli.runner import Signals, attached, run_async
+from quicksand_tui.verbs.ports import address_of, forward, unforward
+from quicksand_tui.verbs.record import ignore
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
@@ -40,11 +42,11 @@ def forward_command(name: str, ports: tuple[str, ...], remove: bool, as_json: bo
             for one in wanted:
                 if remove:
                     # A port alone is the host's here; HOST:GUEST is taken, too.
-                    await sandbox.unforward(one.host or one.guest)
+                    await unforward(one.host or one.guest).act(sandbox, ignore)
                     continue
-                made = await sandbox.forward(one.guest, one.host)
+                made = await forward(one.guest, one.host).act(sandbox, ignore)
                 if not as_json:
-                    click.echo(f"127.0.0.1:{made.host}")
+                    click.echo(address_of(made.host))
             if as_json or not wanted:
                 _list(sandbox, as_json)
         return Exit.OK
@@ -58,4 +60,4 @@ def _list(sandbox: Sandbox, as_json: bool) -> None:
     if as_json:
         print_json([{"host": host, "guest": guest} for host, guest in found])
     else:
-        print_table(("HOST", "GUEST"), [(f"127.0.0.1:{host}", guest) for host, guest in found])
+        print_table(("HOST", "GUEST"), [(address_of(host), guest) for host, guest in found])

@@ -215,6 +215,8 @@ class SandboxView:
     """Why a faster accelerator is not used."""
     ports: tuple[tuple[int, int], ...] = ()
     """Pairs of host port and guest port."""
+    forwards: tuple[tuple[int, int], ...] = ()
+    """Those of them that were made while it runs, and can be ended."""
     mounts: tuple[MountView, ...] = ()
     """In the order of the guest's paths."""
     error: str = ""

@@ -14,6 +14,7 @@ from quicksand_tui.model.text import clip
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.screens import on_demand
 from quicksand_tui.verbs import checkpoints, life, starting
+from quicksand_tui.verbs.ports import address_of
 from quicksand_tui.views import losses
 from quicksand_tui.views.layout import Part, Tab
 from quicksand_tui.views.losses import losses_of_stop
@@ -274,6 +275,29 @@ class MainActions(Doer):
         self._begin.note_command(find_action("mounts").command_for(sandbox.name), sandbox.id)
         self._places.choose_tab(Tab.MOUNTS)
         self._places.go_to(Part.AREA)
+
+    def do_forward(self) -> None:
+        if (sandbox := self._selection.sandbox) is not None:
+            self._dialogs.ask_to_do(on_demand.forward_form(sandbox), on_demand.forward_of, sandbox)
+
+    def do_unforward(self) -> None:
+        if (sandbox := self._selection.sandbox) is not None:
+            form = on_demand.unforward_form(sandbox)
+            self._dialogs.ask_to_do(form, on_demand.unforward_of, sandbox)
+
+    def do_copy_port(self) -> None:
+        if (sandbox := self._selection.sandbox) is None:
+            return
+        if len(sandbox.ports) > 1:
+            form = on_demand.copy_port_form(sandbox)
+            self._dialogs.ask(form, lambda values: self._copy_port(int(values["port"])))
+        else:
+            self._copy_port(sandbox.ports[0][0])
+
+    def _copy_port(self, host: int) -> None:
+        address = address_of(host)
+        self._screen.app.copy_to_clipboard(address)
+        tell(self._screen, f"Copied {address}, if the terminal allows it")
 
     def do_details(self) -> None:
         self._places.choose_tab(Tab.DETAILS)

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from quicksand_tui.forms.mounts import mount_form, mount_of
     from quicksand_tui.forms.origins import IMAGE, SAVE
     from quicksand_tui.forms.packages import install_form, install_of
+    from quicksand_tui.forms.ports import (
+        copy_port_form,
+        forward_form,
+        forward_of,
+        unforward_form,
+        unforward_of,
+    )
     from quicksand_tui.forms.sandbox import new_form, with_usual
     from quicksand_tui.forms.saves import save_form, save_of
     from quicksand_tui.jobs.run_many import RunMany
@@ -55,6 +62,9 @@ __all__ = [
     "checkpoint_of",
     "clone_form",
     "clones_of",
+    "copy_port_form",
+    "forward_form",
+    "forward_of",
     "install_form",
     "install_of",
     "last_of",
@@ -66,6 +76,8 @@ __all__ = [
     "recall_last",
     "save_form",
     "save_of",
+    "unforward_form",
+    "unforward_of",
     "with_usual",
 ]
 
@@ -94,6 +106,13 @@ _HOMES = {
     "forms.packages": (
         "install_form",
         "install_of",
+    ),
+    "forms.ports": (
+        "copy_port_form",
+        "forward_form",
+        "forward_of",
+        "unforward_form",
+        "unforward_of",
     ),
     "forms.sandbox": ("new_form", "with_usual"),
     "forms.saves": (
