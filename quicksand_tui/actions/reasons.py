@@ -344,10 +344,6 @@ def unmount(world: World, selection: Selection) -> str | None:
     return shell_now(world, selection)
 
 
-def forward(world: World, selection: Selection) -> str | None:
-    return shell_now(world, selection)
-
-
 def unforward(world: World, selection: Selection) -> str | None:
     sandbox, why = _selected(world, selection)
     if sandbox is None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from quicksand_tui.screens.look import LookScreen
     from quicksand_tui.screens.reports import CommandsScreen, FailureScreen, ReportScreen
     from quicksand_tui.screens.run_many import RunManyScreen
+    from quicksand_tui.screens.ssh_questions import SshQuestions
 
 __all__ = [
     "IMAGE",
@@ -57,6 +58,7 @@ __all__ = [
     "RunMany",
     "RunManyScreen",
     "SavesOperations",
+    "SshQuestions",
     "Target",
     "checkpoint_form",
     "checkpoint_of",
@@ -141,6 +143,7 @@ _HOMES = {
         "ReportScreen",
     ),
     "screens.run_many": ("RunManyScreen",),
+    "screens.ssh_questions": ("SshQuestions",),
 }
 
 

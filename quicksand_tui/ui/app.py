@@ -45,7 +45,6 @@ from quicksand_tui.ui.key_routing import KeyRouting
 from quicksand_tui.ui.leaving import Leaving
 from quicksand_tui.ui.looks import AppLooks
 from quicksand_tui.ui.saves_watch import SavesWatch
-from quicksand_tui.ui.ssh_questions import SshQuestions
 from quicksand_tui.ui.stack import ScreenStack
 from quicksand_tui.ui.world_watch import WorldWatch
 from quicksand_tui.views.rows import with_jobs
@@ -135,7 +134,6 @@ class QuicksandApp(App[int]):
         self._leaving = Leaving(self, self.operations, self.dialogs, self.keys, self.full_shell)
         self.colon_line = self._make_colon_line()
         self._everywhere = self._make_everywhere()
-        self.ssh_questions = SshQuestions(self, self.keys, ascii_only=ascii_glyphs)
         self._painted_first = painted
         self.looks.begin(self.terminal.abilities)
         self.settings.check(self.available_themes)

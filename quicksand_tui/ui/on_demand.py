@@ -7,7 +7,6 @@ if TYPE_CHECKING:
     from quicksand_tui.actions.line import verbs_of
     from quicksand_tui.screens.command import CommandScreen
     from quicksand_tui.screens.saves import SavesScreen, TrashScreen
-    from quicksand_tui.screens.ssh_question import SshQuestionScreen
     from quicksand_tui.screens.wall import WallScreen
     from quicksand_tui.ui.orders import Orders
     from quicksand_tui.ui.palette import palette_commands
@@ -16,7 +15,6 @@ __all__ = [
     "CommandScreen",
     "Orders",
     "SavesScreen",
-    "SshQuestionScreen",
     "TrashScreen",
     "WallScreen",
     "palette_commands",
@@ -30,7 +28,6 @@ _HOMES = {
         "SavesScreen",
         "TrashScreen",
     ),
-    "screens.ssh_question": ("SshQuestionScreen",),
     "screens.wall": ("WallScreen",),
     "ui.orders": ("Orders",),
     "ui.palette": ("palette_commands",),

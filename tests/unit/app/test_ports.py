@@ -83,7 +83,7 @@ async def test_a_forward_is_ended_and_gone_from_what_is_shown() -> None:
     service = FakeService(WITH_MADE)
     async with shown(service, size=(160, 45)) as (app, pilot):
         await until(lambda: "127.0.0.1:9001 → 91" in screen_text(app))
-        await pilot.press("E")
+        await pilot.press("e")
         await until(lambda: isinstance(app.screen, FormScreen))
         await until(lambda: "forward --remove web 9000" in screen_text(app))
         assert "8080" not in screen_text(app).split("End a forward")[1].split("Cancel")[0]

@@ -55,7 +55,7 @@ def begin(
 
     async def connect() -> dict[str, object]:
         async with (
-            askpass_for(app.ssh_questions.ask, ui) as askpass,
+            askpass_for(app.dialogs.ssh_questions.ask, ui) as askpass,
             Connection(Destination.parse(far.address), asks=False, askpass=askpass) as near,
         ):
             return await near.link.request("ping")

@@ -15,8 +15,8 @@ from quicksand_tui.panes.pane import Pane
 from quicksand_tui.screens import ssh_question
 from quicksand_tui.screens.form import FormScreen
 from quicksand_tui.screens.ssh_question import SshQuestionScreen
+from quicksand_tui.screens.ssh_questions import SshQuestions
 from quicksand_tui.ui.app import QuicksandApp
-from quicksand_tui.ui.ssh_questions import SshQuestions
 from tests.unit.app.fakes import FakeService, SlowHands, screen_text, shown, toasts, until
 
 PROMPT = "Enter passphrase for key '/home/me/.ssh/id_ed25519':"

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from textual.widgets import Input
 
 from quicksand_tui.kit.textual_private import is_batching
-from quicksand_tui.ui import on_demand
+from quicksand_tui.screens.ssh_question import SshQuestionScreen
 
 if TYPE_CHECKING:
     from textual.app import App
 
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.model.ssh_questions import SshQuestion
-    from quicksand_tui.screens.ssh_question import SshQuestionScreen
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +63,7 @@ class SshQuestions:
             self._next(asked)
             return
         takes_text = self._keys.panes.pane is not None or isinstance(self._app.focused, Input)
-        asked.screen = on_demand.SshQuestionScreen(
+        asked.screen = SshQuestionScreen(
             asked.question,
             asked.settle,
             closed=lambda: self._next(asked),
