@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 def forward_command(name: str, ports: tuple[str, ...], remove: bool, as_json: bool) -> int:
     """Forward ports of this host to a running sandbox, or list them.
 
-    8080:80 leads from port 8080 of this host's loopback, 127.0.0.1 and ::1, to what listens at port
-    80 in the guest, on its own 127.0.0.1 too. A port alone is the guest's, and gets any port here
-    that is free. It needs no network in the sandbox. A revert ends open connections, and not the
-    forward; the end of the sandbox ends both.
+    8080:80 forwards port 8080 of this host (127.0.0.1 and ::1) to port 80 of the guest; what
+    listens only on the guest's own 127.0.0.1 is reached, too. 80 alone is the guest's port: a free
+    port of this host is chosen, and printed. Without ports, the forwards are listed. The sandbox
+    needs no network. A forward lasts until the sandbox ends or --remove, also over reverts, which
+    end its open connections.
 
     \b
     quicksand-tui forward web 8080:80
     quicksand-tui forward web                  lists them, those of `run --publish` too
-    quicksand-tui forward web --remove 8080
+    quicksand-tui forward web --remove 8080    by the port of this host
     """
     if remove and not ports:
         raise click.UsageError("--remove needs the ports of this host")
