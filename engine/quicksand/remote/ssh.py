@@ -14,6 +14,7 @@ from quicksand.base.errors import (
     HostError,
     RemoteError,
     RemoteProtocolError,
+    RemoteUnansweredError,
     RemoteUnreachableError,
 )
 from quicksand.base.text import printable
@@ -163,8 +164,8 @@ async def _listen(stderr: asyncio.StreamReader, said: deque[bytes]) -> None:
 
 async def greet(ssh: Ssh, hello: Hello, *, asks: bool) -> Welcome:
     """Say hello, and return the answer. Raises RemoteUnreachableError if ssh does not get there,
-    RemoteError if the user left its question without an answer, or if there is no quicksand-tui or
-    none that answers, RemoteRefusedError for one that
+    RemoteUnansweredError if the user left its question without an answer, RemoteError if there is
+    no quicksand-tui or none that answers, RemoteRefusedError for one that
     does not speak our protocol. ssh runs on."""
     name = ssh.destination.short
     seconds = ANSWER_WITH_USER_S if asks else ANSWER_S
@@ -226,7 +227,7 @@ async def _why_ended(ssh: Ssh) -> RemoteError | HostError:
     if ssh.listening is not None:
         await asyncio.wait([ssh.listening], timeout=1.0)
     if ssh.asker is not None and ssh.asker.is_given_up:
-        return RemoteError(
+        return RemoteUnansweredError(
             f"not connected to {name}: a question of ssh was left without an answer{_heard(ssh)}",
             hint="connect again to be asked again",
         )
