@@ -120,11 +120,11 @@ def unforward_form(sandbox: SandboxView) -> Form:
             Field(
                 id=PORT,
                 label="Port",
-                options=lambda world, _: _options((world.sandbox(sandbox.id) or sandbox).forwards),
+                options=lambda world, _: _options(_now(sandbox, world).forwards),
             ),
         ),
         command=lambda values: unforward_of(values).command_for(sandbox.name),
-        problems=lambda values, _: {} if values[PORT] else {PORT: "it has ended"},
+        problems=_has_ended,
     )
 
 
@@ -143,11 +143,11 @@ def copy_port_form(sandbox: SandboxView) -> Form:
             Field(
                 id=PORT,
                 label="Port",
-                options=lambda world, _: _options((world.sandbox(sandbox.id) or sandbox).ports),
+                options=lambda world, _: _options(_now(sandbox, world).ports),
             ),
         ),
         command=lambda values: command_line("forward", name=sandbox.name),
-        problems=lambda values, _: {} if values[PORT] else {PORT: "it has ended"},
+        problems=_has_ended,
     )
 
 
@@ -155,3 +155,11 @@ def _options(ports: tuple[tuple[int, int], ...]) -> tuple[Option, ...]:
     return tuple(
         Option(value=str(host), label=f"{address_of(host)} → {guest}") for host, guest in ports
     )
+
+
+def _now(sandbox: SandboxView, world: World) -> SandboxView:
+    return world.sandbox(sandbox.id) or sandbox
+
+
+def _has_ended(values: Values, world: World) -> Mapping[str, str]:
+    return {} if values[PORT] else {PORT: "it has ended"}

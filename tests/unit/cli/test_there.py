@@ -144,6 +144,8 @@ def test_hosts_have_names_in_the_config(far: FarHost) -> None:
         check=False,
     )
     assert named.returncode == 0
+    nowhere = hosts("check", "ssh://no-such-host@")
+    assert (nowhere.returncode, nowhere.stdout) == (1, b""), "no table without rows"
     assert hosts("rm", "box").returncode == 0
     assert json.loads(hosts("--json").stdout) == []
     assert hosts("rm", "box").returncode == 1
