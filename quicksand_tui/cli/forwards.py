@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 from quicksand.base.paths import paths
-from quicksand.records.port_forwards import parse_forward
+from quicksand.records.port_forwards import Protocol, parse_forward
 from quicksand.records.registry import Registry
 
 from quicksand_tui.cli.commands import command_of
-from quicksand_tui.cli.output import Exit, print_json, print_table
+from quicksand_tui.cli.output import Exit, complain, print_json, print_table
 from quicksand_tui.cli.runner import Signals, attached, run_async
-from quicksand_tui.verbs.ports import address_of, forward, unforward
+from quicksand_tui.verbs.ports import address_of, forward, suffix, unforward
 from quicksand_tui.verbs.record import ignore
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ def forward_command(name: str, ports: tuple[str, ...], remove: bool, as_json: bo
 
     8080:80 forwards port 8080 of this host (127.0.0.1 and ::1) to port 80 of the guest; what
     listens only on the guest's own 127.0.0.1 is reached, too. 80 alone is the guest's port: a free
-    port of this host is chosen, and printed. Without ports, the forwards are listed. The sandbox
-    needs no network. A forward lasts until the sandbox ends or --remove, also over reverts, which
-    end its open connections.
+    port of this host is chosen, and printed. 5353:53/udp forwards datagrams. Without ports, the
+    forwards are listed. The sandbox needs no network. A forward lasts until the sandbox ends or
+    --remove, also over reverts, which end its open connections.
 
     \b
     quicksand-tui forward web 8080:80
     quicksand-tui forward web                  lists them, those of `run --publish` too
-    quicksand-tui forward web --remove 8080    by the port of this host
+    quicksand-tui forward web --remove 8080 5353/udp    by the ports of this host
     """
     if remove and not ports:
         raise click.UsageError("--remove needs the ports of this host")
@@ -43,11 +43,11 @@ def forward_command(name: str, ports: tuple[str, ...], remove: bool, as_json: bo
             for one in wanted:
                 if remove:
                     # A port alone is the host's here; HOST:GUEST is taken, too.
-                    await unforward(one.host or one.guest).act(sandbox, ignore)
+                    await unforward(one.host or one.guest, one.protocol).act(sandbox, ignore)
                     continue
-                made = await forward(one.guest, one.host).act(sandbox, ignore)
+                made = await forward(one.guest, one.host, one.protocol).act(sandbox, ignore)
                 if not as_json:
-                    click.echo(address_of(made.host))
+                    click.echo(f"{address_of(made.host)}{suffix(made.protocol)}")
             if as_json or not wanted:
                 _list(sandbox, as_json)
         return Exit.OK
@@ -57,8 +57,20 @@ def forward_command(name: str, ports: tuple[str, ...], remove: bool, as_json: bo
 
 def _list(sandbox: Sandbox, as_json: bool) -> None:
     entry = Registry(paths()).inspect(sandbox.id)
-    found = entry.ports if entry is not None else ()
-    if as_json:
-        print_json([{"host": host, "guest": guest} for host, guest in found])
+    if entry is None:
+        found = []
     else:
-        print_table(("HOST", "GUEST"), [(address_of(host), guest) for host, guest in found])
+        found = [(*pair, Protocol.TCP) for pair in entry.ports]
+        found += [(*pair, Protocol.UDP) for pair in entry.udp_ports]
+        if entry.error:
+            complain(entry.error)
+    if as_json:
+        print_json(
+            [{"host": host, "guest": guest, "protocol": spoken} for host, guest, spoken in found]
+        )
+    else:
+        rows = [
+            (f"{address_of(host)}{suffix(spoken)}", f"{guest}{suffix(spoken)}")
+            for host, guest, spoken in found
+        ]
+        print_table(("HOST", "GUEST"), rows)

@@ -367,5 +367,6 @@ def _view(entry: Entry) -> SandboxView:
         accel=sanitise(run.accel, limit=20),
         accel_reason=sanitise(run.accel_reason),
         ports=entry.ports,
-        forwards=tuple(sorted(entry.dialled)),
+        udp_ports=entry.udp_ports,
+        forwards=tuple(sorted({*entry.ports} - {*run.forwards})),
     )

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import ConfigError
-from quicksand.records.port_forwards import PortForward, parse_forward
+from quicksand.records.port_forwards import PortForward, Protocol, parse_forward
 
 from quicksand_tui.forms.checks import look_at_ports
 from quicksand_tui.forms.form import Field, Form, Option, Values
 from quicksand_tui.verbs.commands import command_line
-from quicksand_tui.verbs.ports import address_of, forward, unforward
+from quicksand_tui.verbs.ports import address_of, forward, suffix, unforward
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView
@@ -63,10 +63,11 @@ def _problems(values: Values, world: World) -> Mapping[str, str]:
     return {field: problem for field, problem in problems.items() if problem}
 
 
-def find_taken(host: int, world: World) -> str:
+def find_taken(host: int, world: World, protocol: Protocol = Protocol.TCP) -> str:
     """Returns that a port of this host leads to a sandbox already, or ""."""
     for view in world.sandboxes:
-        if view.is_live and any(host == port for port, _ in view.ports):
+        ports = view.ports if protocol is Protocol.TCP else view.udp_ports
+        if view.is_live and any(host == port for port, _ in ports):
             return f"it leads to {view.name} already"
     return ""
 
@@ -88,26 +89,23 @@ def find_forward_problem(word: str, world: World) -> str:
         wanted = wanted_forward(word)
     except ConfigError as error:
         return str(error)
-    taken = find_taken(wanted.host, world) if wanted.host else ""
+    taken = find_taken(wanted.host, world, wanted.protocol) if wanted.host else ""
     return f"port {wanted.host}: {taken}" if taken else ""
 
 
-def forwarded_port(word: str) -> int:
-    """Reads [HOST:]GUEST where a port alone is this host's. Raises ConfigError, which is a
-    ValueError."""
-    read = parse_forward(word)
-    return read.host or read.guest
-
-
 def find_unforward_problem(word: str, sandbox: SandboxView) -> str:
-    """Returns why there is no such forward that could be ended, or ""."""
+    """Returns why there is no such forward that could be ended, or "". A port alone is this
+    host's."""
     try:
-        port = forwarded_port(word)
+        given = wanted_forward(word)
     except ConfigError as error:
         return str(error)
-    if any(port == host for host, _ in sandbox.forwards):
+    port = given.host or given.guest
+    made = sandbox.forwards if given.protocol is Protocol.TCP else sandbox.udp_ports
+    if any(port == host for host, _ in made):
         return ""
-    return f"port {port} is not forwarded to {sandbox.name}, or it is so since its start"
+    shown = f"{port}{suffix(given.protocol)}"
+    return f"port {shown} is not forwarded to {sandbox.name}, or it is so since its start"
 
 
 def unforward_form(sandbox: SandboxView) -> Form:

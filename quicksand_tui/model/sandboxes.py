@@ -214,9 +214,10 @@ class SandboxView:
     accel_reason: str = ""
     """Why a faster accelerator is not used."""
     ports: tuple[tuple[int, int], ...] = ()
-    """Pairs of host port and guest port."""
+    """Pairs of host port and guest port, of TCP."""
+    udp_ports: tuple[tuple[int, int], ...] = ()
     forwards: tuple[tuple[int, int], ...] = ()
-    """Those of them that were made while it runs, and can be ended."""
+    """Those of TCP that were made while it runs, and can be ended."""
     mounts: tuple[MountView, ...] = ()
     """In the order of the guest's paths."""
     error: str = ""

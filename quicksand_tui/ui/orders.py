@@ -15,7 +15,7 @@ from quicksand_tui.forms.orders import (
     new_spec_of,
     sandbox_of,
 )
-from quicksand_tui.forms.ports import forwarded_port, wanted_forward
+from quicksand_tui.forms.ports import wanted_forward
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.specs import CheckpointSpec, CloneSpec, SaveSpec
 from quicksand_tui.verbs import checkpoints, mounts, ports, saves, starting
@@ -171,14 +171,15 @@ class Orders:
         if sandbox is None or not (word := target.word(FORWARD_WORD)):
             return False
         wanted = wanted_forward(word)
-        self._begin.do(ports.forward(wanted.guest, wanted.host), sandbox)
+        self._begin.do(ports.forward(wanted.guest, wanted.host, wanted.protocol), sandbox)
         return True
 
     def _unforward(self, target: Target, selection: Selection) -> bool:
         sandbox = sandbox_of(target, selection)
         if sandbox is None or not (word := target.word(FORWARD_WORD)):
             return False
-        self._begin.do(ports.unforward(forwarded_port(word)), sandbox)
+        given = wanted_forward(word)
+        self._begin.do(ports.unforward(given.host or given.guest, given.protocol), sandbox)
         return True
 
     def _tree(self, target: Target, selection: Selection) -> bool:

@@ -673,15 +673,15 @@ class FakeSandbox:
         left = tuple(mount for mount in self._service.mounts(self._id) if mount.key != guest)
         self._service.set_mounts(self._id, left)
 
-    async def forward(self, guest: int, host: int = 0) -> PortForward:
-        await self._operate(f"forward {self._id} {host}:{guest}")
+    async def forward(self, guest: int, host: int = 0, *, protocol: str = "tcp") -> PortForward:
+        await self._operate(f"forward {self._id} {host}:{guest} {protocol}")
         made = PortForward(host=host or 40_000, guest=guest)
         before = self._service.forwards(self._id)
         self._service.set_forwards(self._id, (*before, (made.host, guest)))
         return made
 
-    async def unforward(self, host: int) -> None:
-        await self._operate(f"unforward {self._id} {host}")
+    async def unforward(self, host: int, *, protocol: str = "tcp") -> None:
+        await self._operate(f"unforward {self._id} {host} {protocol}")
         left = tuple(pair for pair in self._service.forwards(self._id) if pair[0] != host)
         self._service.set_forwards(self._id, left)
 

@@ -11,7 +11,13 @@ from textual.widgets import Input
 
 from quicksand_tui.actions import reasons
 from quicksand_tui.actions.registry import find_action
-from quicksand_tui.forms.ports import find_forward_problem, find_taken, forward_form, unforward_form
+from quicksand_tui.forms.ports import (
+    find_forward_problem,
+    find_taken,
+    find_unforward_problem,
+    forward_form,
+    unforward_form,
+)
 from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.world import Selection
 from quicksand_tui.screens.command import CommandScreen
@@ -60,7 +66,7 @@ async def test_a_port_is_forwarded_and_its_address_copied() -> None:
         await until(lambda: f"forward web {port}:80" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: toasts(app))
-        assert service.calls[-1] == f"forward {WEB.id} {port}:80"
+        assert service.calls[-1] == f"forward {WEB.id} {port}:80 tcp"
         assert toasts(app) == [f"127.0.0.1:{port} leads to port 80 of web: Y copies it"]
         assert last_command(app) == (f"quicksand-tui forward web {port}:80", "done")
         await until(lambda: f"http://127.0.0.1:{port} → 80" in screen_text(app))
@@ -92,7 +98,7 @@ async def test_a_forward_is_ended_and_gone_from_what_is_shown() -> None:
         await until(lambda: "--remove web 9001" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: toasts(app))
-        assert service.calls[-1] == f"unforward {WEB.id} 9001"
+        assert service.calls[-1] == f"unforward {WEB.id} 9001 tcp"
         assert toasts(app) == ["127.0.0.1:9001 leads no longer to web"]
         await until(lambda: "9001 → 91" not in screen_text(app))
         assert "9000 → 90" in screen_text(app)
@@ -126,6 +132,9 @@ def test_the_checks_of_the_form() -> None:
     assert find_forward_problem("80", WITH_MADE) == ""
     assert find_forward_problem("9000:80", WITH_MADE) == "port 9000: it leads to web already"
     assert "HOST:GUEST" in find_forward_problem("a:b", WITH_MADE)
+    dns = replace(MADE, udp_ports=((5353, 53),))
+    assert find_unforward_problem("5353/udp", dns) == ""
+    assert "port 9000/udp is not forwarded" in find_unforward_problem("9000/udp", dns)
     gone = replace(WITH_MADE, sandboxes=(WEB,))
     assert unforward_form(MADE).problems({"port": ""}, gone) == {"port": "it has ended"}
 
@@ -163,14 +172,17 @@ async def test_the_line_forwards_and_ends() -> None:
     async with shown(service) as (app, pilot):
         await select(pilot, MADE)
         await type_line(app, pilot, "forward . 7000:70")
-        await until(lambda: f"forward {WEB.id} 7000:70" in service.calls)
+        await until(lambda: f"forward {WEB.id} 7000:70 tcp" in service.calls)
         await until(lambda: app.screen is app.main and not app.operations.jobs)
         await type_line(app, pilot, "unforward web 8080")
         await until(lambda: "is not forwarded to web" in screen_text(app))
         await pilot.press("escape")
         await until(lambda: app.screen is app.main)
         await type_line(app, pilot, "unforward web 9000")
-        await until(lambda: f"unforward {WEB.id} 9000" in service.calls)
+        await until(lambda: f"unforward {WEB.id} 9000 tcp" in service.calls)
+        await until(lambda: app.screen is app.main and not app.operations.jobs)
+        await type_line(app, pilot, "forward . 9001:53/udp")  # a port of UDP is another one
+        await until(lambda: f"forward {WEB.id} 9001:53 udp" in service.calls)
         await until(lambda: app.screen is app.main and not app.operations.jobs)
         await type_line(app, pilot, "forward")
         await until(lambda: isinstance(app.screen, FormScreen))
@@ -179,4 +191,5 @@ async def test_the_line_forwards_and_ends() -> None:
 def test_the_commands_are_those_that_do_the_same() -> None:
     assert forward(80, 8080).command_for("web") == "quicksand-tui forward web 8080:80"
     assert forward(80).command_for("web") == "quicksand-tui forward web 80"
+    assert forward(53, 5353, "udp").command_for("web") == "quicksand-tui forward web 5353:53/udp"
     assert unforward(8080).command_for("web") == "quicksand-tui forward --remove web 8080"
