@@ -100,6 +100,13 @@ def with_sshd(root: Path, env: Mapping[str, str], *settings: str) -> Iterator[Fa
             server.wait(10)
 
 
+def lock_key(far: FarHost, passphrase: str) -> None:
+    """Give the user's key of a machine with an sshd a passphrase."""
+    key = str(far.bin.parent / "user_key")
+    words = ["ssh-keygen", "-q", "-p", "-P", "", "-N", passphrase, "-f", key]
+    subprocess.run(words, check=True, timeout=60, capture_output=True)
+
+
 def _sshd_config(root: Path, port: int, env: Mapping[str, str]) -> tuple[str, ...]:
     words = " ".join(f'"{key}={value}"' for key, value in env.items())
     return (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from quicksand_tui.actions import saves_reasons
+from quicksand_tui.actions.wrapped import Reason, each
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.sandboxes import MountState, State
 from quicksand_tui.model.world import MachineState, Panel, Selection, World
@@ -14,25 +14,9 @@ if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView
 
 
-Reason = Callable[[World, Selection], str | None]
-"""Returns why an action is not possible now; None if it is."""
-
 NO_IMAGE = "there is no image yet: {install} installs one, `quicksand-tui setup` builds debian"
 READING = "the store is still being read"
 READ_ONLY = "read-only: this app was told to change nothing"
-
-
-def each(reason: Reason) -> Reason:
-    """Makes the reason of an action on all marked sandboxes: it is possible if it is possible for
-    one of them."""
-
-    def of_marked(world: World, selection: Selection) -> str | None:
-        reasons = [reason(world, selection.of(view)) for view in selection.marked_sandboxes]
-        if not reasons:
-            return reason(world, selection)
-        return None if None in reasons else reasons[0]
-
-    return of_marked
 
 
 def always(world: World, selection: Selection) -> str | None:
@@ -44,20 +28,6 @@ def guarded(reason: Reason) -> Reason:
 
     def refuse(world: World, selection: Selection) -> str | None:
         return READ_ONLY if world.read_only else reason(world, selection)
-
-    return refuse
-
-
-def here_only(reason: Reason, instead: str) -> Reason:
-    """Makes the reason of an action that is possible with sandboxes of this machine only;
-    ``instead`` says what does the same."""
-
-    def refuse(world: World, selection: Selection) -> str | None:
-        sandbox = selection.sandbox
-        if sandbox is None or not sandbox.host or selection.panel is not Panel.SANDBOXES:
-            return reason(world, selection)
-        there = f"not from here: {sandbox.short_name} is on {sandbox.host}"
-        return f"{there}; {instead.format(host=sandbox.host, name=sandbox.short_name)}"
 
     return refuse
 
@@ -369,6 +339,30 @@ def unmount(world: World, selection: Selection) -> str | None:
     if chosen.state is MountState.LEFT_OUT:
         return f"{chosen.guest} is not mounted; `quicksand-tui mounts` says why"
     return shell_now(world, selection)
+
+
+def unforward(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    if sandbox.forwards:
+        return _busy(world, sandbox)
+    if sandbox.ports:
+        return f"the forwards of {sandbox.name} are those of its start, and end with it"
+    return _no_port(world, sandbox)
+
+
+def copy_port(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    return None if sandbox.ports else _no_port(world, sandbox)
+
+
+def _no_port(world: World, sandbox: SandboxView) -> str:
+    key = world.keymap.hint("forward")
+    when = "" if sandbox.is_live else ", while it runs"
+    return f"no port is forwarded to {sandbox.name}: {key} forwards one{when}"
 
 
 def copy_mount(world: World, selection: Selection) -> str | None:

@@ -7,6 +7,7 @@ from functools import cache
 
 from quicksand_tui.actions import reasons, saves_reasons
 from quicksand_tui.actions.record import PREFIXED, Action, Group, Maker, Scope
+from quicksand_tui.actions.wrapped import each
 from quicksand_tui.model.keymap import Keymap, key_text
 from quicksand_tui.verbs.row import Kind, Parameter
 
@@ -112,7 +113,7 @@ WALL_ACTIONS: tuple[Action, ...] = (
     _wall("mark_all", "asterisk", "Mark all sandboxes on the wall, or none",
           reasons.on_wall, footer=False),
     _wall("execute", "exclamation_mark", "Run a command in it, or in all marked ones",
-          reasons.each(reasons.run), label="run", verb="exec"),
+          each(reasons.run), label="run", verb="exec"),
     _wall("zoom", "z", "Show this tile alone, or all of them", reasons.on_wall),
     _wall("all", "a", "Show all that run, not only those chosen before",
           footer=False),
@@ -270,17 +271,17 @@ ACTIONS: tuple[Action, ...] = (
              reasons.desktop, verb="view",
              instead="`quicksand-tui --host {host} view {name}` shows its screen"),
     _sandbox("execute", "exclamation_mark", "Run a command in it, or in all marked ones",
-             reasons.each(reasons.run), label="run", verb="exec", footer=False),
-    _sandbox("start", "a", "Start a stopped sandbox", reasons.each(reasons.start), verb="start"),
+             each(reasons.run), label="run", verb="exec", footer=False),
+    _sandbox("start", "a", "Start a stopped sandbox", each(reasons.start), verb="start"),
     _sandbox("stop", "x", "Stop gently: the guest syncs and powers down",
-             reasons.each(reasons.stop), verb="stop", careful=True),
+             each(reasons.stop), verb="stop", careful=True),
     _sandbox("pause", "P", "Freeze it, or resume it if it is paused",
-             reasons.each(reasons.pause_or_resume), verb="pause", aliases=("resume",),
+             each(reasons.pause_or_resume), verb="pause", aliases=("resume",),
              label_if_paused="resume", footer=False),
     _sandbox("kill", "K", "Pull the plug; asks first",
-             reasons.each(reasons.kill), verb="kill", footer=False),
+             each(reasons.kill), verb="kill", footer=False),
     _sandbox("checkpoint", "c", "Make a checkpoint of memory, processes and disk",
-             reasons.each(reasons.checkpoint), verb="checkpoint"),
+             each(reasons.checkpoint), verb="checkpoint"),
     _sandbox("revert", "u", "Choose a checkpoint to return to, or to start at",
              reasons.to_tree, verb="revert"),
     _sandbox("undo", "U", "Undo the last revert, or the last delete",
@@ -293,6 +294,13 @@ ACTIONS: tuple[Action, ...] = (
              reasons.mount, verb="mount", footer=False),
     _sandbox("mounts", "D", "Show its mounted directories, to unmount them",
              reasons.log, verb="mounts", footer=False),
+    _sandbox("forward", "p", "Forward a port of this host to it",
+             reasons.shell_now, verb="forward", footer=False),
+    _sandbox("unforward", "e", "End the forward of a port",
+             reasons.unforward, label="end forward", verb="forward", flags=("remove",),
+             footer=False),
+    _sandbox("copy_port", "Y", "Copy the address of a forwarded port",
+             reasons.copy_port, footer=False),
     _sandbox("delete", "d", "Move the sandbox or save to the trash; asks first",
              reasons.delete_any, verb="rm", flags_if_live=("force",)),
     _sandbox("log", "l", "Show its console, QEMU's messages and your commands",

@@ -28,17 +28,18 @@ MASTERS = frozenset("SO")
 def ssh_command(stdio: bool, name: str, argv: tuple[str, ...]) -> int:
     """Run ssh with a sandbox: a shell, or a command.
 
-    NAME may be USER@NAME; without a user it is the one that the image says, or root. What follows
-    is for ssh: its options, such as -L 8080:127.0.0.1:80, then the command. The sandbox needs no
-    network and no sshd, and nothing listens here.
+    Without USER you log in as the user that the image names, or as root. What follows NAME is for
+    ssh: its options, then the command. The sandbox needs no network and no sshd, and nothing
+    listens on this host.
 
     \b
     quicksand-tui ssh web                    a shell
-    quicksand-tui ssh web uname -a           a command
+    quicksand-tui ssh joe@web uname -a       a command, as the user joe
     quicksand-tui ssh web -N -L 8080:127.0.0.1:80
+                                             a forward until Ctrl-C
 
-    `quicksand-tui ssh-config --install` lets every ssh, scp, rsync, git and editor reach NAME as
-    the host NAME.qs.
+    After `quicksand-tui ssh-config --install`, ssh, scp, rsync, git and editors reach NAME as the
+    host NAME.qs.
     """
     if stdio:
         if argv:

@@ -30,9 +30,9 @@ _OURS = re.compile(r'Include "(/.*)/ssh/config"')
 def ssh_config_command(install: bool, remove: bool, dry_run: bool) -> int:
     """Print the config by which ssh reaches every sandbox NAME as NAME.qs.
 
-    --install puts one Include line at the beginning of ~/.ssh/config, once for all sandboxes that
-    there are and will be. The config itself is a file of ours. --remove takes the line out. Both
-    may be done again and again.
+    --install puts one Include line at the beginning of ~/.ssh/config, which is right for all
+    sandboxes that there are and will be; --remove takes it out. Either may be repeated. The config
+    itself is a file of quicksand-tui's, in its data directory.
     """
     if install and remove:
         raise click.UsageError("--install and --remove exclude each other")

@@ -29,8 +29,9 @@ from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import MACHINE_KEY, Panel, Selection, World
 from quicksand_tui.panes.view import PaneChanged, ShellsLeft, ShellsZoomed
-from quicksand_tui.screens.main_actions import MainActions, TreeActions
+from quicksand_tui.screens.main_actions import MainActions
 from quicksand_tui.screens.places import Places
+from quicksand_tui.screens.tree_actions import TreeActions
 from quicksand_tui.screens.ways import Ways
 from quicksand_tui.views.layout import COMMAND_LINE_FROM, Part, Tab
 from quicksand_tui.views.rows import NETWORK_COLUMN, counts_text, host_text
@@ -208,19 +209,18 @@ class MainScreen(ActionScreen):
     def visible_sandboxes(self) -> frozenset[str]:
         """Ids of the sandboxes whose CPU and memory are visible."""
         table = self.lists.sandboxes.table
-        keys = [*table.visible_keys, table.selected_key or MACHINE_KEY]
+        keys = {*table.visible_keys, table.selected_key or MACHINE_KEY}
         return frozenset(key for key in keys if not key.startswith(MACHINE_KEY))
 
     @property
     def chosen_sandboxes(self) -> frozenset[str]:
         """Ids of the marked sandboxes, else of those that a filter lists; none without either."""
-        browser = self.lists.sandboxes
-        if self.lists.marked:
-            return frozenset(view.id for view in self.lists.marked)
+        browser = self.sandboxes
+        if marked := self.lists.marked:
+            return frozenset(view.id for view in marked)
         if not browser.query_text:
             return frozenset()
-        listed = browser.table.has_row
-        return frozenset(view.id for view in self.world.sandboxes if listed(view.id))
+        return frozenset(v.id for v in self.world.sandboxes if browser.table.has_row(v.id))
 
     @property
     def sandboxes_with_network(self) -> frozenset[str]:
