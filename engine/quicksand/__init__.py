@@ -70,6 +70,8 @@ if TYPE_CHECKING:
     from quicksand.guest.traffic import GuestTraffic
     from quicksand.guest.users import Login, SandboxUser
     from quicksand.guest.watching import WatchedShell
+    from quicksand.hosted.host import RemoteHost
+    from quicksand.hosted.known import HostedSandbox
     from quicksand.life.events import Event, EventKind
     from quicksand.life.installation import install
     from quicksand.life.mounts import MountHandle
@@ -162,6 +164,7 @@ __all__ = [
     "Host",
     "HostError",
     "HostUsage",
+    "HostedSandbox",
     "ImageError",
     "ImageNotFound",
     "ImageProvider",
@@ -188,6 +191,7 @@ __all__ = [
     "QemuTooOld",
     "QuicksandError",
     "RemoteError",
+    "RemoteHost",
     "RemoteProtocolError",
     "RemoteRefusedError",
     "RemoteUnreachableError",
@@ -284,6 +288,8 @@ _HOMES = {
         "UnknownOptionError",
         "UnreachableError",
     ),
+    "hosted.host": ("RemoteHost",),
+    "hosted.known": ("HostedSandbox",),
     "life.events": ("Event", "EventKind"),
     "life.installation": ("install",),
     "guest.connections": ("GuestConnection", "GuestListener"),

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +29,7 @@ from quicksand.guest.agent.link import AgentLink
 from quicksand.life import machinery
 from quicksand.life.basis import Basis, unpack_basis
 from quicksand.qemu.keeper_check import KeeperCheck
+from quicksand.records.command_log import note_command
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Entry, Record, RunState, Status, new_id
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming
     from quicksand.base.progress import Progress
     from quicksand.guest.agent.session import Session
+    from quicksand.guest.execution import ExitStatus
+    from quicksand.life.stats import SandboxStats
     from quicksand.qemu.started_machine import StartedMachine
     from quicksand.snapshots.history import History
 
@@ -187,6 +190,26 @@ class Life:
         if self.record is not None:
             await self._keeper.ensure(self.registry, self.record)
         return await self._link.session()
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether the guest runs, and is not paused. Raises SandboxNotFoundError."""
+        run = self.entry().run
+        return run is not None and not run.paused
+
+    async def stats(self) -> SandboxStats:
+        """See `Sandbox.stats`."""
+        return await machinery.read_stats(self.entry(), self.session)
+
+    def note_command(self, command: str | Sequence[str], status: ExitStatus) -> None:
+        """Note the end of a command for who watches the sandbox."""
+        note_command(
+            runtime_dir(self.registry.paths, self.id).command_log,
+            command,
+            exit_code=status.exit_code,
+            seconds=status.duration_s,
+            timed_out=status.timed_out,
+        )
 
     # Starting
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
@@ -53,7 +53,13 @@ class Mount:
     """Whether the guest cannot change what programs of the host run or obey by themselves, such as
     git's hooks and configuration, and tasks of editors (quicksand_smb/triggers.py)."""
 
+    was_relative: str = field(default="", init=False, repr=False, compare=False)
+    """``host`` as it was given, if that was relative to the working directory: it then cannot be
+    meant for another machine."""
+
     def __post_init__(self) -> None:
+        given = os.fspath(self.host) if isinstance(self.host, str | os.PathLike) else ""
+        object.__setattr__(self, "was_relative", "" if given.startswith(("/", "~")) else given)
         object.__setattr__(self, "host", _check_host(self.host))
         object.__setattr__(self, "guest", _check_guest(self.guest))
         for name in ("readonly", "fsync", "protect"):
@@ -73,6 +79,9 @@ class Mount:
         marks = [READ_ONLY] * self.readonly + [PROTECT] * self.protect
         marks += [self.type] * (self.type != CIFS)
         return ":".join((self.host, self.guest, *([",".join(marks)] if marks else [])))
+
+
+FIELDS = frozenset(Mount.__slots__) - {"was_relative"}
 
 
 def parse_mount(word: str) -> Mount:
@@ -102,14 +111,15 @@ def decode_mount(value: object) -> Mount:
         return value
     if isinstance(value, str):
         return parse_mount(value)
-    if isinstance(value, Mapping) and {"host", "guest"} <= set(value) <= set(Mount.__slots__):
+    if isinstance(value, Mapping) and {"host", "guest"} <= set(value) <= FIELDS:
         return Mount(**value)
     raise ConfigError(f"{value!r} is not a Mount", hint='Mount("/host/data", "/mnt/data")')
 
 
 def encode_mounts(mounts: Sequence[Mount]) -> list[dict[str, Any]]:
     """The mounts as JSON."""
-    return [asdict(mount) for mount in mounts]
+    fields = [asdict(mount) for mount in mounts]
+    return [{name: one[name] for name in one if name in FIELDS} for one in fields]
 
 
 def check_mounts(mounts: Sequence[Mount]) -> None:

@@ -1,0 +1,20 @@
+"""Words and limits of what both ends say of sandboxes (docs/internals/hosts.md)."""
+
+CAPABILITY = "sandboxes"
+
+GRACE_S = 30.0
+"""Seconds without a client after which its sandboxes end, unless it says otherwise: enough for
+another network, and no machine runs on for long for a script that was killed."""
+GRACE_MAX_S = 3600.0
+
+HELD_MAX = 1000
+"""Sandboxes that one client uses at the same time."""
+
+ANSWER_MAX = 64 * 1024 * 1024
+"""Bytes of an answer, as of a picture or of a list of what differs."""
+
+REPORT_EVERY_S = 0.2
+"""Seconds between two reports of progress."""
+
+UNDO_S = 60.0
+"""Seconds that a call which is cancelled has to undo what it has begun."""
