@@ -17,14 +17,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from quicksand.base.effort import best_effort
-from quicksand.base.errors import ConfigError, RemoteRefusedError
+from quicksand.base.errors import ConfigError, RemoteError, RemoteRefusedError
 from quicksand.base.paths import paths
 from quicksand.guest.agent.wire import Stream
 from quicksand.hosted.codec import ForeignValueError, decode, encode, hints_of
 from quicksand.hosted.errors import encode_error
 from quicksand.hosted.known import HostedSandbox, Known
 from quicksand.hosted.methods import METHODS, NEW
-from quicksand.hosted.protocol import GRACE_MAX_S, HELD_MAX, REPORT_EVERY_S
+from quicksand.hosted.protocol import GRACE_MAX_S, HELD_MAX, REPORT_EVERY_S, SETTLE_S
 from quicksand.records.registry import Registry
 from quicksand.remote.hello import HEX32
 from quicksand.remote.link import Request
@@ -43,11 +43,14 @@ class _Held(NamedTuple):
 class _Call:
     """A call that is under way, or has ended and is kept."""
 
-    def __init__(self, handle: object, work: Callable[[_Call], Awaitable[dict[str, Any]]]) -> None:
-        self.handle = handle
+    def __init__(
+        self, params: Mapping[str, Any], work: Callable[[_Call], Awaitable[dict[str, Any]]]
+    ) -> None:
+        self.handle, self.name = params.get("handle"), params.get("name")
         self.request: Request | None = None
         """Where its client listens now."""
         self._reported = 0.0
+        self._stage: object = None
         self.task = asyncio.create_task(self._run(work), name="quicksand-call")
 
     async def _run(self, work: Callable[[_Call], Awaitable[dict[str, Any]]]) -> bytes:
@@ -63,10 +66,12 @@ class _Call:
         self.task.add_done_callback(lambda _: then())
 
     def report(self, *args: Any) -> None:
-        """Tell the client of progress, unless it was told just now. It may come from a thread."""
-        now = time.monotonic()
-        if now - self._reported >= REPORT_EVERY_S:
-            self._reported = now
+        """Tell the client of progress: of each stage, and within it now and then. It may come from
+        a thread."""
+        now, stage = time.monotonic(), args[0] if args else None
+        is_new = isinstance(stage, str) and stage != self._stage
+        if is_new or now - self._reported >= REPORT_EVERY_S:
+            self._reported, self._stage = now, stage
             self.task.get_loop().call_soon_threadsafe(self._tell, args)
 
     def _tell(self, args: tuple[Any, ...]) -> None:
@@ -111,6 +116,7 @@ class HeldSandboxes:
 
     async def leave(self) -> None:
         self.back()
+        await self._await_calls(lambda call: call.name == "detach")
         self._give_up()
         for handle in list(self._held):
             self._let_go(handle)
@@ -118,6 +124,11 @@ class HeldSandboxes:
             await asyncio.wait([call.task])
         self._calls.clear()
         self._changed.set()
+
+    async def _await_calls(self, which: Callable[[_Call], bool]) -> None:
+        tasks = [call.task for call in self._calls.values() if which(call)]
+        if tasks:
+            await asyncio.wait(tasks, timeout=SETTLE_S)
 
     def _let_go(self, handle: str) -> None:
         """Close a sandbox: one that belongs to its client ends."""
@@ -158,7 +169,10 @@ class HeldSandboxes:
                     self._forget_ended()
                 request.answer()
             case "release":
-                self._let_go(str(request.params.get("handle")))
+                handle = request.params.get("handle")
+                # What was asked for before is done first: it may be that the sandbox stays.
+                await self._await_calls(lambda call: call.handle == handle)
+                self._let_go(str(handle))
                 request.answer()
             case "sandboxes":
                 await _send(request, json.dumps(await asyncio.to_thread(_list)).encode())
@@ -178,8 +192,8 @@ class HeldSandboxes:
         await before_keeping()
         call = self._calls.get(once)
         if call is None:
-            handle = request.params.get("handle")
-            call = _Call(handle, lambda call: self._carry_out(request.params, call))
+            params = request.params
+            call = _Call(params, lambda call: self._carry_out(params, call))
             self._calls[once] = call
         call.request = request
         cancelling = asyncio.create_task(_await_cancel(request, call), name="quicksand-cancel")
@@ -296,10 +310,11 @@ class HeldSandboxes:
 
 
 async def _await_cancel(request: Request, call: _Call) -> None:
-    while True:
-        match await request.channel.event():
-            case {"event": "cancel"}:
-                call.task.cancel()
+    with contextlib.suppress(RemoteError):  # its client may come again
+        while True:
+            match await request.channel.event():
+                case {"event": "cancel"}:
+                    call.task.cancel()
 
 
 async def _send(request: Request, data: bytes) -> None:

@@ -18,3 +18,6 @@ REPORT_EVERY_S = 0.2
 
 UNDO_S = 60.0
 """Seconds that a call which is cancelled has to undo what it has begun."""
+
+SETTLE_S = 10.0
+"""Seconds in which calls that came before its client let go of a sandbox may end."""
