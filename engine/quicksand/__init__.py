@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from quicksand.guest.watching import WatchedShell
     from quicksand.hosted.host import RemoteHost
     from quicksand.hosted.known import HostedSandbox
+    from quicksand.hosted.save_moving import MovedSave
     from quicksand.life.events import Event, EventKind
     from quicksand.life.installation import install
     from quicksand.life.mounts import MountHandle
@@ -177,6 +178,7 @@ __all__ = [
     "MountError",
     "MountHandle",
     "MountType",
+    "MovedSave",
     "NameTakenError",
     "NetworkMode",
     "NoDisplayError",
@@ -290,6 +292,7 @@ _HOMES = {
     ),
     "hosted.host": ("RemoteHost",),
     "hosted.known": ("HostedSandbox",),
+    "hosted.save_moving": ("MovedSave",),
     "life.events": ("Event", "EventKind"),
     "life.installation": ("install",),
     "guest.connections": ("GuestConnection", "GuestListener"),

@@ -9,14 +9,30 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from quicksand.base.errors import RemoteError, RemoteProtocolError, RemoteUnreachableError
+from quicksand.base.errors import (
+    RemoteError,
+    RemoteProtocolError,
+    RemoteRefusedError,
+    RemoteUnreachableError,
+)
 from quicksand.hosted.errors import decode_error
-from quicksand.hosted.protocol import ANSWER_MAX, UNDO_S
+from quicksand.hosted.protocol import ANSWER_MAX, CAPABILITY, UNDO_S
 from quicksand.remote.channel import Channel
 from quicksand.remote.link import Link
 from quicksand.remote.shared import SharedConnection
 
 Report = Callable[..., Any]
+
+
+async def require_capability(shared: SharedConnection, capability: str = CAPABILITY) -> None:
+    """Connect. Raises RemoteRefusedError if the other machine cannot do what is needed."""
+    await shared.link()
+    if not shared.can(capability):
+        raise RemoteRefusedError(
+            f"quicksand-tui on {shared.destination.short} is too old for {capability!r}",
+            code="unsupported",
+            hint="install the same version on both machines",
+        )
 
 
 async def ask(shared: SharedConnection, method: str, **params: Any) -> Any:
@@ -117,9 +133,22 @@ async def _report(channel: Channel, report: Report | None) -> None:
 
 
 async def read_answer(link: Link, channel: Channel) -> Any:
-    """Read an answer that comes as a stream of JSON. Raises RemoteError."""
-    size = (await channel.reply).get("bytes")
-    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= ANSWER_MAX:
+    """Read an answer that comes as a stream of JSON. Raises RemoteError, and what it tells."""
+    data = await read_bytes(link, channel, ANSWER_MAX)
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise RemoteProtocolError(f"{link.peer.name} sent an answer that is no JSON") from None
+
+
+async def read_bytes(link: Link, channel: Channel, limit: int) -> bytes:
+    """Read an answer that comes as a stream of at most ``limit`` bytes. Raises as
+    `read_answer`."""
+    answer = await channel.reply
+    if "error" in answer:
+        raise decode_error(answer["error"], link.peer.name)
+    size = answer.get("bytes")
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= limit:
         raise RemoteProtocolError(f"{link.peer.name} sent an answer that makes no sense")
     data = bytearray()
     while piece := (await channel.piece()).data:
@@ -128,7 +157,4 @@ async def read_answer(link: Link, channel: Channel) -> Any:
             raise RemoteProtocolError(f"{link.peer.name} sent more of an answer than it said")
     if len(data) != size:
         raise RemoteProtocolError(f"{link.peer.name} sent less of an answer than it said")
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        raise RemoteProtocolError(f"{link.peer.name} sent an answer that is no JSON") from None
+    return bytes(data)

@@ -20,11 +20,19 @@ from quicksand.base.effort import best_effort
 from quicksand.base.errors import ConfigError, RemoteError, RemoteRefusedError
 from quicksand.base.paths import paths
 from quicksand.guest.agent.wire import Stream
+from quicksand.hosted.answers import send_bytes, send_json
 from quicksand.hosted.codec import ForeignValueError, decode, encode, hints_of
 from quicksand.hosted.errors import encode_error
 from quicksand.hosted.known import HostedSandbox, Known
 from quicksand.hosted.methods import METHODS, NEW
-from quicksand.hosted.protocol import GRACE_MAX_S, HELD_MAX, REPORT_EVERY_S, SETTLE_S
+from quicksand.hosted.protocol import (
+    CAPABILITY,
+    GRACE_MAX_S,
+    HELD_MAX,
+    REPORT_EVERY_S,
+    SANDBOX_METHODS,
+    SETTLE_S,
+)
 from quicksand.records.registry import Registry
 from quicksand.remote.hello import HEX32
 from quicksand.remote.link import Request
@@ -80,7 +88,10 @@ class _Call:
 
 
 class HeldSandboxes:
-    """The sandboxes of one client, as `OfferedSandboxes` has them."""
+    """The sandboxes of one client (an `Offer` of `remote.serving`)."""
+
+    capability = CAPABILITY
+    methods = SANDBOX_METHODS
 
     def __init__(self, make: Make) -> None:
         """``make`` is `Sandbox`, which this room does not know."""
@@ -175,11 +186,11 @@ class HeldSandboxes:
                 self._let_go(str(handle))
                 request.answer()
             case "sandboxes":
-                await _send(request, json.dumps(await asyncio.to_thread(_list)).encode())
+                await send_json(request, await asyncio.to_thread(_list))
             case "logs":
                 name = str(request.params.get("sandbox"))
                 logs = await asyncio.to_thread(lambda: self._make.open(name, to_end_it=True).logs())  # type: ignore[attr-defined]
-                await _send(request, json.dumps(logs).encode())
+                await send_json(request, logs)
             case "events":
                 await self._send_events(request)
 
@@ -203,7 +214,7 @@ class HeldSandboxes:
             cancelling.cancel()
         if call.task.cancelled():
             raise RemoteRefusedError("it was cancelled", code="cancelled")
-        await _send(request, call.task.result())
+        await send_bytes(request, call.task.result())
 
     async def _carry_out(self, params: Mapping[str, Any], call: _Call) -> dict[str, Any]:
         """Call a method. Raises what it raises."""
@@ -315,13 +326,6 @@ async def _await_cancel(request: Request, call: _Call) -> None:
             match await request.channel.event():
                 case {"event": "cancel"}:
                     call.task.cancel()
-
-
-async def _send(request: Request, data: bytes) -> None:
-    """Answer with the bytes of JSON as a stream."""
-    request.answer(bytes=len(data))
-    await request.channel.send(Stream.STDOUT, data)
-    request.channel.finish(Stream.STDOUT)
 
 
 def _bind(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from quicksand.base.errors import ConfigError, RemoteProtocolError, RemoteRefusedError
-from quicksand.hosted.calling import ask
+from quicksand.base.errors import ConfigError, RemoteProtocolError
+from quicksand.base.paths import paths
+from quicksand.base.progress import Progress
+from quicksand.hosted.calling import ask, require_capability
 from quicksand.hosted.codec import ForeignValueError, decode
 from quicksand.hosted.known import HostedSandbox
-from quicksand.hosted.protocol import CAPABILITY, GRACE_MAX_S, GRACE_S
+from quicksand.hosted.protocol import GRACE_MAX_S, GRACE_S
+from quicksand.hosted.save_moving import MovedSave, Mover, Terms
 from quicksand.records.known_hosts import find_address
 from quicksand.remote.destination import SCHEME, Destination
 from quicksand.remote.shared import SharedConnection, SharedConnections
@@ -79,6 +83,40 @@ class RemoteHost:
             raise RemoteProtocolError(f"{self.name} sent a log that makes no sense")
         return found
 
+    async def send_save(
+        self,
+        name: str | Path,
+        *,
+        new_name: str = "",
+        replace: bool = False,
+        trusted: bool = False,
+        progress: Progress | None = None,
+    ) -> MovedSave:
+        """Send a save of this machine, given by its name or path, to that one: those of its files,
+        and of the image below it, that are not there yet. If the connection breaks, it goes on once
+        that is there again; what has arrived is not sent again, by a later call either.
+
+        ``new_name``, ``replace`` and ``trusted`` are those of `quicksand.saves.import_`, there.
+        ``progress`` is called with a stage, bytes done and bytes in all. A save that is there
+        already, with that name, is no error. Raises SaveNotFoundError, SaveError, BundleError,
+        ImageError, HostError (DiskSpaceError, also of that machine), RemoteError. There is then no
+        save there, unless the error says that the connection broke: then it is unknown."""
+        terms = Terms(name=new_name, replace=replace, trusted=trusted)
+        return await Mover(self.shared(), paths(), terms, progress).send(name)
+
+    async def fetch_save(
+        self,
+        name: str,
+        *,
+        new_name: str = "",
+        replace: bool = False,
+        trusted: bool = False,
+        progress: Progress | None = None,
+    ) -> MovedSave:
+        """Fetch a save of that machine, as `send_save` sends one of this. Raises as that does."""
+        terms = Terms(name=new_name, replace=replace, trusted=trusted)
+        return await Mover(self.shared(), paths(), terms, progress).fetch(name)
+
     async def _ask(self, method: str, **params: Any) -> Any:
         shared = self.shared()
         try:
@@ -87,17 +125,6 @@ class RemoteHost:
                 return await ask(shared, method, **params)
         finally:
             await shared.ended()
-
-
-async def require_capability(shared: SharedConnection, capability: str = CAPABILITY) -> None:
-    """Connect. Raises RemoteRefusedError if the other machine cannot do what is needed."""
-    await shared.link()
-    if not shared.can(capability):
-        raise RemoteRefusedError(
-            f"quicksand-tui on {shared.destination.short} is too old for {capability!r}",
-            code="unsupported",
-            hint="install the same version on both machines",
-        )
 
 
 def find_host(host: str | RemoteHost) -> RemoteHost:

@@ -24,10 +24,10 @@ from quicksand.base.paths import paths
 from quicksand.base.progress import Progress
 from quicksand.guest.agent.session import Session
 from quicksand.guest.execution import ExitStatus
-from quicksand.hosted.calling import call
+from quicksand.hosted.calling import call, require_capability
 from quicksand.hosted.codec import ForeignValueError, decode, encode, hints_of
 from quicksand.hosted.errors import decode_error
-from quicksand.hosted.host import RemoteHost, require_capability
+from quicksand.hosted.host import RemoteHost
 from quicksand.hosted.known import Known
 from quicksand.hosted.methods import METHODS
 from quicksand.life.stats import SandboxStats

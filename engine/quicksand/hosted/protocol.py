@@ -1,6 +1,7 @@
 """Words and limits of what both ends say of sandboxes (docs/internals/hosts.md)."""
 
 CAPABILITY = "sandboxes"
+SANDBOX_METHODS = ("call", "answered", "release", "sandboxes", "events", "logs")
 
 GRACE_S = 30.0
 """Seconds without a client after which its sandboxes end, unless it says otherwise: enough for
@@ -21,3 +22,13 @@ UNDO_S = 60.0
 
 SETTLE_S = 10.0
 """Seconds in which calls that came before its client let go of a sandbox may end."""
+
+SAVE_METHODS = (
+    *("save_open", "save_read", "save_expect", "save_put", "save_publish", "save_close"),
+)
+
+SAVES = "saves"
+"""The capability of moving saves."""
+
+PIECE = 1024 * 1024
+"""Bytes of a save's file that are read in one step."""

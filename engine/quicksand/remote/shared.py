@@ -23,6 +23,8 @@ class SharedConnection:
         self.destination = destination
         self.generation = 0
         """Grows when the other machine no longer knows what was begun there."""
+        self.bulk = asyncio.Lock()
+        """Held by what moves much."""
         self._asks = asks
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None

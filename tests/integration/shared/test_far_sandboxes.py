@@ -125,7 +125,7 @@ async def test_errors_are_of_the_classes_that_they_have_here(far: FarHost, there
         await Sandbox(image="debian", name=there.name, host=far.address).start()
     with pytest.raises(ConfigError, match="whole path"):
         await there.mount("./data", "/mnt/data")
-    with pytest.raises(StateError, match="RemoteHost|another machine"):
+    with pytest.raises(StateError, match="another machine"):
         there.logs()
 
 
@@ -170,7 +170,7 @@ async def test_a_port_of_this_machine_leads_to_its_guest(there: Sandbox) -> None
 async def test_a_connection_that_breaks_is_made_anew(there: Sandbox) -> None:
     await there.ping()
     call = asyncio.create_task(there.checkpoint("cut"))
-    await until(lambda: our_ssh(), "ssh")
+    await until(our_ssh, "ssh")
     for pid in our_ssh():
         os.kill(pid, signal.SIGKILL)
     assert (await call).tag == "cut"

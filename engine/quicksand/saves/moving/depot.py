@@ -14,7 +14,6 @@ the transfer fails otherwise, is cancelled, or was not gone on with for a day.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import time
@@ -26,14 +25,14 @@ from quicksand.base.errors import BundleError, QuicksandError, StateError
 from quicksand.base.files import lock_within, map_os_errors
 from quicksand.base.listing import own_files
 from quicksand.base.paths import Paths, make_private_dir
-from quicksand.base.regular import open_regular
 from quicksand.disks.images.store import ImageStore
 from quicksand.saves.bundle.bases import IncomingBase
 from quicksand.saves.bundle.importing import check_reach, import_save
 from quicksand.saves.bundle.manifest import Bundle, BundleKind, Member, image_part, parse_json
 from quicksand.saves.bundle.receiving import Imported, ImportOptions, require_space
 from quicksand.saves.manifest import SaveManifest, check_save_name
-from quicksand.saves.moving.members import PIECE, FileMembers, hash_file
+from quicksand.saves.moving.arriving import Arriving
+from quicksand.saves.moving.members import FileMembers
 from quicksand.saves.store import Save, SaveStore, overlay_paths, taken
 
 LOCK_WAIT_S = 10.0
@@ -54,22 +53,14 @@ class Missing:
 
 
 class Depot:
-    """Takes one save. Each method blocks; `close` gives the depot to the next one."""
+    """Takes one save, from `open` to `close`. The methods block."""
 
     def __init__(self, places: Paths) -> None:
-        """Raises StateError if another process is taking a save, HostError."""
         self._places = places
         self._store = SaveStore(places.saves)
         self._images = ImageStore(places.images)
-        make_private_dir(places.cache)
-        self._place = make_private_dir(places.cache / "incoming")
-        with map_os_errors(self._place):
-            lock = lock_within(self._place / "lock", LOCK_WAIT_S)
-        if lock is None:
-            raise StateError(
-                "another save is being received here", hint="wait until that has ended"
-            )
-        self._lock: int | None = lock
+        self._place = places.cache / "incoming"
+        self._lock: int | None = None
         self._bundle: Bundle | None = None
         self._options = ImportOptions()
         self._here: dict[str, Path] = {}
@@ -77,6 +68,17 @@ class Depot:
         self._missing: dict[str, Member] = {}
         self.done: Save | None = None
         """The save, if it was here already."""
+
+    def open(self) -> None:
+        """Take the depot. Raises StateError if another process has it, HostError."""
+        make_private_dir(self._places.cache)
+        make_private_dir(self._place)
+        with map_os_errors(self._place):
+            self._lock = lock_within(self._place / "lock", LOCK_WAIT_S)
+        if self._lock is None:
+            raise StateError(
+                "another save is being received here", hint="wait until that has ended"
+            )
 
     # What is needed
 
@@ -167,48 +169,20 @@ class Depot:
 
     # What arrives
 
-    @contextlib.contextmanager
-    def taking(self, sha256: str, offset: int) -> Iterator[Callable[[bytes], None]]:
-        """Take a missing file from ``offset`` on: yield what writes its next piece. At the end of
-        the block it is whole, and has its digest; after an error what has come is kept, unless it
-        is damaged. Raises BundleError, DiskSpaceError, PathError."""
+    def take(self, sha256: str, offset: int) -> Arriving:
+        """Begin to take a missing file from ``offset`` on. Raises BundleError, PathError."""
         file = self._missing.get(sha256)
         if file is None:
             raise BundleError(f"the file {sha256!r:.80} is not expected")
-        part = self._part(sha256)
-        with map_os_errors(part):
-            descriptor = open_regular(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
-        with os.fdopen(descriptor, "rb+", buffering=0) as arriving:
-            size = os.fstat(descriptor).st_size
-            if offset != size or size > file.size:
-                raise BundleError(f"{file.name}: {size} bytes of it are here, not {offset}")
-            digest = hash_file(descriptor)
-            arriving.seek(size)
+        return Arriving(file, self._part(sha256), offset)
 
-            def write(data: bytes) -> None:
-                nonlocal size
-                size += len(data)
-                if size > file.size:
-                    raise self._refuse(part, f"{file.name} has more than {file.size} bytes")
-                with map_os_errors(part):
-                    arriving.write(data)
-                digest.update(data)
-
-            yield write
-            if size != file.size:
-                raise BundleError(f"{file.name} is cut off: {size} of {file.size} bytes came")
-            if digest.hexdigest() != sha256:
-                raise self._refuse(part, f"{file.name} is damaged: it has another digest")
-            with map_os_errors(part):
-                os.fsync(descriptor)
+    def keep(self, sha256: str) -> None:
+        """Note that a file has arrived (`Arriving.finish`). Raises PathError."""
+        part, whole = self._part(sha256), self._whole(sha256)
         with map_os_errors(part):
-            part.rename(self._whole(sha256))
-        self._here[sha256] = self._whole(sha256)
+            part.rename(whole)
+        self._here[sha256] = whole
         del self._missing[sha256]
-
-    def _refuse(self, part: Path, why: str) -> BundleError:
-        part.unlink(missing_ok=True)
-        return BundleError(why)
 
     def publish(self, stop: Callable[[], None] = lambda: None) -> Imported:
         """Make the save of the files that are here. ``stop`` is called now and then, and may raise.
@@ -262,6 +236,3 @@ def _damage() -> Iterator[None]:
         raise
     except (ValueError, OverflowError, KeyError, TypeError) as error:
         raise BundleError(f"the save cannot be taken: {error}") from error
-
-
-__all__ = ["PIECE", "Depot", "Missing"]

@@ -5,38 +5,36 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
 
 from quicksand.base.errors import PathError, SaveError
 from quicksand.base.paths import Paths
 from quicksand.base.progress import Progress
 from quicksand.saves.bundle.exporting import planned_save
 from quicksand.saves.bundle.manifest import Member
-from quicksand.saves.bundle.sending import encode_manifest
+from quicksand.saves.bundle.sending import Outgoing, encode_manifest
 from quicksand.saves.finding import find_save
 
 
 class SaveSource:
     """A save of this machine whose files are open: they stay what they are, whatever happens to
-    their names. Each method blocks."""
+    their names. `open` and `read` block."""
 
-    def __init__(self, name: str | Path, places: Paths, progress: Progress) -> None:
+    def __init__(self, name: str | Path, places: Paths) -> None:
+        self.name = str(name)
+        self.manifest = b""
+        self._places = places
+        self._files: dict[str, Outgoing] = {}
+        self._stack = ExitStack()
+
+    def open(self, progress: Progress) -> None:
         """Open the save and the image below it, if that is here. Digests that are not known are
-        computed. Raises as `quicksand.saves.export`."""
-        with ExitStack() as stack:
-            plan = stack.enter_context(
-                planned_save(find_save(name, places), places, full=None, progress=progress)
-            )
-            self._files = {file.sha256: file for file in plan.files}
-            self.manifest = encode_manifest(plan.bundle)
-            self.name = plan.bundle.name
-            self._stack = stack.pop_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        computed. Raises as `quicksand.saves.export`, and what ``progress`` raises."""
+        save = find_save(self.name, self._places)
+        plan = self._stack.enter_context(
+            planned_save(save, self._places, full=None, progress=progress)
+        )
+        self._files = {file.sha256: file for file in plan.files}
+        self.manifest = encode_manifest(plan.bundle)
 
     def find(self, sha256: str) -> Member:
         """Describe the file with that digest. Raises SaveError."""
