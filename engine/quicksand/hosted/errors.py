@@ -61,7 +61,7 @@ def decode_error(found: object, machine: str) -> QuicksandError:
     Raises RemoteProtocolError."""
     match found:
         case {"kinds": list(kinds), "message": str(message), **more}:
-            kind = next((KNOWN[one] for one in kinds if one in KNOWN), RemoteError)
+            kind = next((KNOWN[one] for one in map(str, kinds) if one in KNOWN), RemoteError)
             hint = read_hint(more.get("hint"))
             return _make(kind, bounded(message), hint, more)
     raise RemoteProtocolError(f"{machine} sent an error that makes no sense")
@@ -80,7 +80,7 @@ def _make(
     if issubclass(kind, AgentRefusedError):
         return kind(
             message,
-            code=typing.cast("AgentCode", code if code in CODES else "internal"),
+            code=typing.cast("AgentCode", code if str(code) in CODES else "internal"),
             errno=errno if type(errno) is int else None,
             parameter=bounded(str(more.get("parameter", "")), 64),
             hint=hint,

@@ -218,12 +218,12 @@ class HeldSandboxes:
 
     async def _carry_out(self, params: Mapping[str, Any], call: _Call) -> dict[str, Any]:
         """Call a method. Raises what it raises."""
-        name = params.get("name")
+        name = str(params.get("name"))
         if name not in METHODS:
             raise RemoteRefusedError(f"there is no method {name!r:.80}", code="no_such_method")
         sandbox = await self._open(params, call)
-        method = getattr(sandbox, str(name))
-        words, keywords = _bind(METHODS[str(name)], params, call)
+        method = getattr(sandbox, name)
+        words, keywords = _bind(METHODS[name], params, call)
         found = method(*words, **keywords)
         if inspect.isawaitable(found):
             found = await found

@@ -26,8 +26,8 @@ def make_there(host: str | RemoteHost, own: Mapping[str, Any], options: Mapping[
     image = own["image"]
     config = SandboxConfig.parse({**options, "image": image})
     for mount in config.mounts:
-        if mount.was_relative:
-            require_absolute(mount.was_relative, "the directory to be mounted")
+        if written := getattr(mount, "was_relative", ""):
+            require_absolute(written, "the directory to be mounted")
     for name in ("workspace", "base_dir"):
         if own[name] is not None:
             require_absolute(own[name], f"{name}:")

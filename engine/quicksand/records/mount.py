@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
@@ -36,8 +36,17 @@ _HIDDEN = ("/", "/proc", "/sys", "/dev", "/run")
 below them."""
 
 
+class _Written:
+    """What a mount remembers of how it was written, which is none of its fields."""
+
+    __slots__ = ("was_relative",)
+    was_relative: str
+    """``host`` as it was given, if that was relative to the working directory, and so cannot be
+    meant for another machine; else ""."""
+
+
 @dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(_Written):
     """A directory of the host that the guest sees. ``host`` is made absolute."""
 
     host: str
@@ -53,14 +62,11 @@ class Mount:
     """Whether the guest cannot change what programs of the host run or obey by themselves, such as
     git's hooks and configuration, and tasks of editors (quicksand_smb/triggers.py)."""
 
-    was_relative: str = field(default="", init=False, repr=False, compare=False)
-    """``host`` as it was given, if that was relative to the working directory: it then cannot be
-    meant for another machine."""
-
     def __post_init__(self) -> None:
-        given = os.fspath(self.host) if isinstance(self.host, str | os.PathLike) else ""
+        host = _check_host(self.host)
+        given = os.fspath(self.host)
         object.__setattr__(self, "was_relative", "" if given.startswith(("/", "~")) else given)
-        object.__setattr__(self, "host", _check_host(self.host))
+        object.__setattr__(self, "host", host)
         object.__setattr__(self, "guest", _check_guest(self.guest))
         for name in ("readonly", "fsync", "protect"):
             if not isinstance(value := getattr(self, name), bool):
@@ -79,9 +85,6 @@ class Mount:
         marks = [READ_ONLY] * self.readonly + [PROTECT] * self.protect
         marks += [self.type] * (self.type != CIFS)
         return ":".join((self.host, self.guest, *([",".join(marks)] if marks else [])))
-
-
-FIELDS = frozenset(Mount.__slots__) - {"was_relative"}
 
 
 def parse_mount(word: str) -> Mount:
@@ -111,15 +114,14 @@ def decode_mount(value: object) -> Mount:
         return value
     if isinstance(value, str):
         return parse_mount(value)
-    if isinstance(value, Mapping) and {"host", "guest"} <= set(value) <= FIELDS:
+    if isinstance(value, Mapping) and {"host", "guest"} <= set(value) <= set(Mount.__slots__):
         return Mount(**value)
     raise ConfigError(f"{value!r} is not a Mount", hint='Mount("/host/data", "/mnt/data")')
 
 
 def encode_mounts(mounts: Sequence[Mount]) -> list[dict[str, Any]]:
     """The mounts as JSON."""
-    fields = [asdict(mount) for mount in mounts]
-    return [{name: one[name] for name in one if name in FIELDS} for one in fields]
+    return [asdict(mount) for mount in mounts]
 
 
 def check_mounts(mounts: Sequence[Mount]) -> None:
