@@ -82,8 +82,13 @@ CONFIG = SandboxConfig(
         (CONFIG, SandboxConfig),
         (
             Known(
-                **{"id": "a", "name": "b", "config": CONFIG, "checkpoints": [CHECKPOINT]},
-                **{"qemu_command": ["qemu"], "notices": [], "active_mounts": []},
+                id="a",
+                name="b",
+                config=CONFIG,
+                checkpoints=[CHECKPOINT],
+                qemu_command=["qemu"],
+                notices=[],
+                active_mounts=[],
             ),
             Known,
         ),
@@ -160,7 +165,7 @@ def test_the_types_of_a_method_are_known(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [one for one in NAMES.values() if dataclasses.is_dataclass(one)])
-def test_the_types_of_the_fields_are_known(kind: type[Any]) -> None:
+def test_the_types_of_the_fields_are_known(kind: Any) -> None:
     assert hints_of(kind).keys() >= {field.name for field in dataclasses.fields(kind)}
 
 

@@ -138,7 +138,7 @@ def machine() -> Machine:
 
 
 @pytest.fixture
-async def line(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Line]:
+async def line(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
     monkeypatch.setattr(holding, "_is_there", lambda sandbox: True)
 
     class Make:
@@ -162,18 +162,18 @@ def asked(name: str, *args: Any, grace: float = 30.0, **keywords: Any) -> dict[s
     }
 
 
-async def test_a_method_is_called_and_its_progress_told(line: Line, machine: Machine) -> None:
+async def test_a_method_is_called_and_its_progress_told(line: Any, machine: Machine) -> None:
     stages: list[tuple[Any, ...]] = []
-    answer = await call(line, asked("start", at=None), lambda *told: stages.append(told))  # type: ignore[arg-type]
+    answer = await call(line, asked("start", at=None), lambda *told: stages.append(told))
     assert machine.calls == ["start None"]
     assert stages == [("disk", 1, 2), ("guest", 2, 2)]
     assert answer["known"]["name"] == "debian"
-    await call(line, asked("press_key", "ctrl", "c", hold=0.5))  # type: ignore[arg-type]
+    await call(line, asked("press_key", "ctrl", "c", hold=0.5))
     assert machine.calls[1:] == ["('ctrl', 'c') 0.5"]
 
 
-async def test_a_call_whose_connection_breaks_is_made_once(line: Line, machine: Machine) -> None:
-    calling = asyncio.create_task(call(line, asked("checkpoint", "one")))  # type: ignore[arg-type]
+async def test_a_call_whose_connection_breaks_is_made_once(line: Any, machine: Machine) -> None:
+    calling = asyncio.create_task(call(line, asked("checkpoint", "one")))
     await machine.going.wait()
     line.cut()
     machine.go_on.set()
@@ -182,10 +182,8 @@ async def test_a_call_whose_connection_breaks_is_made_once(line: Line, machine: 
     assert machine.closed == []
 
 
-async def test_a_call_that_nobody_knows_of_any_more_is_unknown(
-    line: Line, machine: Machine
-) -> None:
-    calling = asyncio.create_task(call(line, asked("checkpoint")))  # type: ignore[arg-type]
+async def test_a_call_that_nobody_knows_of_any_more_is_unknown(line: Any, machine: Machine) -> None:
+    calling = asyncio.create_task(call(line, asked("checkpoint")))
     await machine.going.wait()
     line.generation += 1
     line.cut()
@@ -194,8 +192,8 @@ async def test_a_call_that_nobody_knows_of_any_more_is_unknown(
         await calling
 
 
-async def test_a_call_that_is_cancelled_is_undone_there(line: Line, machine: Machine) -> None:
-    calling = asyncio.create_task(call(line, asked("checkpoint")))  # type: ignore[arg-type]
+async def test_a_call_that_is_cancelled_is_undone_there(line: Any, machine: Machine) -> None:
+    calling = asyncio.create_task(call(line, asked("checkpoint")))
     await machine.going.wait()
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -203,19 +201,17 @@ async def test_a_call_that_is_cancelled_is_undone_there(line: Line, machine: Mac
     assert machine.calls == ["checkpoint None", "undone"]
 
 
-async def test_an_error_of_the_caller_s_function_ends_the_call(
-    line: Line, machine: Machine
-) -> None:
+async def test_an_error_of_the_caller_s_function_ends_the_call(line: Any, machine: Machine) -> None:
     def fail(*told: Any) -> None:
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        await call(line, asked("start", at=None), fail)  # type: ignore[arg-type]
+        await call(line, asked("start", at=None), fail)
 
 
-async def test_errors_keep_their_class(line: Line) -> None:
+async def test_errors_keep_their_class(line: Any) -> None:
     with pytest.raises(StateError, match="not running") as found:
-        await call(line, asked("pause"))  # type: ignore[arg-type]
+        await call(line, asked("pause"))
     assert found.value.hint == "start it"
     with pytest.raises(ConfigError, match="no such image"):
         params = {
@@ -223,7 +219,7 @@ async def test_errors_keep_their_class(line: Line) -> None:
             "handle": "cd" * 16,
             "open": {"make": {"image": "none"}},
         }
-        await call(line, params)  # type: ignore[arg-type]
+        await call(line, params)
 
 
 @pytest.mark.parametrize(
@@ -244,14 +240,14 @@ async def test_errors_keep_their_class(line: Line) -> None:
     ],
 )
 async def test_what_makes_no_sense_is_refused(
-    line: Line, machine: Machine, wrong: dict[str, Any]
+    line: Any, machine: Machine, wrong: dict[str, Any]
 ) -> None:
     with pytest.raises(QuicksandError):
-        await call(line, {**asked("start", at=None), **wrong})  # type: ignore[arg-type]
+        await call(line, {**asked("start", at=None), **wrong})
     assert machine.calls == []
 
 
-async def test_a_request_that_makes_no_sense_is_refused(line: Line) -> None:
+async def test_a_request_that_makes_no_sense_is_refused(line: Any) -> None:
     link = await line.link()
     for method, params in (("call", {"once": "x"}), ("events", {}), ("events", {"handle": []})):
         with pytest.raises(RemoteRefusedError):
@@ -259,26 +255,26 @@ async def test_a_request_that_makes_no_sense_is_refused(line: Line) -> None:
 
 
 async def test_a_sandbox_ends_when_its_client_is_away_for_longer_than_its_grace(
-    line: Line, machine: Machine
+    line: Any, machine: Machine
 ) -> None:
-    await call(line, asked("start", at=None, grace=0.01))  # type: ignore[arg-type]
+    await call(line, asked("start", at=None, grace=0.01))
     assert not line.held.is_empty
     line.cut()
     await line.held.settle()
     assert machine.closed == ["debian"]
 
 
-async def test_a_sandbox_stays_when_its_client_comes_again(line: Line, machine: Machine) -> None:
-    await call(line, asked("start", at=None))  # type: ignore[arg-type]
+async def test_a_sandbox_stays_when_its_client_comes_again(line: Any, machine: Machine) -> None:
+    await call(line, asked("start", at=None))
     line.cut()
     await line.link()
     assert not line.held._ending
-    await call(line, asked("press_key", "a"))  # type: ignore[arg-type]
+    await call(line, asked("press_key", "a"))
     assert machine.closed == []
 
 
-async def test_what_is_under_way_ends_with_the_grace(line: Line, machine: Machine) -> None:
-    calling = asyncio.create_task(call(line, asked("checkpoint", grace=0.01)))  # type: ignore[arg-type]
+async def test_what_is_under_way_ends_with_the_grace(line: Any, machine: Machine) -> None:
+    calling = asyncio.create_task(call(line, asked("checkpoint", grace=0.01)))
     await machine.going.wait()
     with contextlib.suppress(QuicksandError):
         calling.cancel()
@@ -290,9 +286,9 @@ async def test_what_is_under_way_ends_with_the_grace(line: Line, machine: Machin
 
 
 async def test_a_sandbox_that_is_let_go_of_is_detached_before_it_is_closed(
-    line: Line, machine: Machine
+    line: Any, machine: Machine
 ) -> None:
-    await call(line, asked("start", at=None))  # type: ignore[arg-type]
+    await call(line, asked("start", at=None))
     link = await line.link()
     link.open("call", once=os.urandom(16).hex(), **asked("detach")).close()
     await link.request("release", handle=HANDLE)
@@ -300,8 +296,8 @@ async def test_a_sandbox_that_is_let_go_of_is_detached_before_it_is_closed(
     assert machine.closed == ["debian"]
 
 
-async def test_a_goodbye_waits_for_what_detaches(line: Line, machine: Machine) -> None:
-    await call(line, asked("start", at=None))  # type: ignore[arg-type]
+async def test_a_goodbye_waits_for_what_detaches(line: Any, machine: Machine) -> None:
+    await call(line, asked("start", at=None))
     link = await line.link()
     link.open("call", once=os.urandom(16).hex(), **asked("detach")).close()
     await until(
@@ -313,7 +309,7 @@ async def test_a_goodbye_waits_for_what_detaches(line: Line, machine: Machine) -
 
 
 async def test_another_machine_s_sandboxes_are_listed(
-    line: Line, monkeypatch: pytest.MonkeyPatch
+    line: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holding, "_list", lambda: ["listed"])
-    assert await ask(line, "sandboxes") == ["listed"]  # type: ignore[arg-type]
+    assert await ask(line, "sandboxes") == ["listed"]

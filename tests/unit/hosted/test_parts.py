@@ -90,7 +90,7 @@ async def test_what_cannot_be_meant_for_another_machine_is_refused() -> None:
         {"memory_dir": "memory"},
     ):
         with pytest.raises(ConfigError, match="whole path"):
-            Sandbox(image="debian", host=HOST, **wrong)  # type: ignore[arg-type]
+            Sandbox(image="debian", host=HOST, **wrong)
     with pytest.raises(ConfigError, match="whole path"):
         Sandbox(image="./disk.qcow2", host=HOST)
     Sandbox(image="debian", host=HOST, mounts=[Mount("/data", "/mnt/data")])
