@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeGuard, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeGuard, Unpack
 
 from quicksand.base.delegation import Attribute, Delegation
-from quicksand.base.errors import StateError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
-from quicksand.base.remedies import Remedy, Words
 from quicksand.life import machinery
-from quicksand.life.basis import find_basis
 from quicksand.life.checkpoints import Checkpoints
 from quicksand.life.desktop import Desktop
 from quicksand.life.ending import Ending
@@ -22,6 +19,7 @@ from quicksand.life.facts import Facts
 from quicksand.life.forwarding import Forwarding
 from quicksand.life.guest import InGuest
 from quicksand.life.host_directories import HostDirectories
+from quicksand.life.making import attach_here, make_here, restore_here
 from quicksand.life.parts import LocalParts, Parts
 from quicksand.life.pausing import Pausing
 from quicksand.life.sandbox_life import Life
@@ -126,10 +124,9 @@ class Sandbox:
         ``build``: whether `start` may build a missing image, which takes minutes, or install one
         that is known to be published. None means yes if stderr is a terminal.
 
-        ``host``: another machine that is to run it: an address, ``ssh://USER@HOST:PORT``, the name
-        of one in the config's table [hosts], or a `RemoteHost`; "local" is this one. All that this
-        object does goes through one ssh; paths of mounts, ``workspace``, ``base_dir`` and of saves
-        are that machine's, and must be absolute. Image and save are looked for by `start`.
+        ``host``: another machine that runs it: ``ssh://USER@HOST:PORT``, a name of the config's
+        table [hosts], or a `RemoteHost`; "local" is this one. Paths are that machine's, and must be
+        absolute; image and save are looked for by `start`.
 
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
         SaveError for a save that cannot be used; for a bundle BundleError (a SaveError),
@@ -139,33 +136,12 @@ class Sandbox:
         if name is not None:
             check_name(name)
         is_ephemeral = name is None if ephemeral is None else ephemeral
-        if _is_elsewhere(host):
-            from quicksand.hosted.making import make_there  # noqa: PLC0415
-
-            own = {
-                **{"image": image, "name": name, "ephemeral": is_ephemeral, "warm": warm},
-                **{"build": build, "save": save, "workspace": workspace, "base_dir": base_dir},
-                **{"trust": trust, "progress_callback": progress_callback},
-            }
-            self._parts = make_there(host, own, options)
-            return
-        registry = Registry(paths())
-        place = Path(workspace).absolute() if workspace is not None else None
-        basis = find_basis(image, options, registry.paths, workspace=place, trust=trust)
-        basis.warn_caller()
-        life = Life(
-            registry,
-            basis,
-            name=name,
-            discard=is_ephemeral,
-            base_dir=Path(base_dir).absolute() if base_dir is not None else None,
-            warm=warm,
-            build=build,
-            progress=progress_callback,
-        )
-        self._parts = LocalParts(life, place)
-        if save is not None:
-            self.save_on_stop(save, self._parts.saves.store())
+        own = {
+            **{"image": image, "name": name, "ephemeral": is_ephemeral, "warm": warm},
+            **{"build": build, "save": save, "workspace": workspace, "base_dir": base_dir},
+            **{"trust": trust, "progress_callback": progress_callback},
+        }
+        self._parts = _make(host, own, options)
 
     @classmethod
     def _of(cls, parts: Parts) -> Sandbox:
@@ -231,9 +207,7 @@ class Sandbox:
 
         Raises SandboxNotFoundError, NameTakenError, ConfigError for a bad name, HostError.
         """
-        registry = Registry(paths())
-        entry = machinery.SandboxTrash(registry).restore(id_or_name, name)
-        return cls._of(LocalParts(Life.of_entry(registry, entry)))
+        return cls._of(restore_here(id_or_name, name))
 
     pause = _to_pausing(Pausing.pause)
     resume = _to_pausing(Pausing.resume)
@@ -270,14 +244,7 @@ class Sandbox:
             from quicksand.hosted.making import open_there  # noqa: PLC0415
 
             return cls._of(open_there(host, id_or_name))
-        registry = Registry(paths())
-        life = Life.of_entry(registry, registry.find(id_or_name), set_clock=set_clock)
-        if life.run is None:
-            raise StateError(
-                f"the sandbox {life.name!r} is not running",
-                hint=Words(Remedy("start", name=life.name), " starts it"),
-            )
-        return cls._of(LocalParts(life))
+        return cls._of(attach_here(id_or_name, set_clock=set_clock))
 
     @classmethod
     def open(
@@ -482,6 +449,16 @@ class Sandbox:
     agent_url = _to_facts.attribute(Facts.agent_url)
     agent_token = _to_facts.attribute(Facts.agent_token)
     notices = _to_facts.attribute(Facts.notices)
+
+
+def _make(
+    host: str | RemoteHost | None, own: Mapping[str, Any], options: Mapping[str, Any]
+) -> Parts:
+    if _is_elsewhere(host):
+        from quicksand.hosted.making import make_there  # noqa: PLC0415
+
+        return make_there(host, own, options)
+    return make_here(own, options)
 
 
 def _is_elsewhere(host: str | RemoteHost | None) -> TypeGuard[str | RemoteHost]:

@@ -64,6 +64,9 @@ NOW = flag("--now", "Delete for good instead of moving to the trash.")
 EMPTY = flag("--empty", "Delete all of it for good, or only these IDs.")
 EVERYWHERE = flag("-a --all", "Include saves of other workspaces.", name="everywhere")
 NEW_NAME = option("--name --as", Kind.TEXT, "NEW", "Give it another name.", name="new_name")
+TO_HOST = option("--to", Kind.TEXT, "HOST", "The machine: a name or an address.", required=True)
+FROM_HOST = option("--from", Kind.TEXT, "HOST", "The machine: a name or an address.",
+                   required=True, name="source")
 MOVED = (
     NEW_NAME,
     flag("--replace", "Move a save that has this name to the trash."),

@@ -25,6 +25,10 @@ SILENT = {
     # The other side is told by the end of its connection.
     ("remote/agents.py", "_pass_on"): "the agent's client sees the end, and says what was lost",
     ("remote/serving.py", "_take"): "who says no hello of this client is hung up on",
+    ("hosted/calling.py", "call"): "a broken connection shows itself at the next call",
+    ("hosted/holding.py", "_await_cancel"): "its client may come again, and is waited for",
+    ("hosted/life.py", "_let_go"): "the far end lets go by itself of what has no client",
+    ("hosted/save_moving.py", "_close"): "the far end closes it with the connection",
     # What was to be removed is gone.
     ("life/cloning.py", "_undo"): "the keeper of an ephemeral clone has removed it",
     ("life/sandbox_life.py", "_remove_record"): "its keeper has removed it",
