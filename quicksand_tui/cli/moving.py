@@ -7,10 +7,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import quicksand
-from quicksand.base.text import size_text
 
 from quicksand_tui.cli.commands import command_of
-from quicksand_tui.cli.output import Exit, print_json, say
+from quicksand_tui.cli.output import Exit, print_json, say, show_size
 from quicksand_tui.cli.progress import shown
 from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.cli.standing import Rate
@@ -72,9 +71,16 @@ def _move(
             print_json(asdict(moved))
             return Exit.OK
         print(moved.name, flush=True)
-        was = "it was there already" if moved.was_there else f"{size_text(moved.sent)} were sent"
-        for note in (was, *moved.notes):
+        for note in (_how(moved), *moved.notes):
             say(clean(f"{moved.name}: {note}"))
         return Exit.OK
 
     return run_async(main)
+
+
+def _how(moved: MovedSave) -> str:
+    if moved.was_there:
+        return "it was there already"
+    return (
+        f"{show_size(moved.sent)} were sent" if moved.sent else "all its files were there already"
+    )

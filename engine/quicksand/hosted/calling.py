@@ -29,7 +29,7 @@ async def require_capability(shared: SharedConnection, capability: str = CAPABIL
     await shared.link()
     if not shared.can(capability):
         raise RemoteRefusedError(
-            f"quicksand-tui on {shared.destination.short} is too old for {capability!r}",
+            f"the program on {shared.destination.short} is too old for {capability!r}",
             code="unsupported",
             hint="install the same version on both machines",
         )

@@ -23,7 +23,7 @@ STDIN = 0
 
 
 class RemoteHost:
-    """Another machine that has quicksand-tui, reached by the user's own ssh.
+    """Another machine that has this program, reached by the user's own ssh.
 
     ::
 

@@ -159,7 +159,7 @@ class FarSaves(FarPart):
     async def write_snapshot(self, target: Path, options: SaveOptions) -> None:
         refuse(
             "snapshot()",
-            "call save() and RemoteHost.fetch_save(), or `quicksand-tui --host HOST snapshot`",
+            "call save(), which RemoteHost.fetch_save() brings here",
         )
 
 
@@ -202,10 +202,10 @@ class FarDesktop(FarPart):
         return Image.open(io.BytesIO(data)) if is_object else data
 
     def display(self) -> NoReturn:
-        refuse("display()", "screenshot() takes pictures; `view` of the command shows it there")
+        refuse("display()", "screenshot() takes pictures")
 
     def record(self, *_: object, **__: object) -> NoReturn:
-        refuse("record()", "`quicksand-tui --host HOST record` records it")
+        refuse("record()", "screenshot() takes pictures")
 
     @property
     def vnc_socket(self) -> Path:
@@ -327,5 +327,5 @@ def require_absolute(path: str | Path, what: str) -> None:
     if not str(path).startswith("/"):
         raise ConfigError(
             f"{what} {str(path)!r:.300} would be of the other machine: write its whole path there",
-            hint="`quicksand-tui --host HOST cp` copies files of this machine to the guest",
+            hint="files of this machine are written to the guest by sandbox.files",
         )

@@ -32,6 +32,6 @@ def find_address(name: str) -> str:
     if not isinstance(address, str):
         raise ConfigError(
             f"there is no host {name!r:.100} in {path}",
-            hint="write its address, ssh://USER@HOST, or `quicksand-tui hosts add NAME ADDRESS`",
+            hint="write its address, ssh://USER@HOST, or add it to the table [hosts] there",
         )
     return address
