@@ -26,6 +26,7 @@ from quicksand.hosted.errors import encode_error
 from quicksand.hosted.known import HostedSandbox, Known
 from quicksand.hosted.methods import METHODS, NEW
 from quicksand.hosted.protocol import (
+    CALLS_MAX,
     CAPABILITY,
     GRACE_MAX_S,
     HELD_MAX,
@@ -202,6 +203,8 @@ class HeldSandboxes:
             raise _bad("once is not 32 hex digits")
         await before_keeping()
         call = self._calls.get(once)
+        if call is None and len(self._calls) >= CALLS_MAX:
+            raise RemoteRefusedError(f"{CALLS_MAX} calls are kept", code="too_many")
         if call is None:
             params = request.params
             call = _Call(params, lambda call: self._carry_out(params, call))

@@ -24,7 +24,6 @@ from quicksand.life.ending import Ending
 from quicksand.life.guest import InGuest
 from quicksand.life.host_directories import HostDirectories
 from quicksand.life.pausing import Pausing
-from quicksand.records.mount import CIFS
 
 if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming
@@ -102,19 +101,9 @@ class FarEnding(FarPart):
 class FarDirectories(FarPart):
     unmount = far(HostDirectories.unmount)
 
-    async def mount(
-        self,
-        host: str | Path,
-        guest: str,
-        readonly: bool = False,
-        *,
-        type: str = CIFS,  # noqa: A002 - as in `HostDirectories`
-        fsync: bool = True,
-        protect: bool = False,
-    ) -> MountHandle:
+    async def mount(self, host: str | Path, *args: Any, **options: Any) -> MountHandle:
         require_absolute(host, "the directory to be mounted")
-        options = {"type": type, "fsync": fsync, "protect": protect}
-        made: MountHandle = await self._life.call("mount", str(host), guest, readonly, **options)
+        made: MountHandle = await self._life.call("mount", str(host), *args, **options)
         return made
 
     def active_mounts(self) -> list[MountHandle]:
@@ -125,29 +114,10 @@ class FarSaves(FarPart):
     at_stop = None
     """The other machine makes it."""
 
-    async def save(
-        self,
-        name: str,
-        *,
-        workspace: str | Path | None = None,
-        compress: bool = False,
-        delete_checkpoints: bool = False,
-        note: str = "",
-        replace: bool = True,
-        freeze: bool | None = None,
-    ) -> SaveManifest:
-        if workspace is not None:
-            require_absolute(workspace, "the workspace")
-        found: SaveManifest = await self._life.call(
-            "save",
-            name,
-            workspace=None if workspace is None else str(workspace),
-            compress=compress,
-            delete_checkpoints=delete_checkpoints,
-            note=note,
-            replace=replace,
-            freeze=freeze,
-        )
+    async def save(self, name: str, **options: Any) -> SaveManifest:
+        if options.get("workspace") is not None:
+            require_absolute(options["workspace"], "the workspace")
+        found: SaveManifest = await self._life.call("save", name, **options)
         return found
 
     def save_on_stop(self, name: str, store: object) -> None:

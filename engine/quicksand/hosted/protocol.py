@@ -11,6 +11,9 @@ GRACE_MAX_S = 3600.0
 HELD_MAX = 1000
 """Sandboxes that one client uses at the same time."""
 
+CALLS_MAX = 1000
+"""Calls of one client that are under way, or whose answers it has not taken yet."""
+
 ANSWER_MAX = 64 * 1024 * 1024
 """Bytes of an answer, as of a picture or of a list of what differs."""
 
