@@ -100,6 +100,8 @@ class HeldSandboxes:
         self._held: dict[str, _Held] = {}
         self._calls: dict[str, _Call] = {}
         self._ending: dict[str, asyncio.TimerHandle] = {}
+        self._is_away = False
+        """Whether the client is not there now."""
         self._changed = asyncio.Event()
 
     # What the far end asks of an offer
@@ -115,6 +117,7 @@ class HeldSandboxes:
 
     def away(self) -> None:
         """Let go of each sandbox after its grace."""
+        self._is_away = True
         loop = asyncio.get_running_loop()
         for handle, held in self._held.items():
             self._ending[handle] = loop.call_later(held.grace_s, self._let_go, handle)
@@ -122,6 +125,7 @@ class HeldSandboxes:
             self._give_up()
 
     def back(self) -> None:
+        self._is_away = False
         for timer in self._ending.values():
             timer.cancel()
         self._ending.clear()
@@ -152,7 +156,7 @@ class HeldSandboxes:
         for call in self._calls.values():
             if call.handle == handle:
                 call.cancel(self._forget_ended)
-        if not self._held:
+        if self._is_away and not self._held:
             self._give_up()
         self._changed.set()
 

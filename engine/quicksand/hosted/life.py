@@ -66,6 +66,8 @@ class FarLife:
         self._is_held = bool(handle)
         self._generation = 0
         self._shared: SharedConnection | None = None
+        self._left: SharedConnection | None = None
+        """The connection that was used last."""
         self._using = contextlib.ExitStack()
         self._agent: RelayedAgent | None = None
         self._agent_lock = asyncio.Lock()
@@ -87,18 +89,17 @@ class FarLife:
             with contextlib.suppress(RemoteError):
                 self._shared.present().open("release", handle=self._handle).close()
         self._is_held = False
-        self._shared = None
+        self._left, self._shared = self._shared or self._left, None
         self._using.close()
 
     async def leave(self) -> None:
         """Wait until the connection has ended, if it was the last that used it."""
-        shared, agent = self._shared, self._agent
-        if self._shared is not None:
-            self._let_go()
+        agent = self._agent
+        self._let_go()
         if agent is not None:
             await agent.ended()
-        if shared is not None:
-            await shared.ended()
+        if self._left is not None:
+            await self._left.ended()
 
     # What the machine does
 

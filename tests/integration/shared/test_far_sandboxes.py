@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from quicksand import RemoteHost, Sandbox
+from quicksand import EventKind, RemoteHost, Sandbox
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.errors import (
@@ -135,6 +135,30 @@ async def test_its_machine_lists_it(far: FarHost, there: Sandbox) -> None:
     assert await RemoteHost(far.address).logs(there.name) == Sandbox.open(there.name).logs()
 
 
+async def test_a_directory_of_its_machine_is_mounted(there: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("from there")
+    made = await there.mount(tmp_path, "/mnt/data", readonly=True)
+    assert (made.host, made.guest, made.readonly) == (str(tmp_path), "/mnt/data", True)
+    assert await there.files.read_text("/mnt/data/file") == "from there"
+    assert [one.guest for one in there.active_mounts] == ["/mnt/data"]
+    await there.unmount(made)
+    assert there.active_mounts == []
+
+
+async def test_events_come_as_they_happen(there: Sandbox) -> None:
+    events = there.events()
+    coming = asyncio.ensure_future(anext(events))
+    try:
+        while not coming.done():
+            await there.pause()
+            await there.resume()
+            await asyncio.wait([coming], timeout=0.1)
+        assert (await coming).kind in (EventKind.PAUSED, EventKind.RESUMED)
+    finally:
+        coming.cancel()
+        await asyncio.wait([coming])
+
+
 async def test_several_share_one_ssh(far: FarHost, there: Sandbox, vm_name: str) -> None:
     other = Sandbox.attach(vm_name, host=far.address)
     await asyncio.gather(*(one.ping() for one in (there, other) for _ in range(5)))
@@ -228,7 +252,7 @@ async def test_it_lives_as_long_as_its_block(far: FarHost, places: Paths) -> Non
 
 CLIENT = """
 import asyncio, sys
-from quicksand import RemoteHost, Sandbox
+from quicksand import EventKind, RemoteHost, Sandbox
 async def main():
     host = RemoteHost(sys.argv[1], grace=0.5)
     async with Sandbox(image="debian", name="lost", host=host) as sandbox:

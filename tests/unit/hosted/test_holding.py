@@ -296,6 +296,19 @@ async def test_a_sandbox_that_is_let_go_of_is_detached_before_it_is_closed(
     assert machine.closed == ["debian"]
 
 
+async def test_the_end_of_one_sandbox_is_not_that_of_another_s_start(
+    line: Any, machine: Machine
+) -> None:
+    await call(line, asked("start", at=None))
+    other = {**asked("checkpoint", "other"), "handle": "cd" * 16}
+    calling = asyncio.create_task(call(line, other))
+    await machine.going.wait()
+    line.held._held.pop("cd" * 16)  # as before it was found
+    await (await line.link()).request("release", handle=HANDLE)
+    machine.go_on.set()
+    assert (await calling)["value"]["tag"] == "other"
+
+
 async def test_a_goodbye_waits_for_what_detaches(line: Any, machine: Machine) -> None:
     await call(line, asked("start", at=None))
     link = await line.link()
