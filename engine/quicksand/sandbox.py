@@ -289,6 +289,7 @@ class Sandbox:
     delete_user = _in_guest(InGuest.delete_user)
     find_user = _in_guest(InGuest.find_user)
     dial = _in_guest(InGuest.dial)
+    dial_udp = _in_guest(InGuest.dial_udp)
     listen = _in_guest(InGuest.listen)
     open_sftp = _in_guest(InGuest.open_sftp)
     forward = _to_forwarding(Forwarding.forward)
@@ -462,7 +463,6 @@ def _make(
 
 
 def _is_elsewhere(host: str | RemoteHost | None) -> TypeGuard[str | RemoteHost]:
-    """Whether a host is given, and another one than this machine."""
     return host is not None and host != LOCAL
 
 

@@ -25,6 +25,8 @@ SILENT = {
     # The other side is told by the end of its connection.
     ("remote/agents.py", "_pass_on"): "the agent's client sees the end, and says what was lost",
     ("remote/serving.py", "_take"): "who says no hello of this client is hung up on",
+    # A network loses datagrams, too, and does not tell.
+    ("life/udp_relay.py", "_serve"): "a guest that is gone takes none",
     ("hosted/calling.py", "call"): "a broken connection shows itself at the next call",
     ("hosted/holding.py", "_await_cancel"): "its client may come again, and is waited for",
     ("hosted/life.py", "_let_go"): "the far end lets go by itself of what has no client",

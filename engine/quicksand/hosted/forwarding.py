@@ -10,7 +10,7 @@ from quicksand.base.errors import QuicksandError, StateError
 from quicksand.hosted.life import FarLife
 from quicksand.life.forwarder import carry, listen, reset
 from quicksand.life.guest import InGuest
-from quicksand.records.port_forwards import PortForward, check_port
+from quicksand.records.port_forwards import PortForward, Protocol, as_protocol, check_port
 
 CONNECTIONS_MAX = 256
 """Connections of one forward at the same time; more are reset."""
@@ -36,8 +36,11 @@ class FarForwarding:
         """Guest port -> port of this machine."""
         return {one.guest: port for port, one in self._forwards.items()}
 
-    async def forward(self, guest: int, host: int = 0) -> PortForward:
+    async def forward(
+        self, guest: int, host: int = 0, *, protocol: Protocol | str = Protocol.TCP
+    ) -> PortForward:
         """See `Forwarding.forward`; the port is one of this machine."""
+        _require_tcp(protocol)
         wanted = PortForward(host=host, guest=guest)
         session = await self._life.session()
         if not session.can("dial"):
@@ -78,8 +81,9 @@ class FarForwarding:
         finally:
             writer.close()
 
-    async def unforward(self, host: int) -> None:
+    async def unforward(self, host: int, *, protocol: Protocol | str = Protocol.TCP) -> None:
         """See `Forwarding.unforward`."""
+        _require_tcp(protocol)
         check_port("host", host, lowest=1)
         made = self._forwards.pop(host, None)
         if made is None:
@@ -91,6 +95,14 @@ class FarForwarding:
         while self._forwards:
             _, made = self._forwards.popitem()
             await _end(made)
+
+
+def _require_tcp(protocol: Protocol | str) -> None:
+    if as_protocol(protocol) is not Protocol.TCP:
+        raise StateError(
+            "only TCP is forwarded to a sandbox of another machine",
+            hint="dial_udp() reaches it from this program",
+        )
 
 
 async def _end(made: _Forward) -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from quicksand.base.effort import best_effort
 from quicksand.base.threads import to_the_end
 from quicksand.life import machinery
 from quicksand.life.checkpoints import Checkpoints
@@ -138,4 +139,6 @@ class LocalParts:
 
 async def _remove_all(lives: Sequence[Life]) -> None:
     for life in lives:
-        await life.remove()
+        # One that cannot be removed must not keep the next from its end.
+        with best_effort("remove a clone", life.registry.paths.engine_log):
+            await life.remove()
