@@ -36,6 +36,11 @@ class FarHost:
     """The directory with the `ssh` that leads there, for PATH."""
     has_sshd: bool
 
+    @property
+    def port(self) -> int:
+        """The port of its sshd."""
+        return int(self.address.rpartition(":")[2])
+
     def environ(self) -> dict[str, str]:
         """The environment of a program that goes there."""
         return {**os.environ, "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}"}
@@ -80,6 +85,7 @@ def with_sshd(root: Path, env: Mapping[str, str], *settings: str) -> Iterator[Fa
     (root / "ssh_config").write_text(
         f"Host *\n IdentityFile {root}/user_key\n IdentitiesOnly yes\n"
         f" UserKnownHostsFile {root}/known\n StrictHostKeyChecking yes\n"
+        f" HostKeyAlias [localhost]:{port}\n"  # also at the port of a relay
     )
     ssh = shutil.which("ssh")
     _make_program(root / "bin" / "ssh", f'exec {ssh} -F {root}/ssh_config "$@"\n')

@@ -172,15 +172,35 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
-def test_another_protocol_is_refused_with_both_versions(tmp_path: Path) -> None:
-    program = tmp_path / "bin" / "quicksand-tui"
+@contextlib.contextmanager
+def other_version(root: Path, protocol: int) -> Iterator[FarHost]:
+    """A machine with the version 9.9.9, which speaks a protocol."""
+    program = root / "bin" / "quicksand-tui"
     program.parent.mkdir()
-    script = tmp_path / "other.py"
-    script.write_text(OTHER.format(root=str(Path(__file__).parents[3]), protocol=2))
+    script = root / "other.py"
+    script.write_text(OTHER.format(root=str(Path(__file__).parents[3]), protocol=protocol))
     program.write_text(f'#!/bin/sh\nexec {MODULE[0]} {script} "$@"\n')
     program.chmod(0o755)
-    env = far_environ(PATH=f"{program.parent}:{os.defpath}")
-    with without_sshd(tmp_path, env) as far:
+    with without_sshd(root, far_environ(PATH=f"{program.parent}:{os.defpath}")) as far:
+        yield far
+
+
+def test_another_version_of_the_same_protocol_does_its_work(tmp_path: Path) -> None:
+    with other_version(tmp_path, 1) as far:
+        found = there(far, "ps", "--json")
+        assert (found.returncode, found.stdout, found.stderr) == (0, b"[]\n", b"")
+        checked = subprocess.run(
+            [*MODULE, "hosts", "check", far.address],
+            capture_output=True,
+            env=far.environ(),
+            timeout=60,
+            check=False,
+        )
+    assert (checked.returncode, b"9.9.9" in checked.stdout) == (0, True)
+
+
+def test_another_protocol_is_refused_with_both_versions(tmp_path: Path) -> None:
+    with other_version(tmp_path, 2) as far:
         found = there(far, "ps")
     assert found.returncode == 1
     assert b"9.9.9 speaks the protocol 2 only" in found.stderr
