@@ -7,8 +7,9 @@ import asyncio
 from dataclasses import dataclass, field
 
 from quicksand.base.errors import QuicksandError, StateError
+from quicksand.base.loopback import listen
 from quicksand.hosted.life import FarLife
-from quicksand.life.forwarder import carry, listen, reset
+from quicksand.life.forwarder import carry, reset
 from quicksand.life.guest import InGuest
 from quicksand.records.port_forwards import PortForward, Protocol, as_protocol, check_port
 
