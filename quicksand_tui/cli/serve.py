@@ -9,7 +9,9 @@ import sys
 from collections.abc import Sequence
 
 import click
+import quicksand
 from quicksand.base.errors import RemoteRefusedError
+from quicksand.hosted.offering import all_offers
 from quicksand.remote.serving import serve_stdio
 
 from quicksand_tui import __version__
@@ -35,7 +37,7 @@ def serve_command(stdio: bool) -> int:
         raise click.UsageError("say --stdio: it answers at stdin and stdout only")
     if not all(_is_pipe(descriptor) for descriptor in (0, 1)):
         raise click.UsageError("stdin and stdout must be pipes: `--host` calls this by ssh")
-    asyncio.run(serve_stdio(PROGRAM, _check))
+    asyncio.run(serve_stdio(PROGRAM, _check, all_offers(lambda: quicksand.Sandbox)))
     return Exit.OK
 
 

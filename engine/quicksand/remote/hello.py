@@ -80,12 +80,12 @@ class Welcome:
         return hello.marker + wire.encode_message({"id": 0, "result": result})
 
 
-def welcome(*, resumed: bool) -> Welcome:
-    """Return what this version answers."""
+def welcome(*more: str, resumed: bool) -> Welcome:
+    """Return what this version answers; ``more`` are further capabilities."""
     return Welcome(
         protocol=PROTOCOL,
         version=version_text(),
-        capabilities=frozenset(CAPABILITIES),
+        capabilities=frozenset((*CAPABILITIES, *more)),
         resumed=resumed,
     )
 
