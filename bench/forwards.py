@@ -145,13 +145,13 @@ async def by_qemu(sandbox: Sandbox, guest: int) -> int:
 
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
-    machine = runtime_dir(sandbox._life.registry.paths, sandbox.id).current()
+    machine = runtime_dir(sandbox._parts.life.registry.paths, sandbox.id).current()
     hypervisor = await Qemu.connect(machine)
     try:
         await hypervisor.add_forward(f"tcp:127.0.0.1:{port}-10.0.2.15:{guest}")
     finally:
         await hypervisor.close()
-    run = sandbox._life.entry().run
+    run = sandbox._parts.life.entry().run
     assert run is not None
     widen_backlogs(run.qemu_pid, [port])
     return port
@@ -191,7 +191,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
                 found[way][f"burst_{count}"] = await burst(port, count)
         (forwarder,) = {pid for pid, _ in running_modules({FORWARDER})} - others
         found["agent"]["pss_mib"] = pss_mib(forwarder)
-        run = sandbox._life.entry().run
+        run = sandbox._parts.life.entry().run
         assert run is not None
         found["slirp"]["keeper_pss_mib"] = pss_mib(run.keeper_pid)
         return found

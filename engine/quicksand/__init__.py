@@ -72,6 +72,9 @@ if TYPE_CHECKING:
     from quicksand.guest.traffic import GuestTraffic
     from quicksand.guest.users import Login, SandboxUser
     from quicksand.guest.watching import WatchedShell
+    from quicksand.hosted.host import RemoteHost
+    from quicksand.hosted.known import HostedSandbox
+    from quicksand.hosted.save_moving import MovedSave
     from quicksand.life.events import Event, EventKind
     from quicksand.life.installation import install
     from quicksand.life.mounts import MountHandle
@@ -165,6 +168,7 @@ __all__ = [
     "Host",
     "HostError",
     "HostUsage",
+    "HostedSandbox",
     "ImageError",
     "ImageNotFound",
     "ImageProvider",
@@ -177,6 +181,7 @@ __all__ = [
     "MountError",
     "MountHandle",
     "MountType",
+    "MovedSave",
     "NameTakenError",
     "NetworkMode",
     "NoDisplayError",
@@ -191,6 +196,7 @@ __all__ = [
     "QemuTooOld",
     "QuicksandError",
     "RemoteError",
+    "RemoteHost",
     "RemoteProtocolError",
     "RemoteRefusedError",
     "RemoteUnansweredError",
@@ -289,6 +295,9 @@ _HOMES = {
         "UnknownOptionError",
         "UnreachableError",
     ),
+    "hosted.host": ("RemoteHost",),
+    "hosted.known": ("HostedSandbox",),
+    "hosted.save_moving": ("MovedSave",),
     "life.events": ("Event", "EventKind"),
     "life.installation": ("install",),
     "guest.connections": ("GuestConnection", "GuestListener"),

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeGuard, Unpack
 
 from quicksand.base.delegation import Attribute, Delegation
-from quicksand.base.effort import best_effort
-from quicksand.base.errors import StateError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
-from quicksand.base.remedies import Remedy, Words
-from quicksand.base.threads import to_the_end
-from quicksand.desktop import Desktop
 from quicksand.life import machinery
-from quicksand.life.basis import find_basis
 from quicksand.life.checkpoints import Checkpoints
+from quicksand.life.desktop import Desktop
 from quicksand.life.ending import Ending
 from quicksand.life.facts import Facts
 from quicksand.life.forwarding import Forwarding
 from quicksand.life.guest import InGuest
 from quicksand.life.host_directories import HostDirectories
+from quicksand.life.making import attach_here, make_here, restore_here
+from quicksand.life.parts import LocalParts, Parts
 from quicksand.life.pausing import Pausing
 from quicksand.life.sandbox_life import Life
 from quicksand.life.saves import Saves
@@ -35,31 +31,35 @@ from quicksand.records.registry import Registry
 if TYPE_CHECKING:
     from quicksand.base.progress import Progress
     from quicksand.guest.files import GuestFiles
+    from quicksand.hosted.host import RemoteHost
     from quicksand.records.params import MachineOptions, ResumeOptions
     from quicksand.records.sandboxes import Entry
     from quicksand.saves.manifest import SaveManifest
 
+LOCAL = "local"
+"""The name of this machine, as a ``host``."""
+
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
 OWN = (
     *("name", "ephemeral", "warm", "build", "progress_callback"),
-    *("save", "workspace", "base_dir", "trust"),
+    *("save", "workspace", "base_dir", "trust", "host"),
 )
 
 
-_in_guest: Delegation[Sandbox, InGuest] = Delegation(lambda sandbox: sandbox._guest)
-_to_checkpoints: Delegation[Sandbox, Checkpoints] = Delegation(lambda sandbox: sandbox._checkpoints)
-_to_saves: Delegation[Sandbox, Saves] = Delegation(lambda sandbox: sandbox._saves)
-_to_life: Delegation[Sandbox, Life] = Delegation(lambda sandbox: sandbox._life)
-_to_pausing: Delegation[Sandbox, Pausing] = Delegation(lambda sandbox: Pausing(sandbox._life))
-_to_its_end: Delegation[Sandbox, Ending] = Delegation(
-    lambda sandbox: Ending(sandbox._life, sandbox._directories, sandbox._saves)
+_in_guest: Delegation[Sandbox, InGuest] = Delegation(lambda sandbox: sandbox._parts.guest)
+_to_checkpoints: Delegation[Sandbox, Checkpoints] = Delegation(
+    lambda sandbox: sandbox._parts.checkpoints
 )
+_to_saves: Delegation[Sandbox, Saves] = Delegation(lambda sandbox: sandbox._parts.saves)
+_to_life: Delegation[Sandbox, Life] = Delegation(lambda sandbox: sandbox._parts.life)
+_to_pausing: Delegation[Sandbox, Pausing] = Delegation(lambda sandbox: sandbox._parts.pausing)
+_to_its_end: Delegation[Sandbox, Ending] = Delegation(lambda sandbox: sandbox._parts.ending)
 _to_forwarding: Delegation[Sandbox, Forwarding] = Delegation(
-    lambda sandbox: Forwarding(sandbox._life)
+    lambda sandbox: sandbox._parts.forwarding
 )
-_to_facts: Delegation[Sandbox, Facts] = Delegation(lambda sandbox: Facts(sandbox._life))
+_to_facts: Delegation[Sandbox, Facts] = Delegation(lambda sandbox: sandbox._parts.facts)
 _to_directories: Delegation[Sandbox, HostDirectories] = Delegation(
-    lambda sandbox: sandbox._directories
+    lambda sandbox: sandbox._parts.directories
 )
 _to_desktop: Delegation[Sandbox, Desktop] = Delegation(lambda sandbox: sandbox.desktop)
 
@@ -83,11 +83,7 @@ class Sandbox:
     the guest's agent does not answer or answers nonsense. Sizes are in bytes, times in seconds.
     """
 
-    desktop: Desktop
-    """The screen, the keyboard and the pointer; its methods are the sandbox's, too."""
-    _life: Life
-    _guest: InGuest
-    _directories: HostDirectories
+    _parts: Parts
 
     def __init__(
         self,
@@ -101,6 +97,7 @@ class Sandbox:
         workspace: str | Path | None = None,
         base_dir: str | Path | None = None,
         trust: bool = False,
+        host: str | RemoteHost | None = None,
         progress_callback: Progress | None = None,
         **options: Unpack[MachineOptions],
     ) -> None:
@@ -127,58 +124,46 @@ class Sandbox:
         ``build``: whether `start` may build a missing image, which takes minutes, or install one
         that is known to be published. None means yes if stderr is a terminal.
 
+        ``host``: another machine that runs it: ``ssh://USER@HOST:PORT``, a name of the config's
+        table [hosts], or a `RemoteHost`; "local" is this one. Paths are that machine's, and must be
+        absolute; image and save are looked for by `start`.
+
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
         SaveError for a save that cannot be used; for a bundle BundleError (a SaveError),
         ImageNotFound, PathError.
         """
         refuse_unknown(options, {*OPTIONS, *OWN})
-        registry = Registry(paths())
-        place = Path(workspace).absolute() if workspace is not None else None
-        basis = find_basis(image, options, registry.paths, workspace=place, trust=trust)
-        basis.warn_caller()
-        life = Life(
-            registry,
-            basis,
-            name=check_name(name) if name is not None else None,
-            discard=name is None if ephemeral is None else ephemeral,
-            base_dir=Path(base_dir).absolute() if base_dir is not None else None,
-            warm=warm,
-            build=build,
-            progress=progress_callback,
-        )
-        self._set_parts(life, place)
-        if save is not None:
-            self.save_on_stop(save, self._saves.store())
-
-    def _set_parts(self, life: Life, workspace: Path | None = None) -> None:
-        self._life = life
-        self._workspace = workspace
-        self._guest = InGuest(life)
-        self._directories = HostDirectories(life, self._guest)
-        self.desktop = Desktop(life)
-
-    # Most commands are over before these are needed.
-
-    @cached_property
-    def _checkpoints(self) -> Checkpoints:
-        return Checkpoints(self._life, self._guest, self._directories.mounts)
-
-    @cached_property
-    def _saves(self) -> Saves:
-        return Saves(self._life, self._guest, self._checkpoints, self._workspace)
+        if name is not None:
+            check_name(name)
+        is_ephemeral = name is None if ephemeral is None else ephemeral
+        own = {
+            **{"image": image, "name": name, "ephemeral": is_ephemeral, "warm": warm},
+            **{"build": build, "save": save, "workspace": workspace, "base_dir": base_dir},
+            **{"trust": trust, "progress_callback": progress_callback},
+        }
+        self._parts = _make(host, own, options)
 
     @classmethod
-    def _of(cls, life: Life) -> Sandbox:
+    def _of(cls, parts: Parts) -> Sandbox:
         """A `Sandbox` for one that exists already."""
         sandbox = cls.__new__(cls)
-        sandbox._set_parts(life)
+        sandbox._parts = parts
         return sandbox
+
+    @property
+    def desktop(self) -> Desktop:
+        """The screen, the keyboard and the pointer; its methods are the sandbox's, too."""
+        return self._parts.desktop
 
     # Life
 
     async def __aenter__(self) -> Self:
-        await self.start()
-        if (saving := self._saves.at_stop) is not None:
+        try:
+            await self.start()
+        except BaseException:
+            await self._parts.leave()
+            raise
+        if (saving := self._parts.saves.at_stop) is not None:
             saving.watch()
         return self
 
@@ -186,8 +171,9 @@ class Sandbox:
         try:
             await self.stop()
         finally:
-            if (saving := self._saves.at_stop) is not None:
+            if (saving := self._parts.saves.at_stop) is not None:
                 saving.release()
+            await self._parts.leave()
 
     async def start(self, *, at: str | None = None) -> None:
         """Boot the VM and return when its agent has answered; with a display, when the image says
@@ -203,7 +189,7 @@ class Sandbox:
         cancellation nothing of the start is left, and `start` can be called again; only a sandbox
         that has ended while its desktop was waited for exists, stopped.
         """
-        await self._life.start(at)
+        await self._parts.life.start(at)
 
     stop = _to_its_end(Ending.stop)
     abandon = _to_its_end(Ending.abandon)
@@ -221,10 +207,7 @@ class Sandbox:
 
         Raises SandboxNotFoundError, NameTakenError, ConfigError for a bad name, HostError.
         """
-        registry = Registry(paths())
-        return cls._of(
-            Life.of_entry(registry, machinery.SandboxTrash(registry).restore(id_or_name, name))
-        )
+        return cls._of(restore_here(id_or_name, name))
 
     pause = _to_pausing(Pausing.pause)
     resume = _to_pausing(Pausing.resume)
@@ -247,20 +230,21 @@ class Sandbox:
         return Registry(paths()).list()
 
     @classmethod
-    def attach(cls, id_or_name: str, *, set_clock: bool = True) -> Sandbox:
+    def attach(
+        cls, id_or_name: str, *, set_clock: bool = True, host: str | RemoteHost | None = None
+    ) -> Sandbox:
         """Connect to the running sandbox with that name or id. Closing this object leaves the VM
-        running. If the guest's clock is off, it is corrected unless ``set_clock`` is False.
+        running. If the guest's clock is off, it is corrected unless ``set_clock`` is False. On a
+        ``host``, that of `Sandbox`, it is looked for by the first call that is awaited, and clocks
+        are that machine's business.
 
         Raises SandboxNotFoundError, or StateError if the sandbox is not running.
         """
-        registry = Registry(paths())
-        life = Life.of_entry(registry, registry.find(id_or_name), set_clock=set_clock)
-        if life.run is None:
-            raise StateError(
-                f"the sandbox {life.name!r} is not running",
-                hint=Words(Remedy("start", name=life.name), " starts it"),
-            )
-        return cls._of(life)
+        if _is_elsewhere(host):
+            from quicksand.hosted.making import open_there  # noqa: PLC0415
+
+            return cls._of(open_there(host, id_or_name))
+        return cls._of(attach_here(id_or_name, set_clock=set_clock))
 
     @classmethod
     def open(
@@ -268,17 +252,30 @@ class Sandbox:
         id_or_name: str,
         *,
         to_end_it: bool = False,
+        host: str | RemoteHost | None = None,
         progress_callback: Progress | None = None,
     ) -> Sandbox:
         """The sandbox with that name or id, running or stopped; `start` starts a stopped one.
 
         A sandbox that is still starting or is unreachable (its sockets are gone) can only be ended:
-        pass ``to_end_it`` and call `stop` or `kill`. Raises SandboxNotFoundError, StateError.
+        pass ``to_end_it`` and call `stop` or `kill`. ``host`` is that of `attach`. Raises
+        SandboxNotFoundError, StateError.
         """
+        if _is_elsewhere(host):
+            from quicksand.hosted.making import open_there  # noqa: PLC0415
+
+            parts = open_there(
+                host,
+                id_or_name,
+                must_run=False,
+                to_end_it=to_end_it,
+                progress_callback=progress_callback,
+            )
+            return cls._of(parts)
         registry = Registry(paths())
         life = Life.of_entry(registry, registry.find(id_or_name), to_end_it=to_end_it)
         life.progress = progress_callback
-        return cls._of(life)
+        return cls._of(LocalParts(life))
 
     # Commands, and what else is done in the guest
 
@@ -307,7 +304,7 @@ class Sandbox:
     @property
     def files(self) -> GuestFiles:
         """The guest's files: reading, writing, listing."""
-        return machinery.GuestFiles(self._life.session)
+        return self._parts.files
 
     # Saves
 
@@ -332,10 +329,14 @@ class Sandbox:
         """
         target = Path(path).absolute()
         options = machinery.SaveOptions(
-            note=note, compress=compress, freeze=freeze, progress=report or self._life.progress
+            note=note,
+            compress=compress,
+            freeze=freeze,
+            progress=report or self._parts.life.progress,
         )
-        await self._saves.write_snapshot(target, options)
-        return await asyncio.to_thread(Snapshot.load, target, base_dir=self._life.base_dir)
+        await self._parts.saves.write_snapshot(target, options)
+        base_dir = self._parts.life.base_dir
+        return await asyncio.to_thread(Snapshot.load, target, base_dir=base_dir)
 
     @staticmethod
     def validate_save(path: str | Path) -> SaveManifest:
@@ -391,15 +392,10 @@ class Sandbox:
         CheckpointNotFoundError, HistoryError, HostError (MountError for a directory that is gone),
         ImageError, MachineError, AgentError.
         """
-        lives = await self._checkpoints.clone(
+        made = await self._parts.clone(
             n, concurrency=concurrency, at=at, names=names, mounts=mounts
         )
-        clones = [life for life in lives if isinstance(life, Life)]
-        for failure in lives:
-            if isinstance(failure, Exception):
-                await to_the_end(_remove_all(clones))
-                raise failure
-        return [Sandbox._of(life) for life in clones]
+        return [Sandbox._of(parts) for parts in made]
 
     async def fork(
         self,
@@ -411,10 +407,8 @@ class Sandbox:
     ) -> builtins.list[Sandbox | Exception]:
         """Like `clone`, but clones that started are kept, and the list holds the error in place of
         each clone that did not."""
-        lives = await self._checkpoints.clone(
-            count, concurrency=concurrency, at=at, names=None, mounts=mounts
-        )
-        return [Sandbox._of(life) if isinstance(life, Life) else life for life in lives]
+        made = await self._parts.fork(count, concurrency=concurrency, at=at, mounts=mounts)
+        return [one if isinstance(one, Exception) else Sandbox._of(one) for one in made]
 
     # The desktop
 
@@ -458,11 +452,18 @@ class Sandbox:
     notices = _to_facts.attribute(Facts.notices)
 
 
-async def _remove_all(lives: Sequence[Life]) -> None:
-    for life in lives:
-        # One that cannot be removed must not keep the next from its end.
-        with best_effort("remove a clone", life.registry.paths.engine_log):
-            await life.remove()
+def _make(
+    host: str | RemoteHost | None, own: Mapping[str, Any], options: Mapping[str, Any]
+) -> Parts:
+    if _is_elsewhere(host):
+        from quicksand.hosted.making import make_there  # noqa: PLC0415
+
+        return make_there(host, own, options)
+    return make_here(own, options)
+
+
+def _is_elsewhere(host: str | RemoteHost | None) -> TypeGuard[str | RemoteHost]:
+    return host is not None and host != LOCAL
 
 
 class Snapshot:

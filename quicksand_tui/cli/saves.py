@@ -19,6 +19,7 @@ from quicksand.saves.save_removal import choose_old, freed_together, remove_all
 from quicksand.saves.verifying import find_any
 from quicksand.saves.workspaces import known_stores
 
+import quicksand_tui.cli.moving  # noqa: F401 - two of its commands
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import (
     Exit,
@@ -250,7 +251,7 @@ NOTE_MAX = 60
 @command_of("saves")
 @click.pass_context
 def saves_command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
-    """List, remove, restore, verify, prune and rebase saves.
+    """List, remove, restore, verify, prune, rebase, send and fetch saves.
 
     Without a further word the saves are listed: those in ./.quicksand, your own, and those in this
     directory. Deleting one frees its OWN bytes; SHARED ones belong to other saves or sandboxes,

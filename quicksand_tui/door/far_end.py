@@ -7,6 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from quicksand.guest.agent.wire import Stream
+from quicksand.remote.hello import WATCH
 
 from quicksand_tui.door import on_demand
 from quicksand_tui.door.disk_changes import DiskChanges
@@ -14,6 +15,8 @@ from quicksand_tui.door.far_wire import SANDBOXES_MAX, difference, encode_line
 from quicksand_tui.model.jobs import OperationError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from quicksand.remote.channel import Channel
     from quicksand.remote.link import Request
 
@@ -23,6 +26,26 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 1.0
 """The longest time between two looks at the disk: for what leaves no trace in a directory, such as
 the use of the CPU. All else is told by the system."""
+
+
+class WatchOffer:
+    """The request `watch`, as an offer of the far end (`remote.serving.Offer`). Nothing of it is
+    kept for a client that may come again."""
+
+    capability = WATCH
+    methods = frozenset({WATCH})
+    is_empty = True
+
+    async def answer(self, request: Request, _: Callable[[], Awaitable[None]]) -> None:
+        await answer_watch(request)
+
+    def away(self) -> None: ...
+
+    def back(self) -> None: ...
+
+    async def leave(self) -> None: ...
+
+    async def settle(self) -> None: ...
 
 
 async def answer_watch(request: Request) -> None:

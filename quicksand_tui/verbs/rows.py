@@ -2,8 +2,7 @@
 
 The commands' parameters (`quicksand_tui.cli.commands`), the overview of `--help`, the `:` line and
 its completion (`quicksand_tui.actions.line`), and the commands that the app shows
-(`quicksand_tui.verbs.commands`) derive from these records. What a command does is described by
-the docstring of its function.
+(`quicksand_tui.verbs.commands`) derive from these records; docstrings of functions describe them.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from quicksand_tui.verbs.shared_rows import (
     DRY_RUN,
     EMPTY,
     EVERYWHERE,
+    FETCHED,
     FILE,
     GRACE_S,
     IMAGE,
@@ -35,6 +35,7 @@ from quicksand_tui.verbs.shared_rows import (
     RECORD_SECONDS,
     SANDBOX,
     SANDBOXES,
+    SENT,
     STREAM_MB,
     TAG,
     TAGS,
@@ -326,7 +327,7 @@ _LOOK = _section(
         MAYBE_SANDBOXES, JSON,
         reads=True),
     *IMAGE_VERBS,
-    verb("saves", "saves", "List, remove, restore, verify and prune saves.",
+    verb("saves", "saves", "List, remove, verify, send and fetch saves.",
         EVERYWHERE, JSON,
         reads=True,
         parts=(
@@ -346,6 +347,8 @@ _LOOK = _section(
                   option("--onto", Kind.TEXT, "IMAGE",
                          "Use this image.  [default: its own image's newest version]"),
                   JSON),
+            part("saves send", *SENT, JSON),
+            part("saves fetch", *FETCHED, JSON),
             part("saves trash",
                   argument("ids", Kind.TEXT, "[ID]...", repeatable=True, required=False), EMPTY,
                   JSON, reads=True),
@@ -422,8 +425,7 @@ _HOST = _section(
 
 APP_OPTIONS = (
     option("--host", Kind.TEXT, "HOST",
-           "Do COMMAND on this machine, ssh://[USER@]HOST[:PORT] or a name of `hosts`; without "
-           "COMMAND, open the app on it."),
+           "Do COMMAND, or open the app, on this machine: ssh://[USER@]HOST[:PORT], or a name."),
     option("--theme", Kind.TEXT, "NAME", "Use these colours for this run, or auto."),
     flag("--ascii", "Draw with ASCII only."),
     flag("--read-only", "Change nothing, and open no shell."),

@@ -64,6 +64,22 @@ NOW = flag("--now", "Delete for good instead of moving to the trash.")
 EMPTY = flag("--empty", "Delete all of it for good, or only these IDs.")
 EVERYWHERE = flag("-a --all", "Include saves of other workspaces.", name="everywhere")
 NEW_NAME = option("--name --as", Kind.TEXT, "NEW", "Give it another name.", name="new_name")
+_MOVED = (
+    NEW_NAME,
+    flag("--replace", "Move a save that has this name to the trash."),
+    flag("--trust", "Accept the network, ports and QEMU arguments that it brings."),
+)
+SENT = (
+    argument("name", Kind.SAVE),
+    option("--to", Kind.TEXT, "HOST", "The machine: a name or an address.", required=True),
+    *_MOVED,
+)
+FETCHED = (
+    argument("name"),
+    option("--from", Kind.TEXT, "HOST", "The machine: a name or an address.", required=True,
+           name="source"),
+    *_MOVED,
+)
 MACHINE = Parameter("machine", Kind.MACHINE)
 BUILD = flag("--build/--no-build",
               "Build or install the image if it is missing.  "

@@ -66,7 +66,7 @@ def tell(monkeypatch: pytest.MonkeyPatch, *rates: int | None) -> None:
 
 
 async def measure(vm: Sandbox, since: Reading | None = None) -> Rate:
-    session = await vm._life.session()
+    session = await vm._parts.life.session()
     return await compare(session, since or await read_clock(session), TOLERANCE, window_s=1.0)
 
 
@@ -146,7 +146,7 @@ async def _wrong_by_after_a_pause() -> float:
         # So long that the guest knows by how much its RTC lags.
         lines = "while :; do date +%s.%N >> /root/log; sleep 0.1; done"
         await vm.execute(f"({lines}) < /dev/null > /dev/null 2>&1 &")
-        session = await vm._life.session()
+        session = await vm._parts.life.session()
         began = await read_clock(session)
         assert (await compare(session, began, TOLERANCE, window_s=5.0)).is_right(TOLERANCE)
         vm.disconnect()

@@ -27,6 +27,10 @@ SILENT = {
     ("remote/serving.py", "_take"): "who says no hello of this client is hung up on",
     # A network loses datagrams, too, and does not tell.
     ("life/udp_relay.py", "_serve"): "a guest that is gone takes none",
+    ("hosted/calling.py", "call"): "a broken connection shows itself at the next call",
+    ("hosted/holding.py", "_await_cancel"): "its client may come again, and is waited for",
+    ("hosted/life.py", "_let_go"): "the far end lets go by itself of what has no client",
+    ("hosted/save_moving.py", "_close"): "the far end closes it with the connection",
     # What was to be removed is gone.
     ("life/cloning.py", "_undo"): "the keeper of an ephemeral clone has removed it",
     ("life/sandbox_life.py", "_remove_record"): "its keeper has removed it",

@@ -36,7 +36,8 @@ class Delegation(Generic[Whole, Part]):
             start = to_engine(Engine.start)
 
     They are functions like any others: a subclass may override them, `help` shows what the part's
-    method says, and overloads, parameters and results are checked as the part's are.
+    method says, and overloads, parameters and results are checked as the part's are. What is called
+    is the method of that name that the part has, which may be of another class.
     """
 
     def __init__(self, part: Callable[[Whole], Part]) -> None:
@@ -46,18 +47,18 @@ class Delegation(Generic[Whole, Part]):
     def __call__(
         self, method: Callable[Concatenate[Part, P], R]
     ) -> Callable[Concatenate[Whole, P], R]:
-        part = self._part
+        part, name = self._part, method.__name__
         call: Callable[..., Any]
         if inspect.iscoroutinefunction(method):
 
             @functools.wraps(method)
             async def call(whole: Whole, *args: Any, **kwargs: Any) -> Any:
-                return await method(part(whole), *args, **kwargs)
+                return await getattr(part(whole), name)(*args, **kwargs)
         else:
 
             @functools.wraps(method)
             def call(whole: Whole, *args: Any, **kwargs: Any) -> Any:
-                return method(part(whole), *args, **kwargs)
+                return getattr(part(whole), name)(*args, **kwargs)
 
         return cast("Callable[Concatenate[Whole, P], R]", call)
 
@@ -70,11 +71,13 @@ class Delegation(Generic[Whole, Part]):
     def attribute(self, found: property | Callable[[Part], R]) -> Attribute[Any]:
         """Makes a property of ``Whole`` of a property of its part, or of a method without
         parameters."""
-        part = self._part
+        part, is_property = self._part, isinstance(found, property)
         get = cast("Callable[[Part], R]", found.fget if isinstance(found, property) else found)
+        name = get.__name__
 
         @functools.wraps(get)
         def find(whole: Whole) -> R:
-            return get(part(whole))
+            value = getattr(part(whole), name)
+            return cast("R", value if is_property else value())
 
         return cast("Attribute[Any]", property(find))

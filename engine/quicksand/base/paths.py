@@ -78,6 +78,12 @@ def paths() -> Paths:
     )
 
 
+def config_place() -> Path:
+    """Return the directory of the user's config. Raises PathError if the home directory is not
+    known."""
+    return _usual("XDG_CONFIG_HOME", ".config", "user_config_path")
+
+
 def _usual(variable: str, below_home: str, elsewhere: str) -> Path:
     """Return our directory in that of the XDG base directory specification; on other systems the
     one that the function ``elsewhere`` of platformdirs names."""

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import AgentError
 from quicksand.guest import execution
-from quicksand.guest.agent.session import Ask, sync_guest
+from quicksand.guest.agent.session import Ask, Session, sync_guest
 from quicksand.guest.execution import Command, ExecuteResult, ExitStatus, StdinSource
 from quicksand.life import machinery
-from quicksand.life.sandbox_life import Life
-from quicksand.records.command_log import note_command
-from quicksand.records.layout import runtime_dir
 
 if TYPE_CHECKING:
     from quicksand.guest.connections import GuestConnection, GuestListener
@@ -34,10 +32,26 @@ SHELL_KEPT = 8 * 1024
 """Bytes of a terminal's output that a checkpoint keeps."""
 
 
+class GuestOf(Protocol):
+    """What this asks of a sandbox, wherever it is: `Life` is one."""
+
+    @property
+    def can_answer(self) -> bool: ...
+
+    @property
+    def log(self) -> Path: ...
+
+    async def session(self) -> Session: ...
+
+    async def stats(self) -> SandboxStats: ...
+
+    def note_command(self, command: str | Sequence[str], status: ExitStatus) -> None: ...
+
+
 class InGuest:
     """Work in the guest of one sandbox. The public methods are those of `Sandbox`."""
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: GuestOf) -> None:
         self._life = life
 
     async def ask(self, method: str, params: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -47,8 +61,7 @@ class InGuest:
     @property
     def asker(self) -> Ask | None:
         """`ask`, or None while the guest is stopped or paused and cannot answer."""
-        run = self._life.entry().run
-        return self.ask if run is not None and not run.paused else None
+        return self.ask if self._life.can_answer else None
 
     async def sync(self) -> None:
         """Have the guest flush its page cache to its disk. Does nothing if the guest cannot answer
@@ -139,18 +152,8 @@ class InGuest:
         )
         session = await self._life.session()
         running = await execution.spawn(session, params, stdin=stdin, detach=detach)
-        running.ended = lambda status: self._note(command, status)
+        running.ended = lambda status: self._life.note_command(command, status)
         return running
-
-    def _note(self, command: str | Sequence[str], status: ExitStatus) -> None:
-        """Note the end of a command for who watches the sandbox."""
-        note_command(
-            runtime_dir(self._life.registry.paths, self._life.id).command_log,
-            command,
-            exit_code=status.exit_code,
-            seconds=status.duration_s,
-            timed_out=status.timed_out,
-        )
 
     async def shell(
         self,
@@ -310,7 +313,7 @@ class InGuest:
 
     async def stats(self) -> SandboxStats:
         """CPU, memory and disk that the sandbox uses on the host and within the guest."""
-        return await machinery.read_stats(self._life.entry(), self._life.session)
+        return await self._life.stats()
 
     async def traffic(self) -> GuestTraffic | None:
         """The bytes that the guest reports to have received and sent since it booted; None if it

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,21 +22,24 @@ from quicksand.base.errors import (
     StateError,
 )
 from quicksand.base.files import is_locked
-from quicksand.base.remedies import Remedy, Words
 from quicksand.base.settings import check_settings
 from quicksand.base.threads import to_the_end
 from quicksand.guest.agent.link import AgentLink
 from quicksand.life import machinery
 from quicksand.life.basis import Basis, unpack_basis
+from quicksand.life.usable import refuse_unusable
 from quicksand.qemu.keeper_check import KeeperCheck
+from quicksand.records.command_log import note_command
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Entry, Record, RunState, Status, new_id
+from quicksand.records.sandboxes import Entry, Record, RunState, new_id
 
 if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming
     from quicksand.base.progress import Progress
     from quicksand.guest.agent.session import Session
+    from quicksand.guest.execution import ExitStatus
+    from quicksand.life.stats import SandboxStats
     from quicksand.qemu.started_machine import StartedMachine
     from quicksand.snapshots.history import History
     from quicksand.warm.publishing import ForwarderCheck
@@ -108,7 +111,7 @@ class Life:
         if entry.record is None:
             raise StateError(f"the sandbox {entry.name!r} is broken: {entry.error}")
         if not to_end_it:
-            _refuse_unusable(entry)
+            refuse_unusable(entry)
         life = cls.of_record(registry, entry.record)
         if entry.run is not None:
             place = sandbox_dir(registry.paths, entry.id)
@@ -194,6 +197,26 @@ class Life:
             runtime = runtime_dir(self.registry.paths, self.id)
             await self._forwarder.ensure(runtime, self.id, self.run.forwards)
         return await self._link.session()
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether the guest runs, and is not paused. Raises SandboxNotFoundError."""
+        run = self.entry().run
+        return run is not None and not run.paused
+
+    async def stats(self) -> SandboxStats:
+        """See `Sandbox.stats`."""
+        return await machinery.read_stats(self.entry(), self.session)
+
+    def note_command(self, command: str | Sequence[str], status: ExitStatus) -> None:
+        """Note the end of a command for who watches the sandbox."""
+        note_command(
+            runtime_dir(self.registry.paths, self.id).command_log,
+            command,
+            exit_code=status.exit_code,
+            seconds=status.duration_s,
+            timed_out=status.timed_out,
+        )
 
     # Starting
 
@@ -422,13 +445,3 @@ class Life:
 def _why_gone(place: SandboxDir) -> QuicksandError | None:
     """The error that says why a machine has ended; None while it lives."""
     return machinery.why_gone(place, doing="it was in use")
-
-
-def _refuse_unusable(entry: Entry) -> None:
-    if entry.status is Status.STARTING:
-        raise StateError(f"the sandbox {entry.name!r} is still starting; try again")
-    if entry.status is Status.UNREACHABLE:
-        raise StateError(
-            f"the sandbox {entry.name!r} cannot be reached: its sockets are gone",
-            hint=Words(Remedy("end", name=entry.name), " ends it, `start` starts it again"),
-        )

@@ -36,8 +36,17 @@ _HIDDEN = ("/", "/proc", "/sys", "/dev", "/run")
 below them."""
 
 
+class _Written:
+    """What a mount remembers of how it was written, which is none of its fields."""
+
+    __slots__ = ("was_relative",)
+    was_relative: str
+    """``host`` as it was given, if that was relative to the working directory, and so cannot be
+    meant for another machine; else ""."""
+
+
 @dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(_Written):
     """A directory of the host that the guest sees. ``host`` is made absolute."""
 
     host: str
@@ -54,7 +63,10 @@ class Mount:
     git's hooks and configuration, and tasks of editors (quicksand_smb/triggers.py)."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "host", _check_host(self.host))
+        host = _check_host(self.host)
+        given = os.fspath(self.host)
+        object.__setattr__(self, "was_relative", "" if given.startswith(("/", "~")) else given)
+        object.__setattr__(self, "host", host)
         object.__setattr__(self, "guest", _check_guest(self.guest))
         for name in ("readonly", "fsync", "protect"):
             if not isinstance(value := getattr(self, name), bool):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from quicksand.base.arch import Architecture
 from quicksand.base.progress import Progress
@@ -62,6 +62,8 @@ class SandboxOptions(MachineOptions, total=False):
     workspace: str | Path | None
     base_dir: str | Path | None
     trust: bool
+    host: Any
+    """A text, or a `RemoteHost`, which this room does not know."""
     progress_callback: Progress | None
 
 

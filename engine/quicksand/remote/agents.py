@@ -6,13 +6,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from quicksand.base.errors import (
+    AgentError,
     AgentUnreachableError,
     RemoteError,
     RemoteProtocolError,
     RemoteRefusedError,
+    RevertedError,
     StateError,
 )
 from quicksand.base.files import read_json
@@ -20,8 +22,9 @@ from quicksand.base.lease import take_lease
 from quicksand.base.paths import paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.agent.session import Session
+from quicksand.guest.agent.values import bounded
 from quicksand.guest.agent.wire import Stream
-from quicksand.records.layout import AGENT_PORTS, runtime_dir
+from quicksand.records.layout import AGENT_PORTS, MachineDir, RuntimeDir, runtime_dir
 from quicksand.records.registry import Registry
 from quicksand.remote.channel import Channel
 from quicksand.remote.link import Link, Request
@@ -43,7 +46,13 @@ async def relay(request: Request) -> None:
             f"the sandbox {entry.name!r} is {entry.status.value}",
             hint=Words(Remedy("start", name=entry.name), " starts it"),
         )
-    machine = runtime_dir(paths(), entry.id).current()
+    runtime = runtime_dir(paths(), entry.id)
+    machine = runtime.current()
+
+    def tell_why() -> None:
+        if (origin := _origin(runtime, machine)) is not None:
+            request.channel.tell("reverted", origin=origin)
+
     sockets = [machine.agent_socket(number) for number in range(AGENT_PORTS)]
     lease = await take_lease(sockets, what="agent ports", timeout=LEASE_TIMEOUT_S)
     try:
@@ -53,48 +62,108 @@ async def relay(request: Request) -> None:
             raise AgentUnreachableError(f"the guest cannot be reached: {error}") from error
         try:
             request.answer(token=str(read_json(machine.state)["token"]))
-            await _pass_on(request.channel, Stream.STDOUT, reader, writer)
+            await _pass_on(request.channel, Stream.STDOUT, reader, writer, tell_why)
         finally:
             writer.close()
     finally:
         lease.release()
 
 
+def _origin(runtime: RuntimeDir, machine: MachineDir) -> str | None:
+    """The checkpoint to which a sandbox was reverted since ``machine`` ran it; None if it was
+    not."""
+    current = runtime.current()
+    if current != machine:
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            return str(read_json(current.state)["origin"])
+    return None
+
+
+class RelayedAgent:
+    """At the near end: a session with the agent of a running sandbox."""
+
+    def __init__(self, channel: Channel, passing: asyncio.Task[None], session: Session) -> None:
+        self.session = session
+        self._channel = channel
+        self._passing = passing
+
+    @classmethod
+    async def open(cls, link: Link, sandbox: str) -> RelayedAgent:
+        """Connect. Raises RemoteError, AgentError."""
+        channel = link.open("agent", sandbox=sandbox)
+        try:
+            match await channel.reply:
+                case {"token": str(token)}:
+                    pass
+                case _:
+                    raise RemoteProtocolError(f"{link.peer.name} does not say the guest's token")
+            ours, theirs = socket.socketpair()
+            reader, writer = await asyncio.open_connection(sock=theirs)
+        except BaseException:
+            channel.close()
+            raise
+        passing = asyncio.create_task(
+            _pass_on(channel, Stream.INPUT, reader, writer), name="quicksand-agent"
+        )
+        passing.add_done_callback(lambda _: channel.close())
+        loop = asyncio.get_running_loop()
+        try:
+            _, session = await loop.create_connection(lambda: Session(_why(channel)), sock=ours)
+        except BaseException:
+            passing.cancel()
+            ours.close()
+            raise
+        made = cls(channel, passing, session)
+        try:
+            # The other machine keeps its guests' clocks; ours may be another one.
+            await session.handshake(token, timeout=HANDSHAKE_S, set_clock=False)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def close(self) -> None:
+        """End it. Idempotent."""
+        self.session.close()
+        self._passing.cancel()
+
+    async def ended(self) -> None:
+        """Wait until nothing of it is left, after `close`."""
+        await asyncio.wait([self._passing])
+
+
+def _why(channel: Channel) -> Callable[[], AgentError | None]:
+    def find() -> AgentError | None:
+        for event in channel.take_events():
+            match event:
+                case {"event": "reverted", "origin": str(origin)}:
+                    return RevertedError(f"the sandbox was reverted to {bounded(origin)!r}")
+        return None
+
+    return find
+
+
 @contextlib.asynccontextmanager
 async def agent_session(link: Link, sandbox: str) -> AsyncIterator[Session]:
     """At the near end: a session with the agent of a running sandbox. Raises RemoteError,
     AgentError."""
-    channel = link.open("agent", sandbox=sandbox)
+    agent = await RelayedAgent.open(link, sandbox)
     try:
-        match await channel.reply:
-            case {"token": str(token)}:
-                pass
-            case _:
-                raise RemoteProtocolError(f"{link.peer.name} does not say the guest's token")
-        ours, theirs = socket.socketpair()
-        reader, writer = await asyncio.open_connection(sock=theirs)
-        passing = asyncio.create_task(
-            _pass_on(channel, Stream.INPUT, reader, writer), name="quicksand-agent"
-        )
-        loop = asyncio.get_running_loop()
-        _, session = await loop.create_connection(Session, sock=ours)
-        try:
-            await session.handshake(token, timeout=HANDSHAKE_S)
-            yield session
-        finally:
-            session.close()
-            passing.cancel()
-            await asyncio.wait([passing])
-            writer.close()
+        yield agent.session
     finally:
-        channel.close()
+        agent.close()
+        await agent.ended()
 
 
 async def _pass_on(
-    channel: Channel, mine: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    channel: Channel,
+    mine: Stream,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    at_end: Callable[[], None] = lambda: None,
 ) -> None:
-    """Pass bytes on between a channel and a socket; ``mine`` is the stream that this end sends.
-    Return when one of them has ended."""
+    """Pass bytes on between a channel and a socket; ``mine`` is the stream that this end sends, and
+    ``at_end`` is called before its end. Return when one of them has ended."""
 
     async def out() -> None:
         while data := await reader.read(READ):
@@ -118,5 +187,6 @@ async def _pass_on(
         for way in ways:
             way.cancel()
         await asyncio.wait(ways)
+        at_end()
         channel.finish(mine)
         writer.close()

@@ -4,6 +4,7 @@ this file by its path, with Python's own modules only, so that it starts at once
 from __future__ import annotations
 
 import os
+import resource
 import select
 import socket
 import stat
@@ -22,8 +23,16 @@ LOOK_MS = 1000
 STDOUT = 1
 
 
+def no_core_files() -> None:
+    """Let nothing of this process get into a core file: there is a password in it. (This is as in
+    quicksand.qemu.keeper_parts.bounds, of which this program can import nothing.)"""
+    most = 0 if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0 else 1
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+
+
 def main() -> int:
     """Return 0 if there was an answer, which ssh takes for the user's."""
+    no_core_files()
     prompt = os.fsencode(sys.argv[1])[:PROMPT_MAX] if len(sys.argv) > 1 else b""
     kind = os.environ.get("SSH_ASKPASS_PROMPT", "")
     kind = kind if kind in KINDS else "secret"

@@ -21,7 +21,7 @@ CAPABILITIES = ("agent", "command", "files", "resume")
 """What this version can do for another machine (docs/internals/hosts.md)."""
 
 WATCH = "watch"
-"""The capability of a far end that was given what answers that request."""
+"""The capability of a far end that tells an app what happens there."""
 
 HELLO_S = 60.0
 """Seconds within which a client must have said hello."""
@@ -83,12 +83,12 @@ class Welcome:
         return hello.marker + wire.encode_message({"id": 0, "result": result})
 
 
-def welcome(*, resumed: bool, watches: bool = False) -> Welcome:
-    """Return what this version answers; ``watches``: it can tell what happens there."""
+def welcome(*more: str, resumed: bool) -> Welcome:
+    """Return what this version answers; ``more`` are further capabilities."""
     return Welcome(
         protocol=PROTOCOL,
         version=version_text(),
-        capabilities=frozenset((*CAPABILITIES, *((WATCH,) if watches else ()))),
+        capabilities=frozenset((*CAPABILITIES, *more)),
         resumed=resumed,
     )
 

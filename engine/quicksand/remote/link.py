@@ -22,8 +22,8 @@ from quicksand.remote.channel import Channel
 
 READ = 64 * 1024
 
-REQUESTS_MAX = 64
-"""Requests of one link that are under way."""
+REQUESTS_MAX = 256
+"""Requests of one link that are under way; one for each sandbox whose guest is spoken to."""
 
 BACKLOG_MAX = 4 * 1024 * 1024
 """Bytes that may wait for the other end to read; `drain` keeps streams far below that."""
@@ -325,12 +325,12 @@ def refusal(error: object, name: str) -> RemoteRefusedError:
             return RemoteRefusedError(
                 f"{name}: {bounded(message)}",
                 code=bounded(code, 64),
-                hint=_read_hint(more.get("hint")),
+                hint=read_hint(more.get("hint")),
             )
     raise RemoteProtocolError(f"{name} sent an answer with neither result nor error")
 
 
-def _read_hint(hint: Any) -> str | Words:
+def read_hint(hint: Any) -> str | Words:
     """Read a hint. One that cannot be understood is left out: a newer version may know other
     remedies."""
     match hint:

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Protocol
 
 from quicksand.base.errors import RemoteError, RemoteUnreachableError
 from quicksand.base.paths import make_private_dir, paths
@@ -17,26 +18,56 @@ from quicksand.remote.commands import KEPT_S, CheckArgv, Commands
 from quicksand.remote.hello import (
     PROTOCOL,
     Hello,
-    Welcome,
     encode_refusal,
     read_hello,
     welcome,
 )
-from quicksand.remote.link import Answer, Link, Request
+from quicksand.remote.link import Link, Request
 from quicksand.remote.places import Places
 
 READ = 64 * 1024
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
+class Offer(Protocol):
+    """Requests that a room above answers, beside our own."""
+
+    @property
+    def capability(self) -> str:
+        """How the hello names it."""
+
+    @property
+    def methods(self) -> Collection[str]:
+        """The requests."""
+
+    async def answer(self, request: Request, before_keeping: Callable[[], Awaitable[None]]) -> None:
+        """Answer a request of ``methods``. ``before_keeping`` is awaited before anything is kept
+        for the client beyond its connection."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is kept for the client."""
+
+    def away(self) -> None:
+        """The connection has ended; the client may come again."""
+
+    def back(self) -> None:
+        """The client is there."""
+
+    async def leave(self) -> None:
+        """The client does not come again."""
+
+    async def settle(self) -> None:
+        """Wait until nothing is kept."""
+
+
 async def serve_stdio(
-    program: Sequence[str], check: CheckArgv, watch: Answer | None = None
+    program: Sequence[str], check: CheckArgv, offers: Sequence[Offer] = ()
 ) -> None:
     """Answer the client at the other end of stdin and stdout. Return when it has gone, and all that
     was kept for it is over. Raises RemoteProtocolError if it does not speak our protocol at all.
 
-    ``program`` and ``check`` are those of `Commands`; ``watch`` answers requests to tell what
-    happens on this machine, if that can be asked.
+    ``program`` and ``check`` are those of `Commands`.
     """
     reader, writer = await _stdio()
     try:
@@ -51,7 +82,7 @@ async def serve_stdio(
         there[1].write(frame)
         await _pass_on((reader, writer), there)
         return
-    await _Service(hello.client, program, check, watch).serve(hello, (reader, writer))
+    await _Service(hello.client, program, check, offers).serve(hello, (reader, writer))
 
 
 async def _stdio() -> Ends:
@@ -104,10 +135,10 @@ class _Service:
         client: str,
         program: Sequence[str],
         check: CheckArgv,
-        watch: Answer | None = None,
+        offers: Sequence[Offer] = (),
     ) -> None:
         self._client = client
-        self._watch = watch
+        self._offers = offers
         self._places = Places()
         self._commands = Commands(program, check, self._places, self._await_return)
         self._links: list[Link] = []
@@ -124,8 +155,10 @@ class _Service:
                 connection = await self._next_connection()
             for link in self._links:
                 await link.settle()
-            await self._commands.settle()
+            await self._settle()
         finally:
+            for offer in self._offers:
+                await offer.leave()
             if self._server is not None:
                 self._server.close()
                 host_socket(paths(), self._client).unlink(missing_ok=True)
@@ -134,31 +167,45 @@ class _Service:
     async def _talk(self, hello: Hello, ends: Ends) -> None:
         """Answer over one connection until it ends."""
         link = Link(*ends, name="the client", answer=self._answer)
-        ends[1].write(self._welcome().encode(hello))
+        more = (offer.capability for offer in self._offers)
+        ends[1].write(welcome(*more, resumed=bool(self._links)).encode(hello))
         self._links.append(link)
         helpers = [
             asyncio.create_task(link.watch(), name="quicksand-watch"),
             asyncio.create_task(link.show_life(), name="quicksand-alive"),
         ]
+        for offer in self._offers:
+            offer.back()
         try:
             await link.run()
         finally:
             for helper in helpers:
                 helper.cancel()
+        for offer in self._offers:
+            offer.away()
         if link.is_left:
             self._commands.forget_ended()
             self._commands.end_input()
+            for offer in self._offers:
+                await offer.leave()
 
-    def _welcome(self) -> Welcome:
-        return welcome(resumed=bool(self._links), watches=self._watch is not None)
+    async def _settle(self) -> None:
+        """Wait until all that is kept is over."""
+        await self._commands.settle()
+        for offer in self._offers:
+            await offer.settle()
+
+    @property
+    def _is_empty(self) -> bool:
+        return self._commands.is_empty and all(offer.is_empty for offer in self._offers)
 
     async def _next_connection(self) -> tuple[Hello, Ends] | None:
         """Wait for the client's next connection, as long as something is kept for it."""
         coming = asyncio.create_task(self._next.get(), name="quicksand-next")
-        ended = asyncio.create_task(self._commands.settle(), name="quicksand-settle")
+        ended = asyncio.create_task(self._settle(), name="quicksand-settle")
         try:
             await asyncio.sleep(0)
-            if self._links[-1].is_left or self._commands.is_empty:
+            if self._links[-1].is_left or self._is_empty:
                 return coming.result() if coming.done() else None
             done, _ = await asyncio.wait(
                 [coming, ended], timeout=KEPT_S, return_when=asyncio.FIRST_COMPLETED
@@ -166,7 +213,8 @@ class _Service:
             if not done:
                 self._commands.end_input()
                 await asyncio.wait([coming, ended], return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait([coming], timeout=KEPT_S)
+            if not self._is_empty:
+                await asyncio.wait([coming], timeout=KEPT_S)
             return coming.result() if coming.done() else None
         finally:
             coming.cancel()
@@ -189,9 +237,11 @@ class _Service:
                 request.answer()
             case "ping":
                 request.answer()
-            case "watch" if self._watch is not None:
-                await self._watch(request)
             case _:
+                for offer in self._offers:
+                    if request.method in offer.methods:
+                        await offer.answer(request, self._await_return)
+                        return
                 request.refuse("no_such_method", f"there is no {request.method:.80}")
 
     async def _await_return(self) -> None:

@@ -37,7 +37,7 @@ async def main() -> None:
     entry = next(e for e in Sandbox.list() if e.name == name)
     assert entry.run is not None
     pid = os.getpid() if victim == "client" else entry.run.qemu_pid
-    own = str(sandbox._life.registry.paths.sandboxes / entry.id)
+    own = str(sandbox._parts.life.registry.paths.sandboxes / entry.id)
     countdown = Countdown(int(steps), pid, (workspace, own))
     sys.addaudithook(countdown.look_at)
     await sandbox.save("env", workspace=workspace, note=steps)

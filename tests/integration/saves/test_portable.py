@@ -58,7 +58,7 @@ async def test_a_file_that_was_converted_is_still_one(tmp_path: Path) -> None:
         await sb.snapshot(path, compress=True)
     binaries = find_binaries("x86_64")
     assert binaries.img is not None
-    base = ImageStore(Path(sb._life.registry.paths.images)).get("debian")
+    base = ImageStore(Path(sb._parts.life.registry.paths.images)).get("debian")
     assert base is not None
     converted = tmp_path / "b.qcow2"
     source = json.dumps(

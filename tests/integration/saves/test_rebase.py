@@ -55,7 +55,7 @@ async def test_a_new_version_leaves_saves_on_the_old_one_until_they_are_rebased(
     new = publish_anew(store)
     assert new != old.digest
     async with Sandbox(image="env", workspace=workspace) as sb:
-        assert sb._life.require_record().image_digest == old.digest
+        assert sb._parts.life.require_record().image_digest == old.digest
         assert await say(sb, "cat /root/n") == "kept"
     made = rebase(saves.find("env"), "debian", places).require()
     assert made.base is not None
@@ -63,7 +63,7 @@ async def test_a_new_version_leaves_saves_on_the_old_one_until_they_are_rebased(
     assert [t.save.name for t in saves.trash()] == ["env"]
     shutil.rmtree(store.root / "debian" / old.digest[:12])
     async with Sandbox(image="env", workspace=workspace) as sb:
-        assert sb._life.require_record().image_digest == new
+        assert sb._parts.life.require_record().image_digest == new
         assert await say(sb, "cat /root/n") == "kept"
         assert await say(sb, "find /usr /etc -type f | sort | sha256sum") == before
     with pytest.raises(SaveError, match="already"):

@@ -147,7 +147,7 @@ async def test_saves_are_read_by_many_and_changed_by_nobody(workspace: Path) -> 
     assert await say(a, "cat /root/file") == "gone"
     await a.kill()
     for name in ("a", "b"):
-        Sandbox.open(name)._life.registry.remove(Sandbox.open(name).id)
+        Sandbox.open(name)._parts.life.registry.remove(Sandbox.open(name).id)
 
 
 async def test_a_stopped_sandbox_is_saved_as_it_was_left(workspace: Path) -> None:

@@ -196,7 +196,7 @@ async def test_a_start_with_a_save_takes_a_spare_of_that_save(
         await sandbox.execute("echo saved > /root/file")
         await sandbox.save("kept")
     await make()
-    registry, record = Registry(places), Sandbox(image="kept")._life.new_record()
+    registry, record = Registry(places), Sandbox(image="kept")._parts.life.new_record()
     parts = await gather_parts(registry, record)
     assert list_fitting(places, record, parts) == [], "that of the image is not taken"
     await make_template(registry, replace(record, committed=True))
@@ -304,7 +304,7 @@ async def test_what_was_made_for_another_machine_is_replaced(places: Paths, make
     path.write_text(json.dumps({**json.loads(path.read_text()), "key": "0" * 32}))
     async with Sandbox(image="debian") as sandbox:
         assert mode_of(sandbox) == "template"
-        await expect(Registry(places), sandbox._life.require_record())
+        await expect(Registry(places), sandbox._parts.life.require_record())
     (new,) = list_spares(places)
     assert (new.id, new.key) != (old.id, old.key)
     assert os.listdir(places.runtime) == [new.id]

@@ -298,7 +298,7 @@ class Liar:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         hello, _ = await read_hello(reader)
-        writer.write(welcome(resumed=False, watches=True).encode(hello))
+        writer.write(welcome("watch", resumed=False).encode(hello))
         await Link(reader, writer, name="the app", answer=self._answer).run()
 
     async def _answer(self, request: Request) -> None:

@@ -114,7 +114,7 @@ def test_what_a_start_could_not_do_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def start(self: Sandbox) -> None:
-        self._life.notices = (LATE,)
+        self._parts.life.notices = (LATE,)
 
     monkeypatch.setattr(Sandbox, "start", start)
     monkeypatch.setattr(Sandbox, "detach", lambda _self: None)

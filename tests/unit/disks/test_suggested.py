@@ -37,7 +37,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
 
 
 def config_of(image: str, **options: Any) -> tuple[str, int, bool]:
-    config = Sandbox(image=image, **options)._life.config
+    config = Sandbox(image=image, **options)._parts.life.config
     return config.memory, config.cpus, config.enable_display
 
 

@@ -35,7 +35,7 @@ from quicksand.saves.bundle.manifest import (
     image_names,
     image_part,
 )
-from quicksand.saves.bundle.receiving import Receiver
+from quicksand.saves.bundle.receiving import Members
 
 PART_MAX = {"image.kernel": KERNEL_MAX, "image.initrd": INITRD_MAX}
 
@@ -186,7 +186,7 @@ class IncomingBase:
             if member.size != self.image.files[_part_of(member.name)]["size"]:
                 raise ValueError(f"{member.name} is damaged: its size is not that of its digest")
 
-    def receive(self, receiver: Receiver, made: Path) -> None:
+    def receive(self, receiver: Members, made: Path) -> None:
         """Read the files of the base from the bundle, into the directory ``made`` of the image
         store unless the base is there. Raises ValueError, BundleError, HostError."""
         for member in self._bundle.image_files:

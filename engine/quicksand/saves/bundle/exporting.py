@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,15 +60,48 @@ def export_save(
     then unchanged.
     """
     say = progress or (lambda stage, done, total: None)
+    with planned_save(save, paths, full=full, progress=say) as plan:
+        with open_target(target, compress=compress) as write:
+            write_bundle(plan.bundle, plan.files, write, say)
+        manifest = plan.manifest
+        size, base = plan.bundle.size, plan.bundle.base
+    trust = dangers(manifest.config, manifest.other_config)
+    return Exported(
+        kind=BundleKind.SAVE,
+        name=save.name,
+        size=size,
+        base=str(base),
+        full=full,
+        notes=(f"importing it takes --trust: the bundle {trust}",) if trust else (),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSave:
+    """A save that is about to leave this host. Its files are open."""
+
+    bundle: Bundle
+    manifest: SaveManifest
+    files: Sequence[Outgoing]
+
+
+@contextlib.contextmanager
+def planned_save(
+    save: Save, paths: Paths, *, full: bool | None, progress: Progress
+) -> Iterator[PlannedSave]:
+    """Open the files of a save, compute the digests that are not known, and describe it as a
+    bundle. ``full``: with the image below it; None means if that is here. Raises as
+    `export_save`."""
     with ExitStack() as stack:
         stack_of_saves = stack_of(save, paths)
         layers = [file for lower in stack_of_saves for file in _layers(lower)]
         for number, file in enumerate(layers):
             file.name = overlay_name(number)
         open_all(layers, stack)
-        find_digests(layers, say)
+        find_digests(layers, progress)
         found = _find_base(stack_of_saves[0], paths)
-        base_files = require_files(found, save.name) if full else []
+        is_full = bool(found.files) if full is None else full
+        base_files = require_files(found, save.name) if is_full else []
         open_all(base_files, stack)
         files = [*layers, *base_files]
         manifest = _complete(save, layers, found.base)
@@ -77,17 +112,7 @@ def export_save(
             base=found.base,
             files=tuple(file.member for file in files),
         )
-        with open_target(target, compress=compress) as write:
-            write_bundle(bundle, files, write, say)
-    trust = dangers(manifest.config, manifest.other_config)
-    return Exported(
-        kind=BundleKind.SAVE,
-        name=save.name,
-        size=bundle.size,
-        base=str(found.base),
-        full=full,
-        notes=(f"importing it takes --trust: the bundle {trust}",) if trust else (),
-    )
+        yield PlannedSave(bundle=bundle, manifest=manifest, files=files)
 
 
 def export_image(

@@ -29,7 +29,7 @@ from quicksand.saves.bundle.manifest import (
     image_part,
     parse_json,
 )
-from quicksand.saves.bundle.receiving import Imported, ImportOptions, Receiver, require_space
+from quicksand.saves.bundle.receiving import Imported, ImportOptions, Members, Receiver
 from quicksand.saves.bundle.streams import BundleSource, open_source
 from quicksand.saves.bundle.tar import BLOCK, Header, TarReader
 from quicksand.saves.bundle.tree_import import import_tree
@@ -85,9 +85,8 @@ def _import(
     bundle = Bundle.from_json(value)
     if size is not None and not source.is_packed:
         check_length(bundle, first, size)
-    other = bundle.content.other_config if isinstance(bundle.content, SaveManifest) else {}
-    if bundle.config is not None and not options.trusted and not options.opened:
-        check_config(bundle.config, other)
+    if not options.opened:
+        check_reach(bundle, trusted=options.trusted)
     if options.memory_dir is not None and bundle.kind is not BundleKind.TREE:
         raise ConfigError(f"{label} holds no sandbox but {bundle.kind.named}, which has no memory")
     receiver = Receiver(reader, bundle.size, options.progress)
@@ -97,7 +96,14 @@ def _import(
         if registry is None:
             raise BundleError("it holds a sandbox with its checkpoints, not a save")
         return import_tree(receiver, bundle, image_store, registry, options)
-    return _import_save(receiver, bundle, store, image_store, options)
+    return import_save(receiver, bundle, store, image_store, options)
+
+
+def check_reach(bundle: Bundle, *, trusted: bool) -> None:
+    """Raise BundleError for one that reaches this host, unless its maker is ``trusted``."""
+    other = bundle.content.other_config if isinstance(bundle.content, SaveManifest) else {}
+    if bundle.config is not None and not trusted:
+        check_config(bundle.config, other)
 
 
 def read_manifest(reader: TarReader) -> tuple[Header, bytes | None]:
@@ -136,9 +142,11 @@ def _sizes(bundle: Bundle, first: Header) -> list[int]:
     return [first.size, *(file.size for file in bundle.files)]
 
 
-def _import_save(
-    receiver: Receiver, bundle: Bundle, store: SaveStore, images: ImageStore, options: ImportOptions
+def import_save(
+    receiver: Members, bundle: Bundle, store: SaveStore, images: ImageStore, options: ImportOptions
 ) -> Imported:
+    """Import a save, whose files the ``receiver`` has. Raises as `import_bundle`, and ValueError
+    for what is wrong with it."""
     save = bundle.content
     assert isinstance(save, SaveManifest)
     name = options.name or bundle.name
@@ -151,7 +159,7 @@ def _import_save(
         raise taken(name, store.root)
     base = IncomingBase(images, bundle)
     own = sum(file.size for file in bundle.files if image_part(file.name) is None)
-    require_space(store.root, own)
+    receiver.require_space(store.root, own)
     with ExitStack() as stack:
         made = stack.enter_context(store.making())
         for file in bundle.files:
@@ -160,7 +168,7 @@ def _import_save(
                 receiver.write(file, made / file.name, watch=watch)
                 check_layer(made / file.name, file.name, snapshots=True)
         if base.is_new:
-            require_space(images.root, bundle.size - own)
+            receiver.require_space(images.root, bundle.size - own)
             base.receive(receiver, stack.enter_context(staging(images.root)))
         else:
             sweep_staging(images.root)

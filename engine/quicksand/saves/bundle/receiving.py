@@ -93,6 +93,29 @@ class Watch(Protocol):
         """Check the next piece. Raises ValueError or BundleError if the file cannot be right."""
 
 
+class Members(Protocol):
+    """Has the files of a bundle: `Receiver`, which reads them from it, or what has received them
+    one by one."""
+
+    def skip(self, member: Member) -> None:
+        """Leave out a file that is not needed. Raises ValueError if it is damaged."""
+
+    def write(
+        self,
+        member: Member,
+        path: Path,
+        expected: File | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        """Write a file as the new file ``path``. Raises as `Receiver.write`."""
+
+    def end(self) -> None:
+        """Raise ValueError if there is more than what was asked for."""
+
+    def require_space(self, root: Path, need: int) -> None:
+        """Raise DiskSpaceError unless there is room for ``need`` bytes of files below ``root``."""
+
+
 class Receiver:
     """Reads the members of a bundle in the order of its manifest."""
 
@@ -125,6 +148,10 @@ class Receiver:
         header = self._reader.next()
         if header is not None:
             raise ValueError(f"it has {header.name!r}, which its manifest does not list")
+
+    def require_space(self, root: Path, need: int) -> None:
+        """See `require_space`."""
+        require_space(root, need)
 
     def take_small(self, member: Member, limit: int) -> bytes:
         """Read a record of at most ``limit`` bytes. Raises ValueError."""

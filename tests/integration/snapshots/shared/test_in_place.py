@@ -56,8 +56,8 @@ async def begin(vm: Sandbox) -> int:
 
 
 def pid_of(vm: Sandbox) -> int:
-    vm._life.look_again()
-    run = vm._life.run
+    vm._parts.life.look_again()
+    run = vm._parts.life.run
     assert run is not None
     return run.qemu_pid
 

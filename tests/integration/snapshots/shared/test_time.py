@@ -52,7 +52,7 @@ async def program(vm: Sandbox) -> AsyncIterator[Witness]:
 
 async def check(vm: Sandbox) -> None:
     """A second is one, the time is the host's, and the kernel finds nothing wrong."""
-    session = await vm._life.session()
+    session = await vm._parts.life.session()
     began = await read_clock(session)
 
     async def wrong_by() -> float:

@@ -1,0 +1,160 @@
+"""The near end: asks another machine to call a method, once, whatever becomes of the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from quicksand.base.errors import (
+    RemoteError,
+    RemoteProtocolError,
+    RemoteRefusedError,
+    RemoteUnreachableError,
+)
+from quicksand.hosted.errors import decode_error
+from quicksand.hosted.protocol import ANSWER_MAX, CAPABILITY, UNDO_S
+from quicksand.remote.channel import Channel
+from quicksand.remote.link import Link
+from quicksand.remote.shared import SharedConnection
+
+Report = Callable[..., Any]
+
+
+async def require_capability(shared: SharedConnection, capability: str = CAPABILITY) -> None:
+    """Connect. Raises RemoteRefusedError if the other machine cannot do what is needed."""
+    await shared.link()
+    if not shared.can(capability):
+        raise RemoteRefusedError(
+            f"the program on {shared.destination.short} is too old for {capability!r}",
+            code="unsupported",
+            hint="install the same version on both machines",
+        )
+
+
+async def ask(shared: SharedConnection, method: str, **params: Any) -> Any:
+    """Send a request that changes nothing, and return its answer. Raises RemoteError."""
+    link = await shared.link()
+    channel = link.open(method, **params)
+    try:
+        return await read_answer(link, channel)
+    finally:
+        channel.close()
+
+
+async def call(
+    shared: SharedConnection, params: dict[str, Any], report: Report | None = None
+) -> dict[str, Any]:
+    """Have a method called; return what is answered. ``report`` gets the reports of progress.
+
+    Raises what the method raises; RemoteUnreachableError if nobody knows whether it was called. A
+    cancellation cancels the call there, and waits until it has undone what it had begun, for
+    `UNDO_S` at most.
+    """
+    once = os.urandom(16).hex()
+    generation: int | None = None
+    while True:
+        try:
+            link = await shared.link()
+        except RemoteError as error:
+            if generation is None:
+                raise
+            raise _unknown(shared, str(params.get("name"))) from error
+        if generation not in (None, shared.generation):
+            raise _unknown(shared, str(params.get("name")))
+        generation = shared.generation
+        try:
+            channel = link.open("call", once=once, **params)
+            try:
+                answer = await _follow(link, channel, report)
+            finally:
+                channel.close()
+        except RemoteUnreachableError:
+            continue
+        shared.got_on()
+        with contextlib.suppress(RemoteError):
+            link.open("answered", once=once).close()
+        if not isinstance(answer, dict):
+            raise RemoteProtocolError(f"{link.peer.name} answered a call with something else")
+        if "error" in answer:
+            raise decode_error(answer["error"], link.peer.name)
+        return answer
+
+
+def _unknown(shared: SharedConnection, method: str) -> RemoteUnreachableError:
+    return RemoteUnreachableError(
+        f"whether {method}() was carried out on {shared.destination.short} is unknown: the "
+        "connection broke, and it no longer knows of it",
+        hint="look at what is there before you do it again",
+    )
+
+
+async def _follow(link: Link, channel: Channel, report: Report | None) -> Any:
+    """Wait for the answer to a call, with its reports."""
+    reading = asyncio.create_task(read_answer(link, channel), name="quicksand-answer")
+    reporting = asyncio.create_task(_report(channel, report), name="quicksand-reports")
+    try:
+        await asyncio.wait([reading, reporting], return_when=asyncio.FIRST_COMPLETED)
+        if reporting.done() and not reading.done():
+            # The caller's function has raised: the work ends with that.
+            await _cancel(channel, reading)
+            reporting.result()
+        return await reading
+    except asyncio.CancelledError:
+        await _cancel(channel, reading)
+        raise
+    finally:
+        for task in (reading, reporting):
+            task.cancel()
+        await asyncio.wait([reading, reporting])
+        for task in (reading, reporting):
+            if not task.cancelled():
+                task.exception()
+
+
+async def _cancel(channel: Channel, reading: asyncio.Task[Any]) -> None:
+    channel.tell("cancel")
+    await asyncio.wait([reading], timeout=UNDO_S)
+
+
+async def _report(channel: Channel, report: Report | None) -> None:
+    while True:
+        try:
+            event = await channel.event()
+        except RemoteError:
+            await asyncio.Event().wait()  # the answer tells
+        match event:
+            case {"event": "progress", "args": list(args)} if report is not None:
+                if all(isinstance(one, str | int) for one in args) and len(args) <= 3:
+                    report(*args)
+
+
+async def read_answer(link: Link, channel: Channel) -> Any:
+    """Read an answer that comes as a stream of JSON. Raises RemoteError, and what it tells."""
+    data = await read_bytes(link, channel, ANSWER_MAX)
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise RemoteProtocolError(f"{link.peer.name} sent an answer that is no JSON") from None
+
+
+async def read_bytes(link: Link, channel: Channel, limit: int) -> bytes:
+    """Read an answer that comes as a stream of at most ``limit`` bytes. Raises as
+    `read_answer`."""
+    answer = await channel.reply
+    if "error" in answer:
+        raise decode_error(answer["error"], link.peer.name)
+    size = answer.get("bytes")
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= limit:
+        raise RemoteProtocolError(f"{link.peer.name} sent an answer that makes no sense")
+    data = bytearray()
+    while piece := (await channel.piece()).data:
+        data += piece
+        if len(data) > size:
+            raise RemoteProtocolError(f"{link.peer.name} sent more of an answer than it said")
+    if len(data) != size:
+        raise RemoteProtocolError(f"{link.peer.name} sent less of an answer than it said")
+    return bytes(data)

@@ -1,0 +1,116 @@
+"""Forwards from ports of this machine to those of a guest of another one. This program carries them
+as long as it uses the sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from quicksand.base.errors import QuicksandError, StateError
+from quicksand.base.loopback import listen
+from quicksand.hosted.life import FarLife
+from quicksand.life.forwarder import carry, reset
+from quicksand.life.guest import InGuest
+from quicksand.records.port_forwards import PortForward, Protocol, as_protocol, check_port
+
+CONNECTIONS_MAX = 256
+"""Connections of one forward at the same time; more are reset."""
+
+
+@dataclass(slots=True)
+class _Forward:
+    guest: int
+    servers: list[asyncio.Server] = field(default_factory=list)
+    connections: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+class FarForwarding:
+    """The forwards of one sandbox. `forward` and `unforward` are methods of `Sandbox`."""
+
+    def __init__(self, life: FarLife, guest: InGuest) -> None:
+        self._life = life
+        self._guest = guest
+        self._forwards: dict[int, _Forward] = {}
+
+    @property
+    def ports(self) -> dict[int, int]:
+        """Guest port -> port of this machine."""
+        return {one.guest: port for port, one in self._forwards.items()}
+
+    async def forward(
+        self, guest: int, host: int = 0, *, protocol: Protocol | str = Protocol.TCP
+    ) -> PortForward:
+        """See `Forwarding.forward`; the port is one of this machine."""
+        _require_tcp(protocol)
+        wanted = PortForward(host=host, guest=guest)
+        session = await self._life.session()
+        if not session.can("dial"):
+            raise StateError(
+                "the guest's agent is too old to carry connections",
+                hint="stop the sandbox and start it again",
+            )
+        sockets = listen(wanted.host)
+        port = sockets[0].getsockname()[1]
+        made = _Forward(guest)
+        for one in sockets:
+            made.servers.append(
+                await asyncio.start_server(lambda r, w: self._accept(made, r, w), sock=one)
+            )
+        self._forwards[port] = made
+        return PortForward(host=port, guest=guest)
+
+    def _accept(
+        self, made: _Forward, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if len(made.connections) >= CONNECTIONS_MAX:
+            reset(writer)
+            return
+        task = asyncio.create_task(self._serve(made.guest, reader, writer), name="quicksand-port")
+        made.connections.add(task)
+        task.add_done_callback(made.connections.discard)
+
+    async def _serve(
+        self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        try:
+            async with await self._guest.dial(port) as connection:
+                await carry(connection, reader, writer)
+        except* (QuicksandError, OSError):
+            reset(writer)
+        except* asyncio.CancelledError:
+            reset(writer)
+        finally:
+            writer.close()
+
+    async def unforward(self, host: int, *, protocol: Protocol | str = Protocol.TCP) -> None:
+        """See `Forwarding.unforward`."""
+        _require_tcp(protocol)
+        check_port("host", host, lowest=1)
+        made = self._forwards.pop(host, None)
+        if made is None:
+            raise StateError(f"port {host} is not forwarded to {self._life.name!r}")
+        await _end(made)
+
+    async def close(self) -> None:
+        """End them all."""
+        while self._forwards:
+            _, made = self._forwards.popitem()
+            await _end(made)
+
+
+def _require_tcp(protocol: Protocol | str) -> None:
+    if as_protocol(protocol) is not Protocol.TCP:
+        raise StateError(
+            "only TCP is forwarded to a sandbox of another machine",
+            hint="dial_udp() reaches it from this program",
+        )
+
+
+async def _end(made: _Forward) -> None:
+    for server in made.servers:
+        server.close()
+    tasks = list(made.connections)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)

@@ -1,0 +1,132 @@
+"""`RemoteHost`: another machine, by its address, for `Sandbox(host=…)` and what it has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from quicksand.base.errors import ConfigError, RemoteProtocolError
+from quicksand.base.paths import paths
+from quicksand.base.progress import Progress
+from quicksand.hosted.calling import ask, require_capability
+from quicksand.hosted.codec import ForeignValueError, decode
+from quicksand.hosted.known import HostedSandbox
+from quicksand.hosted.protocol import GRACE_MAX_S, GRACE_S
+from quicksand.hosted.save_moving import MovedSave, Mover, Terms
+from quicksand.records.known_hosts import find_address
+from quicksand.remote.destination import SCHEME, Destination
+from quicksand.remote.shared import SharedConnection, SharedConnections
+
+STDIN = 0
+
+
+class RemoteHost:
+    """Another machine that has this program, reached by the user's own ssh.
+
+    ::
+
+        box = RemoteHost("ssh://me@box", grace=5)
+        async with Sandbox(image="debian", host=box) as sandbox:
+            ...
+
+    All objects of one program that lead to the same machine share one ssh, which is started when it
+    is needed first, and ends with the last sandbox that uses it.
+    """
+
+    def __init__(self, address: str, *, grace: float = GRACE_S) -> None:
+        """``address``: ``ssh://[USER@]HOST[:PORT]``, or a name in the config's table [hosts].
+        ``grace``: seconds without this program after which sandboxes that belong to it end; 3600 at
+        most. Raises ConfigError."""
+        if not isinstance(address, str):
+            raise ConfigError(f"{address!r:.80} is no address of a machine")
+        if isinstance(grace, bool) or not isinstance(grace, int | float):
+            raise ConfigError(f"grace must be a number of seconds, not {grace!r:.80}")
+        if not 0 <= grace <= GRACE_MAX_S:
+            raise ConfigError(f"grace must be 0 to {GRACE_MAX_S:g} seconds, not {grace}")
+        found = address if address.startswith(SCHEME) else find_address(address)
+        self._destination = Destination.parse(found)
+        self.grace = float(grace)
+
+    def __repr__(self) -> str:
+        return f"RemoteHost({self.address!r})"
+
+    @property
+    def address(self) -> str:
+        """The machine's address."""
+        return str(self._destination)
+
+    @property
+    def name(self) -> str:
+        """The machine's name in messages."""
+        return self._destination.short
+
+    def shared(self) -> SharedConnection:
+        """The connection of this program (its event loop) to the machine."""
+        return SharedConnections.find(self._destination, asks=os.isatty(STDIN))
+
+    async def list(self) -> Sequence[HostedSandbox]:
+        """Every sandbox of the user there, running or not, oldest first. Raises RemoteError,
+        HostError if there is no ssh here."""
+        found = await self._ask("sandboxes")
+        try:
+            return tuple(decode(found, tuple[HostedSandbox, ...]))
+        except ForeignValueError as error:
+            raise RemoteProtocolError(f"{self.name} sent a list that makes no sense") from error
+
+    async def logs(self, sandbox: str) -> str:
+        """The end of the console of a guest there, as `Sandbox.logs` has it here. ``sandbox`` is
+        its name or id. Raises RemoteError."""
+        found = await self._ask("logs", sandbox=sandbox)
+        if not isinstance(found, str):
+            raise RemoteProtocolError(f"{self.name} sent a log that makes no sense")
+        return found
+
+    async def send_save(
+        self,
+        name: str | Path,
+        *,
+        new_name: str = "",
+        replace: bool = False,
+        trusted: bool = False,
+        progress: Progress | None = None,
+    ) -> MovedSave:
+        """Send a save of this machine, given by its name or path, to that one: those of its files,
+        and of the image below it, that are not there yet. If the connection breaks, it goes on once
+        that is there again; what has arrived is not sent again, by a later call either.
+
+        ``new_name``, ``replace`` and ``trusted`` are those of `quicksand.saves.import_`, there.
+        ``progress`` is called with a stage, bytes done and bytes in all. A save that is there
+        already, with that name, is no error. Raises SaveNotFoundError, SaveError, BundleError,
+        ImageError, HostError (DiskSpaceError, also of that machine), RemoteError. There is then no
+        save there, unless the error says that the connection broke: then it is unknown."""
+        terms = Terms(name=new_name, replace=replace, trusted=trusted)
+        return await Mover(self.shared(), paths(), terms, progress).send(name)
+
+    async def fetch_save(
+        self,
+        name: str,
+        *,
+        new_name: str = "",
+        replace: bool = False,
+        trusted: bool = False,
+        progress: Progress | None = None,
+    ) -> MovedSave:
+        """Fetch a save of that machine, as `send_save` sends one of this. Raises as that does."""
+        terms = Terms(name=new_name, replace=replace, trusted=trusted)
+        return await Mover(self.shared(), paths(), terms, progress).fetch(name)
+
+    async def _ask(self, method: str, **params: Any) -> Any:
+        shared = self.shared()
+        try:
+            with shared.use():
+                await require_capability(shared)
+                return await ask(shared, method, **params)
+        finally:
+            await shared.ended()
+
+
+def find_host(host: str | RemoteHost) -> RemoteHost:
+    """The machine that a caller means. Raises ConfigError."""
+    return host if isinstance(host, RemoteHost) else RemoteHost(host)

@@ -1,0 +1,261 @@
+"""One sandbox of another machine, as this program knows it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from quicksand.base.errors import (
+    AgentUnreachableError,
+    MachineError,
+    QuicksandError,
+    RemoteError,
+    RemoteProtocolError,
+    RemoteRefusedError,
+    StateError,
+)
+from quicksand.base.paths import paths
+from quicksand.base.progress import Progress
+from quicksand.guest.agent.session import Session
+from quicksand.guest.execution import ExitStatus
+from quicksand.hosted.calling import call, require_capability
+from quicksand.hosted.codec import ForeignValueError, decode, encode, hints_of
+from quicksand.hosted.errors import decode_error
+from quicksand.hosted.host import RemoteHost
+from quicksand.hosted.known import Known
+from quicksand.hosted.methods import METHODS
+from quicksand.life.stats import SandboxStats
+from quicksand.remote.agents import RelayedAgent
+from quicksand.remote.channel import Channel
+from quicksand.remote.shared import SharedConnection
+
+ENDS = frozenset({"stop", "trash"})
+"""Methods after which nothing of a sandbox may be in use."""
+
+REVERTS = frozenset({"revert", "undo"})
+
+
+class FarLife:
+    """A sandbox of another machine: what is known of it, its handle there, and the connection to
+    its guest's agent. It takes the place of `Life`."""
+
+    base_dir: Path | None = None
+
+    def __init__(
+        self,
+        host: RemoteHost,
+        known: Known,
+        opening: dict[str, Any],
+        *,
+        handle: str = "",
+        progress: Progress | None = None,
+    ) -> None:
+        """``opening`` is how the other machine finds or makes it; ``handle`` is its name there if
+        it is held already."""
+        self.host = host
+        self.known = known
+        self.progress = progress
+        self._opening = opening
+        self._handle = handle or os.urandom(16).hex()
+        self._is_held = bool(handle)
+        self._generation = 0
+        self._shared: SharedConnection | None = None
+        self._left: SharedConnection | None = None
+        """The connection that was used last."""
+        self._using = contextlib.ExitStack()
+        self._agent: RelayedAgent | None = None
+        self._agent_lock = asyncio.Lock()
+        if handle:
+            self._generation = self._use().generation
+
+    # The connection
+
+    def _use(self) -> SharedConnection:
+        if self._shared is None:
+            self._shared = self.host.shared()
+            self._using.enter_context(self._shared.use())
+        return self._shared
+
+    def _let_go(self) -> None:
+        """Use the connection no more; the next call does again."""
+        self.disconnect()
+        if self._shared is not None and self._is_held:
+            with contextlib.suppress(RemoteError):
+                self._shared.present().open("release", handle=self._handle).close()
+        self._is_held = False
+        self._left, self._shared = self._shared or self._left, None
+        self._using.close()
+
+    async def leave(self) -> None:
+        """Wait until the connection has ended, if it was the last that used it."""
+        agent = self._agent
+        self._let_go()
+        if agent is not None:
+            await agent.ended()
+        if self._left is not None:
+            await self._left.ended()
+
+    # What the machine does
+
+    async def call(self, name: str, *args: Any, wanted: Any = None, **keywords: Any) -> Any:
+        """Have a method of `Sandbox` called there; return its result, which is of the type that it
+        declares, or ``wanted``. Raises what it raises, and RemoteError."""
+        words, named, report = _without_callbacks(METHODS[name], args, keywords)
+        shared = self._use()
+        await require_capability(shared)
+        self._require_known_there(shared)
+        params = {
+            **{"handle": self._handle, "open": self._opening, "name": name},
+            **{"args": words, "keywords": named, "grace_s": self.host.grace},
+        }
+        self._is_held, self._generation = True, shared.generation
+        try:
+            answer = await call(shared, params, report or self.progress)
+        except MachineError:
+            self.known = replace(self.known, is_running=False)
+            raise
+        self.known = self._read(answer.get("known"), Known)
+        if name in REVERTS and self._agent is not None:
+            self._agent.session.leave()
+            self.disconnect()
+        if name in ENDS:
+            if self.known.exists:
+                self._opening = _by_name(self.known.id)
+            self._let_go()
+        found = answer.get("value")
+        return self._read(found, hints_of(METHODS[name])["return"] if wanted is None else wanted)
+
+    def _require_known_there(self, shared: SharedConnection) -> None:
+        """Raise MachineError if the process that held the sandbox for us is gone."""
+        if self._is_held and self._generation != shared.generation:
+            self._is_held = False
+            if "make" in self._opening:
+                raise MachineError(
+                    f"the sandbox {self.known.name!r} on {self.host.name} has ended: the process "
+                    "that held it for this program is gone"
+                )
+
+    def _read(self, found: Any, wanted: Any) -> Any:
+        try:
+            return decode(found, wanted)
+        except ForeignValueError as error:
+            raise RemoteProtocolError(
+                f"{self.host.name} answered with a value that makes no sense: {error}"
+            ) from error
+
+    def new(self, found: Any) -> FarLife | QuicksandError:
+        """The life of a clone that is described, or why it did not start."""
+        match found:
+            case {"known": known}:
+                read = self._read(known, Known)
+                return FarLife(self.host, read, _by_name(read.id), handle=read.id)
+            case {"error": error}:
+                return decode_error(error, self.host.name)
+        raise RemoteProtocolError(f"{self.host.name} describes a clone in no way that is known")
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there may be such a sandbox: it is in use there, or was found by its name."""
+        return self._is_held or "make" not in self._opening
+
+    # As `Life` has it
+
+    @property
+    def name(self) -> str:
+        return self.known.name
+
+    @property
+    def can_answer(self) -> bool:
+        return self.known.is_running
+
+    @property
+    def log(self) -> Path:
+        return paths().engine_log
+
+    async def start(self, at: str | None) -> None:
+        await self.call("start", at=at)
+
+    async def session(self) -> Session:
+        """A session with the guest's agent. Raises StateError, AgentError, RemoteError."""
+        async with self._agent_lock:
+            if self._agent is not None and not self._agent.session.closed.is_set():
+                return self._agent.session
+            if not self._is_held:
+                # Whether it is there, and which one it is.
+                await self.call("checkpoints")
+            if not self.known.is_running:
+                raise StateError(f"the sandbox {self.name!r} is not running")
+            shared = self._use()
+            link = await shared.link()
+            self._require_known_there(shared)
+            try:
+                self._agent = await RelayedAgent.open(link, self.known.id)
+            except RemoteRefusedError as error:
+                await self.call("ping")  # that fails, too, with what is wrong
+                raise AgentUnreachableError(str(error), hint=error.hint) from error
+            return self._agent.session
+
+    async def stats(self) -> SandboxStats:
+        found: SandboxStats = await self.call("stats")
+        return found
+
+    def note_command(self, command: str | Sequence[str], status: ExitStatus) -> None:
+        """Only who is at the other machine tells of commands there."""
+
+    async def open(self, method: str) -> Channel:
+        """Send a request about the sandbox. Raises RemoteError."""
+        if not self._is_held:
+            await self.call("checkpoints")
+        return (await self._use().link()).open(method, handle=self._handle)
+
+    def disconnect(self) -> None:
+        """See `Life.disconnect`."""
+        if self._agent is not None:
+            self._agent.close()
+            self._agent = None
+
+    def detach(self) -> None:
+        """See `Life.detach`. Raises RemoteUnreachableError if the machine is away."""
+        if not self.known.is_running or self._shared is None:
+            raise StateError("the sandbox is not running")
+        params = {
+            **{"handle": self._handle, "open": self._opening, "name": "detach"},
+            **{"args": [], "keywords": {}, "grace_s": self.host.grace},
+        }
+        # What is sent now arrives before whatever follows, the end of the connection included.
+        self._shared.present().open("call", once=os.urandom(16).hex(), **params).close()
+        self._opening = _by_name(self.known.id)
+
+    def close(self) -> None:
+        """See `Life.close`."""
+        self._let_go()
+
+
+def _by_name(id_: str) -> dict[str, Any]:
+    """How a sandbox is found that is there."""
+    return {"name": id_, "must_run": False, "to_end_it": False}
+
+
+def _without_callbacks(
+    declared: Callable[..., Any], args: Sequence[Any], keywords: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any], Callable[..., Any] | None]:
+    """Return the arguments as JSON, and the function among them, which is called here. Raises
+    TypeError for arguments that the method does not take, as a call does."""
+    inspect.signature(declared).bind(None, *args, **keywords)
+    report: Callable[..., Any] | None = None
+
+    def coded(value: Any) -> Any:
+        nonlocal report
+        if callable(value):
+            report = value
+            return {"progress": True}
+        return encode(value)
+
+    words = [coded(one) for one in args]
+    return words, {name: coded(value) for name, value in keywords.items()}, report

@@ -1,0 +1,78 @@
+"""What the far end offers to programs of other machines. It is loaded with the first request of its
+kind: commands do without, and start the sooner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from importlib import import_module
+from typing import Any
+
+from quicksand.base.paths import paths
+from quicksand.hosted.protocol import CAPABILITY, SANDBOX_METHODS, SAVE_METHODS, SAVES
+from quicksand.remote.link import Request
+from quicksand.remote.serving import Offer
+
+
+class LateOffer:
+    """An offer that is made when it is needed first (`Offer`)."""
+
+    def __init__(
+        self, capability: str, methods: Collection[str], load: Callable[[], Offer]
+    ) -> None:
+        """``load`` makes the offer, on another thread."""
+        self.capability = capability
+        self.methods = methods
+        self._load = load
+        self._offer: Offer | None = None
+        self._loading = asyncio.Lock()
+
+    async def answer(self, request: Request, before_keeping: Callable[[], Awaitable[None]]) -> None:
+        """See `Offer.answer`."""
+        async with self._loading:
+            if self._offer is None:
+                self._offer = await asyncio.to_thread(self._load)
+        await self._offer.answer(request, before_keeping)
+
+    @property
+    def is_empty(self) -> bool:
+        """See `Offer.is_empty`."""
+        return self._offer is None or self._offer.is_empty
+
+    def away(self) -> None:
+        """See `Offer.away`."""
+        if self._offer is not None:
+            self._offer.away()
+
+    def back(self) -> None:
+        """See `Offer.back`."""
+        if self._offer is not None:
+            self._offer.back()
+
+    async def leave(self) -> None:
+        """See `Offer.leave`."""
+        if self._offer is not None:
+            await self._offer.leave()
+
+    async def settle(self) -> None:
+        """See `Offer.settle`."""
+        if self._offer is not None:
+            await self._offer.settle()
+
+
+def all_offers(find_sandbox: Callable[[], Any]) -> tuple[LateOffer, ...]:
+    """All that this room offers. ``find_sandbox`` returns the class `Sandbox`, which it does not
+    know."""
+
+    def sandboxes() -> Offer:
+        made: Offer = import_module("quicksand.hosted.holding").HeldSandboxes(find_sandbox())
+        return made
+
+    def saves() -> Offer:
+        made: Offer = import_module("quicksand.hosted.save_offer").MovingSaves(paths())
+        return made
+
+    return (
+        LateOffer(CAPABILITY, SANDBOX_METHODS, sandboxes),
+        LateOffer(SAVES, SAVE_METHODS, saves),
+    )

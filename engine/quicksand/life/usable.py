@@ -1,0 +1,18 @@
+"""Whether a sandbox of the registry can be used now."""
+
+from __future__ import annotations
+
+from quicksand.base.errors import StateError
+from quicksand.base.remedies import Remedy, Words
+from quicksand.records.sandboxes import Entry, Status
+
+
+def refuse_unusable(entry: Entry) -> None:
+    """Raise StateError for one that is still starting, or cannot be reached."""
+    if entry.status is Status.STARTING:
+        raise StateError(f"the sandbox {entry.name!r} is still starting; try again")
+    if entry.status is Status.UNREACHABLE:
+        raise StateError(
+            f"the sandbox {entry.name!r} cannot be reached: its sockets are gone",
+            hint=Words(Remedy("end", name=entry.name), " ends it, `start` starts it again"),
+        )

@@ -1,0 +1,37 @@
+"""Other machines by name: the table [hosts] of the user's config, as the engine reads it."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+from quicksand.base.errors import ConfigError
+from quicksand.base.paths import config_place
+
+VARIABLE = "QUICKSAND_CONFIG"
+SIZE_MAX = 1024 * 1024
+
+
+def config_file() -> Path:
+    """The user's config; it need not exist."""
+    if chosen := os.environ.get(VARIABLE):
+        return Path(chosen).absolute()
+    return config_place() / "config.toml"
+
+
+def find_address(name: str) -> str:
+    """The address of the machine of that name. Raises ConfigError."""
+    path = config_file()
+    try:
+        table = tomllib.loads(path.read_text("utf-8-sig")) if path.exists() else {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    hosts = table.get("hosts")
+    address = hosts.get(name) if isinstance(hosts, dict) else None
+    if not isinstance(address, str):
+        raise ConfigError(
+            f"there is no host {name!r:.100} in {path}",
+            hint="write its address, ssh://USER@HOST, or add it to the table [hosts] there",
+        )
+    return address

@@ -1,0 +1,137 @@
+"""One connection to a machine for all that a program does there, made anew when it breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import weakref
+from collections.abc import Iterator, MutableMapping
+from typing import ClassVar
+
+from quicksand.base.errors import HostError, RemoteError, RemoteUnreachableError
+from quicksand.remote.connection import Connection
+from quicksand.remote.destination import Destination
+from quicksand.remote.link import Link
+
+
+class SharedConnection:
+    """The connection to one machine. It is made when it is needed first, made anew as soon as it
+    breaks (the other machine ends what has no client), and ended when nobody uses it any more."""
+
+    def __init__(self, destination: Destination, *, asks: bool) -> None:
+        """``asks``: ssh may ask the user for passwords, on our terminal."""
+        self.destination = destination
+        self.generation = 0
+        """Grows when the other machine no longer knows what was begun there."""
+        self.bulk = asyncio.Lock()
+        """Held by what moves much."""
+        self._asks = asks
+        self._lock = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._users = 0
+        self._unused = asyncio.Event()
+        self._why: RemoteError | HostError | None = None
+        """Why the connection was given up."""
+
+    @contextlib.contextmanager
+    def use(self) -> Iterator[None]:
+        """Use it: it lasts at least as long as this."""
+        self._users += 1
+        self._unused.clear()
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._unused.set()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is there at this moment."""
+        return self._connection is not None and not self._connection.link.ended.is_set()
+
+    async def link(self) -> Link:
+        """The present connection, which is made if there is none, or waited for if it is being made
+        anew. Raises RemoteError, HostError if there is no ssh here."""
+        while True:
+            async with self._lock:
+                if self._connection is None:
+                    await self._open()
+                if self.is_alive:
+                    assert self._connection is not None
+                    return self._connection.link
+            await asyncio.sleep(0)  # the keeper takes the lock next
+
+    def present(self) -> Link:
+        """The present connection, without waiting. Raises RemoteUnreachableError."""
+        if not self.is_alive:
+            raise RemoteUnreachableError(f"{self.destination.short} cannot be reached now")
+        assert self._connection is not None
+        return self._connection.link
+
+    def can(self, capability: str) -> bool:
+        """Whether the other machine has said that it has a capability."""
+        return self._connection is not None and self._connection.can(capability)
+
+    def got_on(self) -> None:
+        """See `Connection.got_on`."""
+        if self._connection is not None:
+            self._connection.got_on()
+
+    async def _open(self) -> None:
+        connection = Connection(self.destination, asks=self._asks)
+        await connection.open()
+        self._connection = connection
+        self.generation += 1
+        self._keeper = asyncio.create_task(self._keep(connection), name="quicksand-host")
+
+    async def _keep(self, connection: Connection) -> None:
+        """Make the connection anew each time that it breaks; end it when nobody uses it."""
+        unused = asyncio.create_task(self._unused.wait(), name="quicksand-unused")
+        try:
+            while True:
+                ended = asyncio.create_task(connection.link.ended.wait(), name="quicksand-broken")
+                try:
+                    await asyncio.wait([unused, ended], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    ended.cancel()
+                async with self._lock:
+                    if not self._users:
+                        return
+                    if unused.done():
+                        unused = asyncio.create_task(self._unused.wait(), name="quicksand-unused")
+                    if connection.link.ended.is_set():
+                        await self._make_anew(connection)
+        except (RemoteError, HostError) as error:
+            self._why = error
+        finally:
+            self._connection = None
+            unused.cancel()
+            await connection.close()
+
+    async def _make_anew(self, connection: Connection) -> None:
+        broke = RemoteUnreachableError(f"the connection to {self.destination.short} broke")
+        if not await connection.again(broke, told=lambda _: None):
+            self.generation += 1
+
+    async def ended(self) -> None:
+        """Wait until the connection has ended, if nobody uses it."""
+        if not self._users and self._keeper is not None:
+            await asyncio.wait([self._keeper])
+
+
+class SharedConnections:
+    """The connections of one event loop, by the machines that they lead to."""
+
+    _of_loops: ClassVar[
+        MutableMapping[asyncio.AbstractEventLoop, MutableMapping[Destination, SharedConnection]]
+    ] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def find(cls, destination: Destination, *, asks: bool) -> SharedConnection:
+        """The connection of this loop to a machine, which need not be there yet."""
+        of_loop = cls._of_loops.setdefault(asyncio.get_running_loop(), {})
+        if destination not in of_loop:
+            of_loop[destination] = SharedConnection(destination, asks=asks)
+        return of_loop[destination]

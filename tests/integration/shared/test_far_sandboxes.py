@@ -1,0 +1,277 @@
+"""`Sandbox(host=…)`: a sandbox of another machine, which is this one, over a private sshd where
+there is one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from quicksand import EventKind, RemoteHost, Sandbox
+from quicksand.base.listing import own_sockets
+from quicksand.base.paths import Paths
+from quicksand.errors import (
+    CheckpointNotFoundError,
+    ConfigError,
+    GuestFileNotFoundError,
+    MachineError,
+    NameTakenError,
+    RevertedError,
+    SandboxNotFoundError,
+    StateError,
+)
+from quicksand.records.host_sockets import HOST_SOCKETS
+from quicksand.records.registry import Registry
+
+from tests.conftest import wait_for
+from tests.ssh_server import FarHost, far_environ, find_sshd, with_sshd, without_sshd
+from tests.unit.remote.far import until
+
+pytestmark = pytest.mark.vm
+
+
+@pytest.fixture(scope="module")
+def far(places: Paths) -> Iterator[FarHost]:
+    way = with_sshd if find_sshd() is not None else without_sshd
+    with (
+        tempfile.TemporaryDirectory(prefix="qsh-") as root,
+        way(Path(root), far_environ()) as found,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("PATH", found.environ()["PATH"])
+        yield found
+        wait_for(lambda: not own_sockets(places.runtime, HOST_SOCKETS), what="the far end to end")
+
+
+@pytest.fixture
+async def there(far: FarHost, vm_name: str) -> AsyncIterator[Sandbox]:
+    """The module's sandbox, as another machine's."""
+    sandbox = Sandbox.attach(vm_name, host=far.address)
+    yield sandbox
+    sandbox.close()
+    await RemoteHost(far.address).shared().ended()
+
+
+def our_ssh() -> list[int]:
+    """The processes of ssh that this one has started."""
+    own = os.getpid()
+    children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
+    return [
+        int(child)
+        for child in children
+        if b"ssh" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]
+        and b"sshd" not in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]
+    ]
+
+
+async def test_its_guest_is_spoken_to_as_one_here(there: Sandbox) -> None:
+    found = await there.execute("echo out; echo err >&2; exit 7")
+    assert (found.exit_code, found.stdout, found.stderr) == (7, "out\n", "err\n")
+    await there.files.write("/tmp/there", b"\0bytes")
+    assert await there.files.read("/tmp/there") == b"\0bytes"
+    with pytest.raises(GuestFileNotFoundError):
+        await there.files.read("/tmp/nothing")
+    assert (await there.stats()).guest_processes > 0
+    assert any(one.pid == 1 for one in await there.processes())
+    shell = await there.shell("cat")
+    await shell.close()
+
+
+async def test_what_is_known_of_it_is_what_its_machine_answered(
+    there: Sandbox, vm_name: str
+) -> None:
+    assert there.name == vm_name
+    await there.ping()
+    here = Sandbox.attach(vm_name)
+    assert (there.id, there.name, there.is_running) == (here.id, here.name, True)
+    assert (there.config, there.accelerator) == (here.config, here.accelerator)
+    assert there.agent_url is None
+
+
+async def test_it_goes_back_and_forth_in_time(there: Sandbox) -> None:
+    made = await there.checkpoint("one", note="a note")
+    assert [one.tag for one in there.checkpoints()] == ["one"]
+    assert (made.tag, made.note, made.has_memory) == ("one", "a note", True)
+    await there.execute("touch /later; sync")
+    running = asyncio.create_task(there.execute("sleep 1000"))
+    await until(lambda: len(there.checkpoints()) == 1, "it to be known")
+    assert "/later" in [one.path for one in await there.diff("one")]
+    back = await there.revert("one")
+    assert back.tag == "one" and back.revert_form
+    with pytest.raises(RevertedError):
+        await running
+    assert (await there.execute("ls /later")).exit_code != 0
+    await there.undo()
+    assert (await there.execute("ls /later")).exit_code == 0
+    assert await there.checkpoint_screen("one") is None
+    difference = await there.compare("one", on_progress=lambda steps: None)
+    assert any(one.path == "/later" for one in difference.changes)
+
+
+async def test_errors_are_of_the_classes_that_they_have_here(far: FarHost, there: Sandbox) -> None:
+    with pytest.raises(CheckpointNotFoundError, match="no checkpoint"):
+        await there.revert("nothing")
+    with pytest.raises(SandboxNotFoundError, match="nobody"):
+        await Sandbox.attach("nobody", host=far.address).ping()
+    with pytest.raises(TypeError):
+        await there.checkpoint(tga="one")  # type: ignore[call-arg]
+    with pytest.raises(NameTakenError):
+        await Sandbox(image="debian", name=there.name, host=far.address).start()
+    with pytest.raises(ConfigError, match="whole path"):
+        await there.mount("./data", "/mnt/data")
+    with pytest.raises(StateError, match="another machine"):
+        there.logs()
+
+
+async def test_its_machine_lists_it(far: FarHost, there: Sandbox) -> None:
+    found = await RemoteHost(far.address).list()
+    assert [(one.name, one.status) for one in found] == [(there.name, "running")]
+    assert await RemoteHost(far.address).logs(there.name) == Sandbox.open(there.name).logs()
+
+
+async def test_a_directory_of_its_machine_is_mounted(there: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("from there")
+    made = await there.mount(tmp_path, "/mnt/data", readonly=True)
+    assert (made.host, made.guest, made.readonly) == (str(tmp_path), "/mnt/data", True)
+    assert await there.files.read_text("/mnt/data/file") == "from there"
+    assert [one.guest for one in there.active_mounts] == ["/mnt/data"]
+    await there.unmount(made)
+    assert there.active_mounts == []
+
+
+async def test_events_come_as_they_happen(there: Sandbox) -> None:
+    events = there.events()
+    coming = asyncio.ensure_future(anext(events))
+    try:
+        while not coming.done():
+            await there.pause()
+            await there.resume()
+            await asyncio.wait([coming], timeout=0.1)
+        assert (await coming).kind in (EventKind.PAUSED, EventKind.RESUMED)
+    finally:
+        coming.cancel()
+        await asyncio.wait([coming])
+
+
+async def test_several_share_one_ssh(far: FarHost, there: Sandbox, vm_name: str) -> None:
+    other = Sandbox.attach(vm_name, host=far.address)
+    await asyncio.gather(*(one.ping() for one in (there, other) for _ in range(5)))
+    assert len(our_ssh()) == 1
+    other.close()
+    await there.ping()
+
+
+async def test_a_port_of_this_machine_leads_to_its_guest(there: Sandbox) -> None:
+    serve = "python3 -m http.server --bind 127.0.0.1 8123 >/dev/null 2>&1 & echo $!"
+    pid = (await there.execute(serve)).stdout
+    made = await there.forward(8123)
+    assert there.port_forwards == {8123: made.host}
+
+    async def answers() -> bool:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", made.host)
+            writer.write(b"GET / HTTP/1.0\r\n\r\n")
+            data = await reader.read(64)
+            writer.close()
+        except OSError:
+            return False
+        return data.startswith(b"HTTP/1.0 200")
+
+    async with asyncio.timeout(60):
+        while not await answers():
+            await asyncio.sleep(0.05)
+    await there.unforward(made.host)
+    assert there.port_forwards == {}
+    await there.execute(f"kill {pid}")
+
+
+async def test_a_connection_that_breaks_is_made_anew(there: Sandbox) -> None:
+    await there.ping()
+    call = asyncio.create_task(there.checkpoint("cut"))
+    await until(our_ssh, "ssh")
+    for pid in our_ssh():
+        os.kill(pid, signal.SIGKILL)
+    assert (await call).tag == "cut"
+    assert [one.tag for one in there.checkpoints()].count("cut") == 1
+    assert (await there.execute("echo again")).stdout == "again\n"
+
+
+async def test_a_call_that_is_cancelled_leaves_nothing(there: Sandbox) -> None:
+    before = len(there.checkpoints())
+    await there.ping()
+    call = asyncio.create_task(there.checkpoint("cancelled"))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await there.execute("true")
+    assert "cancelled" not in [one.tag for one in there.checkpoints()][before:]
+
+
+async def test_it_lives_as_long_as_its_block(far: FarHost, places: Paths) -> None:
+    stages = []
+    async with Sandbox(
+        image="debian",
+        name="block",
+        host=far.address,
+        progress_callback=lambda stage, done, total: stages.append(stage),
+    ) as made:
+        assert made.is_running and made.boot_timing is not None
+        assert (await made.execute("hostname")).stdout == "block\n"
+        clone = (await made.clone(names=["twin"]))[0]
+        assert (await clone.execute("hostname")).stdout == "twin\n"
+        await clone.kill()
+        await made.pause()
+        await made.resume()
+        await made.save("kept", workspace=str(places.data / "kept"))
+        for pid in our_ssh():
+            os.kill(pid, signal.SIGKILL)
+        shared = RemoteHost(far.address).shared()
+        await until(lambda: not shared.is_alive, "the connection to break")
+        assert (await made.execute("echo lives")).stdout == "lives\n"
+    assert stages
+    entry = next(one for one in Registry(places).list() if one.name == "block")
+    assert not entry.is_live
+    again = Sandbox.open("block", host=far.address)
+    await again.start()
+    again.detach()
+    again.close()
+    await RemoteHost(far.address).shared().ended()
+    here = Sandbox.attach("block")
+    assert (await here.execute("true")).exit_code == 0
+    await here.kill()
+    with pytest.raises((MachineError, StateError)):
+        await Sandbox.attach("block", host=far.address).ping()
+
+
+CLIENT = """
+import asyncio, sys
+from quicksand import EventKind, RemoteHost, Sandbox
+async def main():
+    host = RemoteHost(sys.argv[1], grace=0.5)
+    async with Sandbox(image="debian", name="lost", host=host) as sandbox:
+        print(sandbox.id, flush=True)
+        await asyncio.sleep(1000)
+asyncio.run(main())
+"""
+
+
+def test_it_ends_when_its_client_is_killed(far: FarHost, places: Paths) -> None:
+    with subprocess.Popen([sys.executable, "-c", CLIENT, far.address], stdout=-1) as client:
+        assert client.stdout is not None
+        id_ = client.stdout.readline().decode().strip()
+        entry = Registry(places).inspect(id_)
+        assert entry is not None and entry.is_live
+        client.kill()
+
+    def is_gone() -> bool:
+        found = Registry(places).inspect(id_)
+        return found is None or not found.is_live
+
+    wait_for(is_gone, what="it to end")

@@ -1,0 +1,1 @@
+"""Sandboxes of other machines, without any machine."""
