@@ -1,6 +1,7 @@
 """Make screenshots/*.svg: the real app showing real sandboxes, in places of their own.
 
-Needs what `make setup` prepares. Called by `make screenshots`.
+Needs what `make setup` prepares. Called by `make screenshots`; with the word `hosts`, it makes only
+the picture of other machines, for which it runs an sshd of its own.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from quicksand import NetworkMode, PortForward, QuicksandError, Sandbox
@@ -28,7 +31,8 @@ from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.ui.pictures import picture, write_picture
 from quicksand_tui.ui.shots import ShotSpec
 
-TARGET = Path(__file__).parent.parent / "screenshots"
+ROOT = Path(__file__).parent.parent
+TARGET = ROOT / "screenshots"
 WIDE, LARGE, SMALL = (200, 50), (120, 36), (80, 24)
 WAIT_S = 30.0
 KEY_S = 0.3
@@ -140,9 +144,11 @@ async def shoot(
     *keys: str,
     size: tuple[int, int] = LARGE,
     theme: str = "quicksand",
+    hosts: Mapping[str, str] = MappingProxyType({}),
     then: Callable[[QuicksandApp], Awaitable[None]] | None = None,
 ) -> None:
-    """One picture: a screen with the cursor on ``sandbox``, after ``keys``."""
+    """One picture: a screen with the cursor on ``sandbox``, after ``keys``. ``hosts`` are other
+    machines."""
 
     async def finish(pilot: Pilot[int]) -> None:
         app = pilot.app
@@ -154,6 +160,7 @@ async def shoot(
             await then(app)
 
     service = EngineService()
+    service.meet(hosts)
     spec = ShotSpec(screen=screen, sandbox=sandbox, size=size, theme=theme)
     try:
         write_picture(TARGET / f"{name}.svg", await picture(service, spec, then=finish))
@@ -248,6 +255,77 @@ async def wall_shown(app: QuicksandApp) -> None:
     await until(lambda: "step 9" in drawn_text(app.screen))
 
 
+# Other machines
+
+FAR = ("ci", "fuzz")
+"""The sandboxes of the other machine."""
+
+
+@contextlib.contextmanager
+def other_machine() -> Iterator[str]:
+    """The address of another machine with sandboxes: this one, with places of its own."""
+    sys.path.insert(0, str(ROOT))
+    from tests.ssh_server import BIN, with_sshd
+
+    with tempfile.TemporaryDirectory(prefix="qsp-") as directory:
+        root = Path(directory)
+        (root / "data").mkdir(mode=0o700)
+        for name in ("images", "qemu"):
+            (root / "data" / name).symlink_to((paths().data / name).resolve())
+        far = {
+            "PATH": f"{BIN}{os.pathsep}{os.defpath}",
+            "QUICKSAND_DATA_DIR": str(root / "data"),
+            "QUICKSAND_RUNTIME_DIR": str(root / "run"),
+            "QUICKSAND_SPARES": "off",
+        }
+
+        def there(*words: str) -> None:
+            program = [sys.executable, "-m", "quicksand_tui", *words]
+            subprocess.run(program, env={**os.environ, **far}, check=True, stdout=sys.stderr)
+
+        with with_sshd(root, far) as found:
+            os.environ["PATH"] = found.environ()["PATH"]
+            try:
+                for name in FAR:
+                    say(f"starting {name} there")
+                    there("run", "debian", "--name", name, "--detach")
+                there("checkpoint", "ci", "clean", "--note", "fresh system")
+                there("exec", "ci", "--", "sh", "-c", "head -c 9M /dev/urandom > /root/build")
+                there("checkpoint", "ci", "built", "--note", "before the tests")
+                there("stop", "fuzz")
+                yield found.address
+            finally:
+                there("kill", "ci")
+
+
+async def shell_there(app: QuicksandApp) -> None:
+    """A shell in a sandbox of the other machine."""
+    lists = app.main.lists
+    await until(lambda: lists.sandboxes.table.select(_id_of(app, "ci@box")))
+    await until(lambda: app.main.selection.sandbox is not None)
+    await until(lambda: "away" in drawn_text(app.screen))
+    app.main.action_do("shell")
+    shells = app.main.area.shells
+    await until(lambda: shells.pane is not None and "#" in text_of(shells.pane))
+    type_into(app, "uname -sr; du -sh /root\r")
+    await until(lambda: shells.pane is not None and "Linux" in text_of(shells.pane))
+
+
+def _id_of(app: QuicksandApp, name: str) -> str:
+    return next((view.id for view in app.world.sandboxes if view.name == name), "")
+
+
+async def shoot_hosts() -> None:
+    say("starting web")
+    sandbox = Sandbox(image="debian", name="web")
+    await sandbox.start()
+    sandbox.detach()
+    sandbox.close()
+    with other_machine() as address:
+        hosts = {"box": address, "lab": "ssh://lab.invalid"}
+        await shoot("hosts", sandbox="", hosts=hosts, then=shell_there)
+
+
 async def shoot_all() -> None:
     TARGET.mkdir(exist_ok=True)
     await shoot("shells", "shells", then=at_work)
@@ -270,8 +348,11 @@ async def shoot_all() -> None:
 
 def main() -> int:
     with places():
-        asyncio.run(prepare())
-        asyncio.run(shoot_all())
+        if sys.argv[1:] != ["hosts"]:
+            asyncio.run(prepare())
+            asyncio.run(shoot_all())
+            asyncio.run(end_all())
+        asyncio.run(shoot_hosts())
     return 0
 
 

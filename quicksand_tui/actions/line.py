@@ -17,6 +17,7 @@ from quicksand_tui.verbs import rows as records
 from quicksand_tui.verbs.row import Kind, Parameter
 
 if TYPE_CHECKING:
+    from quicksand_tui.actions.wrapped import Reason
     from quicksand_tui.model.checkpoints import CheckpointView
     from quicksand_tui.model.sandboxes import ImageView, SandboxView
     from quicksand_tui.model.saves import SaveView
@@ -400,7 +401,7 @@ def why_not(target: Target, world: World, selection: Selection) -> str | None:
         return None if action is None else action.disabled_reason(world, about)
     if target.verb.name == "diff":
         return reasons.diff(world, about)  # it only reads
-    checks: Mapping[str, reasons.Reason] = {
+    checks: Mapping[str, Reason] = {
         "start": reasons.start,
         "revert": reasons.checkpoint,
         "clone": reasons.clone,

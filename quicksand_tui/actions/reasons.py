@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from quicksand_tui.actions import saves_reasons
+from quicksand_tui.actions.wrapped import Reason, each
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.sandboxes import MountState, State
-from quicksand_tui.model.world import Panel, Selection, World
+from quicksand_tui.model.world import MachineState, Panel, Selection, World
 
 if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import SandboxView
 
 
-Reason = Callable[[World, Selection], str | None]
-"""Returns why an action is not possible now; None if it is."""
-
 NO_IMAGE = "there is no image yet: {install} installs one, `quicksand-tui setup` builds debian"
 READING = "the store is still being read"
 READ_ONLY = "read-only: this app was told to change nothing"
-
-
-def each(reason: Reason) -> Reason:
-    """Makes the reason of an action on all marked sandboxes: it is possible if it is possible for
-    one of them."""
-
-    def of_marked(world: World, selection: Selection) -> str | None:
-        reasons = [reason(world, selection.of(view)) for view in selection.marked_sandboxes]
-        if not reasons:
-            return reason(world, selection)
-        return None if None in reasons else reasons[0]
-
-    return of_marked
 
 
 def always(world: World, selection: Selection) -> str | None:
@@ -57,10 +41,18 @@ def _selected(world: World, selection: Selection) -> tuple[SandboxView | None, s
         return None, f"a save is selected: {shows} shows what can be done with saves"
     if selection.sandbox is None:
         return None, "no sandbox is selected"
+    if selection.sandbox.away:
+        return None, _away(selection.sandbox)
     return selection.sandbox, ""
 
 
+def _away(sandbox: SandboxView) -> str:
+    return f"{sandbox.host} is away: {sandbox.short_name} is shown as it was"
+
+
 def _busy(world: World, sandbox: SandboxView) -> str | None:
+    if sandbox.away:
+        return _away(sandbox)
     job = world.job(sandbox.id)
     if job is None:
         return None
@@ -88,6 +80,11 @@ _DOING = {
 def new(world: World, selection: Selection) -> str | None:
     if selection.panel is Panel.IMAGES and selection.image and selection.image.error:
         return f"the image {selection.image.name} is broken"
+    machine = world.machine(selection.machine)
+    if machine is not None and selection.panel is Panel.SANDBOXES:
+        if machine.state is not MachineState.THERE:
+            return f"{machine.name} cannot be reached now"
+        return None if machine.images else f"there is no image on {machine.name} yet"
     if world.usable_images:
         return None
     return NO_IMAGE.format(install=world.keymap.hint("install")) if world.knows_images else READING

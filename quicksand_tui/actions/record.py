@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from quicksand_tui.actions import reasons
+from quicksand_tui.actions.wrapped import Reason, here_only
 from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.keymap import BEHIND_PREFIX
 from quicksand_tui.verbs.commands import Value, command_about
@@ -78,7 +79,7 @@ class Action:
     tooltip: str
     """A sentence for help and palette, without a full stop."""
     group: Group
-    disabled_reason: reasons.Reason = reasons.always
+    disabled_reason: Reason = reasons.always
     verb: str = ""
     """The verb whose command does the same (`quicksand_tui.verbs.rows`)."""
     flags: tuple[str, ...] = ()
@@ -101,11 +102,17 @@ class Action:
     """Whether it opens a line for text, into which a text goes that begins with its key."""
     takes_keys: bool = False
     """Whether it opens a shell, which takes what is typed behind its key."""
+    instead: str = ""
+    """What does the same with a sandbox of another machine ({host} and {name}), if this cannot; ""
+    if it can."""
     changes: bool = False
     """Whether it changes anything, so that a read-only app refuses it. True as well if its verb
     does."""
 
     def __post_init__(self) -> None:
+        if self.instead:
+            reason = here_only(self.disabled_reason, self.instead)
+            object.__setattr__(self, "disabled_reason", reason)
         if self.verb and not find_verb(self.verb).reads:
             object.__setattr__(self, "changes", True)
         if self.changes:
@@ -141,7 +148,7 @@ class Maker:
         action_id: str,
         keys: str,
         tooltip: str,
-        disabled_reason: reasons.Reason = reasons.always,
+        disabled_reason: Reason = reasons.always,
         *,
         label: str = "",
         **more: Any,

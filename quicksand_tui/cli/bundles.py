@@ -24,7 +24,7 @@ from quicksand_tui.model.amounts import seconds_text
 from quicksand_tui.model.specs import ExportSpec, ImportSpec, SaveSpec
 from quicksand_tui.model.text import clean
 from quicksand_tui.verbs import bundles, saves
-from quicksand_tui.verbs.saves import VOLATILE_SHOWN, Saved
+from quicksand_tui.verbs.saved import VOLATILE_SHOWN, Saved
 
 
 @command_of("save")

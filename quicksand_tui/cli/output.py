@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 from quicksand_tui.model.amounts import age_text, size_text
 from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import cells, clean, clean_lines
+from quicksand_tui.verbs.telling import TELL, TELL_JSON
 
 BY_SIGNAL = 128
 
@@ -102,8 +103,21 @@ def _make_room() -> None:
         take_away()
 
 
+def tells_json() -> bool:
+    """Returns whether a program reads our stderr (`verbs.telling`)."""
+    return os.environ.get(TELL) == TELL_JSON
+
+
+def tell_program(**told: Any) -> None:
+    """Writes a line of JSON to stderr, for the program that reads it."""
+    print(json.dumps(told), file=sys.stderr, flush=True)
+
+
 def say(line: str) -> None:
     """Writes a line for people to stderr."""
+    if tells_json():
+        tell_program(said=line)
+        return
     _make_room()
     print(line, file=sys.stderr, flush=True)
 
@@ -120,13 +134,20 @@ def complain(error: object, *, hint: str = "", about: str = "") -> None:
 
     subject = f"{clean(shorten(about))}: " if about else ""
     message = text_of(error)
-    say(f"{PROGRAM}: {subject}{clean_lines(shorten(message))}")
+    said = f"{subject}{clean_lines(shorten(message))}"
     hint = hint or hint_of(error)
     # The specification puts the hint of some errors into their message.
-    if hint and hint not in message:
-        if isinstance(error, DiskSpaceError):
-            hint = hint_with_amounts(error)
-        say(f"hint: {clean_lines(shorten(hint))}")
+    if hint in message:
+        hint = ""
+    elif isinstance(error, DiskSpaceError):
+        hint = hint_with_amounts(error)
+    hint = clean_lines(shorten(hint))
+    if tells_json():
+        tell_program(error={"message": said, "hint": hint})
+        return
+    say(f"{PROGRAM}: {said}")
+    if hint:
+        say(f"hint: {hint}")
 
 
 def complain_of(name: str, error: object) -> None:

@@ -12,12 +12,13 @@ import click
 import quicksand
 from quicksand.base.errors import RemoteRefusedError
 from quicksand.hosted.offering import all_offers
-from quicksand.remote.serving import serve_stdio
+from quicksand.remote.serving import Offer, serve_stdio
 
 from quicksand_tui import __version__
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.host_choice import HERE
 from quicksand_tui.cli.output import Exit
+from quicksand_tui.door.far_end import WatchOffer
 from quicksand_tui.verbs.rows import VERBS
 
 PROGRAM = (sys.executable, "-P", "-m", "quicksand_tui")
@@ -37,7 +38,8 @@ def serve_command(stdio: bool) -> int:
         raise click.UsageError("say --stdio: it answers at stdin and stdout only")
     if not all(_is_pipe(descriptor) for descriptor in (0, 1)):
         raise click.UsageError("stdin and stdout must be pipes: `--host` calls this by ssh")
-    asyncio.run(serve_stdio(PROGRAM, _check, all_offers(lambda: quicksand.Sandbox)))
+    offers: tuple[Offer, ...] = (*all_offers(lambda: quicksand.Sandbox), WatchOffer())
+    asyncio.run(serve_stdio(PROGRAM, _check, offers))
     return Exit.OK
 
 

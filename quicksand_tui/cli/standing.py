@@ -23,6 +23,11 @@ class Standing:
     done: int = 0
     total: int = 0
     """0 if unknown."""
+    doing: str = ""
+    """What is being done, without to what; "" if that does not change."""
+    step: int = 0
+    steps: int = 0
+    """Step ``step`` of ``steps``; 0 if unknown."""
     in_bytes: bool = True
     """Whether ``done`` and ``total`` are bytes."""
 
@@ -33,12 +38,20 @@ class StartProgress:
     def __init__(self, name: str) -> None:
         self._name = name
         self._stage = "starting"
+        self._doing = ""
+        self._step = self._steps = 0
 
     def stage(self, name: str, done: int, total: int) -> None:
-        self._stage = f"{stage_text(name)} ({done + 1} of {total})"
+        self._doing, self._step, self._steps = stage_text(name), done + 1, total
+        self._stage = f"{self._doing} ({self._step} of {total})"
 
     def look(self) -> Standing:
-        return Standing(text=f"{self._name}: {self._stage}")
+        return Standing(
+            text=f"{self._name}: {self._stage}",
+            doing=self._doing,
+            step=self._step,
+            steps=self._steps,
+        )
 
 
 class Rate:
@@ -62,6 +75,7 @@ class Rate:
         return Standing(
             text=f"{self._title}: {stage}" if stage else self._title,
             stage=stage,
+            doing=stage,
             done=self._done,
             total=self._total,
         )

@@ -30,6 +30,7 @@ from quicksand.remote.sending import (
 from quicksand_tui.cli.copy import copy_files
 from quicksand_tui.cli.group import explain_usage, invoke, load
 from quicksand_tui.cli.host_choice import HERE, LOCAL, OPTION, VARIABLE
+from quicksand_tui.cli.opening import has_terminal, open_app
 from quicksand_tui.cli.output import PROGRAM, Exit, complain, say
 from quicksand_tui.cli.runner import Signals, run_async
 from quicksand_tui.cli.streams import FdReader, FdWriter, same_file
@@ -67,10 +68,9 @@ def run_there(chosen: Chosen) -> int:
     QuicksandError."""
     argv = chosen.argv
     try:
-        if chosen.host in ("", LOCAL):
-            return invoke(argv)
-        if not argv or argv[0].startswith("-"):
-            raise click.UsageError(f"{OPTION} is for a command: {OPTION} {chosen.host} ps")
+        is_local = chosen.host in ("", LOCAL)
+        if is_local or not argv or argv[0].startswith("-"):
+            return invoke(argv) if is_local else _open_app(chosen)
         if argv[0] in HERE:
             raise click.UsageError(f"{argv[0]} is about this machine: leave {OPTION} out")
         line = read_line(argv)
@@ -89,10 +89,22 @@ def run_there(chosen: Chosen) -> int:
         return Exit.SANDBOX_FAILED if line.in_guest else Exit.FAILURE
 
 
+def _open_app(chosen: Chosen) -> int:
+    """Opens the app on another machine; returns the exit code. Raises ConfigError, and
+    click.UsageError without a terminal."""
+    find_destination(chosen.host)
+    if not chosen.argv and not has_terminal():
+        raise click.UsageError(f"without a terminal, {OPTION} is for a command: ps, for example")
+    os.environ[VARIABLE] = chosen.host  # where the app looks for it
+    return open_app() if not chosen.argv else invoke(chosen.argv)
+
+
 def find_destination(host: str) -> Destination:
     """Returns the machine of that name or address. Raises ConfigError."""
     if host.startswith(SCHEME):
         return Destination.parse(host)
+    if "@" in host or ":" in host:  # as the app calls a machine that has no name
+        return Destination.parse(f"{SCHEME}{host}")
     try:
         known = read_hosts(config_file())
     except HostsError as error:

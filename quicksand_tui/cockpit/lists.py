@@ -9,7 +9,8 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from quicksand_tui.model.world import Panel, World
+from quicksand_tui.model.sandboxes import SandboxView
+from quicksand_tui.model.world import MACHINE_KEY, MachineView, Panel, World
 from quicksand_tui.views.filters import nothing_matches
 from quicksand_tui.views.image_rows import (
     IMAGE_ORDERS,
@@ -18,15 +19,14 @@ from quicksand_tui.views.image_rows import (
     image_row,
     plan_image_columns,
 )
+from quicksand_tui.views.machines import Listed, arrange_listed, is_head, listed, listed_row
 from quicksand_tui.views.rows import (
     ORDERS,
     SEARCHED,
-    arrange_sandboxes,
     empty_text,
     list_needs,
     plan_sandbox_columns,
     sandbox_keys,
-    sandbox_row,
 )
 from quicksand_tui.views.saves import ORDERS as SAVE_ORDERS
 from quicksand_tui.views.saves import (
@@ -39,17 +39,20 @@ from quicksand_tui.views.saves import (
 from quicksand_tui.widgets.browser import Browser, Listing, Title
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.sandboxes import ImageView, SandboxView
+    from collections.abc import Sequence
+
+    from quicksand_tui.model.sandboxes import ImageView
     from quicksand_tui.model.saves import SaveView
 
-SANDBOXES: Listing[SandboxView] = Listing(
+SANDBOXES: Listing[Listed] = Listing(
     title="Sandboxes",
     plan=plan_sandbox_columns,
     needs=list_needs,
     still=("state",),
     keys=sandbox_keys,
-    row=sandbox_row,
-    arrange=arrange_sandboxes,
+    row=listed_row,
+    arrange=arrange_listed,
+    is_head=is_head,
     orders=ORDERS,
     marked_text=lambda marked: f"{len(marked)} marked" if marked else "",
     placeholder="words, !word, state:running, image:debian",
@@ -91,14 +94,20 @@ class Lists(Vertical):
         self.panel = Panel.SANDBOXES
         """The visible list."""
         self._there: tuple[SandboxView, ...] = ()
+        self._listed: Sequence[Listed] = ()
+        self._of: tuple[object, object] = (None, None)
+        """The sandboxes and machines of `_listed`."""
         self._wanted = ""
         """The name of a sandbox that the cursor goes to as soon as it appears."""
 
     def compose(self) -> ComposeResult:
         yield self.sandboxes
 
-    def complete(self) -> None:
-        """Mounts the lists that the first paint does not need."""
+    def complete(self, machine: str = "") -> None:
+        """Mounts the lists that the first paint does not need, and puts the cursor on the header of
+        a ``machine``, if one is named."""
+        if machine:
+            self.sandboxes.table.select(f"{MACHINE_KEY}{machine}")
         if self.is_attached and not self.saves.is_attached:
             self.saves.display = self.images.display = False
             self.mount(self.saves, self.images)
@@ -124,7 +133,11 @@ class Lists(Vertical):
             before.display = False
 
     def show(self, world: World) -> None:
-        self.sandboxes.show(world.sandboxes, world, partial(empty_text, world), world.error)
+        things = self._listed
+        if world.sandboxes is not self._of[0] or world.machines is not self._of[1]:
+            self._of = (world.sandboxes, world.machines)
+            things = self._listed = listed(world)
+        self.sandboxes.show(things, world, partial(empty_text, world), world.error)
         if self.images.is_attached:
             self.images.show(
                 world.images, world, lambda query: _no_images(world, query), world.images_error
@@ -149,6 +162,25 @@ class Lists(Vertical):
         self.browser.show_titles(titles)
         self._there = world.sandboxes
         self._go_to_wanted()
+
+    @property
+    def sandbox(self) -> SandboxView | None:
+        """The sandbox under the cursor, as last seen."""
+        chosen = self.sandboxes.selected
+        return chosen if isinstance(chosen, SandboxView) else None
+
+    @property
+    def marked(self) -> tuple[SandboxView, ...]:
+        """The marked sandboxes."""
+        return tuple(one for one in self.sandboxes.marked if isinstance(one, SandboxView))
+
+    @property
+    def machine(self) -> str:
+        """The name of the machine whose header or sandbox the cursor is on."""
+        chosen = self.sandboxes.selected
+        if isinstance(chosen, MachineView):
+            return chosen.name
+        return chosen.host if isinstance(chosen, SandboxView) else ""
 
     @property
     def rows_wanted(self) -> int:

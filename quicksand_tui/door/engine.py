@@ -18,7 +18,10 @@ from quicksand.guest.traffic import GuestTraffic
 from quicksand.sandbox import Sandbox
 
 from quicksand_tui.door import diffs
+from quicksand_tui.door.far_guest import reach_there
+from quicksand_tui.door.far_verbs import carry_out_there
 from quicksand_tui.door.protocol import ShellView
+from quicksand_tui.door.reach import reach_here
 from quicksand_tui.door.terminals import PANE_NAME, birth_of
 from quicksand_tui.model.changed import by_directory
 from quicksand_tui.model.jobs import CommandOutput, Failure, OperationError
@@ -29,8 +32,11 @@ from quicksand_tui.pixels.small import fit, read_png
 from quicksand_tui.verbs.saves import Verified
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from quicksand_tui.door.far_host import FarHost
+    from quicksand_tui.door.reach import Guest
     from quicksand_tui.door.saves_look import Found
     from quicksand_tui.model.diffs import DiffSpec, DiffView, TextDiff
     from quicksand_tui.model.losing import Losing
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NOT_KNOWN_THERE = "of sandboxes on other machines, this is not shown"
 SHELLS_WAIT_S = 2.0
 """Seconds to wait for a guest to list its terminals."""
 ANSWER_S = 5.0
@@ -62,12 +69,30 @@ class Engine:
     """Carries out verbs, and implements `door.protocol.Questions`. Methods raise QuicksandError or
     OSError as the engine does."""
 
-    def __init__(self, learn: Callable[[Mapping[str, Found]], None]) -> None:
-        """Calls ``learn`` with the verdicts of verified saves, by key."""
+    def __init__(
+        self,
+        learn: Callable[[Mapping[str, Found]], None],
+        find_there: Callable[[str], tuple[FarHost, str] | None] = lambda _: None,
+    ) -> None:
+        """Calls ``learn`` with the verdicts of verified saves, by key. ``find_there`` returns the
+        machine of a sandbox, and its id there; None if it is this machine's."""
         self._learn = learn
+        self._find_there = find_there
+
+    def reach(self, sandbox_id: str) -> AbstractAsyncContextManager[Guest]:
+        """Reaches a guest of any machine, as `door.reach.Reach`."""
+        there = self._find_there(sandbox_id)
+        return reach_here(sandbox_id) if there is None else reach_there(*there)
+
+    def _require_here(self, sandbox_id: str) -> None:
+        """Raises OperationError for a sandbox of another machine."""
+        if self._find_there(sandbox_id) is not None:
+            raise OperationError(Failure(title="It is not known", message=NOT_KNOWN_THERE))
 
     async def carry_out(self, verb: Verb[T], sandbox_id: str, report: Report) -> T:
         """Carries out a verb, as `Verb.carry_out`."""
+        if (there := self._find_there(sandbox_id)) is not None:
+            return await carry_out_there(there[0], verb, there[1], report)
         result = await verb.carry_out(sandbox_id, report)
         self._note(result)
         return result
@@ -80,12 +105,8 @@ class Engine:
     # Guests
 
     async def shells(self, sandbox_id: str) -> tuple[ShellView, ...]:
-        sandbox = Sandbox.attach(sandbox_id)
-        try:
-            async with asyncio.timeout(SHELLS_WAIT_S):
-                listed = await sandbox.shells()
-        finally:
-            sandbox.close()
+        async with asyncio.timeout(SHELLS_WAIT_S), self.reach(sandbox_id) as guest:
+            listed = await guest.shells()
         shells = [
             ShellView(
                 session=shell.session,
@@ -101,13 +122,9 @@ class Engine:
         return tuple(sorted(shells, key=lambda shell: -shell.created))
 
     async def look_inside(self, sandbox_id: str) -> GuestView:
-        sandbox = Sandbox.attach(sandbox_id)
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                stats = await sandbox.stats()
-                processes = await sandbox.processes()
-        finally:
-            sandbox.close()
+        async with asyncio.timeout(ANSWER_S), self.reach(sandbox_id) as guest:
+            stats = await guest.stats()
+            processes = await guest.processes()
         busiest = sorted(processes, key=lambda process: -process.cpu_s)[:BUSIEST]
         return GuestView(
             memory_total=stats.guest_memory_total,
@@ -133,6 +150,7 @@ class Engine:
     async def look_at_screen(
         self, sandbox_id: str, room: tuple[int, int], *, at: str = ""
     ) -> Cells:
+        self._require_here(sandbox_id)
         with contextlib.closing(Sandbox.open(sandbox_id)) as sandbox:
             if not at:
                 async with asyncio.timeout(ANSWER_S):
@@ -158,12 +176,15 @@ class Engine:
         return await diffs.write_patch(spec, below, file)
 
     async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
+        self._require_here(sandbox_id)
         return await diffs.losing(sandbox_id, checkpoint)
 
     async def shell_then(self, sandbox_id: str, checkpoint: str) -> Glance | None:
+        self._require_here(sandbox_id)
         return await diffs.shell_then(sandbox_id, checkpoint)
 
     async def changes(self, sandbox_id: str, before: str, after: str = "") -> Changes:
+        self._require_here(sandbox_id)
         with contextlib.closing(Sandbox.open(sandbox_id)) as sandbox:
             found = await sandbox.diff(before, after or None)
         return await asyncio.to_thread(lambda: Changes(places=by_directory(_places(found))))
@@ -171,22 +192,22 @@ class Engine:
     async def run_command(
         self, sandbox_id: str, command: str, *, timeout_s: float
     ) -> CommandOutput:
-        sandbox = Sandbox.attach(sandbox_id)
         kept, is_cut = bytearray(), False
         started = time.monotonic()
         try:
-            async with asyncio.timeout(timeout_s + PATIENCE_S):
-                async with await sandbox.spawn(ONE_STREAM + command, timeout=timeout_s) as running:
-                    async for _, data in running.output():
-                        room = OUTPUT_MAX - len(kept)
-                        kept += data[:room]
-                        is_cut = is_cut or len(data) > room
+            async with (
+                asyncio.timeout(timeout_s + PATIENCE_S),
+                self.reach(sandbox_id) as guest,
+                await guest.spawn(ONE_STREAM + command, timeout=timeout_s) as running,
+            ):
+                async for _, data in running.output():
+                    room = OUTPUT_MAX - len(kept)
+                    kept += data[:room]
+                    is_cut = is_cut or len(data) > room
         except TimeoutError:
             raise OperationError(
                 Failure(title="The command did not run", message="the guest does not answer")
             ) from None
-        finally:
-            sandbox.close()
         status = running.status
         assert status is not None
         lines = sanitise_lines(kept.decode("utf-8", "replace"))

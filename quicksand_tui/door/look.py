@@ -45,6 +45,9 @@ from quicksand_tui.model.world import World
 from quicksand_tui.verbs.checkpoints import view_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from quicksand_tui.door.surroundings import Surroundings
 
 
@@ -190,6 +193,18 @@ class Reader:
             host=around.host,
             images_error=images_error,
         )
+
+    def directories(self) -> Iterator[Path]:
+        """Yields the directories in which the names change when something happens to a sandbox."""
+        yield self._paths.sandboxes
+        yield self._paths.runtime
+        yield self._paths.images
+        for id_ in self._known:
+            yield self._registry.place(id_).root
+            yield self._registry.place(id_).checkpoints
+            machine = self._registry.machine(id_).root
+            yield machine
+            yield machine.parent
 
     def _look_at_sandboxes(self, visible: frozenset[str], due: bool, now: float) -> str:
         """Looks at all sandboxes. What cannot be read now stays as it was, and is looked at again

@@ -10,8 +10,13 @@ if TYPE_CHECKING:
 
     from quicksand_tui.door.desktop import EngineScreen
     from quicksand_tui.door.engine import Engine, ask_traffic
+    from quicksand_tui.door.far_guest import PlaceThere
+    from quicksand_tui.door.far_hosts import FarHosts
+    from quicksand_tui.door.far_log import FarLog
     from quicksand_tui.door.logs import FileLog
     from quicksand_tui.door.look import Reader
+    from quicksand_tui.door.places import PlaceHere
+    from quicksand_tui.door.reach import reach_here
     from quicksand_tui.door.recordings import EngineRecording
     from quicksand_tui.door.saves_look import SavesReader
     from quicksand_tui.door.terminals import EngineTerminal
@@ -24,7 +29,11 @@ __all__ = [
     "EngineScreen",
     "EngineTerminal",
     "EngineWall",
+    "FarHosts",
+    "FarLog",
     "FileLog",
+    "PlaceHere",
+    "PlaceThere",
     "QuicksandError",
     "Reader",
     "Registry",
@@ -32,6 +41,7 @@ __all__ = [
     "TrafficWatch",
     "ask_traffic",
     "paths",
+    "reach_here",
     "with_traffic",
 ]
 
@@ -44,8 +54,13 @@ _HOMES = {
         "Engine",
         "ask_traffic",
     ),
+    "quicksand_tui.door.far_guest": ("PlaceThere",),
+    "quicksand_tui.door.far_hosts": ("FarHosts",),
+    "quicksand_tui.door.far_log": ("FarLog",),
     "quicksand_tui.door.logs": ("FileLog",),
     "quicksand_tui.door.look": ("Reader",),
+    "quicksand_tui.door.places": ("PlaceHere",),
+    "quicksand_tui.door.reach": ("reach_here",),
     "quicksand_tui.door.recordings": ("EngineRecording",),
     "quicksand_tui.door.saves_look": ("SavesReader",),
     "quicksand_tui.door.terminals": ("EngineTerminal",),

@@ -8,6 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from quicksand_tui.door import on_demand
@@ -17,9 +18,12 @@ from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import sanitise, sanitise_lines
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from quicksand_tui.door.engine import Engine
+    from quicksand_tui.door.far_host import FarHost
+    from quicksand_tui.door.far_hosts import FarHosts
     from quicksand_tui.door.look import Reader
     from quicksand_tui.door.protocol import (
         GuestScreen,
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
         ShellView,
         Wall,
     )
+    from quicksand_tui.door.reach import Guest
     from quicksand_tui.door.saves_look import SavesReader
     from quicksand_tui.door.traffic import TrafficWatch
     from quicksand_tui.model.sandboxes import TrafficRates
@@ -48,6 +53,14 @@ LOG_LINES = 40
 class EngineService:
     """The app's way to the engine, which runs on its own event loop in a thread, so that nothing
     that it does delays a key press. Tests bring services of their own."""
+
+    asked_for: Mapping[str, str] = MappingProxyType({})
+    """Machines that this run was asked for, besides those of the config."""
+    opens_on = ""
+    """The one of all of them that the app opens on; "" is this machine."""
+    _hosts: FarHosts | None = None
+    """The other machines; None as long as none were met."""
+    _told: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self) -> None:
         self._reader: Reader | None = None
@@ -80,9 +93,35 @@ class EngineService:
         lets it read nothing now.
         """
         # The engine is imported here, in the reading thread.
+        hosts = self._hosts
+        own = visible if hosts is None else hosts.want(visible, fresh=fresh)
         with self._looking, _reading("The store cannot be read"):
-            world = self._sandboxes.read(frozenset(visible), fresh=fresh)
-        return on_demand.with_traffic(world, self._traffic_of(network))
+            world = self._sandboxes.read(frozenset(own), fresh=fresh)
+        if hosts is None:
+            return on_demand.with_traffic(world, self._traffic_of(network))
+        there = [id_ for id_ in network if hosts.find(id_) is None]
+        return hosts.joined(on_demand.with_traffic(world, self._traffic_of(there)))
+
+    def meet(self, hosts: Mapping[str, str]) -> None:
+        """Sets the other machines: their addresses by their names. They are connected to with the
+        next `read`, and at once if there were others before."""
+        hosts = {**hosts, **self.asked_for}
+        if self._hosts is None:
+            if not hosts:
+                return
+            self._hosts = on_demand.FarHosts(self._tell_there, tasks=self._tasks)
+        self._hosts.meet(hosts, self._engine_loop())
+
+    def when_told(self, tell: Callable[[], None]) -> None:
+        """Has ``tell`` called, on the engine's loop, when another machine has told something."""
+        self._told = tell
+
+    def _tell_there(self) -> None:
+        self._told()
+
+    def joined(self, world: World | None) -> World | None:
+        """Returns a world that was read before, with the other machines in it."""
+        return world if world is None or self._hosts is None else self._hosts.joined(world)
 
     def read_sandboxes(self) -> World:
         """Reads the sandboxes only, for the first frame: images and the host take much longer.
@@ -129,6 +168,9 @@ class EngineService:
 
     def open_log(self, sandbox_id: str, kind: LogKind) -> LogSource:
         """Opens a log, which may not exist yet."""
+        if (there := self._there(sandbox_id)) is not None:
+            loop, tasks = self._engine_loop(), self._tasks
+            return on_demand.FarLog(*there, kind, engine=loop, tasks=tasks)
         with _reading("The log cannot be read"):
             place = on_demand.Registry(on_demand.paths()).place(sandbox_id)
         return on_demand.FileLog(place.console_log if kind is LogKind.CONSOLE else place.qemu_log)
@@ -153,16 +195,34 @@ class EngineService:
     ) -> GuestTerminal:
         """Opens a terminal of ``size`` (columns, rows) in a guest, or the existing ``session``.
         Never raises: ``sink`` is told of failures."""
+        there = self._there(sandbox_id)
         return on_demand.EngineTerminal(
-            sandbox_id, session, size, sink, engine=self._engine_loop(), tasks=self._tasks
+            on_demand.PlaceHere(sandbox_id) if there is None else on_demand.PlaceThere(*there),
+            session,
+            size,
+            sink,
+            engine=self._engine_loop(),
+            tasks=self._tasks,
         )
 
     def open_wall(self) -> Wall:
         """Begins to watch terminals of several guests at once; `Wall.want` says of which."""
-        return on_demand.EngineWall(engine=self._engine_loop(), tasks=self._tasks)
+        return on_demand.EngineWall(self._look_into, engine=self._engine_loop(), tasks=self._tasks)
+
+    def _look_into(self, sandbox_id: str) -> AbstractAsyncContextManager[Guest]:
+        """Reaches a guest to look at it only. On the engine's loop."""
+        if self._there(sandbox_id) is not None:
+            return self._current_engine().reach(sandbox_id)
+        # Watching must change nothing, not even a clock that the user has set.
+        return on_demand.reach_here(sandbox_id, set_clock=False)
+
+    def _there(self, sandbox_id: str) -> tuple[FarHost, str] | None:
+        """Returns the machine of a sandbox, and its id there; None if it is this one."""
+        return None if self._hosts is None else self._hosts.find(sandbox_id)
 
     def open_screen(self, sandbox_id: str, sink: ScreenSink) -> GuestScreen:
-        """Opens the screen of a sandbox. Never raises: ``sink`` is told of failures."""
+        """Opens the screen of a sandbox of this machine. Never raises: ``sink`` is told of
+        failures."""
         return on_demand.EngineScreen(
             sandbox_id, sink, engine=self._engine_loop(), tasks=self._tasks
         )
@@ -180,7 +240,7 @@ class EngineService:
     def _current_engine(self) -> Engine:
         """Returns the engine, importing it the first time. On the engine's loop."""
         if self._engine is None:
-            self._engine = on_demand.Engine(self._saves.learn)
+            self._engine = on_demand.Engine(self._saves.learn, self._there)
         return self._engine
 
     async def _on_the_loop(self, title: str, work: Callable[[], Awaitable[T]]) -> T:

@@ -17,13 +17,7 @@ from quicksand.base.errors import (
     QuicksandError,
     RevertedError,
 )
-from quicksand.base.paths import paths
-from quicksand.qemu.started_machine import why_gone
-from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Status
-from quicksand.sandbox import Sandbox
 
-from quicksand_tui.door.answering import AnswerRight
 from quicksand_tui.door.foreground import Foreground
 from quicksand_tui.model.remedies import text_of
 from quicksand_tui.model.text import sanitise
@@ -31,7 +25,9 @@ from quicksand_tui.panes.content import TYPED_MAX, UNREAD_MAX, LinkState, LinkSt
 
 if TYPE_CHECKING:
     from quicksand.guest.shell import Shell, ShellInfo
-    from quicksand.records.layout import MachineDir
+
+    from quicksand_tui.door.places import Right, SandboxPlace
+    from quicksand_tui.door.reach import Guest
 
 
 class TypedQueue:
@@ -111,7 +107,7 @@ class EngineTerminal:
 
     def __init__(
         self,
-        sandbox_id: str,
+        place: SandboxPlace,
         session: str,
         size: tuple[int, int],
         sink: Sink,
@@ -120,7 +116,7 @@ class EngineTerminal:
         tasks: set[asyncio.Task[None]],
     ) -> None:
         """``tasks`` are those of the engine's loop that are awaited when the app ends."""
-        self._sandbox_id = sandbox_id
+        self._place = place
         self._session = session
         self._birth = ""
         self._size = size
@@ -130,11 +126,11 @@ class EngineTerminal:
         self._ui = asyncio.get_running_loop()
         self._queue = TypedQueue()
         self._opening = 0
-        self._machine: MachineDir | None = None
+        self._machine: object = None
         """The machine of the open shell."""
         self._mark: object = None
         """The machine that was tried last."""
-        self._right: AnswerRight | None = None
+        self._right: Right | None = None
         self._unread = 0
         self._told = ""
         self._state = LinkState.CONNECTING
@@ -208,15 +204,12 @@ class EngineTerminal:
     @property
     def _is_present(self) -> bool:
         """Whether the terminal's machine is still the sandbox's current one."""
-        return self._machine is None or self._machine == self._current_machine()
-
-    def _current_machine(self) -> MachineDir:
-        return Registry(paths()).machine(self._sandbox_id)
+        return self._machine is None or self._machine == self._place.machine
 
     async def _run(self) -> None:
         """Serves the terminal, again and again: when it is lost, the next machine may have it."""
         while True:
-            self._mark = self._machine_mark()
+            self._mark = self._place.mark
             try:
                 await self._serve()
             except AgentRefusedError as error:
@@ -230,117 +223,111 @@ class EngineTerminal:
                 self._tell_lost(error.strerror or str(error))
             self._queue = TypedQueue()
             await self._await_machine(self._mark)
-            self._told = "the sandbox runs again"
+            self._told = self._place.again
             while not self._session:
                 # It was never opened, so there is nothing to come back to.
                 self._tell_lost(self._told)
-                await self._await_machine(self._machine_mark())
-
-    def _machine_mark(self) -> object:
-        """Returns what identifies the sandbox's machine; None if it has none."""
-        try:
-            machine = self._current_machine()
-            return machine, machine.root.stat().st_ino
-        except OSError:
-            return None
+                await self._await_machine(self._place.mark)
 
     async def _await_machine(self, gone: object) -> None:
         """Waits until the sandbox runs in another machine than ``gone``."""
         while True:
             await asyncio.sleep(RETURN_POLL_S)
-            mark = self._machine_mark()
+            mark = self._place.mark
             if mark is None:
                 gone = None
                 if self._state is LinkState.LOST and self._told_runs:
                     self._tell_lost(self._told_lost)
             elif mark != gone:
                 try:
-                    entry = await asyncio.to_thread(Registry(paths()).inspect, self._sandbox_id)
+                    if await self._place.runs():
+                        return
                 except (OSError, QuicksandError):
                     continue  # looks again
-                if entry is not None and entry.status is Status.RUNNING:
-                    return
 
     async def _serve(self) -> None:
         """Opens the terminal, and again after each revert, until its program ends. Raises
         QuicksandError or OSError when it is lost."""
-        sandbox = await asyncio.to_thread(Sandbox.attach, self._sandbox_id)
+        is_served = False
+        while not is_served:
+            async with self._place.reach() as guest:
+                is_served = await self._serve_guest(guest)
+
+    async def _serve_guest(self, guest: Guest) -> bool:
+        """Serves the terminal over one way to its guest; returns False if another one is needed.
+        Raises as `_serve`."""
         try:
-            while True:
-                try:
-                    await self._open(sandbox)
-                    await self._relay(sandbox)
-                    return
-                except RevertedError as error:
-                    self._told = f"{error}"
-                    self._queue.reverted()  # at once: what is typed from now on is for the next
-                    await self._let_go()
-                    self._tell(LinkState.CONNECTING, self._told)
-                    sandbox.close()
-                    sandbox = await asyncio.to_thread(Sandbox.attach, self._sandbox_id)
-                except AgentUnreachableError as error:
-                    if self._is_present:
-                        self._queue.broke()
-                    else:  # a revert may show by this first
-                        self._queue.reverted()
-                    await self._let_go()
-                    # The sandbox may be changing its machine at this moment. If it died, its
-                    # directory is being removed, and no new lock may be made there.
-                    await asyncio.sleep(RETURN_POLL_S)
-                    if not sandbox.is_running:
-                        place = Registry(paths()).place(self._sandbox_id)
-                        raise why_gone(place, doing="it was in use") or error from error
+            await self._open(guest)
+            await self._relay(guest)
+        except RevertedError as error:
+            self._told = f"{error}"
+            self._queue.reverted()  # at once: what is typed from now on is for the next
+            await self._let_go()
+            self._tell(LinkState.CONNECTING, self._told)
+            return False
+        except AgentUnreachableError as error:
+            if self._is_present:
+                self._queue.broke()
+            else:  # a revert may show by this first
+                self._queue.reverted()
+            await self._let_go()
+            # The sandbox may be changing its machine at this moment. If it died, its directory is
+            # being removed, and no new lock may be made there.
+            await asyncio.sleep(RETURN_POLL_S)
+            if not guest.is_running:
+                raise self._place.why_gone() or error from error
+            return False
         finally:
             await self._let_go()
-            sandbox.close()
+        return True
 
-    async def _open(self, sandbox: Sandbox) -> None:
+    async def _open(self, guest: Guest) -> None:
         """Opens a new terminal or the known one. Raises AgentUnreachableError if the sandbox
         changes its machine meanwhile."""
-        machine, self._mark = self._current_machine(), self._machine_mark()
+        machine, self._mark = self._place.machine, self._place.mark
         if self._session:
-            shell = await self._come_back(sandbox, machine)
+            shell = await self._come_back(guest)
         else:
-            shell = await self._open_new(sandbox, machine)
+            shell = await self._open_new(guest)
         self._shell = shell
-        if machine != self._current_machine():
+        if machine != self._place.machine:
             raise AgentUnreachableError("the sandbox has changed its machine")
         self._machine = machine
         self._opening += 1
         self._tell(LinkState.OPEN, self._told)
 
-    async def _open_new(self, sandbox: Sandbox, machine: MachineDir) -> Shell:
+    async def _open_new(self, guest: Guest) -> Shell:
         columns, rows = self._size
         self._resized.clear()
-        shell = await sandbox.shell(columns=columns, rows=rows, env=TERM, name=PANE_NAME)
+        shell = await guest.shell(columns=columns, rows=rows, env=TERM, name=PANE_NAME)
         self._session = shell.session
-        self._right = AnswerRight(machine, shell.session)
+        self._right = self._place.right(shell.session, 0)
         self._right.take()
-        if (info := await self._find(sandbox)) is not None:
+        if (info := await self._find(guest)) is not None:
             self._birth = birth_of(info)
         return shell
 
-    async def _come_back(self, sandbox: Sandbox, machine: MachineDir) -> Shell:
+    async def _come_back(self, guest: Guest) -> Shell:
         """Opens the known terminal. Raises AgentRefusedError (code "not_found") if it is gone or
         another one has its session number."""
-        info = await self._find(sandbox)
+        info = await self._find(guest)
         is_ours = info is not None and self._birth in ("", birth_of(info))
         if info is None or not is_ours or (self._state is LinkState.ENDED and not info.alive):
             told = f"{self._told}: " if self._told else ""
             raise AgentRefusedError(f"{told}this terminal is not there", code="not_found")
         self._birth = birth_of(info)
-        self._right = AnswerRight(machine, self._session)
+        self._right = self._place.right(self._session, info.attached)
         self._right.take()
         columns, rows = self._size
         self._resized.clear()
-        return await sandbox.attach_shell(self._session, columns=columns, rows=rows)
+        return await guest.attach_shell(self._session, columns=columns, rows=rows)
 
-    async def _find(self, sandbox: Sandbox) -> ShellInfo | None:
+    async def _find(self, guest: Guest) -> ShellInfo | None:
         """Asks the guest for its entry in the list of terminals."""
-        infos = await sandbox.shells()
+        infos = await guest.shells()
         return next((info for info in infos if info.session == self._session), None)
 
-    async def _relay(self, sandbox: Sandbox) -> None:
+    async def _relay(self, guest: Guest) -> None:
         """Passes data both ways until the program ends. Raises what broke the connection."""
         assert self._shell is not None
         shell = self._shell
@@ -349,7 +336,7 @@ class EngineTerminal:
             for work in (
                 self._send_typed(shell),
                 self._send_sizes(shell),
-                self._foreground.follow(lambda: self._find(sandbox)),
+                self._foreground.follow(lambda: self._find(guest)),
             )
         ]
         try:
@@ -414,7 +401,7 @@ class EngineTerminal:
     def _tell_lost(self, why: str) -> None:
         """Reports the loss, and offers a new terminal if the sandbox runs."""
         self._told_lost = why
-        runs = self._machine_mark() is not None
+        runs = self._place.mark is not None
         self._tell(LinkState.LOST, f"{NEW}: {why}" if runs else why, runs=runs)
 
     def _tell(self, state: LinkState, text: str, *, runs: bool = True) -> None:
@@ -426,6 +413,7 @@ class EngineTerminal:
             text=sanitise(text, limit=300),
             opening=self._opening,
             runs=runs,
+            comes_back=self._place.is_away,
         )
         self._to_ui(lambda: self._sink.status(status))
 

@@ -8,11 +8,9 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from quicksand.base.errors import AgentRefusedError, QuicksandError
-from quicksand.sandbox import Sandbox
 
 from quicksand_tui.door.terminals import birth_of
 from quicksand_tui.model.remedies import text_of
@@ -21,6 +19,8 @@ from quicksand_tui.model.wall import NOTHING_HEARD, Heard, WatchedTerminal
 
 if TYPE_CHECKING:
     from quicksand.guest.shell import ShellInfo
+
+    from quicksand_tui.door.reach import Guest, Reach
 
 LIST_S: Final = 3.0
 """Seconds between two questions to a guest for its terminals: answering wakes an idle guest."""
@@ -91,9 +91,15 @@ class EngineWall:
     return at once and do not raise."""
 
     def __init__(
-        self, *, engine: asyncio.AbstractEventLoop, tasks: set[asyncio.Task[None]]
+        self,
+        reach: Reach,
+        *,
+        engine: asyncio.AbstractEventLoop,
+        tasks: set[asyncio.Task[None]],
     ) -> None:
-        """``tasks`` are those of the engine's loop that are awaited when the app ends."""
+        """``reach`` leads into guests, and changes nothing there. ``tasks`` are those of the
+        engine's loop that are awaited when the app ends."""
+        self._reach = reach
         self._engine = engine
         self._tasks = tasks
         self._looks: dict[str, asyncio.Task[None]] = {}
@@ -159,23 +165,21 @@ class EngineWall:
 
     async def _watch_machine(self, sandbox_id: str) -> None:
         """Watches until the machine is gone, as after a revert. Raises what broke it."""
-        # Watching must change nothing, not even a clock that the user has set.
-        sandbox = await asyncio.to_thread(partial(Sandbox.attach, sandbox_id, set_clock=False))
-        readers: dict[Key, asyncio.Task[None]] = {}
-        try:
-            while True:
-                async with asyncio.timeout(ANSWER_S):
-                    listed = await sandbox.shells()
-                self._take_list(sandbox_id, listed)
-                self._follow(sandbox, sandbox_id, listed, readers)
-                broken = await _first_broken(readers, LIST_S)
-                if broken is not None:
-                    raise broken
-        finally:
-            for task in readers.values():
-                task.cancel()
-            await asyncio.gather(*readers.values(), return_exceptions=True)
-            sandbox.close()
+        async with self._reach(sandbox_id) as guest:
+            readers: dict[Key, asyncio.Task[None]] = {}
+            try:
+                while True:
+                    async with asyncio.timeout(ANSWER_S):
+                        listed = await guest.shells()
+                    self._take_list(sandbox_id, listed)
+                    self._follow(guest, sandbox_id, listed, readers)
+                    broken = await _first_broken(readers, LIST_S)
+                    if broken is not None:
+                        raise broken
+            finally:
+                for task in readers.values():
+                    task.cancel()
+                await asyncio.gather(*readers.values(), return_exceptions=True)
 
     def _take_list(self, sandbox_id: str, listed: list[ShellInfo]) -> None:
         running = sorted((info for info in listed if info.alive), key=lambda info: info.created)
@@ -194,7 +198,7 @@ class EngineWall:
 
     def _follow(
         self,
-        sandbox: Sandbox,
+        guest: Guest,
         sandbox_id: str,
         listed: list[ShellInfo],
         readers: dict[Key, asyncio.Task[None]],
@@ -207,13 +211,13 @@ class EngineWall:
             self._outputs.pop(key, None)
         for key in keys - readers.keys():
             output = self._outputs[key] = _Output()
-            readers[key] = asyncio.create_task(self._read(sandbox, key[1], output))
+            readers[key] = asyncio.create_task(self._read(guest, key[1], output))
 
-    async def _read(self, sandbox: Sandbox, session: str, output: _Output) -> None:
+    async def _read(self, guest: Guest, session: str, output: _Output) -> None:
         """Reads a terminal until its program ends, no faster than it is taken. Raises what broke
         it."""
         try:
-            watched = await sandbox.watch_shell(session, replay=REPLAY)
+            watched = await guest.watch_shell(session, replay=REPLAY)
         except AgentRefusedError as error:
             if error.code == "not_found":
                 return  # it has just ended; the next list says so

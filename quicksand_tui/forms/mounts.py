@@ -45,7 +45,10 @@ def mount_form(sandbox: SandboxView) -> Form:
     """Makes the form of a mount in a running sandbox."""
 
     def problems(values: Values, now: World) -> Mapping[str, str]:
-        return find_mount_problems(mount_spec(values), now.sandbox(sandbox.id) or sandbox)
+        found = find_mount_problems(mount_spec(values), now.sandbox(sandbox.id) or sandbox)
+        if sandbox.host and not values["host"].startswith(("/", "~")):
+            return {**found, "host": f"write its whole path on {sandbox.host}"}
+        return found
 
     def look(values: Values) -> Mapping[str, str]:
         problem = look_at_directory(mount_spec(values))
@@ -59,9 +62,9 @@ def mount_form(sandbox: SandboxView) -> Form:
             Field(
                 id="host",
                 label="Host",
-                hint="a directory of this host",
+                hint=f"a directory of {sandbox.host or 'this host'}",
                 limit=PATH_MAX,
-                complete=complete_directory,
+                complete=None if sandbox.host else complete_directory,
             ),
             Field(
                 id="guest",
@@ -74,7 +77,7 @@ def mount_form(sandbox: SandboxView) -> Form:
         ),
         command=lambda values: mount_of(values).command_for(sandbox.name),
         problems=problems,
-        look=look,
+        look=None if sandbox.host else look,
     )
 
 

@@ -19,6 +19,7 @@ from quicksand_tui.forms.checks import (
 from quicksand_tui.forms.form import Field, Form, Option, Values
 from quicksand_tui.forms.last_used import Last
 from quicksand_tui.forms.mounts import PATH_MAX, complete_file, complete_mounts
+from quicksand_tui.forms.on_machine import with_machine
 from quicksand_tui.forms.origins import FILE, IMAGE, SAVE, as_path, begins_with_save, parse_begin
 from quicksand_tui.forms.presets import (
     AS_SAVED,
@@ -108,8 +109,11 @@ def _save_option(save: SaveView) -> Option:
 
 
 def with_usual(spec: NewSpec, usual: Mapping[str, str]) -> NewSpec:
-    """Returns the spec with the ``usual`` options of the machine that it does not have itself."""
-    return replace(spec, machine={**usual, **spec.machine}) if usual else spec
+    """Returns the spec with the ``usual`` options of the machine that it does not have itself;
+    those are about this machine."""
+    if not usual or spec.host:
+        return spec
+    return replace(spec, machine={**usual, **spec.machine})
 
 
 def new_form(
@@ -118,17 +122,30 @@ def new_form(
     begin: str = "",
     last: Last | None = None,
     usual: Mapping[str, str] | None = None,
+    host: str = "",
 ) -> tuple[Form, Callable[[Values], NewSpec]]:
     """Returns the form, and a function that makes a spec of its values. ``begin`` is the first
     choice: `IMAGE` or `SAVE`, followed by a key. ``usual`` are the options of the machine for
-    `with_usual`."""
+    `with_usual`. ``host`` is the machine that is chosen at first, if there are others."""
+    usual = usual or {}
+    form, spec_of = _form_of_one(world.at(host), begin, last, usual)
+    if not world.machines:
+        return form, spec_of
+    return with_machine(
+        form, spec_of, lambda spec: run_command(with_usual(spec, usual)), world, host
+    )
+
+
+def _form_of_one(
+    world: World, begin: str, last: Last | None, usual: Mapping[str, str]
+) -> tuple[Form, Callable[[Values], NewSpec]]:
+    """Returns the same for one machine, which ``world`` is about."""
     before = last or Last()
     origins = _Origins(before)
     chosen = _first_choice(world, origins, (begin, before.begin, f"{IMAGE}{USUAL_IMAGE}"))
     at_first = machine_at_first(chosen, last, chosen == before.begin)
     if last is None or chosen != before.begin:
         at_first |= as_suggested({}, origins.suggested(chosen), {"begin": chosen, **at_first})
-    usual = usual or {}
 
     def spec_of(values: Values) -> NewSpec:
         kind, key = parse_begin(values["begin"])

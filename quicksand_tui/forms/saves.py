@@ -49,13 +49,17 @@ def save_form(sandbox: SandboxView) -> Form:
         button="Save",
         fields=(
             Field(
-                id="name", label="Name", suggest=lambda now, _: suggest_save_name(sandbox.name, now)
+                id="name",
+                label="Name",
+                suggest=lambda now, _: suggest_save_name(sandbox.short_name, now.at(sandbox.host)),
             ),
             Field(id="note", label="Note", hint="optional", limit=500),
             Field(id="compress", label="Compress", value=NO, choices=(NO, YES)),
         ),
         command=lambda values: save_of(values).command_for(sandbox.name),
-        problems=lambda values, now: _only("name", find_save_name_problem(values["name"], now)),
+        problems=lambda values, now: _only(
+            "name", find_save_name_problem(values["name"], now.at(sandbox.host))
+        ),
         remarks=lambda values, _: {
             "compress": "smaller, but slower, and shares no data"
             if values["compress"] == YES

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 HOSTS = "hosts"
 """The name of the table."""
@@ -11,6 +16,18 @@ LOCAL = "local"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 SCHEME = "ssh://"
 ADDRESS_MAX = 600
+LOOKED_AT = 1024 * 1024
+"""Bytes of a config that are looked at."""
+
+
+def may_have_hosts(path: Path, environ: Mapping[str, str]) -> bool:
+    """Returns whether the app may have other machines to show, as far as can be told without
+    reading the config as such, which takes longer."""
+    try:
+        with path.open("rb") as file:
+            return bool(environ.get("QUICKSAND_HOST")) or b"hosts" in file.read(LOOKED_AT)
+    except OSError:
+        return bool(environ.get("QUICKSAND_HOST"))
 
 
 def hosts_of(table: object) -> tuple[dict[str, str], list[tuple[str, str]]]:

@@ -195,7 +195,7 @@ class Operations:
         self.removed = ()
         for sandbox in sandboxes:
             verb = removal.remove(stop=True, forced=sandbox.is_live, why="deleted in the app")
-            self.do(verb, sandbox, got=lambda gone: self._note_removed(removal.removed_view(gone)))
+            self.do(verb, sandbox, got=lambda gone: self._note_removed(removal.shown_removal(gone)))
 
     def _note_removed(self, removed: RemovedView) -> None:
         if removed.in_trash:

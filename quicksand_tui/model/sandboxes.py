@@ -182,14 +182,35 @@ class UseHistory:
 NO_HISTORY = UseHistory()
 
 
+AT = "@"
+"""Between a name or an id and the name of its machine. Names of sandboxes do not have it."""
+
+
+def at_host(name: str, host: str) -> str:
+    """Returns the name, or the id, that a sandbox of a machine has among those of all machines."""
+    return f"{name}{AT}{host}" if host else name
+
+
+def split_host(name: str) -> tuple[str, str]:
+    """Returns what `at_host` has put together."""
+    own, _, host = name.partition(AT)
+    return own, host
+
+
 @frozen
 class SandboxView:
     """One sandbox. All text but ``id`` is sanitised."""
 
     id: str
-    """The engine's id, unchanged: sanitise it before showing it."""
+    """The engine's id, unchanged: sanitise it before showing it. Of a sandbox of another machine,
+    with `at_host` of that."""
     name: str
+    """Likewise with `at_host`."""
     state: State
+    host: str = ""
+    """The name of its machine; "" is this one."""
+    away: bool = False
+    """Its machine does not answer now: all this is as it was."""
     image: str = ""
     created: float | None = None
     """Unix time."""
@@ -232,6 +253,16 @@ class SandboxView:
     @property
     def key(self) -> str:
         return self.id
+
+    @property
+    def short_name(self) -> str:
+        """Its name among those of its machine."""
+        return self.name.removesuffix(f"{AT}{self.host}") if self.host else self.name
+
+    @property
+    def shows_screen(self) -> bool:
+        """Whether its screen can be shown here: those of other machines are not sent."""
+        return self.has_display and not self.host
 
     def mount_at(self, key: str | None) -> MountView | None:
         return next((mount for mount in self.mounts if mount.key == key), None)

@@ -55,6 +55,8 @@ class NewSpec:
     """Whether ``image`` is the path of a file, as of a bundle, which may hold either."""
     machine: Mapping[str, str] = field(default_factory=dict)
     """Options of the machine by their keywords, as in {"memory": "1G"}."""
+    host: str = ""
+    """The name of the machine on which it starts; "" is this one."""
     suggested: Mapping[str, str] = field(default_factory=dict)
     """Those that the image suggests, which apply where ``machine`` has none."""
 

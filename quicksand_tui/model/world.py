@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,45 @@ class HostView:
     """Bytes of memory that they take."""
 
 
+class MachineState(StrEnum):
+    """How another machine can be reached."""
+
+    CONNECTING = "connecting"
+    """It has not answered yet since the app began."""
+    THERE = "there"
+    AWAY = "away"
+    """It does not answer now, and is tried again; what is shown of it is as it was."""
+    UNFIT = "unfit"
+    """It answers, but cannot be used: `MachineView.why` says why. It is tried again."""
+
+
+@frozen
+class MachineView:
+    """A machine whose sandboxes are listed in a group. All text is sanitised."""
+
+    name: str
+    """Its name in the config, or its address; "" is this machine."""
+    address: str = ""
+    state: MachineState = MachineState.THERE
+    since: float = 0.0
+    """Unix time of its last change of state."""
+    why: str = ""
+    """Why it is AWAY or UNFIT."""
+    hint: str = ""
+    images: tuple[ImageView, ...] = ()
+    host: HostView = HostView()
+
+    @property
+    def key(self) -> str:
+        """Its row's key, which no sandbox has."""
+        return f"{MACHINE_KEY}{self.name}"
+
+
+MACHINE_KEY = "machine:"
+HERE = MachineView(name="")
+"""This machine."""
+
+
 @frozen
 class World:
     """What the app knows at one moment."""
@@ -52,6 +91,8 @@ class World:
     if all were read."""
     images_error: str = ""
     """The same of the images."""
+    machines: tuple[MachineView, ...] = ()
+    """The other machines, in their order in the config."""
     jobs: tuple[Job, ...] = ()
     saves: SavesView = NO_SAVES
     """Read only while a screen shows them."""
@@ -74,6 +115,28 @@ class World:
         named = (view for view in self.sandboxes if view.name == name)
         return self.sandbox(name) or next(named, None)
 
+    def machine(self, name: str) -> MachineView | None:
+        """Returns another machine by its name."""
+        return next((machine for machine in self.machines if machine.name == name), None)
+
+    def at(self, name: str) -> World:
+        """Returns what a form needs of the machine with that name: its images, its sandboxes, and
+        what is free there. Of other machines, the saves are not known."""
+        machine = self.machine(name)
+        if machine is None:
+            here = tuple(view for view in self.sandboxes if not view.host)
+            return replace(self, sandboxes=here) if self.machines else self
+        there = (view for view in self.sandboxes if view.host == name)
+        return replace(
+            self,
+            sandboxes=tuple(replace(view, name=view.short_name) for view in there),
+            images=machine.images,
+            images_loaded=machine.state is not MachineState.CONNECTING,
+            images_error="",
+            host=machine.host,
+            saves=replace(NO_SAVES, loaded=True),
+        )
+
     @property
     def knows_images(self) -> bool:
         """Whether images and the host have been read."""
@@ -85,7 +148,7 @@ class World:
         return tuple(
             view.name
             for view in self.sandboxes
-            if view.state in (State.RUNNING, State.PAUSED) and not view.discard
+            if view.state in (State.RUNNING, State.PAUSED) and not view.discard and not view.host
         )
 
     def image(self, name: str | None) -> ImageView | None:
@@ -122,6 +185,8 @@ class Selection:
 
     panel: Panel = Panel.SANDBOXES
     sandbox: SandboxView | None = None
+    machine: str = ""
+    """The name of the machine whose sandbox or header the cursor is on; "" is this one."""
     marked_sandboxes: tuple[SandboxView, ...] = ()
     image: ImageView | None = None
     checkpoint: CheckpointView | None = None
@@ -142,7 +207,7 @@ class Selection:
 
     def of(self, sandbox: SandboxView) -> Selection:
         """Returns a selection of one sandbox in the same panel."""
-        return Selection(panel=self.panel, sandbox=sandbox)
+        return Selection(panel=self.panel, sandbox=sandbox, machine=sandbox.host)
 
     @property
     def saves(self) -> tuple[SaveView, ...]:

@@ -7,10 +7,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from quicksand_tui.home.hosts import SCHEME, may_have_hosts
 from quicksand_tui.home.state import (
     AUTO,
     PANES_FILE,
@@ -36,6 +37,7 @@ from quicksand_tui.model.text import ascii_only
 from quicksand_tui.opening.asyncio_alone import import_asyncio
 
 if TYPE_CHECKING:
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.model.world import World
     from quicksand_tui.views.layout import Needs, Shape
 
@@ -54,6 +56,9 @@ COUNT_SAVES_AFTER_S = 1.0
 so typing right after the start comes first."""
 LOOK_EVERY_SSH_S = 2.0
 """The least seconds between two looks at the disk over SSH."""
+
+HOST_VARIABLE = "QUICKSAND_HOST"
+"""Names the machine that the app opens on, besides those of the config."""
 
 OVER_SSH = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0", "TEXTUAL_FPS": "15"}
 """Textual's settings where each frame crosses a network; it reads them at its import."""
@@ -108,12 +113,11 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
     is_ssh = spare_the_line(os.environ)
     import_asyncio()
     from quicksand_tui.door.service import EngineService  # noqa: PLC0415
-    from quicksand_tui.kit.first_list import first_list  # noqa: PLC0415
 
     service = EngineService()
     look = FirstLook(service.read_sandboxes)
-    if sketch is not None and (seen := look.wait(LIST_WAIT_S)) and probe.size == sketch.size:
-        probe.draw(first_list(*sketch.size, sketch.looks, sketch.shape, sketch.needs, seen))
+    if sketch is not None and not may_have_hosts(config_file(), os.environ):
+        _draw_first_list(probe, sketch, look)
     from quicksand_tui.home.config import ConfigFile, Settings  # noqa: PLC0415
     from quicksand_tui.ui.app import QuicksandApp  # noqa: PLC0415
 
@@ -127,6 +131,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
     wish = theme_wish(theme, os.environ) or settings.config.theme
     choice = ThemeChoice(StateFile(state_dir() / THEME_FILE), wish=wish)
     probe.gather()
+    meet_machines(service, settings.config.hosts, os.environ)
     app = QuicksandApp(
         service,
         settings=settings,
@@ -138,7 +143,7 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
         theme=choice,
         probe=probe,
         count_saves_after_s=COUNT_SAVES_AFTER_S,
-        seen=look.wait(),
+        seen=service.joined(look.wait()),
     )
     try:
         if theme == AUTO:
@@ -156,6 +161,37 @@ def _run(probe: Probe, theme: str, *, ascii_glyphs: bool, read_only: bool) -> in
         return app.return_code
     sys.stdout.write(farewell(app.world_watch.world.running_names))
     return app.return_value or 0
+
+
+def meet_machines(
+    service: EngineService, hosts: Mapping[str, str], environ: Mapping[str, str]
+) -> None:
+    """Tells the service of the other machines: those of the config, and the one that is asked for
+    by its name or address, on which the app opens."""
+    wished = environ.get(HOST_VARIABLE, "")
+    service.opens_on = name = name_for(wished, hosts)
+    service.asked_for = {name: wished} if name and name not in hosts else {}
+    service.meet(hosts)
+
+
+def name_for(wished: str, hosts: Mapping[str, str]) -> str:
+    """Returns what a machine is called that is asked for by its name or address, so that `--host`
+    takes it; "" for none."""
+    if not wished.startswith(SCHEME):
+        return wished if wished in hosts else ""
+    known = next((name for name, address in hosts.items() if address == wished), "")
+    short = wished.removeprefix(SCHEME).removesuffix("/")
+    # Without a user or a port, it could be the name of another one.
+    return known or (short if "@" in short or ":" in short else wished)
+
+
+def _draw_first_list(probe: Probe, sketch: Sketch, look: FirstLook) -> None:
+    """Draws the list of sandboxes into the outline. Where there may be other machines, it would be
+    without their headers, and would move a moment later."""
+    from quicksand_tui.kit.first_list import first_list  # noqa: PLC0415
+
+    if (seen := look.wait(LIST_WAIT_S)) and probe.size == sketch.size:
+        probe.draw(first_list(*sketch.size, sketch.looks, sketch.shape, sketch.needs, seen))
 
 
 @frozen(kw_only=False)

@@ -51,6 +51,8 @@ class LinkStatus:
     """The number of the connection to the guest, from 1."""
     runs: bool = True
     """Its sandbox runs, so a new terminal can be opened there."""
+    comes_back: bool = False
+    """It is opened again without anybody's doing: only its machine is away."""
 
     @property
     def terminal_name(self) -> str:

@@ -203,7 +203,7 @@ class Pane(Widget, can_focus=True):
             self._drop_pending()
             self._gestures.cancel()
             self.copying.forget()
-        if not status.runs and self._start_hint:
+        if not (status.runs or status.comes_back) and self._start_hint:
             status = replace(status, text=f"{self._start_hint}: {status.text}")
         self._shown.status = status
         if status.state is LinkState.OPEN:

@@ -168,16 +168,21 @@ class Dialogs:
         )
 
     def ask_for_new(
-        self, image: str | None, then: Callable[[NewSpec], None], *, save: str = ""
+        self,
+        image: str | None,
+        then: Callable[[NewSpec], None],
+        *,
+        save: str = "",
+        host: str = "",
     ) -> None:
-        """Shows the form of a new sandbox, with an image or the save of key ``save`` chosen;
-        ``then`` gets the result."""
+        """Shows the form of a new sandbox on the machine ``host``, with an image or the save of key
+        ``save`` chosen; ``then`` gets the result."""
         begin = (
             f"{on_demand.SAVE}{save}" if save else (f"{on_demand.IMAGE}{image}" if image else "")
         )
         last = on_demand.recall_last(self._memory.remembered)
         form, spec_of = on_demand.new_form(
-            self._world(), begin=begin, last=last, usual=self._usual()
+            self._world(), begin=begin, last=last, usual=self._usual(), host=host
         )
 
         def take(values: Values) -> None:

@@ -27,7 +27,7 @@ from quicksand_tui.kit.outline import BRAND
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import plain
-from quicksand_tui.model.world import Panel, Selection, World
+from quicksand_tui.model.world import MACHINE_KEY, Panel, Selection, World
 from quicksand_tui.panes.view import PaneChanged, ShellsLeft, ShellsZoomed
 from quicksand_tui.screens.main_actions import MainActions
 from quicksand_tui.screens.places import Places
@@ -158,9 +158,9 @@ class MainScreen(ActionScreen):
         else:
             self._was_in_front = True
 
-    def complete(self) -> None:
-        """Mounts everything that the first paint does not need."""
-        self.lists.complete()
+    def complete(self, machine: str = "") -> None:
+        """Mounts all that the first paint does not need, and goes to the ``machine``, if any."""
+        self.lists.complete(machine)
         self.area.complete()
         self.show(self.world)
 
@@ -178,7 +178,7 @@ class MainScreen(ActionScreen):
         if self._aim is not None:
             return self._aim
         lists = self.lists
-        chosen, marked = lists.sandboxes.selected, lists.sandboxes.marked
+        chosen, marked = lists.sandbox, lists.marked
         if (held := self._held) is not None:
             chosen, marked = held, ()
         sandbox = None if chosen is None else self.world.sandbox(chosen.id)
@@ -186,6 +186,7 @@ class MainScreen(ActionScreen):
             # The tree and the main area always show a sandbox, whatever list is visible.
             panel=lists.panel if self.places.part is Part.LISTS else Panel.SANDBOXES,
             sandbox=sandbox,
+            machine=lists.machine if sandbox is None else sandbox.host,
             marked_sandboxes=marked,
             image=lists.images.selected,
             save=lists.saves.selected if self.shows_saves else None,
@@ -208,18 +209,18 @@ class MainScreen(ActionScreen):
     def visible_sandboxes(self) -> frozenset[str]:
         """Ids of the sandboxes whose CPU and memory are visible."""
         table = self.lists.sandboxes.table
-        return frozenset([*table.visible_keys, table.selected_key or ""]) - {""}
+        keys = {*table.visible_keys, table.selected_key or MACHINE_KEY}
+        return frozenset(key for key in keys if not key.startswith(MACHINE_KEY))
 
     @property
     def chosen_sandboxes(self) -> frozenset[str]:
         """Ids of the marked sandboxes, else of those that a filter lists; none without either."""
-        browser = self.lists.sandboxes
-        if browser.marked:
-            return frozenset(view.id for view in browser.marked)
+        browser = self.sandboxes
+        if marked := self.lists.marked:
+            return frozenset(view.id for view in marked)
         if not browser.query_text:
             return frozenset()
-        listed = browser.table.has_row
-        return frozenset(view.id for view in self.world.sandboxes if listed(view.id))
+        return frozenset(v.id for v in self.world.sandboxes if browser.table.has_row(v.id))
 
     @property
     def sandboxes_with_network(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from quicksand_tui.actions.registry import find_action
 from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
-from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.sandboxes import State, at_host
 from quicksand_tui.model.specs import CheckpointSpec
 from quicksand_tui.model.world import Panel, Selection
 from quicksand_tui.screens import on_demand
@@ -77,7 +77,8 @@ class MainActions(Doer):
     def do_new(self) -> None:
         selection = self._selection
         image = selection.image if selection.panel is Panel.IMAGES else None
-        self._dialogs.ask_for_new(image.name if image is not None else None, self.create)
+        host = selection.machine if selection.panel is Panel.SANDBOXES else ""
+        self._dialogs.ask_for_new(image.name if image is not None else None, self.create, host=host)
 
     def create(self, spec: NewSpec) -> None:
         """Starts a new sandbox, with the cursor on it."""
@@ -87,12 +88,12 @@ class MainActions(Doer):
         self._places.go_to(Part.LISTS)
         self._begin.begin(
             starting.create(spec),
-            sandbox_id=f"new:{spec.name}",
-            name=spec.name,
+            sandbox_id=f"new:{at_host(spec.name, spec.host)}",
+            name=at_host(spec.name, spec.host),
             image=spec.image,
             command=starting.run_command(spec),
         )
-        self._places.lists.want(spec.name)
+        self._places.lists.want(at_host(spec.name, spec.host))
 
     def do_open(self) -> None:
         selection = self._selection

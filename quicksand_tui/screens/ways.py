@@ -68,7 +68,7 @@ class Ways(Doer):
     def do_last(self) -> None:
         """Goes to the sandbox that was used before the present one, and there to its shells if the
         user is in shells."""
-        shown = self._places.lists.sandboxes.selected
+        shown = self._places.lists.sandbox
         here = None if shown is None else shown.id
         before = (id_ for id_ in self._recent if id_ != here and self._find(id_) is not None)
         there = self._find(next(before, ""))

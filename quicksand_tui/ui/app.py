@@ -140,7 +140,7 @@ class QuicksandApp(App[int]):
 
     def _make_config_watch(self) -> ConfigWatch:
         return ConfigWatch(
-            self, self.settings, self.keys, show=self.show, report=self.dialogs.show_report
+            self, self.settings, self.keys, self.service, self.show, self.dialogs.show_report
         )
 
     def _make_saves_watch(self) -> SavesWatch:
@@ -313,7 +313,7 @@ class QuicksandApp(App[int]):
     @work(group="watch", exclusive=True)
     async def _watch(self) -> None:
         self._painted_first()
-        self.main.complete()
+        self.main.complete(self.service.opens_on)
         self.looks.remember_outline()
         await self.world_watch.run()
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from textual.app import App
 
+    from quicksand_tui.door.service import EngineService
     from quicksand_tui.home.config import Settings
     from quicksand_tui.kit.keys import Keys
     from quicksand_tui.model.specs import Told
@@ -28,11 +29,13 @@ class ConfigWatch:
         app: App[int],
         settings: Settings,
         keys: Keys,
-        *,
+        service: EngineService,
         show: Callable[[], None],
         report: Callable[[Told], None],
     ) -> None:
-        """``show`` shows the world with other settings, ``report`` what is wrong with them."""
+        """``service`` is told of other machines. ``show`` shows the world with other settings,
+        ``report`` what is wrong with them."""
+        self._service = service
         self._show = show
         self._report = report
         self._app = app
@@ -47,6 +50,7 @@ class ConfigWatch:
         if words is None:
             return
         self.use_keymap()
+        self._service.meet(settings.config.hosts)
         if (chosen := settings.config.theme) != theme:
             app.theme = chosen or fitting_theme()
         self._show()

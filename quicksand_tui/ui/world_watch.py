@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.text import error_text
-from quicksand_tui.model.world import World
+from quicksand_tui.model.world import MachineState, World
 from quicksand_tui.views.happenings import happenings
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ EVENTS_MAX = 1000
 """How many events of sandboxes are kept."""
 LOOK_WAIT_S = 5.0
 """Seconds to wait at most for a look at the disk to be shown."""
+SOON_S = 0.05
+"""Seconds from what another machine tells to the look that shows it."""
 REPAINT_EVERY_S = 10.0
 """Seconds after which the world is shown again even if unchanged, to update ages."""
 
@@ -66,27 +68,44 @@ class WorldWatch:
         self.shown = 0.0
         """When the world was last shown."""
         self._again = asyncio.Event()
+        self._soon = False
         self._fresh = False
         self._lookers: list[asyncio.Future[None]] = []
         """Futures that wait for a look that begins after them."""
 
     async def run(self) -> None:
         """Looks until it is cancelled."""
+        loop = asyncio.get_running_loop()
+
+        def told_there() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the app ends
+                loop.call_soon_threadsafe(self._look_soon)
+
+        self._service.when_told(told_there)
         while True:
             await self._turn()
             with contextlib.suppress(TimeoutError):
                 every_s = max(self._at_least_s, self._settings.config.look_every_s)
                 await asyncio.wait_for(self._again.wait(), every_s)
 
+    def _look_soon(self) -> None:
+        """Looks soon, since another machine has told something; it may tell more at once."""
+        if not self._soon:
+            self._soon = True
+            asyncio.get_running_loop().call_later(SOON_S, self._again.set)
+
     async def _turn(self) -> None:
         fresh, self._fresh = self._fresh, False
         self._again.clear()
+        self._soon = False
         lookers, self._lookers = self._lookers, []
         world = await self._look_once(fresh=fresh)
         self._looked()
         before = replace(self.world, taken=world.taken)
         self.events.extend(happenings(self.world, world))
-        stale = world.taken - self.shown >= REPAINT_EVERY_S or self._moves()
+        away = any(machine.state is not MachineState.THERE for machine in world.machines)
+        # Since when a machine is away is shown in seconds.
+        stale = world.taken - self.shown >= REPAINT_EVERY_S or away or self._moves()
         self.world = world
         if world != before or stale or fresh:
             self.shown = world.taken

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quicksand_tui.model.amounts import pause_text, size_text
 from quicksand_tui.model.checkpoints import NOTE_LIMIT, TAG_LIMIT, CheckpointView
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.text import TITLE_CELLS, clip, sanitise
-from quicksand_tui.verbs.record import SandboxVerb
+from quicksand_tui.verbs import engine
+from quicksand_tui.verbs.record import Relayed, SandboxVerb, no_result
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
@@ -41,6 +42,7 @@ def take(
         ),
         tell=_tell_taken,
         facts=lambda name, taken: {"sandbox": name, **facts_of(taken)},
+        there=lambda told: checkpoint_of(told.json),
     )
 
 
@@ -58,6 +60,28 @@ def facts_of(checkpoint: Checkpoint) -> dict[str, Any]:
     that."""
     facts = asdict(checkpoint)
     return {name: value for name, value in facts.items() if not name.startswith("revert_")}
+
+
+def checkpoint_of(facts: Any) -> Checkpoint:
+    """Returns the checkpoint that `facts_of` has told of. Raises LookupError, TypeError or
+    ValueError if it makes no sense."""
+    told = engine.Fields(facts, "the checkpoint")
+    made = engine.Checkpoint(
+        tag=told.text("tag"),
+        id=told.text("id"),
+        parent=told.maybe("parent", told.text),
+        created=told.real("created"),
+        note=told.text("note"),
+        tier=told.text("tier"),
+        tier_note=told.text("tier_note"),
+        auto=told.flag("auto"),
+        pinned=told.flag("pinned"),
+        pause_s=told.real("pause_s"),
+        bytes_written=told.whole("bytes_written"),
+    )
+    if not (made.has_memory or made.tier):  # an unknown tier raises LookupError
+        raise ValueError("the checkpoint has no tier")
+    return made
 
 
 def view_of(checkpoint: Checkpoint) -> CheckpointView:
@@ -123,6 +147,17 @@ def _reached_facts(name: str, reached: Reached) -> dict[str, Any]:
     }
 
 
+def _reached_there(told: Relayed) -> Reached:
+    facts = engine.Fields(told.json, "the revert")
+    at = checkpoint_of(facts.any("at"))
+    form, why = facts.maybe("form", facts.text), facts.maybe("why", facts.text)
+    return Reached(
+        replace(at, revert_form=form or "", revert_why=why or ""),
+        facts.maybe("kept", lambda name: checkpoint_of(facts.any(name))),
+        facts.real("seconds"),
+    )
+
+
 FORMS = {
     "flushed": "QEMU translates the guest's code anew",
     "new QEMU": "a new QEMU was needed",
@@ -159,6 +194,7 @@ def revert(
             f"{name}: reverted to {_short(reached.at.tag)} (undo: {keymap.hint('undo')})", reached
         ),
         facts=_reached_facts,
+        there=_reached_there,
     )
 
 
@@ -174,6 +210,7 @@ def undo(*, unmount_9p: bool = False) -> SandboxVerb[Reached]:
             f"{name}: revert undone (undo: {keymap.hint('undo')})", reached
         ),
         facts=_reached_facts,
+        there=_reached_there,
     )
 
 
@@ -190,6 +227,7 @@ def remove(checkpoint: str, *, shown: str = "") -> SandboxVerb[None]:
         failed="The checkpoint was not deleted",
         stage=f"deleting {shown}",
         act=lambda sandbox, _: sandbox.delete_checkpoint(checkpoint),
+        there=no_result,
         tell=lambda name, _, keymap: f"{name}: checkpoint {_short(shown)} is deleted",
     )
 
@@ -204,6 +242,7 @@ def pin(checkpoint: str, *, shown: str = "", pinned: bool = True) -> SandboxVerb
         job=JobVerb.PIN,
         failed="The checkpoint is as it was",
         act=lambda sandbox, _: sandbox.pin_checkpoint(checkpoint, pinned),
+        there=no_result,
         tell=lambda name, _, keymap: f"{name}: {_short(shown)} {now}",
     )
 
@@ -217,5 +256,6 @@ def write_note(checkpoint: str, note: str, *, shown: str = "") -> SandboxVerb[No
         job=JobVerb.NOTE,
         failed="The note is as it was",
         act=lambda sandbox, _: sandbox.note_checkpoint(checkpoint, note),
+        there=no_result,
         tell=lambda name, _, keymap: f"{name}: {_short(shown)} has {'a' if note else 'no'} note",
     )

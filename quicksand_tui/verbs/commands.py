@@ -6,7 +6,9 @@ import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from quicksand_tui.model.sandboxes import split_host
 from quicksand_tui.model.text import sanitise
+from quicksand_tui.verbs.row import Kind
 from quicksand_tui.verbs.rows import find_verb
 
 if TYPE_CHECKING:
@@ -15,13 +17,29 @@ if TYPE_CHECKING:
 COMMAND_MAX = 4000
 """The most characters of a shown command; the rest is cut."""
 
+OF_HOSTS = frozenset({Kind.SANDBOX, Kind.TRASHED})
+"""What may be that of another machine."""
+
 Value = str | int | Iterable[str] | None
 """The value of a parameter. None, False, "" and an empty list leave it out; a required argument
 may be ""."""
 
 
 def command_line(verb: str, /, **values: Value) -> str:
-    """Returns the command of a verb, quoted for a shell and sanitised for the screen.
+    """Returns the command of a verb, quoted for a shell and sanitised for the screen. ``values``
+    and errors are those of `command_words`."""
+    return shown_command(command_words(verb, **values))
+
+
+def shown_command(words: Iterable[str], host: str = "") -> str:
+    """Returns a command on the machine ``host``, quoted for a shell and sanitised for the
+    screen."""
+    there = ("--host", host) if host else ()
+    return sanitise(shlex.join(["quicksand-tui", *there, *words]), limit=COMMAND_MAX)
+
+
+def command_words(verb: str, /, **values: Value) -> list[str]:
+    """Returns the words of a verb's command, without that of the program.
 
     ``values`` are named as the verb's parameters (`quicksand_tui.verbs.rows`), and their words
     keep this order, but for options of a verb that takes the rest, which come first. From the
@@ -29,7 +47,7 @@ def command_line(verb: str, /, **values: Value) -> str:
     the end, behind ``--``. Raises LookupError for a verb or a parameter without a record.
     """
     record = find_verb(verb)
-    words, behind = ["quicksand-tui", *verb.split()], list[str]()
+    words, behind = verb.split(), list[str]()
     given = [(record.parameter(name), value) for name, value in values.items()]
     if record.takes_rest:
         given.sort(key=lambda one: not one[0].flags)
@@ -39,15 +57,23 @@ def command_line(verb: str, /, **values: Value) -> str:
             behind += found
         else:
             words += found
-    return sanitise(shlex.join([*words, *(["--", *behind] if behind else [])]), limit=COMMAND_MAX)
+    return [*words, *(["--", *behind] if behind else [])]
 
 
 def command_about(verb: str, subject: str, /, *flags: str, **values: Value) -> str:
     """Returns the command of a verb with ``flags``, and ``subject`` as its first argument unless
-    that is ""."""
+    that is "". A sandbox of another machine is named as the app does (`at_host`)."""
+    first, host = find_verb(verb).subject, ""
+    if first is not None and first.kind in OF_HOSTS:
+        subject, host = split_host(subject)
+    return shown_command(words_about(verb, subject, *flags, **values), host)
+
+
+def words_about(verb: str, subject: str, /, *flags: str, **values: Value) -> list[str]:
+    """Returns the words of `command_about` for a subject of the machine that carries them out."""
     first = find_verb(verb).subject
     about = {first.name: subject} if first is not None and subject else {}
-    return command_line(verb, **dict.fromkeys(flags, True), **about, **values)
+    return command_words(verb, **dict.fromkeys(flags, True), **about, **values)
 
 
 def _is_mistakable(record: VerbRecord, parameter: Parameter, words: list[str]) -> bool:

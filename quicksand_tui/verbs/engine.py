@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quicksand.base.arch import Architecture
     from quicksand.base.errors import PathError, QuicksandError
+    from quicksand.base.fields import Fields
     from quicksand.base.footprint import Footprint
     from quicksand.base.home import expand
     from quicksand.base.limits import BUTTONS, CLONES_AT_ONCE, CLONES_MAX, SPARES_MAX
@@ -35,11 +36,13 @@ if TYPE_CHECKING:
     from quicksand.records.registry import Registry
     from quicksand.sandbox import Sandbox
     from quicksand.saves.looking import load_save
+    from quicksand.saves.manifest import SaveManifest
     from quicksand.saves.save_removal import remove_each, restore_save, sweep
     from quicksand.saves.saving import SaveOptions
     from quicksand.saves.store import SaveStore
     from quicksand.saves.verifying import verify_saves
     from quicksand.saves.workspaces import known_stores
+    from quicksand.snapshots.checkpoint import Checkpoint
 
 __all__ = [
     "BUTTONS",
@@ -50,6 +53,8 @@ __all__ = [
     "QEMU_PACKAGE",
     "SPARES_MAX",
     "Architecture",
+    "Checkpoint",
+    "Fields",
     "Footprint",
     "ImageStore",
     "PathError",
@@ -58,6 +63,7 @@ __all__ = [
     "Sandbox",
     "SandboxConfig",
     "SandboxTrash",
+    "SaveManifest",
     "SaveOptions",
     "SaveStore",
     "Stopped",
@@ -102,6 +108,7 @@ _HOMES = {
         "PathError",
         "QuicksandError",
     ),
+    "quicksand.base.fields": ("Fields",),
     "quicksand.base.footprint": ("Footprint",),
     "quicksand.base.limits": (
         "BUTTONS",
@@ -129,6 +136,8 @@ _HOMES = {
         "restore_save",
         "sweep",
     ),
+    "quicksand.saves.manifest": ("SaveManifest",),
+    "quicksand.snapshots.checkpoint": ("Checkpoint",),
     "quicksand.saves.saving": ("SaveOptions",),
     "quicksand.saves.store": ("SaveStore",),
     "quicksand.saves.verifying": ("verify_saves",),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.record import Report, SandboxVerb, attach
+from quicksand_tui.verbs.record import Report, SandboxVerb, attach, no_result
 from quicksand_tui.verbs.shared_rows import GRACE_S
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ def stop_within(grace_s: float) -> SandboxVerb[None]:
         failed="The sandbox did not stop",
         open=_open_to_end_it,
         act=lambda sandbox, _: sandbox.stop(grace=grace_s),
+        there=no_result,
+        values={"grace": None if grace_s == GRACE_S else f"{grace_s:g}"},
     )
 
 
@@ -40,6 +42,7 @@ KILL: SandboxVerb[None] = SandboxVerb(
     failed="The sandbox was not killed",
     open=_open_to_end_it,
     act=lambda sandbox, _: sandbox.kill(),
+    there=no_result,
 )
 
 PAUSE: SandboxVerb[None] = SandboxVerb(
@@ -50,6 +53,7 @@ PAUSE: SandboxVerb[None] = SandboxVerb(
     failed="The sandbox was not paused",
     open=attach,
     act=lambda sandbox, _: sandbox.pause(),
+    there=no_result,
 )
 
 RESUME: SandboxVerb[None] = SandboxVerb(
@@ -60,4 +64,5 @@ RESUME: SandboxVerb[None] = SandboxVerb(
     failed="The sandbox was not resumed",
     open=attach,
     act=lambda sandbox, _: sandbox.resume(),
+    there=no_result,
 )

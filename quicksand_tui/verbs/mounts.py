@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.record import Report, SandboxVerb, attach
+from quicksand_tui.verbs.commands import words_about
+from quicksand_tui.verbs.record import Report, SandboxVerb, attach, no_result
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
@@ -33,8 +34,12 @@ def mount(spec: MountSpec) -> SandboxVerb[None]:
         job=JobVerb.MOUNT,
         failed="The directory is not mounted",
         stage=f"mounting {spec.guest}",
+        words=lambda subject: words_about(
+            "mount", subject, mount=f"{spec.host}:{spec.guest}{mode}"
+        ),
         open=attach,
         act=act,
+        there=no_result,
         tell=lambda name, _, keymap: f"{name} has {spec.host} at {spec.guest}",
     )
 
@@ -54,5 +59,9 @@ def unmount(
         stage=f"unmounting {shown}",
         open=attach,
         act=lambda sandbox, _: sandbox.unmount(guest, force=force),
+        words=lambda subject: words_about(
+            "unmount", subject, *(("force",) if force else ()), guest=guest
+        ),
+        there=no_result,
         tell=lambda name, _, keymap: f"{name} has no longer {host} at {shown}",
     )

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.commands import Value, command_about
+from quicksand_tui.verbs.commands import Value, command_about, words_about
+from quicksand_tui.verbs.rows import find_verb
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
     from quicksand_tui.model.keymap import Keymap
+    from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.specs import Told
+
+AS_JSON = "as_json"
+"""The name of the option ``--json``."""
 
 T = TypeVar("T")
 
@@ -52,6 +57,27 @@ def _no_facts(name: str, result: Any) -> None:
 
 
 @frozen
+class Relayed:
+    """What the command of a verb has told on another machine. Nothing of it is sanitised."""
+
+    json: Any = None
+    """What ``--json`` printed; None if the command has no such option."""
+    notices: tuple[str, ...] = ()
+    """What it could not do."""
+    sandbox: SandboxView | None = None
+    """The sandbox as it was before."""
+
+
+def no_result(_: Relayed) -> None:
+    """The result of a verb that has none."""
+
+
+def not_there(_: Relayed) -> Any:
+    """The result of a verb that is not carried out on other machines."""
+    raise LookupError
+
+
+@frozen
 class Verb(ABC, Generic[T]):
     """A verb with its parameters. `carry_out` calls the engine; its result is ``T``."""
 
@@ -78,10 +104,28 @@ class Verb(ABC, Generic[T]):
     sandbox's row shows it. Raises OperationError for a result that is a failure."""
     facts: Callable[[str, T], Any] = _no_facts
     """Turns the result for the sandbox of that name into what ``--json`` prints."""
+    there: Callable[[Relayed], Any] = not_there
+    """Makes what `tell` takes of what the command has told on another machine. Raises LookupError,
+    TypeError or ValueError for what makes no sense."""
+    words: Callable[[str], Sequence[str]] | None = None
+    """Returns the words of its command about a subject, if `values` are only to be shown."""
 
     def command_for(self, subject: str = "") -> str:
         """Returns the command that does the same to ``subject``."""
         return command_about(self.name, subject, *self.flags, **self.values)
+
+    @property
+    def can_be_relayed(self) -> bool:
+        """Whether it is carried out on other machines, too."""
+        return self.there is not not_there
+
+    def relayed_words(self, subject: str) -> Sequence[str]:
+        """Returns the words of its command about ``subject``, with ``--json`` if it has that."""
+        if self.words is not None:
+            return self.words(subject)
+        names = {parameter.name for parameter in find_verb(self.name).parameters}
+        more: dict[str, Value] = {AS_JSON: True} if AS_JSON in names else {}
+        return words_about(self.name, subject, *self.flags, **more, **self.values)
 
     @abstractmethod
     async def carry_out(self, name: str, report: Report = ignore) -> T:

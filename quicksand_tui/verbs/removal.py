@@ -8,7 +8,7 @@ from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.sandboxes import RemovedView
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs import engine
-from quicksand_tui.verbs.record import HostVerb, Progress, Report
+from quicksand_tui.verbs.record import HostVerb, Progress, Relayed, Report
 from quicksand_tui.verbs.starting import NAME_LIMIT, let_go_on
 
 if TYPE_CHECKING:
@@ -37,7 +37,26 @@ def remove(
         failed="The sandbox was not deleted",
         run=run,
         tell=_tell_removed,
+        there=_removed_there,
     )
+
+
+def _removed_there(told: Relayed) -> RemovedView:
+    """What the app has seen before tells enough."""
+    view = told.sandbox
+    if view is None:
+        raise LookupError("the sandbox was not known")
+    return RemovedView(
+        id=view.id,
+        name=view.name,
+        in_trash=not view.discard,
+        goes_on=view.is_live and not view.discard,
+    )
+
+
+def shown_removal(removed: RemovedSandbox | RemovedView) -> RemovedView:
+    """Returns a removed sandbox of any machine as the app shows it."""
+    return removed if isinstance(removed, RemovedView) else removed_view(removed)
 
 
 def removed_view(removed: RemovedSandbox) -> RemovedView:
@@ -52,8 +71,8 @@ def removed_view(removed: RemovedSandbox) -> RemovedView:
     )
 
 
-def _tell_removed(name: str, removed: RemovedSandbox, keymap: Keymap) -> str:
-    view = removed_view(removed)
+def _tell_removed(name: str, removed: RemovedSandbox | RemovedView, keymap: Keymap) -> str:
+    view = shown_removal(removed)
     if not view.in_trash:
         return f"{name} is deleted for good"
     lost = f"; only its disk is kept: {view.not_kept}" if view.not_kept else ""
@@ -98,4 +117,5 @@ def bring_back(*, new_name: str | None = None, start: bool = False) -> HostVerb[
         tell=lambda name, back, keymap: (
             f"{name} is back{' and runs where it was' if back.runs else ''}"
         ),
+        there=lambda told: Back("", "", "", start),
     )

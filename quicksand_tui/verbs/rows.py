@@ -2,8 +2,7 @@
 
 The commands' parameters (`quicksand_tui.cli.commands`), the overview of `--help`, the `:` line and
 its completion (`quicksand_tui.actions.line`), and the commands that the app shows
-(`quicksand_tui.verbs.commands`) derive from these records. What a command does is described by
-the docstring of its function.
+(`quicksand_tui.verbs.commands`) derive from these records; docstrings of functions describe them.
 """
 
 from __future__ import annotations
@@ -426,7 +425,7 @@ _HOST = _section(
 
 APP_OPTIONS = (
     option("--host", Kind.TEXT, "HOST",
-           "Do COMMAND on this machine: ssh://[USER@]HOST[:PORT], or a name of `hosts`."),
+           "Do COMMAND, or open the app, on this machine: ssh://[USER@]HOST[:PORT], or a name."),
     option("--theme", Kind.TEXT, "NAME", "Use these colours for this run, or auto."),
     flag("--ascii", "Draw with ASCII only."),
     flag("--read-only", "Change nothing, and open no shell."),

@@ -17,6 +17,7 @@ from quicksand_tui.model.specs import SaveSpec, Told
 from quicksand_tui.model.text import sanitise
 from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.record import HostVerb, Progress, Report, SandboxVerb, ignore
+from quicksand_tui.verbs.saved import Saved, SavedThere, tell_saved
 from quicksand_tui.verbs.stages import stage_text
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 SHOWN_MAX = 200
 """How many lines a report shows."""
-VOLATILE_SHOWN = 5
 
 Bytes = Callable[[str, int, int], None]
 """Receives the stage, the bytes done, and the bytes in all."""
@@ -47,15 +47,6 @@ def bytes_to(report: Report) -> Bytes:
 
 
 # Saving
-
-
-class Saved(NamedTuple):
-    """A save that was made."""
-
-    save: Save
-    size: int
-    """Its allocated bytes, as in the list of saves; the lengths of its sparse files are larger."""
-    seconds: float
 
 
 def save(
@@ -92,12 +83,13 @@ def save(
         stage="saving its disk",
         act=act,
         spec=spec,
-        tell=_tell_saved,
+        tell=tell_saved,
         facts=lambda name, saved: {
             "sandbox": name,
             "path": str(saved.save.root),
             **saved.save.require().to_json(),
         },
+        there=lambda told: SavedThere(spec.name or "", engine.SaveManifest.from_json(told.json)),
     )
 
 
@@ -129,21 +121,6 @@ async def _ended(work: asyncio.Task[Save]) -> None:
     await asyncio.wait((work,))
     if not work.cancelled():
         work.exception()  # retrieved and ignored: the cancellation is raised instead
-
-
-def _tell_saved(name: str, saved: Saved, keymap: Keymap) -> Told:
-    manifest = saved.save.require()
-    summary = f"{sanitise(saved.save.name)} is saved: {size_text(saved.size)}"
-    if manifest.unsynced:
-        summary += (
-            "; what its guest had not yet written to its disk is missing: resume it, save again"
-        )
-    if not manifest.volatile:
-        return Told(summary=summary)
-    shown = [sanitise(path) for path in manifest.volatile[:VOLATILE_SHOWN]]
-    more = len(manifest.volatile) - len(shown)
-    names = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
-    return Told(summary=f"{summary}; not in it, since only in the guest's memory: {names}")
 
 
 # Removing, and bringing back

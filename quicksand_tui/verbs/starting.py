@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,8 +9,8 @@ from quicksand_tui.model.jobs import JobVerb
 from quicksand_tui.model.text import TITLE_CELLS, clip, sanitise
 from quicksand_tui.verbs import engine
 from quicksand_tui.verbs.checkpoints import newest_automatic
-from quicksand_tui.verbs.commands import COMMAND_MAX
-from quicksand_tui.verbs.record import HostVerb, Progress, Report, SandboxVerb
+from quicksand_tui.verbs.commands import shown_command
+from quicksand_tui.verbs.record import HostVerb, Progress, Relayed, Report, SandboxVerb
 from quicksand_tui.verbs.stages import stage_text
 from quicksand_tui.verbs.start_facts import start_facts
 
@@ -61,7 +60,12 @@ def start(at: str | None = None, *, shown: str = "") -> SandboxVerb[Started]:
         open=open_stopped,
         act=lambda sandbox, _: let_go_on(sandbox, at),
         tell=tell,
+        there=_started_there,
     )
+
+
+def _started_there(told: Relayed) -> Started:
+    return Started(told.notices)
 
 
 def told_of(name: str, started: Started) -> str | None:
@@ -125,7 +129,9 @@ def create(spec: NewSpec) -> HostVerb[Started]:
         done=STARTED,
         run=run,
         spec=spec,
-        tell=lambda _, started, keymap: told_of(spec.name, started),
+        tell=lambda name, started, keymap: told_of(name, started),
+        there=_started_there,
+        words=lambda _: [*run_words(spec, relayed=True)],
     )
 
 
@@ -146,6 +152,11 @@ def machine_keywords(spec: NewSpec) -> dict[str, Any]:
 
 def run_command(spec: NewSpec) -> str:
     """Returns the command that starts the same sandbox, quoted for a shell."""
+    return shown_command(run_words(spec), spec.host)
+
+
+def run_words(spec: NewSpec, *, relayed: bool = False) -> list[str]:
+    """Returns the words of that command; with ``relayed`` as it is carried out for the app."""
     image = spec.image or "IMAGE"
     words = ["--name", spec.name or "NAME"]
     for keyword, record in machine_records().items():
@@ -155,10 +166,10 @@ def run_command(spec: NewSpec) -> str:
         usual = spec.suggested.get(keyword, record.default_text)
         if text and (spec.save or spec.is_file or text != usual):
             words += record.words(text)
-    words.append("--detach")
+    words += ["--detach", *(("--build", "--json") if relayed else ())]
     # A name that begins with a dash must not be taken for an option.
     words = [*words, "--", image] if image.startswith("-") else [image, *words]
-    return sanitise(shlex.join(["quicksand-tui", "run", *words]), limit=COMMAND_MAX)
+    return ["run", *words]
 
 
 # More of a sandbox
@@ -210,7 +221,15 @@ def clone(
         act=act,
         tell=_tell_clones,
         facts=lambda _, clones: [clone.facts for clone in clones],
+        there=_clones_there,
     )
+
+
+def _clones_there(told: Relayed) -> Sequence[Clone]:
+    if not isinstance(told.json, list):
+        raise TypeError("the clones are no list")
+    facts = [engine.Fields(one, "the clone") for one in told.json[: engine.CLONES_MAX]]
+    return [Clone(one.text("name"), one.texts("notices"), {}) for one in facts]
 
 
 def _tell_clones(name: str, clones: Sequence[Clone], keymap: Keymap) -> str:

@@ -36,6 +36,8 @@ def row_words(
     row: Row, columns: Sequence[Column], fit: Fit, *, is_marked: bool = False
 ) -> list[Words]:
     """Returns a row of a table."""
+    if row.line:
+        return [(fit(text), role) for text, role in row.line]
     words = [(f"{fit(MARK)} ", MARK_ROLE) if is_marked else (" " * GUTTER, "")]
     for column in columns:
         words += cell_words(row.cells[column.key], column, fit)

@@ -16,7 +16,7 @@ from quicksand_tui.model.amounts import (
 )
 from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.overview import NOTHING_KNOWN, Known
-from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.sandboxes import State, split_host
 from quicksand_tui.model.text import clip, drawn_cells
 from quicksand_tui.views.mounts import GLYPHS as MOUNT_GLYPHS
 from quicksand_tui.views.mounts import ROLES as MOUNT_ROLES
@@ -255,7 +255,9 @@ def _facts(view: SandboxView, world: World) -> Iterator[Shown]:
         yield _line((view.accel_reason, "muted"))
     if not view.id.startswith("new:"):
         age = "" if view.created is None else f" · {age_text(world.taken - view.created)} old"
-        yield _line((f"id {view.id if view.id.isalnum() else '?'}{age}", "muted"))
+        own = split_host(view.id)[0]
+        there = f" on {view.host}" if view.host else ""
+        yield _line((f"id {own if own.isalnum() else '?'}{there}{age}", "muted"))
 
 
 def network_text(view: SandboxView) -> str:

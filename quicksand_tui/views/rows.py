@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from quicksand_tui.model.amounts import age_text, percent_text, size_text, sparkline
 from quicksand_tui.model.frozen import frozen
 from quicksand_tui.model.jobs import JOB_STATES, Job, JobVerb
-from quicksand_tui.model.sandboxes import SandboxView, State
+from quicksand_tui.model.sandboxes import SandboxView, State, split_host
 from quicksand_tui.model.text import drawn_cells
 from quicksand_tui.views.filters import filtered, nothing_matches
 
@@ -84,6 +84,8 @@ class Row:
     cells: dict[str, Cell]
     dead: bool = False
     """It has only lines of a drawing: the cursor goes past it."""
+    line: tuple[Words, ...] = ()
+    """What it shows across all columns instead of cells."""
 
 
 @frozen(kw_only=False)
@@ -125,6 +127,7 @@ def with_jobs(world: World, jobs: Iterable[Job]) -> World:
                 SandboxView(
                     id=job.sandbox_id,
                     name=job.name,
+                    host=split_host(job.sandbox_id)[1],
                     state=State.STARTING,
                     image=job.image,
                     created=job.started,
@@ -221,7 +224,7 @@ def _name_cells(view: SandboxView, world: World) -> int:
     """Returns the cells of a name, and of how far a job is, which stands beside it."""
     job = world.job(view.id)
     beside = drawn_cells(job.progress) + 2 if job is not None and job.progress else 0
-    return drawn_cells(view.name) + beside
+    return drawn_cells(view.short_name) + beside
 
 
 def plan_sandbox_columns(width: int, needs: ListNeeds | None = None) -> tuple[Column, ...]:
@@ -292,6 +295,7 @@ _FIELDS: dict[str, Callable[[SandboxView], str]] = {
     "image": lambda view: view.image,
     "name": lambda view: view.name,
     "id": lambda view: view.id,
+    "host": lambda view: view.host or "local",
 }
 SEARCHED = (Column("image", "Image", 10),)
 """Columns that a filter looks at besides state and name: they are shown while there is one."""
@@ -320,7 +324,7 @@ def sandbox_row(view: SandboxView, world: World) -> Row:
     used = view.memory_used
     cells = {
         "state": Cell(f" {view.state.value}", role, lead=((GLYPHS[view.state], role),)),
-        "name": Cell(view.name, name_role, job.progress if job else ""),
+        "name": Cell(view.short_name, name_role, job.progress if job else ""),
         "image": Cell(view.image or "–", "muted"),
         "age": Cell(age_text(age), "muted"),
         "cpu": Cell(percent_text(view.cpu_percent) if live else "", "" if live else "muted"),
@@ -335,7 +339,13 @@ def sandbox_row(view: SandboxView, world: World) -> Row:
         "ports": Cell(ports_text(view), "muted"),
         "last": Cell(last_text(view, world), "error" if view.error else "muted"),
     }
-    return Row(view.id, cells)
+    return Row(view.id, {key: _greyed(cell) for key, cell in cells.items()} if view.away else cells)
+
+
+def _greyed(cell: Cell) -> Cell:
+    """Returns the cell of a sandbox whose machine is away."""
+    lead = tuple((text, "muted") for text, _ in cell.lead)
+    return replace(cell, role="muted", lead=lead)
 
 
 def rates_text(rates: TrafficRates | None) -> str:
@@ -357,17 +367,27 @@ def counts_text(world: World, room: int = 1000) -> str:
     """Returns counts such as "2 running · 1 stopped"; with little room "2 ● · 1 ○"."""
     if not world.loaded:
         return "reading…"
-    counts: dict[State, int] = {}
-    for view in world.sandboxes:
-        counts[view.state] = counts.get(view.state, 0) + 1
-    words = [f"{counts[state]} {state.value}" for state in State if counts.get(state)]
-    text = " · ".join(words) or "nothing runs"
+    text = counted(world.sandboxes) or "nothing runs"
     if len(text) <= room:
         return text
+    counts = _counts(world.sandboxes)
     by_glyph: dict[str, int] = {}
     for state in State:
         by_glyph[GLYPHS[state]] = by_glyph.get(GLYPHS[state], 0) + counts.get(state, 0)
     return " · ".join(f"{count} {glyph}" for glyph, count in by_glyph.items() if count)
+
+
+def counted(views: Iterable[SandboxView]) -> str:
+    """Returns counts such as "2 running · 1 stopped"; "" if there is nothing to count."""
+    counts = _counts(views)
+    return " · ".join(f"{counts[state]} {state.value}" for state in State if counts.get(state))
+
+
+def _counts(views: Iterable[SandboxView]) -> dict[State, int]:
+    counts: dict[State, int] = {}
+    for view in views:
+        counts[view.state] = counts.get(view.state, 0) + 1
+    return counts
 
 
 def host_text(world: World) -> str:

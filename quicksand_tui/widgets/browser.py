@@ -59,6 +59,8 @@ class Listing(Generic[T]):
     """Returns what the most useful keys do, for the frame of a focused list."""
     needs: Callable[[World], object] | None = None
     """Returns how much there is to show in the columns."""
+    is_head: Callable[[T], bool] = lambda _: False
+    """Whether a row is the header of those below, which cannot be marked and does not count."""
     still: tuple[str, ...] = ()
     """Orders by what changes: rows keep their places while the list has the focus."""
 
@@ -111,6 +113,8 @@ class Browser(Vertical, Generic[T]):
         self._unsettled = False
         """Some rows are not where their order has them, because the cursor is among them."""
         self._keys: Sequence[str] = ()
+        self._begins = True
+        """The cursor has not been on a row that is no header."""
         self._marks: dict[str, None] = {}
         """The marked keys, in the order of marking."""
         self._range: tuple[str, dict[str, None]] | None = None
@@ -179,7 +183,15 @@ class Browser(Vertical, Generic[T]):
                 self._keys = keys
         world, row = self._snapshot, self._listing.row
         self.table.show(self._keys, lambda key: row(self._by_key[key], world), self._marks)
+        if self._begins and (rows := self._rows()):
+            self._begins = False
+            if self.table.selected_key not in rows:
+                self.table.select(rows[0])
         self._draw_frame()
+
+    def _rows(self) -> list[str]:
+        """Returns the keys of the rows that are no headers."""
+        return [key for key in self._keys if not self._listing.is_head(self._by_key[key])]
 
     @property
     def _has_focus(self) -> bool:
@@ -193,7 +205,8 @@ class Browser(Vertical, Generic[T]):
 
     def _own_words(self) -> str:
         """Returns the count, the order and the filter, for the title."""
-        shown, total = len(self._keys), len(self._things)
+        shown = len(self._rows())
+        total = sum(not self._listing.is_head(thing) for thing in self._things)
         words = [f"{shown} of {total}" if self.query_text else str(total) if total else ""]
         if self.order != self._listing.orders[0]:
             words.append(f"by {self.order}")
@@ -283,7 +296,7 @@ class Browser(Vertical, Generic[T]):
     def toggle_mark(self) -> None:
         """Marks or unmarks the row under the cursor, and moves to the next."""
         key = self.table.selected_key
-        if key is None:
+        if key is None or self._listing.is_head(self._by_key[key]):
             return
         if key in self._marks:
             del self._marks[key]
@@ -294,11 +307,12 @@ class Browser(Vertical, Generic[T]):
 
     def toggle_all(self) -> None:
         """Marks all listed rows, or unmarks them if all are marked."""
-        if all(key in self._marks for key in self._keys):
-            listed = set(self._keys)
+        rows = self._rows()
+        if all(key in self._marks for key in rows):
+            listed = set(rows)
             self._marks = {key: None for key in self._marks if key not in listed}
         else:
-            self._marks |= dict.fromkeys(self._keys)
+            self._marks |= dict.fromkeys(rows)
         self._marks_changed()
 
     def toggle_range(self) -> None:
@@ -317,7 +331,9 @@ class Browser(Vertical, Generic[T]):
             self._range = None
             return
         first, last = sorted((self._keys.index(self._range[0]), self._keys.index(here)))
-        self._marks = self._range[1] | dict.fromkeys(self._keys[first : last + 1])
+        rows = set(self._rows())
+        passed = (key for key in self._keys[first : last + 1] if key in rows)
+        self._marks = self._range[1] | dict.fromkeys(passed)
 
     def unmark(self, keys: Iterable[str]) -> None:
         for key in keys:

@@ -19,7 +19,8 @@ from textual.widget import Widget
 from quicksand_tui.model.amounts import age_text, pause_text, size_text
 from quicksand_tui.model.overview import NOTHING_KNOWN, Known
 from quicksand_tui.model.text import clip, plain
-from quicksand_tui.model.world import Panel, Selection, World
+from quicksand_tui.model.world import HERE, Panel, Selection, World
+from quicksand_tui.views.machines import describe_machine
 from quicksand_tui.views.overview import (
     Block,
     Shown,
@@ -239,6 +240,8 @@ def _describe_selected(world: World, selection: Selection) -> tuple[str, list[Li
     if checkpoint is not None and selection.in_tree:
         title = f"{clip(checkpoint.tag, TITLE_CELLS)}{' (automatic)' if checkpoint.auto else ''}"
         return title, describe_checkpoint(checkpoint, world.taken)
+    if world.machines and selection.sandbox is None:
+        return describe_machine(world.machine(selection.machine) or HERE, world)
     if world.loaded and not world.sandboxes:
         hint = world.keymap.hint
         return "Details", [(hint(id_) if id_ else "tab", [(does, "muted")]) for id_, does in TIPS]

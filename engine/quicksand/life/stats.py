@@ -74,7 +74,12 @@ class GuestProcess:
 async def read_stats(entry: Entry, session: Callable[[], Awaitable[Session]]) -> SandboxStats:
     """Read the host's and the guest's figures. Raises what `Session.request` raises, and
     AgentProtocolError if the agent's reply makes no sense."""
-    host = await asyncio.to_thread(host_usage, entry)
+    return await read_guest(await asyncio.to_thread(host_usage, entry), session)
+
+
+async def read_guest(host: HostUsage, session: Callable[[], Awaitable[Session]]) -> SandboxStats:
+    """Read the guest's figures only, and put those of its host beside them. Raises as
+    `read_stats`."""
     info = await (await session()).request("info")
     traffic = await read_traffic(GuestFiles(session))
     try:

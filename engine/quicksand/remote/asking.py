@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from quicksand.base.errors import (
     HostError,
@@ -18,7 +19,8 @@ from quicksand.base.errors import (
 )
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.channel import Channel, Piece
-from quicksand.remote.connection import Connection
+from quicksand.remote.destination import Destination
+from quicksand.remote.link import Link
 
 LASTED_S = 30.0
 """Seconds after which a connection counts as one that worked, even if nothing came."""
@@ -48,12 +50,30 @@ class CommandLine:
     with the connection."""
 
 
+class Way(Protocol):
+    """The part of a `Connection` that a command needs; who shares one has another."""
+
+    @property
+    def destination(self) -> Destination: ...
+
+    @property
+    def link(self) -> Link:
+        """The present connection. Raises RemoteUnreachableError if there is none yet."""
+
+    async def again(self, error: RemoteError, *, told: Callable[[RemoteError], None]) -> bool:
+        """Return once there is another connection; whether the other machine still knows what was
+        begun. Raises RemoteError or HostError if the machine is given up."""
+
+    def got_on(self) -> None:
+        """Say that the machine did more than to answer."""
+
+
 class AskedCommand:
     """A command at another machine. `pieces` yields its output; then `exit_code` is there."""
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Way,
         line: CommandLine,
         *,
         on_away: Callable[[RemoteError], None] = lambda _: None,
@@ -206,6 +226,13 @@ class AskedCommand:
         self._size = (columns, rows)
         if self._channel is not None:
             self._channel.tell("resize", columns=columns, rows=rows)
+
+    async def forget(self) -> None:
+        """Have the other machine forget a command that has ended, whose result is known here. One
+        that does not answer forgets it by itself."""
+        if self._once and self.exit_code is not None:
+            with contextlib.suppress(RemoteError):
+                await self._connection.link.request("forget", once=self._once)
 
     def _unknown(self, why: str) -> RemoteUnreachableError:
         return RemoteUnreachableError(

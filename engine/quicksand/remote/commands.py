@@ -30,9 +30,10 @@ CELLS_MAX = 10_000
 """Columns or rows of a terminal."""
 
 VARIABLES = re.compile(
-    r"TERM|COLORTERM|TERM_PROGRAM(_VERSION)?|KITTY_WINDOW_ID|NO_COLOR|LANG|LC_[A-Z]+"
+    r"TERM|COLORTERM|TERM_PROGRAM(_VERSION)?|KITTY_WINDOW_ID|NO_COLOR|LANG|LC_[A-Z]+|QUICKSAND_TELL"
 )
-"""The variables that a client may set: how its terminal shows text."""
+"""The variables that a client may set: how its terminal shows text, and how the command tells of
+its progress."""
 
 VALUE_MAX = 256
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

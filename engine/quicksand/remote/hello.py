@@ -20,6 +20,9 @@ is a capability."""
 CAPABILITIES = ("agent", "command", "files", "resume")
 """What this version can do for another machine (docs/internals/hosts.md)."""
 
+WATCH = "watch"
+"""The capability of a far end that tells an app what happens there."""
+
 HELLO_S = 60.0
 """Seconds within which a client must have said hello."""
 

@@ -20,6 +20,7 @@ from quicksand.records.host_sockets import HOST_SOCKETS
 
 from tests.conftest import wait_for
 from tests.e2e.commands.conftest import IMAGE, PROGRAM, in_vm
+from tests.e2e.tmux import Terminal
 from tests.pty_terminal import PtyTerminal
 from tests.relay import relay
 from tests.ssh_server import FarHost, far_environ, find_sshd, with_sshd, without_sshd
@@ -295,3 +296,48 @@ def test_changes_whose_connection_breaks_are_made_once(
     assert names() == [web]
     cut("checkpoint", "rm", web, "cut")
     assert "cut" not in tags()
+
+
+def test_the_app_uses_sandboxes_of_another_machine(far: FarHost, web: str) -> None:
+    """A group in the list, a shell, a checkpoint and a revert there, and a connection that
+    breaks."""
+    name = far.address.removeprefix("ssh://") if far.has_sshd else far.address
+    environ = far.environ()
+    app = [*PROGRAM, "--host", far.address]
+    with Terminal(app, columns=110, rows=32, PATH=environ["PATH"]) as terminal:
+        terminal.sees("▾ this machine  1 running", f"▾ {name}  1 running")
+        # It has opened on that machine; the sandbox is below its header.
+        terminal.sees(f"Address    {far.address}")
+        terminal.press("j")
+        terminal.sees(f"Tree of web@{name}")
+        terminal.press("s")
+        terminal.sees("root@web:~#")
+        terminal.type("touch /there; ls -d /the*")
+        terminal.press("Enter")
+        terminal.until(lambda text: text.count("/there") >= 2, what="its answer")
+        terminal.press("C-]", "c")
+        terminal.sees("Checkpoint of")
+        terminal.type("one")
+        terminal.press("Enter")
+        terminal.sees("● one", f"--host {name} checkpoint web one  ✓")
+        terminal.type("rm /there; ls -d /there")
+        terminal.press("Enter")
+        terminal.sees("No such file")
+        terminal.press("C-]", "u")
+        terminal.sees("Going back")
+        terminal.press("Enter")
+        terminal.sees("reverted to one")
+        terminal.until(lambda text: "No such file" not in text, what="the shell of then")
+        terminal.type("ls -d /there; echo $((6 * 7))-there")
+        terminal.press("Enter")
+        terminal.sees("42-there")
+        assert "No such file" not in terminal.text
+
+        os.kill(terminal.pid_of("serve --stdio; exit 127'"), signal.SIGKILL)
+        terminal.sees("is there again")
+        terminal.type("echo $((6 * 9))-again")
+        terminal.press("Enter")
+        terminal.sees("54-again")
+        terminal.press("C-]", "d", "q")
+        terminal.sees("STATUS=0")
+    assert there(far, "checkpoint", "rm", web, "one").returncode == 0

@@ -20,7 +20,8 @@ from quicksand_tui.model.saves import (
 )
 from quicksand_tui.verbs.bundles import Sent
 from quicksand_tui.verbs.record import Progress, Report, Verb
-from quicksand_tui.verbs.saves import Discarded, Restored, Saved, Swept, Verified
+from quicksand_tui.verbs.saved import Saved
+from quicksand_tui.verbs.saves import Discarded, Restored, Swept, Verified
 
 NOW = 1_800_000_000.0
 KIB, MIB = 1 << 10, 1 << 20

@@ -7,14 +7,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from quicksand.base.errors import AgentUnreachableError, RevertedError
 from quicksand.records.layout import MachineDir
-from quicksand.sandbox import Sandbox
 
 from quicksand_tui.door import answering
+from quicksand_tui.door.places import SandboxPlace
 from quicksand_tui.door.terminals import EngineTerminal
 from quicksand_tui.panes.content import LinkState, LinkStatus, Sink
 
@@ -52,13 +52,10 @@ class Stage:
         self.statuses: asyncio.Queue[LinkStatus] = asyncio.Queue()
         self.tasks: set[asyncio.Task[None]] = set()
         self.before_opening: asyncio.Future[None] | None = None
-        monkeypatch.setattr(EngineTerminal, "_current_machine", lambda _: self.machine)
-        monkeypatch.setattr(EngineTerminal, "_machine_mark", lambda _: self.machine)
         monkeypatch.setattr(EngineTerminal, "_come_back", self._come_back)
-        monkeypatch.setattr(Sandbox, "attach", lambda _: self)
         monkeypatch.setattr("quicksand_tui.door.terminals.RETURN_POLL_S", 0.001)
         self.terminal = EngineTerminal(
-            "id",
+            cast(SandboxPlace, self),
             "p1",
             (80, 24),
             Sink(lambda *_: None, self.statuses.put_nowait),
@@ -67,11 +64,25 @@ class Stage:
         )
 
     is_running = True
+    """As a guest."""
+    is_away = False
+    again = ""
+    """As a place, like the next ones."""
 
-    def close(self) -> None:
-        """As a sandbox."""
+    @property
+    def mark(self) -> object:
+        return self.machine
 
-    async def _come_back(self, sandbox: Any, machine: MachineDir) -> Shell:
+    async def runs(self) -> bool:
+        return True
+
+    @contextlib.asynccontextmanager
+    async def reach(self) -> AsyncIterator[Any]:
+        yield self
+
+    def why_gone(self) -> None: ...
+
+    async def _come_back(self, guest: Any) -> Shell:
         self.terminal._right = Right()
         self.shells.append(Shell())
         if self.before_opening is not None:

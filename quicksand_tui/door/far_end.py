@@ -1,0 +1,112 @@
+"""Tells another machine's app what is here, and what changes: the request `watch` of
+`serve --stdio`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from quicksand.guest.agent.wire import Stream
+from quicksand.remote.hello import WATCH
+
+from quicksand_tui.door import on_demand
+from quicksand_tui.door.disk_changes import DiskChanges
+from quicksand_tui.door.far_wire import SANDBOXES_MAX, difference, encode_line
+from quicksand_tui.model.jobs import OperationError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from quicksand.remote.channel import Channel
+    from quicksand.remote.link import Request
+
+    from quicksand_tui.door.look import Reader
+    from quicksand_tui.model.world import World
+
+LOOK_EVERY_S = 1.0
+"""The longest time between two looks at the disk: for what leaves no trace in a directory, such as
+the use of the CPU. All else is told by the system."""
+
+
+class WatchOffer:
+    """The request `watch`, as an offer of the far end (`remote.serving.Offer`). Nothing of it is
+    kept for a client that may come again."""
+
+    capability = WATCH
+    methods = frozenset({WATCH})
+    is_empty = True
+
+    async def answer(self, request: Request, _: Callable[[], Awaitable[None]]) -> None:
+        await answer_watch(request)
+
+    def away(self) -> None: ...
+
+    def back(self) -> None: ...
+
+    async def leave(self) -> None: ...
+
+    async def settle(self) -> None: ...
+
+
+async def answer_watch(request: Request) -> None:
+    """Sends the world, and then each change as it happens, until the client has gone. A client that
+    reads slowly gets fewer, larger changes. Raises RemoteError at its end."""
+    watch = _Watch(request.channel)
+    request.answer()
+    tasks = [
+        asyncio.create_task(watch.take_wishes(), name="quicksand-wishes"),
+        asyncio.create_task(watch.tell(), name="quicksand-tell"),
+    ]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        watch.close()
+
+
+class _Watch:
+    """What one client is told."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._changes = DiskChanges()
+        self._visible: frozenset[str] = frozenset()
+        self._fresh = False
+
+    def close(self) -> None:
+        self._changes.close()
+
+    async def take_wishes(self) -> None:
+        """Takes what the client wants to see. Raises RemoteError when it has gone."""
+        while True:
+            match await self._channel.event():
+                case {"event": "look", "visible": list(ids), **more}:
+                    known = (id_ for id_ in ids[:SANDBOXES_MAX] if isinstance(id_, str))
+                    self._visible = frozenset(known)
+                    self._fresh = self._fresh or more.get("fresh") is True
+                    self._changes.note()
+
+    async def tell(self) -> None:
+        """Tells what has changed, as soon as what was told before is under way."""
+        reader = await asyncio.to_thread(on_demand.Reader)
+        before: World | None = None
+        while True:
+            fresh, self._fresh = self._fresh, False
+            world = await asyncio.to_thread(_look, reader, self._visible, fresh)
+            if world is not None and (told := difference(before, world)):
+                await self._channel.send(Stream.STDOUT, encode_line(told))
+                before = world
+            if not self._changes.follow(set(reader.directories())):
+                await self._changes.wait(LOOK_EVERY_S)
+
+
+def _look(reader: Reader, visible: frozenset[str], fresh: bool) -> World | None:
+    """Looks at the disk; returns None if it cannot be read now."""
+    try:
+        return reader.read(visible, fresh=fresh)
+    except (OSError, OperationError, on_demand.QuicksandError):
+        return None

@@ -1,0 +1,294 @@
+"""One other machine, as the app sees it: the connection to it, which is made anew after it broke,
+and what it tells.
+
+All runs on the engine's loop, but for what says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from quicksand.base.errors import (
+    ConfigError,
+    HostError,
+    QuicksandError,
+    RemoteError,
+    RemoteProtocolError,
+    RemoteUnreachableError,
+)
+from quicksand.remote.connection import Connection
+from quicksand.remote.destination import Destination
+from quicksand.remote.hello import WATCH
+
+from quicksand_tui.door.far_wire import FarWorld, Learner, Lines, WireError
+from quicksand_tui.model.remedies import hint_of, text_of
+from quicksand_tui.model.sandboxes import SandboxView, at_host
+from quicksand_tui.model.text import sanitise
+from quicksand_tui.model.world import MachineState, MachineView
+
+if TYPE_CHECKING:
+    from quicksand.remote.link import Link
+
+PAUSES_S = (1.0, 30.0)
+"""The first and the longest pause between two attempts to connect, in seconds; each is twice as
+long as the one before."""
+
+GIVE_UP_S = 300.0
+"""Seconds for which a command that is under way waits for its machine."""
+
+SKEW_S = 5.0
+"""Seconds by which clocks may differ, and messages be late, before ages are corrected."""
+
+WORDS_MAX = 300
+"""Characters shown of why a machine is away."""
+
+VISIBLE_MAX = 2000
+"""Sandboxes whose use of the CPU is asked for at a time."""
+
+
+class FarHost:
+    """A machine of the config. `view` and `sandboxes` may be read by any thread."""
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        *,
+        changed: Callable[[], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Calls ``changed`` when the view or the sandboxes have changed."""
+        self.name = name
+        self._address = address
+        self._changed = changed
+        self._clock = clock
+        self.view = MachineView(
+            name=sanitise(name),
+            address=sanitise(address, limit=WORDS_MAX),
+            state=MachineState.CONNECTING,
+            since=clock(),
+        )
+        self.sandboxes: tuple[SandboxView, ...] = ()
+        self.error = ""
+        """Why some of its sandboxes could not be read there."""
+        self._connection: Connection | None = None
+        self._welcomes = 0
+        """Counts the connections, so that one is told from the next."""
+        self._resumed = False
+        self._met: asyncio.Event = asyncio.Event()
+        """Set while a connection is there."""
+        self._wake = asyncio.Event()
+        self._visible: tuple[str, ...] = ()
+        self._fresh = False
+        self._tell_wishes: Callable[[], None] = lambda: None
+        self._pause = 0.0
+        """Seconds before the next attempt to connect."""
+        self._skew = 0.0
+        """Seconds by which our clock is ahead of the machine's, as far as that can be seen."""
+
+    # What others ask
+
+    @property
+    def destination(self) -> Destination:
+        return self._live.destination
+
+    @property
+    def link(self) -> Link:
+        """The present connection. Raises RemoteUnreachableError if the machine is away."""
+        if not self._met.is_set():
+            raise RemoteUnreachableError(self.away_words)
+        return self._live.link
+
+    @property
+    def connection(self) -> int:
+        """Tells the present connection from others; 0 if the machine is away."""
+        return self._welcomes if self._met.is_set() else 0
+
+    @property
+    def _live(self) -> Connection:
+        if self._connection is None:
+            raise RemoteUnreachableError(self.away_words)
+        return self._connection
+
+    @property
+    def away_words(self) -> str:
+        """That the machine is away, and why."""
+        why = f": {self.view.why}" if self.view.why else ""
+        return f"{self.name} is away{why}"
+
+    async def again(self, error: RemoteError, *, told: Callable[[RemoteError], None]) -> bool:
+        """Waits for the next connection, as `Way.again` says: this object makes it, for all."""
+        told(error)
+        before = self._welcomes
+        try:
+            async with asyncio.timeout(GIVE_UP_S):
+                while True:
+                    await self._met.wait()
+                    if self._welcomes != before or not self.link.ended.is_set():
+                        return self._resumed
+                    await asyncio.sleep(PAUSES_S[0])
+        except TimeoutError:
+            raise error from None
+
+    def got_on(self) -> None:
+        """There is nothing to note: `run` decides how long it waits."""
+
+    def sandbox(self, sandbox_id: str) -> SandboxView | None:
+        """Returns a sandbox by its id of that machine."""
+        wanted = at_host(sandbox_id, self.name)
+        return next((view for view in self.sandboxes if view.id == wanted), None)
+
+    def want(self, visible: Collection[str], *, fresh: bool) -> None:
+        """Sets which sandboxes are seen, by their ids of that machine. With ``fresh`` the machine
+        reads everything anew, and one that is away is tried at once."""
+        wanted = tuple(sorted(visible)[:VISIBLE_MAX])
+        if fresh:
+            self._wake.set()
+        if wanted != self._visible or fresh:
+            self._visible, self._fresh = wanted, fresh
+            self._tell_wishes()
+
+    # The connection
+
+    async def run(self) -> None:
+        """Connects, again and again, until it is cancelled."""
+        try:
+            destination = Destination.parse(self._address)
+        except ConfigError as error:
+            self._note(MachineState.UNFIT, error)
+            return
+        self._connection = connection = Connection(destination, asks=False)
+        first, longest = PAUSES_S
+        try:
+            while True:
+                try:
+                    await self._talk(connection)
+                except (RemoteUnreachableError, OSError) as error:
+                    self._note(MachineState.AWAY, error)
+                except (RemoteError, HostError) as error:
+                    self._note(MachineState.UNFIT, error)
+                finally:
+                    self._met.clear()
+                    self._tell_wishes = lambda: None
+                self._pause = min(max(2 * self._pause, first), longest)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause):
+                        await self._wake.wait()
+                self._wake.clear()
+        finally:
+            await connection.close()
+
+    async def _talk(self, connection: Connection) -> None:
+        """Follows the machine over one connection. Raises what ended it."""
+        welcome = await connection.open(resume=self._welcomes > 0)
+        if not connection.can(WATCH):
+            version = welcome.version or "an unknown version"
+            raise RemoteError(
+                f"quicksand-tui {version} there cannot tell what happens",
+                hint="install the same version on both machines",
+            )
+        self._resumed = welcome.resumed
+        self._welcomes += 1
+        self._met.set()
+        await self._follow(connection.link)
+
+    async def _follow(self, link: Link) -> None:
+        channel = link.open("watch")
+        await channel.reply
+        learner, lines = Learner(), Lines()
+
+        def tell_wishes() -> None:
+            fresh, self._fresh = self._fresh, False
+            channel.tell("look", visible=list(self._visible), fresh=fresh)
+
+        self._tell_wishes = tell_wishes
+        tell_wishes()
+        try:
+            while data := (await channel.piece()).data:
+                for line in lines.feed(data):
+                    self._take(await _learn(learner, line))
+        except WireError as error:
+            broken = RemoteProtocolError(f"what {self.name} tells makes no sense: {error}")
+            link.end(broken)
+            raise broken from error
+        raise RemoteUnreachableError(f"{self.name} tells no more")
+
+    # What is shown
+
+    def _take(self, world: FarWorld) -> None:
+        now = self._clock()
+        self._pause = 0.0
+        skew = now - world.now
+        if abs(skew - self._skew) > SKEW_S:
+            self._skew = 0.0 if abs(skew) <= SKEW_S else skew
+        state = MachineState.THERE
+        if state is not self.view.state:
+            self.view = replace(self.view, state=state, since=now, why="", hint="")
+        if (world.images, world.host) != (self.view.images, self.view.host):
+            self.view = replace(self.view, images=world.images, host=world.host)
+        self.error = world.error
+        known = {view.id: view for view in self.sandboxes}
+        self.sandboxes = tuple(
+            self._view(view, known.get(at_host(view.id, self.name)))
+            for view in world.sandboxes.values()
+        )
+        self._changed()
+
+    def _view(self, view: SandboxView, known: SandboxView | None) -> SandboxView:
+        """Returns a sandbox as one among those of all machines; the same object as before if it is
+        the same."""
+        now = replace(
+            view,
+            id=at_host(view.id, self.name),
+            name=at_host(view.name, self.name),
+            host=self.name,
+        )
+        now = _shifted(now, self._skew) if self._skew else now
+        return known if known == now and known.history == now.history else now
+
+    def _note(self, state: MachineState, error: Exception) -> None:
+        """Notes that the machine is away, or cannot be used; what was known of it is kept."""
+        if isinstance(error, QuicksandError):
+            why, hint = text_of(error), hint_of(error)
+        else:
+            why, hint = getattr(error, "strerror", None) or str(error), ""
+        # The further lines are what ssh and the machine have printed.
+        why = sanitise(" · ".join(why.split("\n")), limit=WORDS_MAX)
+        since = self.view.since if state is self.view.state else self._clock()
+        self.view = replace(
+            self.view, state=state, since=since, why=why, hint=sanitise(hint, limit=WORDS_MAX)
+        )
+        self.sandboxes = tuple(
+            view if view.away else replace(view, away=True) for view in self.sandboxes
+        )
+        self._changed()
+
+
+def _shifted(view: SandboxView, seconds: float) -> SandboxView:
+    """Returns a sandbox with its times by our clock."""
+
+    def ours(time: float | None) -> float | None:
+        return None if time is None else time + seconds
+
+    made = tuple(replace(one, created=ours(one.created)) for one in view.tree.checkpoints)
+    return replace(
+        view,
+        created=ours(view.created),
+        started=ours(view.started),
+        tree=replace(view.tree, checkpoints=made),
+    )
+
+
+LONG_LINE = 64 * 1024
+"""Bytes from which a line is read in a thread, so that keys for guests need not wait."""
+
+
+async def _learn(learner: Learner, line: bytes) -> FarWorld:
+    if len(line) < LONG_LINE:
+        return learner.learn(line)
+    return await asyncio.to_thread(learner.learn, line)

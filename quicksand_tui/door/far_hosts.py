@@ -1,0 +1,110 @@
+"""The other machines of the app, and which sandbox is on which of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from quicksand_tui.door.far_host import FarHost
+from quicksand_tui.model.sandboxes import split_host
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.world import World
+
+
+class FarHosts:
+    """Machines by name. Made and used by the UI's thread and the one that reads; what they do is
+    done on the engine's loop."""
+
+    def __init__(self, changed: Callable[[], None], *, tasks: set[asyncio.Task[None]]) -> None:
+        """Calls ``changed``, on the engine's loop, when a machine has told something. ``tasks`` are
+        those of that loop that are awaited when the app ends."""
+        self._changed = changed
+        self._tasks = tasks
+        self._hosts: dict[str, FarHost] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        """Tasks by the names of their machines, on the engine's loop."""
+        self._addresses: dict[str, str] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def meet(self, addresses: Mapping[str, str], loop: asyncio.AbstractEventLoop) -> None:
+        """Sets the machines. Those that are no longer among them are left; nothing is connected to
+        before `want`, but for those that come later."""
+        self._loop = loop
+        before, self._addresses = self._addresses, dict(addresses)
+        hosts = {}
+        for name, address in addresses.items():
+            known = self._hosts.get(name)
+            same = known is not None and before.get(name) == address
+            hosts[name] = (
+                known
+                if same and known is not None
+                else FarHost(name, address, changed=self._changed)
+            )
+        self._hosts = hosts
+        if before:
+            self._begin()
+
+    def find(self, sandbox_id: str) -> tuple[FarHost, str] | None:
+        """Returns the machine of a sandbox, and its id there; None if it is this machine's."""
+        own, host = split_host(sandbox_id)
+        found = self._hosts.get(host) if host else None
+        return None if found is None else (found, own)
+
+    def want(self, visible: Collection[str], *, fresh: bool) -> list[str]:
+        """Tells the machines which of their sandboxes are seen, and returns those of this one. The
+        first call begins to connect. Called in the thread that reads."""
+        own: list[str] = []
+        theirs: dict[str, list[str]] = {name: [] for name in self._hosts}
+        for id_ in visible:
+            if (there := self.find(id_)) is None:
+                own.append(id_)
+            else:
+                theirs[there[0].name].append(there[1])
+        self._begin()
+        for name, ids in theirs.items():
+            if (host := self._hosts.get(name)) is not None:
+                self._do(partial(host.want, ids, fresh=fresh))
+        return own
+
+    def joined(self, world: World) -> World:
+        """Returns the world of this machine with those of the others."""
+        hosts = list(self._hosts.values())
+        return replace(
+            world,
+            machines=tuple(host.view for host in hosts),
+            sandboxes=(*world.sandboxes, *(view for host in hosts for view in host.sandboxes)),
+            error=world.error or next((host.error for host in hosts if host.error), ""),
+        )
+
+    # On the engine's loop
+
+    def _begin(self) -> None:
+        self._do(self._run_all)
+
+    def _do(self, function: Callable[[], object]) -> None:
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the app ends
+            self._loop.call_soon_threadsafe(function)
+
+    def _run_all(self) -> None:
+        hosts = self._hosts
+        for name, task in list(self._running.items()):
+            host = hosts.get(name)
+            if host is None or task.get_name() != _task_name(host):
+                task.cancel()
+                del self._running[name]
+        for name, host in hosts.items():
+            if name not in self._running:
+                task = asyncio.create_task(host.run(), name=_task_name(host))
+                self._running[name] = task
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+
+def _task_name(host: FarHost) -> str:
+    return f"quicksand-host-{host.name}-{id(host)}"

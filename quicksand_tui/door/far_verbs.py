@@ -1,0 +1,179 @@
+"""Carries out verbs on another machine: their command lines are relayed there, each with an id by
+which it is done once, whatever the connection does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from quicksand.base.errors import QuicksandError
+from quicksand.guest.agent.wire import Stream
+from quicksand.remote.asking import AskedCommand, CommandLine
+
+from quicksand_tui.door.far_wire import Lines, WireError
+from quicksand_tui.model.jobs import Failure, OperationError
+from quicksand_tui.model.sandboxes import at_host
+from quicksand_tui.model.specs import NewSpec
+from quicksand_tui.model.text import sanitise
+from quicksand_tui.verbs.record import Progress, Relayed
+from quicksand_tui.verbs.rows import find_verb
+from quicksand_tui.verbs.telling import TELL, TELL_JSON
+
+if TYPE_CHECKING:
+    from quicksand_tui.door.far_host import FarHost
+    from quicksand_tui.verbs.record import Report, Verb
+
+T = TypeVar("T")
+
+OUTPUT_MAX = 4 * 1024 * 1024
+"""Bytes of what a command prints as JSON."""
+
+NOTICES_MAX = 20
+WORDS_MAX = 600
+"""Characters of a message."""
+LINES_KEPT = 20
+LINE_SHOWN = 200
+
+UNDONE_S = 60.0
+"""Seconds that a cancelled command has to undo what it began."""
+
+
+async def carry_out_there(host: FarHost, verb: Verb[T], sandbox_id: str, report: Report) -> T:
+    """Carries a verb out on a machine, as `Verb.carry_out` does here; ``sandbox_id`` is an id
+    there. Raises OperationError, and RemoteError if the machine is away, or it is unknown whether
+    it was done."""
+    if not verb.can_be_relayed:
+        raise _failure(verb, f"{find_verb(verb.name).name} is not done on other machines from here")
+    listener = _Listener(lambda progress: report(_with_id(progress, host, verb.spec)))
+    before = host.sandbox(sandbox_id)
+    asked = AskedCommand(
+        host,
+        CommandLine(
+            argv=verb.relayed_words(sandbox_id),
+            env={TELL: TELL_JSON},
+            once=not find_verb(verb.name).reads,
+        ),
+        on_away=lambda _: report(Progress("", f"{host.name} is away: waiting for it")),
+    )
+    try:
+        await asked.start()
+        async for stream, data in asked.pieces():
+            listener.take(stream, data)
+    except asyncio.CancelledError:
+        await _undone(asked)
+        raise
+    except WireError as error:
+        asked.signal("TERM")
+        raise _failure(verb, f"{host.name} answers what makes no sense: {error}") from error
+    await asked.forget()
+    if asked.exit_code:
+        raise OperationError(listener.failure(verb.failed, asked.exit_code))
+    try:
+        result: T = verb.there(listener.relayed(before))
+    except (LookupError, TypeError, ValueError) as error:
+        raise _failure(
+            verb,
+            f"{host.name} has done it, but what it tells of it makes no sense: {error}",
+        ) from error
+    return result
+
+
+def _with_id(progress: Progress, host: FarHost, spec: object) -> Progress:
+    """Returns the progress of a start with the id of the new sandbox, as soon as it has one."""
+    if not isinstance(spec, NewSpec):
+        return progress
+    name = at_host(spec.name, host.name)
+    found = next((view.id for view in host.sandboxes if view.name == name), "")
+    return replace(progress, sandbox_id=found)
+
+
+async def _undone(asked: AskedCommand) -> None:
+    """Has a command undo what it began, as here, and waits for that."""
+    asked.signal("INT")
+
+    async def wait() -> None:
+        with contextlib.suppress(QuicksandError, OSError, TimeoutError):
+            async with asyncio.timeout(UNDONE_S):
+                async for _ in asked.pieces():
+                    pass
+                await asked.forget()
+
+    waiting = asyncio.create_task(wait(), name="quicksand-undone")
+    while not waiting.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(waiting)
+
+
+def _failure(verb: Verb[Any], message: str) -> OperationError:
+    return OperationError(Failure(title=sanitise(verb.failed), message=sanitise(message)))
+
+
+class _Listener:
+    """Takes what a command tells: JSON on stdout, and lines of it on stderr (`verbs.telling`)."""
+
+    def __init__(self, report: Callable[[Progress], None]) -> None:
+        self._report = report
+        self._printed = bytearray()
+        self._lines = Lines()
+        self._notices: list[str] = []
+        self._errors: list[tuple[str, str]] = []
+        """Messages with their hints."""
+        self._other: list[str] = []
+
+    def take(self, stream: int, data: bytes) -> None:
+        """Takes a piece of output. Raises WireError if there is too much."""
+        if stream == Stream.STDOUT:
+            self._printed += data
+            if len(self._printed) > OUTPUT_MAX:
+                raise WireError(f"it printed more than {OUTPUT_MAX} bytes")
+            return
+        for line in self._lines.feed(data):
+            self._hear(line)
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            told = json.loads(line)
+        except (ValueError, RecursionError):
+            told = None
+        match told:
+            case {"progress": {"stage": str(stage), **more}}:
+                counts = (more.get(name, 0) for name in ("step", "steps", "done", "total"))
+                steps = [one for one in counts if type(one) is int and 0 <= one < 2**63]
+                if len(steps) == 4:
+                    self._report(Progress("", sanitise(stage, limit=LINE_SHOWN), *steps))
+            case {"error": {"message": str(message), **more}}:
+                hint = more.get("hint", "")
+                self._errors.append((message, hint if isinstance(hint, str) else ""))
+                del self._errors[:-NOTICES_MAX]
+            case {"notice": str(notice)}:
+                self._notices.append(notice)
+                del self._notices[:-NOTICES_MAX]
+            case {"said": str()}:
+                pass
+            case _:
+                text = line.decode("utf-8", "replace")
+                self._other = [*self._other, sanitise(text, limit=LINE_SHOWN)][-LINES_KEPT:]
+
+    def relayed(self, before: Any) -> Relayed:
+        """Returns what was told. Raises ValueError for what is no JSON."""
+        text = self._printed.decode("utf-8", "replace").strip()
+        printed = json.loads(text) if text[:1] in ("{", "[") else None
+        return Relayed(json=printed, notices=tuple(self._notices), sandbox=before)
+
+    def failure(self, title: str, exit_code: int) -> Failure:
+        """Returns why the command failed."""
+        if not self._errors:
+            message, hint = f"the command there ended with exit code {exit_code}", ""
+        else:
+            message, hint = self._errors[-1]
+            message = "; ".join([one for one, _ in self._errors[:-1]] + [message])
+        return Failure(
+            title=sanitise(title),
+            message=sanitise(message, limit=WORDS_MAX),
+            hint=sanitise(hint, limit=WORDS_MAX),
+            log=tuple(self._other),
+        )

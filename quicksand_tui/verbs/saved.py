@@ -1,0 +1,53 @@
+"""A save that was made: what the app tells of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from quicksand_tui.model.amounts import size_text
+from quicksand_tui.model.specs import Told
+from quicksand_tui.model.text import sanitise
+
+if TYPE_CHECKING:
+    from quicksand.saves.manifest import SaveManifest
+    from quicksand.saves.store import Save
+
+    from quicksand_tui.model.keymap import Keymap
+
+VOLATILE_SHOWN = 5
+
+
+class Saved(NamedTuple):
+    """A save that was made."""
+
+    save: Save
+    size: int
+    """Its allocated bytes, as in the list of saves; the lengths of its sparse files are larger."""
+    seconds: float
+
+
+class SavedThere(NamedTuple):
+    """A save that was made on another machine."""
+
+    name: str
+    manifest: SaveManifest
+
+
+def tell_saved(name: str, saved: Saved | SavedThere, keymap: Keymap) -> Told:
+    """Tells that a save was made, and what is not in it."""
+    if isinstance(saved, SavedThere):
+        manifest = saved.manifest
+        summary = f"{sanitise(saved.name)} is saved on the machine of {name}"
+    else:
+        manifest = saved.save.require()
+        summary = f"{sanitise(saved.save.name)} is saved: {size_text(saved.size)}"
+    if manifest.unsynced:
+        summary += (
+            "; what its guest had not yet written to its disk is missing: resume it, save again"
+        )
+    if not manifest.volatile:
+        return Told(summary=summary)
+    shown = [sanitise(path) for path in manifest.volatile[:VOLATILE_SHOWN]]
+    more = len(manifest.volatile) - len(shown)
+    names = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    return Told(summary=f"{summary}; not in it, since only in the guest's memory: {names}")

@@ -1,0 +1,447 @@
+"""Other machines as the app's service knows them: over an `ssh` that leads to this one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from quicksand.base.listing import own_sockets
+from quicksand.base.paths import Paths
+from quicksand.records.host_sockets import HOST_SOCKETS
+from quicksand.records.registry import Registry
+from quicksand.remote.hello import read_hello, welcome
+from quicksand.remote.link import Link, Request
+
+from quicksand_tui.door import far_host
+from quicksand_tui.door.far_verbs import carry_out_there
+from quicksand_tui.door.protocol import LogKind
+from quicksand_tui.door.service import EngineService
+from quicksand_tui.model.jobs import OperationError
+from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.specs import CheckpointSpec
+from quicksand_tui.model.world import MachineState, MachineView, World
+from quicksand_tui.verbs import checkpoints, life, removal, saves, starting
+from quicksand_tui.verbs.record import Progress, ignore
+from tests.conftest import wait_for
+from tests.ssh_server import far_environ, without_sshd
+from tests.unit.app.fakes import until
+from tests.unit.cli.run_cli import make_stopped
+from tests.unit.remote.far import SSH
+
+
+@pytest.fixture
+def ssh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The directory of an `ssh` that leads here, and notes each call in `calls`."""
+    with (
+        tempfile.TemporaryDirectory(prefix="qsh-") as root,
+        without_sshd(Path(root), far_environ()) as far,
+    ):
+        program = far.bin / "ssh"
+        text = program.read_text().replace("\n", f"\necho $$ >> {root}/calls\n", 1)
+        program.write_text(text)
+        monkeypatch.setenv("PATH", f"{far.bin}{os.pathsep}{os.environ['PATH']}")
+        yield Path(root)
+
+
+@pytest.fixture
+async def service(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EngineService]:
+    monkeypatch.setattr(far_host, "PAUSES_S", (0.05, 0.2))
+    service = EngineService()
+    yield service
+    await asyncio.to_thread(service.close)
+
+
+def pids(ssh: Path) -> list[int]:
+    """The processes of ssh that were started."""
+    calls = ssh / "calls"
+    return [int(line) for line in calls.read_text().split()] if calls.exists() else []
+
+
+async def world_of(service: EngineService) -> World:
+    return await asyncio.to_thread(service.read)
+
+
+def box(world: World) -> MachineView:
+    machine = world.machine("box")
+    assert machine is not None
+    return machine
+
+
+async def there(service: EngineService) -> World:
+    """The world once the machine is there."""
+    world = await world_of(service)
+    while box(world).state is not MachineState.THERE:
+        await asyncio.sleep(0.01)
+        world = await world_of(service)
+    return world
+
+
+def names(world: World) -> list[str]:
+    return [view.name for view in world.sandboxes if view.host]
+
+
+async def test_without_other_machines_nothing_is_connected(
+    service: EngineService, ssh: Path
+) -> None:
+    service.meet({})
+    world = await world_of(service)
+    assert world.machines == () and service.joined(world) is world
+    assert pids(ssh) == []
+
+
+async def test_the_first_look_does_not_wait_for_a_machine(
+    service: EngineService, ssh: Path, places: Paths
+) -> None:
+    make_stopped(places, "web")
+    service.meet({"box": "ssh://far"})
+    assert pids(ssh) == []
+    world = await world_of(service)
+    assert box(world).state is MachineState.CONNECTING
+    assert [view.name for view in world.sandboxes] == ["web"]
+
+
+async def test_sandboxes_of_a_machine_are_beside_ours_and_changes_come_by_themselves(
+    service: EngineService, ssh: Path, places: Paths
+) -> None:
+    make_stopped(places, "web")
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def told_there() -> None:
+        loop.call_soon_threadsafe(told.set)
+
+    service.when_told(told_there)
+    service.meet({"box": "ssh://far"})
+    async with asyncio.timeout(60):
+        world = await there(service)
+        assert names(world) == ["web@box"]
+        (view,) = [view for view in world.sandboxes if view.host]
+        assert (view.short_name, view.host, view.state) == ("web", "box", State.STOPPED)
+        assert view.id.endswith("@box")
+        make_stopped(places, "db")
+        while "db@box" not in names(await world_of(service)):
+            told.clear()
+            await told.wait()
+    assert len(pids(ssh)) == 1
+
+
+async def test_a_machine_that_is_away_keeps_its_rows_and_comes_again(
+    service: EngineService, ssh: Path, places: Paths
+) -> None:
+    make_stopped(places, "web")
+    service.meet({"box": "ssh://far"})
+    async with asyncio.timeout(60):
+        await there(service)
+        program = ssh / "bin" / "ssh"
+        works = program.read_text()
+        program.write_text("#!/bin/sh\necho no way >&2\nexit 255\n")
+        os.kill(pids(ssh)[0], signal.SIGKILL)
+        world = await world_of(service)
+        while box(world).state is not MachineState.AWAY or "no way" not in box(world).why:
+            world = await world_of(service)
+        assert names(world) == ["web@box"]
+        assert all(view.away for view in world.sandboxes if view.host)
+        assert not any(view.away for view in world.sandboxes if not view.host)
+        make_stopped(places, "db")
+        program.write_text(works)
+        world = await there(service)
+        assert sorted(names(world)) == ["db@box", "web@box"]
+        assert not any(view.away for view in world.sandboxes)
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [("ssh://-oProxyCommand=x", "no valid host"), ("http://box", "no address of a machine")],
+)
+async def test_an_address_that_makes_no_sense_is_told(
+    service: EngineService, ssh: Path, address: str, why: str
+) -> None:
+    service.meet({"box": address})
+    world = await world_of(service)
+    while box(world).state is not MachineState.UNFIT:
+        world = await world_of(service)
+    assert why in box(world).why
+    assert pids(ssh) == []
+
+
+async def test_machines_of_the_config_may_come_and_go(
+    service: EngineService, ssh: Path, places: Paths
+) -> None:
+    make_stopped(places, "web")
+    service.meet({"box": "ssh://far"})
+    async with asyncio.timeout(60):
+        await there(service)
+        service.meet({})
+        assert (await world_of(service)).machines == ()
+        wait_for(lambda: not Path(f"/proc/{pids(ssh)[0]}").exists(), what="its ssh to end")
+        service.meet({"box": "ssh://far"})
+        assert names(await there(service)) == ["web@box"]
+
+
+# Verbs
+
+
+async def test_a_verb_is_carried_out_there_and_tells_as_here(
+    service: EngineService, ssh: Path, places: Paths
+) -> None:
+    make_stopped(places, "web")
+    service.meet({"box": "ssh://far"})
+    async with asyncio.timeout(60):
+        (view,) = [view for view in (await there(service)).sandboxes if view.host]
+        removed = await service.carry_out(removal.remove(stop=True), view.id, ignore)
+        gone = removal.shown_removal(removed)
+        assert (gone.id, gone.name, gone.in_trash, gone.goes_on) == (
+            view.id,
+            "web@box",
+            True,
+            False,
+        )
+        assert Registry(places).list() == []
+        await service.carry_out(removal.bring_back(), view.id, ignore)
+        assert [entry.name for entry in Registry(places).list()] == ["web"]
+
+
+async def test_a_verb_whose_connection_breaks_is_carried_out_once_and_told(
+    service: EngineService, places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_stopped(places, "web")
+    with tempfile.TemporaryDirectory(prefix="qsh-") as directory:
+        root = Path(directory)
+        (root / "ssh.py").write_text(SSH)
+        far = (sys.executable, "-m", "quicksand_tui", "serve", "--stdio")
+        words = shlex.join((sys.executable, f"{root}/ssh.py", f"{root}/ssh.pid", *far))
+        (root / "ssh").write_text(f"#!/bin/sh\nexec {words}\n")
+        (root / "ssh").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{root}{os.pathsep}{os.environ['PATH']}")
+        service.meet({"box": "ssh://far"})
+        async with asyncio.timeout(60):
+            (view,) = [view for view in (await there(service)).sandboxes if view.host]
+            told: list[Progress] = []
+            removing = asyncio.create_task(
+                service.carry_out(removal.remove(stop=True), view.id, told.append)
+            )
+            # From then on the far end waits for us to come again.
+            await until(lambda: own_sockets(places.runtime, HOST_SOCKETS))
+            os.kill(int((root / "ssh.pid").read_text()), signal.SIGKILL)
+            await removing
+        assert Registry(places).list() == []
+        assert any("box is away" in progress.stage for progress in told)
+        await asyncio.to_thread(service.close)
+        wait_for(lambda: not own_sockets(places.runtime, HOST_SOCKETS), what="the far end to end")
+
+
+async def test_a_failure_has_the_words_and_the_hint_of_the_other_machine(
+    service: EngineService, ssh: Path, places: Paths
+) -> None:
+    make_stopped(places, "web")
+    service.meet({"box": "ssh://far"})
+    async with asyncio.timeout(60):
+        (view,) = [view for view in (await there(service)).sandboxes if view.host]
+        with pytest.raises(OperationError) as error:
+            await service.carry_out(checkpoints.undo(), view.id, ignore)
+        failure = error.value.failure
+        assert failure.title == "The undo failed"
+        assert failure.message == "the sandbox 'web' is not running"
+        assert "tree" in failure.hint
+        with pytest.raises(OperationError) as error:
+            await service.carry_out(saves.discard(("x",)), view.id, ignore)
+        assert "not done on other machines" in error.value.failure.message
+
+
+async def test_a_machine_that_is_away_refuses_at_once(
+    service: EngineService, ssh: Path, places: Paths
+) -> None:
+    (ssh / "bin" / "ssh").write_text("#!/bin/sh\nexit 255\n")
+    service.meet({"box": "ssh://far"})
+    await world_of(service)
+    with pytest.raises(OperationError) as error:
+        await service.carry_out(life.STOP, "0123456789ab@box", ignore)
+    assert "box is away" in error.value.failure.message
+
+
+async def test_a_log_of_another_machine_is_followed(
+    service: EngineService, ssh: Path, places: Paths
+) -> None:
+    entry = make_stopped(places, "web")
+    Registry(places).place(entry.id).console_log.write_text("hello from far\n")
+    service.meet({"box": "ssh://far"})
+    async with asyncio.timeout(60):
+        (view,) = [view for view in (await there(service)).sandboxes if view.host]
+        log = service.open_log(view.id, LogKind.CONSOLE)
+        text = ""
+        while "hello from far" not in text:
+            text += await asyncio.to_thread(log.read)
+            await asyncio.sleep(0.01)
+        log.close()
+
+
+# A machine that lies
+
+
+class Liar:
+    """A far end whose commands print and end as a test says."""
+
+    def __init__(self) -> None:
+        self.argv: list[str] = []
+        self.stdout = b""
+        self.stderr = b""
+        self.code = 0
+        self.world = b'{"sandboxes":{}}\n'
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hello, _ = await read_hello(reader)
+        writer.write(welcome("watch", resumed=False).encode(hello))
+        await Link(reader, writer, name="the app", answer=self._answer).run()
+
+    async def _answer(self, request: Request) -> None:
+        request.answer(resumed=False)
+        if request.method == "watch":
+            await request.channel.send(1, self.world)
+            while True:
+                await request.channel.event()
+        if request.method == "command":
+            for stream, data in ((1, self.stdout), (2, self.stderr)):
+                await request.channel.send(stream, data)
+                request.channel.finish(stream)
+            request.channel.tell("exit", exit_code=self.code)
+
+
+@pytest.fixture
+async def liar(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> AsyncIterator[tuple[Liar, far_host.FarHost]]:
+    found = Liar()
+    with tempfile.TemporaryDirectory(prefix="qsh-") as root:
+        path = Path(root) / "far.sock"
+        server = await asyncio.start_unix_server(found.serve, path)
+        ssh = Path(root) / "ssh"
+        lines = (
+            "import socket, sys, os, threading",
+            "far = socket.socket(socket.AF_UNIX); far.connect(sys.argv[1])",
+            "def copy():",
+            "    while data := os.read(0, 65536): far.sendall(data)",
+            "    far.shutdown(socket.SHUT_RDWR)",
+            "threading.Thread(target=copy, daemon=True).start()",
+            "while data := far.recv(65536): os.write(1, data)",
+        )
+        (Path(root) / "copy.py").write_text("\n".join(lines))
+        ssh.write_text(f"#!/bin/sh\nexec python3 {root}/copy.py {path}\n")
+        ssh.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{root}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setattr(far_host, "PAUSES_S", (0.05, 0.2))
+        host = far_host.FarHost("box", "ssh://far", changed=lambda: None)
+        running = asyncio.create_task(host.run())
+        yield found, host
+        running.cancel()
+        await asyncio.wait([running])
+        server.close()
+
+
+WEB_ID = "0123456789ab"
+WEB = {
+    "sandboxes": {WEB_ID: {"name": "web", "state": "running", "created": 50.0}},
+    "now": 100.0,
+}
+
+
+async def met(liar: Liar, host: far_host.FarHost) -> None:
+    liar.world = json.dumps(WEB).encode() + b"\n"
+    await until(lambda: host.sandboxes)
+
+
+async def test_times_of_a_machine_whose_clock_is_wrong_are_put_right(
+    liar: tuple[Liar, far_host.FarHost],
+) -> None:
+    await met(*liar)
+    (view,) = liar[1].sandboxes
+    assert view.created is not None
+    # It is fifty seconds old there.
+    assert liar[1].view.since - view.created == pytest.approx(50.0, abs=30.0)
+
+
+async def test_a_machine_that_tells_nonsense_cannot_be_used(
+    liar: tuple[Liar, far_host.FarHost],
+) -> None:
+    lies, host = liar
+    lies.world = b'{"sandboxes":{"../x":{}}}\n'
+    await until(lambda: host.view.state is MachineState.UNFIT)
+    assert "makes no sense" in host.view.why
+    await met(lies, host)  # it is tried again
+    assert host.view.state is MachineState.THERE
+
+
+TAKEN = {
+    "sandbox": "web",
+    "tag": "one",
+    "id": "c0ffee00",
+    "parent": None,
+    "created": 5.0,
+    "note": "",
+    "tier": "pages",
+    "tier_note": "",
+    "auto": False,
+    "pinned": False,
+    "pause_s": 0.01,
+    "bytes_written": 7,
+}
+
+
+async def test_what_a_command_tells_is_a_verbs_result_and_its_progress(
+    liar: tuple[Liar, far_host.FarHost],
+) -> None:
+    lies, host = liar
+    await met(lies, host)
+    lies.stdout = json.dumps(TAKEN).encode()
+    lies.stderr = b'{"progress":{"stage":"copying","done":3,"total":9}}\n{"notice":"no net"}\nx\n'
+    seen: list[Progress] = []
+    verb = checkpoints.take(CheckpointSpec(tag="one"))
+    made = await carry_out_there(host, verb, WEB_ID, seen.append)
+    assert (made.tag, made.bytes_written) == ("one", 7)
+    assert seen == [Progress("", "copying", 0, 0, 3, 9)]
+    started = await carry_out_there(host, starting.start(), WEB_ID, ignore)
+    assert started.notices == ("no net",)
+
+
+LIES = (
+    b"",
+    b"{",
+    b"[]",
+    b"{}",
+    json.dumps({**TAKEN, "tier": "gold"}).encode(),
+    json.dumps({**TAKEN, "created": "now"}).encode(),
+)
+
+
+@pytest.mark.parametrize("printed", LIES)
+async def test_a_result_that_makes_no_sense_is_a_failure(
+    liar: tuple[Liar, far_host.FarHost], printed: bytes
+) -> None:
+    lies, host = liar
+    await met(lies, host)
+    lies.stdout = printed
+    with pytest.raises(OperationError, match="makes no sense"):
+        await carry_out_there(host, checkpoints.take(CheckpointSpec()), WEB_ID, ignore)
+
+
+async def test_errors_of_a_command_are_put_together_and_harmless(
+    liar: tuple[Liar, far_host.FarHost],
+) -> None:
+    lies, host = liar
+    await met(lies, host)
+    lies.code = 1
+    lies.stderr = (
+        b'{"error":{"message":"one\\u001b[2J","hint":5}}\n{"error":{"message":"two","hint":"h"}}\n'
+        b"Traceback\n"
+    )
+    with pytest.raises(OperationError) as error:
+        await carry_out_there(host, life.STOP, WEB_ID, ignore)
+    failure = error.value.failure
+    assert (failure.message, failure.hint, failure.log) == ("one; two", "h", ("Traceback",))
