@@ -19,6 +19,7 @@ from quicksand.base.errors import (
     QuicksandError,
     RemoteError,
     RemoteProtocolError,
+    RemoteUnansweredError,
     RemoteUnreachableError,
 )
 from quicksand.remote.connection import Connection
@@ -32,6 +33,7 @@ from quicksand_tui.model.text import sanitise
 from quicksand_tui.model.world import MachineState, MachineView
 
 if TYPE_CHECKING:
+    from quicksand.remote.askpass import Askpass
     from quicksand.remote.link import Link
 
 PAUSES_S = (1.0, 30.0)
@@ -60,12 +62,15 @@ class FarHost:
         address: str,
         *,
         changed: Callable[[], None],
+        askpass: Callable[[], Askpass | None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Calls ``changed`` when the view or the sandboxes have changed."""
+        """Calls ``changed`` when the view or the sandboxes have changed. ``askpass`` makes what
+        asks the user for passwords; None if nobody does."""
         self.name = name
         self._address = address
         self._changed = changed
+        self._askpass = askpass
         self._clock = clock
         self.view = MachineView(
             name=sanitise(name),
@@ -83,6 +88,7 @@ class FarHost:
         self._met: asyncio.Event = asyncio.Event()
         """Set while a connection is there."""
         self._wake = asyncio.Event()
+        self._asked_again = asyncio.Event()
         self._visible: tuple[str, ...] = ()
         self._fresh = False
         self._tell_wishes: Callable[[], None] = lambda: None
@@ -153,21 +159,37 @@ class FarHost:
             self._visible, self._fresh = wanted, fresh
             self._tell_wishes()
 
+    def ask_again(self) -> None:
+        """Connects once more if the user has left a question of ssh without an answer."""
+        self._asked_again.set()
+
     # The connection
 
     async def run(self) -> None:
         """Connects, again and again, until it is cancelled."""
-        try:
-            destination = Destination.parse(self._address)
-        except ConfigError as error:
-            self._note(MachineState.UNFIT, error)
-            return
-        self._connection = connection = Connection(destination, asks=False)
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                destination = Destination.parse(self._address)
+                askpass = self._askpass()
+                if askpass is not None:
+                    await stack.enter_async_context(askpass)
+            except (ConfigError, HostError, OSError) as error:
+                self._note(MachineState.UNFIT, error)
+                return
+            await self._stay(Connection(destination, asks=False, askpass=askpass))
+
+    async def _stay(self, connection: Connection) -> None:
+        """Keeps up a connection."""
+        self._connection = connection
         first, longest = PAUSES_S
         try:
             while True:
                 try:
                     await self._talk(connection)
+                except RemoteUnansweredError as error:
+                    self._asked_again.clear()
+                    self._note(MachineState.UNANSWERED, error)
+                    await self._asked_again.wait()
                 except (RemoteUnreachableError, OSError) as error:
                     self._note(MachineState.AWAY, error)
                 except (RemoteError, HostError) as error:

@@ -13,6 +13,8 @@ from quicksand_tui.door.far_host import FarHost
 from quicksand_tui.model.sandboxes import split_host
 
 if TYPE_CHECKING:
+    from quicksand.remote.askpass import Askpass
+
     from quicksand_tui.model.world import World
 
 
@@ -20,11 +22,18 @@ class FarHosts:
     """Machines by name. Made and used by the UI's thread and the one that reads; what they do is
     done on the engine's loop."""
 
-    def __init__(self, changed: Callable[[], None], *, tasks: set[asyncio.Task[None]]) -> None:
+    def __init__(
+        self,
+        changed: Callable[[], None],
+        *,
+        tasks: set[asyncio.Task[None]],
+        askpass: Callable[[], Askpass | None],
+    ) -> None:
         """Calls ``changed``, on the engine's loop, when a machine has told something. ``tasks`` are
-        those of that loop that are awaited when the app ends."""
+        those of that loop that are awaited when the app ends. ``askpass`` is as in `FarHost`."""
         self._changed = changed
         self._tasks = tasks
+        self._askpass = askpass
         self._hosts: dict[str, FarHost] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         """Tasks by the names of their machines, on the engine's loop."""
@@ -43,7 +52,7 @@ class FarHosts:
             hosts[name] = (
                 known
                 if same and known is not None
-                else FarHost(name, address, changed=self._changed)
+                else FarHost(name, address, changed=self._changed, askpass=self._askpass)
             )
         self._hosts = hosts
         if before:
@@ -70,6 +79,11 @@ class FarHosts:
             if (host := self._hosts.get(name)) is not None:
                 self._do(partial(host.want, ids, fresh=fresh))
         return own
+
+    def ask_again(self) -> None:
+        """Has those machines connected to whose question was left without an answer."""
+        for host in self._hosts.values():
+            self._do(host.ask_again)
 
     def joined(self, world: World) -> World:
         """Returns the world of this machine with those of the others."""

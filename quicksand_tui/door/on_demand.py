@@ -56,6 +56,7 @@ _HOMES = {
     ),
     "quicksand_tui.door.far_guest": ("PlaceThere",),
     "quicksand_tui.door.far_hosts": ("FarHosts",),
+    "quicksand_tui.door.ssh_questions": ("askpass_for",),
     "quicksand_tui.door.far_log": ("FarLog",),
     "quicksand_tui.door.logs": ("FileLog",),
     "quicksand_tui.door.look": ("Reader",),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from quicksand.remote.askpass import Askpass
+
     from quicksand_tui.door.engine import Engine
     from quicksand_tui.door.far_host import FarHost
     from quicksand_tui.door.far_hosts import FarHosts
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     )
     from quicksand_tui.door.reach import Guest
     from quicksand_tui.door.saves_look import SavesReader
+    from quicksand_tui.door.ssh_questions import AskUser
     from quicksand_tui.door.traffic import TrafficWatch
     from quicksand_tui.model.sandboxes import TrafficRates
     from quicksand_tui.model.saves import SavesView
@@ -61,6 +64,8 @@ class EngineService:
     _hosts: FarHosts | None = None
     """The other machines; None as long as none were met."""
     _told: Callable[[], None] = staticmethod(lambda: None)
+    _askpass: Callable[[], Askpass | None] = staticmethod(lambda: None)
+    """Makes what asks the user; None if nobody does."""
 
     def __init__(self) -> None:
         self._reader: Reader | None = None
@@ -109,12 +114,27 @@ class EngineService:
         if self._hosts is None:
             if not hosts:
                 return
-            self._hosts = on_demand.FarHosts(self._tell_there, tasks=self._tasks)
+            self._hosts = on_demand.FarHosts(
+                self._tell_there, tasks=self._tasks, askpass=self._make_askpass
+            )
         self._hosts.meet(hosts, self._engine_loop())
 
     def when_told(self, tell: Callable[[], None]) -> None:
         """Has ``tell`` called, on the engine's loop, when another machine has told something."""
         self._told = tell
+
+    def when_asked(self, ask: AskUser, ui: asyncio.AbstractEventLoop) -> None:
+        """Has ``ask`` called, on the loop ``ui``, when ssh has a question on the way to another
+        machine. Without it, ssh does without answers."""
+        self._askpass = lambda: on_demand.askpass_for(ask, ui)
+
+    def _make_askpass(self) -> Askpass | None:
+        return self._askpass()
+
+    def ask_again(self) -> None:
+        """Connects once more to the machines whose question the user has left without an answer."""
+        if self._hosts is not None:
+            self._hosts.ask_again()
 
     def _tell_there(self) -> None:
         self._told()

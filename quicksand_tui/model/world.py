@@ -42,6 +42,8 @@ class MachineState(StrEnum):
     THERE = "there"
     AWAY = "away"
     """It does not answer now, and is tried again; what is shown of it is as it was."""
+    UNANSWERED = "unanswered"
+    """The user has left a question of ssh without an answer: it is not tried again by itself."""
     UNFIT = "unfit"
     """It answers, but cannot be used: `MachineView.why` says why. It is tried again."""
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.sandboxes import ImageView, SandboxView
     from quicksand_tui.model.saves import SaveView
     from quicksand_tui.model.specs import NewSpec, Told
+    from quicksand_tui.model.ssh_questions import SshQuestion
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.confirm import Answer
     from quicksand_tui.screens.ssh_questions import SshQuestions
@@ -82,6 +83,10 @@ class Dialogs:
     def ssh_questions(self) -> SshQuestions:
         """What ssh asks on the way to other machines."""
         return on_demand.SshQuestions(self._app, self._keys, ascii_only=self._ascii)
+
+    async def answer_ssh(self, question: SshQuestion) -> str | None:
+        """Returns what the user answers to a question of ssh, None if it is given up."""
+        return await self.ssh_questions.ask(question)
 
     # Messages
 

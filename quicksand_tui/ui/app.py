@@ -315,7 +315,7 @@ class QuicksandApp(App[int]):
         self._painted_first()
         self.main.complete(self.service.opens_on)
         self.looks.remember_outline()
-        await self.world_watch.run()
+        await self.world_watch.run(self.dialogs.answer_ssh)
 
     def _asks(self) -> tuple[frozenset[str], frozenset[str]]:
         """Returns the ids of the sandboxes whose use of the CPU, and those whose network is

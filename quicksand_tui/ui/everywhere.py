@@ -65,6 +65,7 @@ class Everywhere(Doer):
         self._dialogs.open_jobs()
 
     def do_refresh(self) -> None:
+        self._service.ask_again()
         self._refresh()
 
     def do_commands(self) -> None:

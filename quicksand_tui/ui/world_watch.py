@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from quicksand_tui.door.service import EngineService
+    from quicksand_tui.door.ssh_questions import AskUser
     from quicksand_tui.home.config import Settings
     from quicksand_tui.views.happenings import Happening
 
@@ -73,8 +74,9 @@ class WorldWatch:
         self._lookers: list[asyncio.Future[None]] = []
         """Futures that wait for a look that begins after them."""
 
-    async def run(self) -> None:
-        """Looks until it is cancelled."""
+    async def run(self, answer_ssh: AskUser) -> None:
+        """Looks until it is cancelled. ``answer_ssh`` asks the user what ssh wants to know on the
+        way to other machines."""
         loop = asyncio.get_running_loop()
 
         def told_there() -> None:
@@ -82,6 +84,7 @@ class WorldWatch:
                 loop.call_soon_threadsafe(self._look_soon)
 
         self._service.when_told(told_there)
+        self._service.when_asked(answer_ssh, loop)
         while True:
             await self._turn()
             with contextlib.suppress(TimeoutError):

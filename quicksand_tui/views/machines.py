@@ -59,7 +59,7 @@ def name_of(machine: MachineView) -> str:
 
 
 def _head(machine: MachineView, world: World) -> Iterable[Words]:
-    is_away = machine.state in (MachineState.AWAY, MachineState.UNFIT)
+    is_away = machine.state not in (MachineState.THERE, MachineState.CONNECTING)
     yield f"{BELOW} {name_of(machine)}", "muted" if is_away else "accent"
     if said := state_text(machine, world.taken):
         yield f"  {said}", "error" if machine.state is MachineState.UNFIT else "warning"
@@ -74,6 +74,8 @@ def state_text(machine: MachineView, now: float) -> str:
             return "connecting…"
         case MachineState.AWAY:
             return f"away since {age_text(max(0.0, now - machine.since), wide=True)}"
+        case MachineState.UNANSWERED:
+            return "not logged in"
         case MachineState.UNFIT:
             return "cannot be used"
     return ""
@@ -99,7 +101,9 @@ def describe_machine(machine: MachineView, world: World) -> tuple[str, list[Line
     lines.append(("State", [(said or "there", role)]))
     if machine.why:
         lines.append(("Why", [(machine.why, role)]))
-    if machine.hint:
+    if machine.state is MachineState.UNANSWERED:
+        lines.append((world.keymap.hint("refresh"), [("connects, and asks again", "muted")]))
+    elif machine.hint:
         lines.append(("", [(machine.hint, "muted")]))
     if counts := _counts(machine, world):
         lines.append(("Sandboxes", [(counts, "")]))

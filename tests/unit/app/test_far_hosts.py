@@ -27,6 +27,7 @@ from quicksand_tui.door.service import EngineService
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.specs import CheckpointSpec
+from quicksand_tui.model.ssh_questions import SshQuestion
 from quicksand_tui.model.world import MachineState, MachineView, World
 from quicksand_tui.verbs import checkpoints, life, removal, saves, starting
 from quicksand_tui.verbs.record import Progress, ignore
@@ -265,6 +266,39 @@ async def test_a_machine_that_is_away_refuses_at_once(
     with pytest.raises(OperationError) as error:
         await service.carry_out(life.STOP, "0123456789ab@box", ignore)
     assert "box is away" in error.value.failure.message
+
+
+async def test_a_question_of_ssh_is_asked_until_the_user_gives_up_and_then_only_on_request(
+    service: EngineService, ssh: Path, places: Paths
+) -> None:
+    program = ssh / "bin" / "ssh"
+    question = '[ "$("$SSH_ASKPASS" "Password:")" = sesame ] || exit 255'
+    program.write_text(program.read_text().replace("\n", f"\n{question}\n", 1))
+    answers: list[str | None] = ["wrong", None, "sesame"]
+    asked: list[SshQuestion] = []
+
+    async def ask(question: SshQuestion) -> str | None:
+        asked.append(question)
+        return answers.pop(0)
+
+    service.when_asked(ask, asyncio.get_running_loop())
+    service.meet({"box": "ssh://far"})
+
+    async def machine() -> MachineView:
+        return (await world_of(service)).machines[0]
+
+    async with asyncio.timeout(60):
+        while (await machine()).state is not MachineState.UNANSWERED:
+            await asyncio.sleep(0.01)
+        # A look at everything anew, as after each job, does not ask again.
+        await asyncio.to_thread(service.read, fresh=True)
+        assert len(asked) == 2
+        assert (await machine()).state is MachineState.UNANSWERED
+        service.ask_again()
+        while (await machine()).state is not MachineState.THERE:
+            await asyncio.sleep(0.01)
+    assert [question.host for question in asked] == ["far"] * 3
+    assert asked[0].prompt == "Password:"
 
 
 async def test_a_log_of_another_machine_is_followed(
