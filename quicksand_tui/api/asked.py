@@ -27,7 +27,7 @@ VALUE_MAX = 32 * 1024
 """Characters of one of them."""
 
 _TEMPLATE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}(?::[A-Za-z0-9_.-]{1,64})?")
-_NOT_HERE = ("mcp", "iam", "volumeMounts")
+_NOT_HERE = ("iam", "volumeMounts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,9 +88,12 @@ class Fanout:
     def __len__(self) -> int:
         return len(self._listeners)
 
-    def listen(self) -> Listener:
+    def listen(self, last: Event | None = None) -> Listener:
+        """``last`` is the event that one gets who listens when all is over."""
         listener = Listener(self)
         if self._is_over or self._failure is not None:
+            if last is not None:
+                listener.put(last, 0)
             listener.finish(self._failure)
         else:
             self._listeners.append(listener)

@@ -66,14 +66,10 @@ def middleware(names: frozenset[str], tell: Callable[[str], None]) -> Any:
             return answer_error(ApiError(421, "this server is not called so"))
         try:
             return await handler(request)
-        except ApiError as error:
-            return answer_error(error)
         except RpcError as error:
             return web.json_response(error.body(), status=error.status)
-        except QuicksandError as error:
-            return answer_error(api_error(error))
-        except web.HTTPException as error:
-            return answer_error(ApiError(error.status, _REASONS.get(error.status, error.reason)))
+        except (ApiError, QuicksandError, web.HTTPException) as error:
+            return answer_error(_as_api_error(error))
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours ends one request only
@@ -81,6 +77,14 @@ def middleware(names: frozenset[str], tell: Callable[[str], None]) -> Any:
             return answer_error(ApiError(500, "a fault of the server; its stderr has more"))
 
     return gate
+
+
+def _as_api_error(error: ApiError | QuicksandError | web.HTTPException) -> ApiError:
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, QuicksandError):
+        return api_error(error)
+    return ApiError(error.status, _REASONS.get(error.status, error.reason))
 
 
 _REASONS: Mapping[int, str] = {

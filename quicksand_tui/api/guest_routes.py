@@ -14,6 +14,7 @@ from quicksand_tui.api.fanout import Event, Listener
 from quicksand_tui.api.fields import Body
 from quicksand_tui.api.filesystem import DEPTH_MAX
 from quicksand_tui.api.gate import address_of, by_token, is_token, require_running
+from quicksand_tui.api.guest_paths import absolute
 from quicksand_tui.api.live import Guest, Live
 from quicksand_tui.api.process import Facts, Process
 from quicksand_tui.api.sandboxes import Sandboxes
@@ -106,12 +107,13 @@ class GuestRoutes:
                 wanted = body.part("process")
                 login = await guest.users.require(user_of(request.headers.get("Authorization")))
                 env = {**live.record.env, **wanted.text_map("envs")}
+                cwd = wanted.maybe_text("cwd")
                 process, listener = await guest.processes.start(
                     {
                         "cmd": wanted.text("cmd"),
                         "args": wanted.texts("args"),
                         "envs": wanted.text_map("envs"),
-                        "cwd": wanted.maybe_text("cwd"),
+                        "cwd": absolute(cwd, login) if cwd else None,
                     },
                     user=login.name,
                     env=env,

@@ -19,6 +19,9 @@ VERSION = "0.5.7"
 would promise metadata of files."""
 
 CLIENT = "quicksand"
+ROUNDED_S = 1e-6
+"""What a time loses when it is told."""
+
 LIMIT = 100
 LIMIT_MAX = 1000
 
@@ -118,7 +121,7 @@ class Wanted:
             shown_state(record) in self.states
             and self.metadata.items() <= record.metadata.items()
             and self.template in ("", record.template)
-            and record.created > self.started_after
+            and record.created >= self.started_after - ROUNDED_S
         )
 
     def of(self, records: Iterable[SandboxRecord]) -> list[SandboxRecord]:

@@ -91,7 +91,8 @@ class Process:
         ended(self)
 
     def listen(self) -> Listener:
-        return self.fanout.listen()
+        """Who listens late gets no output of before, but the end."""
+        return self.fanout.listen(last={"end": self.end} if self.end is not None else None)
 
     async def write(self, data: bytes, *, to_terminal: bool) -> None:
         self._require_running()
@@ -208,7 +209,8 @@ class FoundSource:
         self._facts = facts
 
     async def pump(self, fanout: Fanout) -> dict[str, Any]:
-        while await began(self._guest, self._facts.pid) == self._facts.began:
+        # Nothing tells of its end.
+        while await began(self._guest, self._facts.pid) == self._facts.began:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)
         status = "exit status unknown: the server was restarted while it ran"
         return {"exitCode": -1, "exited": False, "status": status, "error": status}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from quicksand import QuicksandError
 
 from quicksand_tui.api.asked import PAUSE, TIMEOUT_S
-from quicksand_tui.api.errors import ApiError, no_such_sandbox
+from quicksand_tui.api.errors import ApiError, RpcError, no_such_sandbox
 from quicksand_tui.api.live import Live
 from quicksand_tui.api.machines import Machines
 from quicksand_tui.api.records import Records, SandboxRecord, SnapshotRecord, State
@@ -35,12 +35,17 @@ class Sandboxes:
         self.machines = machines
         self.records = records
         self._tell = tell
-        self.tasks = Tasks(lambda name, error: tell(f"{name}: {error!r}"))
+        self.tasks = Tasks(self._tell_of)
         self._known: dict[str, Live] = {}
         self.snapshots: dict[str, SnapshotRecord] = {}
         self._changed = asyncio.Event()
         self._again: dict[str, float] = {}
         """When to try again what failed, by the loop's clock."""
+
+    def _tell_of(self, name: str, error: BaseException) -> None:
+        """Tell of a fault of ours; anything else was told to the client that asked."""
+        if not isinstance(error, ApiError | RpcError | QuicksandError):
+            self._tell(f"{name}: {error!r}")
 
     # Which there are
 
