@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from aiohttp import BodyPartReader, web
@@ -24,6 +25,7 @@ FILES_MAX = 1000
 
 CHUNK = 256 * 1024
 METADATA = "x-metadata-"
+_FILENAME = re.compile(r';\s*filename="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
 
 
 class FileRoutes:
@@ -153,7 +155,7 @@ class FileRoutes:
                 continue
             if len(stored) >= FILES_MAX:
                 raise ApiError(400, f"an upload has at most {FILES_MAX} files")
-            path = request.query.get("path") or part.filename or ""
+            path = request.query.get("path") or filename_of(part.headers)
             if not path:
                 raise ApiError(400, "path is missing")
             stored.append(await _store(guest, path, login, _pieces(part)))
@@ -165,6 +167,18 @@ async def _next_part(reader: Any) -> Any:
         return await reader.next()
     except ValueError as error:
         raise ApiError(400, f"the form cannot be read: {error}") from error
+
+
+def filename_of(headers: Mapping[str, str]) -> str:
+    """The file name of a part as it was sent, "" if there is none. aiohttp would take the slash
+    away with which a path begins; clients escape as HTML says (multipart/form-data encoding)."""
+    found = _FILENAME.search(headers.get("Content-Disposition", ""))
+    if found is None:
+        return ""
+    text = re.sub(r"\\(.)", r"\1", found[1])
+    for escaped, character in (("%22", '"'), ("%0A", "\n"), ("%0D", "\r")):
+        text = text.replace(escaped, character)
+    return text
 
 
 async def _pieces(part: BodyPartReader) -> AsyncIterator[bytes]:

@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 
 from quicksand_tui.api import fanout, rpc
+from quicksand_tui.api.contents import filename_of
 from quicksand_tui.api.fields import BODY_MAX
 from quicksand_tui.api.signatures import sign
 from tests.unit.api.fakes import Api, decode, envelope, next_message, text_of, until
@@ -403,6 +404,20 @@ async def test_forms_carry_one_file_or_several(api: Api) -> None:
     assert (await api.client.post("/files", data=b"x", headers=broken)).status == 400
     broken["Content-Type"] = "multipart/form-data; boundary=b"
     assert (await api.client.post("/files", data=b"x", headers=broken)).status == 400
+
+
+@pytest.mark.parametrize(
+    ("header", "wanted"),
+    [
+        ('form-data; name="file"; filename="/a/b c"', "/a/b c"),
+        ('form-data; name="file"; filename="a%22b%0Ac"', 'a"b\nc'),
+        ('form-data; name="file"; filename="a\\"b"', 'a"b'),
+        ('form-data; name="file"', ""),
+        ("", ""),
+    ],
+)
+def test_the_name_of_a_part_is_the_path_that_was_sent(header: str, wanted: str) -> None:
+    assert filename_of({"Content-Disposition": header}) == wanted
 
 
 async def test_files_want_the_token_or_a_signature(api: Api) -> None:
