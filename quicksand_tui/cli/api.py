@@ -14,10 +14,10 @@ from quicksand.records.config import SandboxConfig
 from quicksand_tui.api.keys import Keys
 from quicksand_tui.api.making import Usual
 from quicksand_tui.api.places import api_dir
+from quicksand_tui.cli.addresses import parse_address
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit, print_json, print_table, say
 from quicksand_tui.cli.runner import run_async
-from quicksand_tui.cli.ssh_gateway import parse_address
 
 if TYPE_CHECKING:
     from quicksand_tui.cli.runner import Signals
