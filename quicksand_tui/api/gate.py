@@ -57,14 +57,21 @@ def is_ours(host: str, names: frozenset[str]) -> bool:
     return True
 
 
-def middleware(names: frozenset[str], tell: Callable[[str], None]) -> Any:
-    """Refuses requests to names that are not ours, and turns errors into answers."""
+ToPort = Callable[[web.Request, str, int], Awaitable[web.StreamResponse]]
+
+
+def middleware(names: frozenset[str], to_port: ToPort, tell: Callable[[str], None]) -> Any:
+    """Refuses requests to names that are not ours, hands those for other ports of a guest to
+    ``to_port``, and turns errors into answers."""
 
     @web.middleware
     async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
         if not is_ours(request.headers.get("Host", ""), names):
             return answer_error(ApiError(421, "this server is not called so"))
         try:
+            address = address_of(request)
+            if address is not None and address[1] != AGENT_PORT:
+                return await to_port(request, *address)
             return await handler(request)
         except RpcError as error:
             return web.json_response(error.body(), status=error.status)
@@ -126,10 +133,11 @@ def require_owner(request: web.Request, keys: Keys) -> str:
 
 def is_token(request: web.Request, live: Live) -> bool:
     """Whether a request has the token of a sandbox."""
-    return _is_same(request.headers.get("X-Access-Token", ""), live.record.token)
+    return is_same(request.headers.get("X-Access-Token", ""), live.record.token)
 
 
-def _is_same(one: str, other: str) -> bool:
+def is_same(one: str, other: str) -> bool:
+    """Compares secrets in the same time wherever they differ."""
     return hmac.compare_digest(one.encode("utf-8", "surrogateescape"), other.encode())
 
 

@@ -22,6 +22,7 @@ from quicksand_tui.api.keys import Keys
 from quicksand_tui.api.machines import Machines
 from quicksand_tui.api.making import Making, Usual
 from quicksand_tui.api.places import api_dir
+from quicksand_tui.api.ports import PortRoutes
 from quicksand_tui.api.records import Records
 from quicksand_tui.api.rpc import Streams
 from quicksand_tui.api.sandboxes import Sandboxes
@@ -50,12 +51,15 @@ def make_app(
     sandboxes: Sandboxes, keys: Keys, options: Options, tell: Callable[[str], None]
 ) -> web.Application:
     """The application, whose `Sandboxes` the caller loads, watches and finishes."""
-    app = web.Application(middlewares=[middleware(options.names, tell)], client_max_size=0)
     streams = Streams()
+    ports = PortRoutes(sandboxes, streams)
+    gate = middleware(options.names, ports.by_host, tell)
+    app = web.Application(middlewares=[gate], client_max_size=0)
     making = Making(sandboxes, options.usual)
     app.add_routes(ControlRoutes(sandboxes, making, keys, options.domain).routes())
     app.add_routes(GuestRoutes(sandboxes, streams).routes())
     app.add_routes(FileRoutes(sandboxes, streams).routes())
+    app.router.add_route("*", "/ports/{rest:.*}", ports.by_path)
     return app
 
 
