@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
@@ -26,6 +27,7 @@ from quicksand_tui.api.ports import PortRoutes
 from quicksand_tui.api.records import Records
 from quicksand_tui.api.rpc import Streams
 from quicksand_tui.api.sandboxes import Sandboxes
+from quicksand_tui.api.tls import DOMAIN, Certificates
 
 END_S = 5.0
 """Seconds that requests have to end when the server does."""
@@ -43,20 +45,25 @@ class Options:
     usual: Usual
     names: frozenset[str] = field(default_factory=frozenset)
     """By which it may be called, too."""
-    domain: str = ""
-    """Told to clients as that of the sandboxes' names."""
+    tls: tuple[str, int] | None = None
+    """Where it listens with TLS, too, for names below `qs.localhost`."""
 
 
 def make_app(
-    sandboxes: Sandboxes, keys: Keys, options: Options, tell: Callable[[str], None]
+    sandboxes: Sandboxes,
+    keys: Keys,
+    options: Options,
+    tell: Callable[[str], None],
+    domain: str = "",
 ) -> web.Application:
-    """The application, whose `Sandboxes` the caller loads, watches and finishes."""
+    """The application, which tells clients ``domain`` as that of sandboxes' names. The caller
+    loads, watches and finishes its `Sandboxes`."""
     streams = Streams()
     ports = PortRoutes(sandboxes, streams)
     gate = middleware(options.names, ports.by_host, tell)
     app = web.Application(middlewares=[gate], client_max_size=0)
     making = Making(sandboxes, options.usual)
-    app.add_routes(ControlRoutes(sandboxes, making, keys, options.domain).routes())
+    app.add_routes(ControlRoutes(sandboxes, making, keys, domain).routes())
     app.add_routes(GuestRoutes(sandboxes, streams).routes())
     app.add_routes(FileRoutes(sandboxes, streams).routes())
     app.router.add_route("*", "/ports/{rest:.*}", ports.by_path)
@@ -80,7 +87,8 @@ async def serving(
         )
     keys = Keys(place)
     sandboxes = Sandboxes(Machines(paths), Records(place), tell)
-    app = make_app(sandboxes, keys, options, tell)
+    domain = f"{DOMAIN}:{options.tls[1]}" if options.tls is not None else ""
+    app = make_app(sandboxes, keys, options, tell, domain)
     runner = web.AppRunner(
         app,
         handler_cancellation=True,
@@ -95,20 +103,27 @@ async def serving(
         stack.push_async_callback(sandboxes.finish)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        site = web.TCPSite(runner, options.host, options.port)
-        try:
-            await site.start()
-        except OSError as error:
-            kind = PortInUseError if error.errno == errno.EADDRINUSE else HostError
-            raise kind(
-                f"cannot listen at {options.host}:{options.port}: {error.strerror or error}"
-            ) from error
+        await _listen(runner, (options.host, options.port))
+        if options.tls is not None:
+            await _listen(runner, options.tls, Certificates(place).context())
         clock = asyncio.create_task(sandboxes.watch(), name="api-clock")
         stack.push_async_callback(_end, clock)
         address = runner.addresses[0]
         yield address[0], address[1]
         for live in sandboxes:
             live.let_go()  # streams must not hold the end up
+
+
+async def _listen(
+    runner: web.AppRunner, address: tuple[str, int], tls: ssl.SSLContext | None = None
+) -> None:
+    """Raises PortInUseError, HostError."""
+    host, port = address
+    try:
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+    except OSError as error:
+        kind = PortInUseError if error.errno == errno.EADDRINUSE else HostError
+        raise kind(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
 
 
 async def _end(task: asyncio.Task[None]) -> None:

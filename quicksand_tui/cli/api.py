@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 def api_command(
     ctx: click.Context,
     listen: str,
+    tls: str | None,
     image: str,
     memory: str,
     cpus: int,
@@ -64,7 +66,8 @@ def api_command(
         image=image, memory_mb=config.memory_bytes >> 20, cpus=config.cpus, internet=internet
     )
     names = frozenset(name.lower() for name in called)
-    options = Options(host=host, port=port, usual=usual, names=names)
+    secure = parse_address(tls) if tls is not None else None
+    options = Options(host=host, port=port, usual=usual, names=names, tls=secure)
     Keys(api_dir(paths())).require()
 
     async def main(signals: Signals) -> int:
@@ -72,6 +75,8 @@ def api_command(
             shown = f"[{bound_host}]" if ":" in bound_host else bound_host
             click.echo(f"listening at http://{shown}:{bound_port}; for programs that use it:")
             click.echo(f"eval $(quicksand-tui api env --listen {shown}:{bound_port})")
+            if tls is not None:
+                click.echo(f"or by TLS: eval $(quicksand-tui api env --tls {tls})")
             await asyncio.Event().wait()
         return Exit.OK
 
@@ -79,13 +84,22 @@ def api_command(
 
 
 @command_of("api env")
-def env(listen: str, owner: str) -> None:
+def env(listen: str, tls: str | None, owner: str) -> None:
     """Print the variables that have E2B's SDK use this server, for `eval $(quicksand-tui api env)`.
 
-    What is printed has a key: whoever knows it may use the server.
+    What is printed has a key: whoever knows it may use the server. With --tls the SDK finds the
+    server by a name below qs.localhost, and trusts our certificates instead of the usual ones.
     """
-    host, port = parse_address(listen)
     key = Keys(api_dir(paths())).require(owner)
+    if tls is not None:
+        from quicksand_tui.api.tls import DOMAIN, Certificates  # noqa: PLC0415
+
+        authority = Certificates(api_dir(paths())).require_authority()
+        click.echo(f"export E2B_API_KEY={key.key}")
+        click.echo(f"export E2B_DOMAIN={DOMAIN}:{parse_address(tls)[1]}")
+        click.echo(f"export SSL_CERT_FILE={shlex.quote(str(authority))}")
+        return
+    host, port = parse_address(listen)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not bound here
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     click.echo(f"export E2B_API_KEY={key.key}")
