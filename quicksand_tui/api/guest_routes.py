@@ -13,7 +13,7 @@ from quicksand_tui.api.errors import RpcError, not_running
 from quicksand_tui.api.fanout import Event, Listener
 from quicksand_tui.api.fields import Body
 from quicksand_tui.api.filesystem import DEPTH_MAX
-from quicksand_tui.api.gate import address_of, by_token, is_token, require_running
+from quicksand_tui.api.gate import address_of, by_token, is_token, require_running, whole
 from quicksand_tui.api.guest_paths import absolute
 from quicksand_tui.api.live import Guest, Live
 from quicksand_tui.api.process import Facts, Process
@@ -108,7 +108,7 @@ class GuestRoutes:
                 login = await guest.users.require(user_of(request.headers.get("Authorization")))
                 env = {**live.record.env, **wanted.text_map("envs")}
                 cwd = wanted.maybe_text("cwd")
-                process, listener = await guest.processes.start(
+                starting = guest.processes.start(
                     {
                         "cmd": wanted.text("cmd"),
                         "args": wanted.texts("args"),
@@ -122,7 +122,8 @@ class GuestRoutes:
                     terminal=_size(body) if body.has("pty") else None,
                     timeout_s=rpc.timeout_of(request),
                 )
-                return _begun(process, listener)
+                # A client that leaves now must not leave a process of which nobody knows.
+                return _begun(*await whole(self._sandboxes, starting, f"api-start-{live.id}"))
 
             return await self._streamed(request, live, begin, bounded=False)
 

@@ -175,6 +175,57 @@ async def test_commands_and_files_do_what_they_do_in_a_guest(server: Server) -> 
     assert await box.health() == 502
 
 
+async def test_ports_of_a_guest_are_reached_and_a_server_that_ends_leaves_all_as_it_is(
+    server: Server,
+) -> None:
+    box = await server.create()
+    serve = "cd /tmp && echo served > it && exec python3 -m http.server 8000 --bind 127.0.0.1"
+    await box.start(serve, stdin=False)
+
+    async def get() -> tuple[int, str]:
+        url = f"{server.url}/ports/8000-{box.id}/it"
+        async with server.session.get(url) as response:
+            return response.status, await response.text()
+
+    async with asyncio.timeout(60):
+        while (await get())[0] == 502:
+            await asyncio.sleep(0.1)
+    assert await get() == (200, "served\n")
+
+    await server.end(signal.SIGTERM)
+    await server.start()
+
+    assert await get() == (200, "served\n")
+
+
+@pytest.mark.parametrize("step", ["pause", "fork"])
+async def test_a_server_that_is_killed_at_a_step_loses_and_leaks_nothing(
+    server: Server, places: Paths, step: str
+) -> None:
+    box = await server.create()
+    await box.write("note", b"kept")
+    records = api_dir(places) / "sandboxes"
+
+    def is_at_it() -> bool:
+        found = [path.read_text() for path in records.glob("i*.json")]
+        return any('"pausing"' in text or '"making"' in text for text in found)
+
+    call = asyncio.create_task(box.call("POST", f"/{step}", {"count": 2}))
+    await until(lambda: is_at_it() or call.done())
+    await server.end(signal.SIGKILL)
+    await asyncio.wait((call,))
+    call.exception()
+
+    await server.start()
+
+    (listed,) = (await server.call("GET", "/v2/sandboxes"))[1]
+    assert listed["sandboxID"] == box.id
+    assert (await box.call("POST", "/connect", {"timeout": 60}))[0] in (200, 201)
+    assert await box.read("note") == b"kept"
+    (entry,) = Registry(places).list()
+    assert entry.name == f"api-{box.id}"
+
+
 async def test_a_killed_server_loses_neither_sandboxes_nor_what_runs_in_them(
     server: Server,
 ) -> None:
