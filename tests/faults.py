@@ -27,6 +27,7 @@ class Fault:
         self._left = 0
         self._errno = 0
         self._thread = 0
+        self._is_hooked = False
         self.struck = False
 
     @contextlib.contextmanager
@@ -34,6 +35,10 @@ class Fault:
         """The call of that number (from 1) fails, of those that concern files in ``root``."""
         self._left, self._errno, self.struck = number, code, False
         self._root, self._thread = str(root), threading.get_ident()
+        if not self._is_hooked:
+            # It cannot be removed, and costs something at each of thousands of events.
+            sys.addaudithook(self.look_at)
+            self._is_hooked = True
         try:
             yield
         finally:
@@ -64,7 +69,6 @@ class Fault:
 
 
 FAULT = Fault()
-sys.addaudithook(FAULT.look_at)
 
 
 @pytest.fixture

@@ -16,11 +16,13 @@ OPERATIONS_MAX = 2000
 
 
 class _Killer:
-    """An audit hook cannot be removed: there is one, and only children arm it."""
+    """An audit hook cannot be removed, and costs something at each of thousands of events: only
+    children have one."""
 
-    def __init__(self) -> None:
-        self.left = 0
-        self.root = ""
+    def __init__(self, left: int, root: Path) -> None:
+        self.left = left
+        self.root = str(root)
+        sys.addaudithook(self.look_at)
 
     def look_at(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.left or not (event in BY_DESCRIPTOR or self._concerns(arguments)):
@@ -34,10 +36,6 @@ class _Killer:
         return any(str(os.fspath(path)).startswith(self.root) for path in paths)
 
 
-_KILLER = _Killer()
-sys.addaudithook(_KILLER.look_at)
-
-
 def was_killed(number: int, root: Path, attempt: Callable[[], object]) -> bool:
     """Fork a child for ``attempt``, which is killed at its operation ``number`` (from 1) on files
     in ``root``; False if it came to its end before."""
@@ -45,9 +43,9 @@ def was_killed(number: int, root: Path, attempt: Callable[[], object]) -> bool:
     if child == 0:
         code = 1
         try:
-            _KILLER.left, _KILLER.root = number, str(root)
+            killer = _Killer(number, root)
             attempt()
-            _KILLER.left = 0
+            killer.left = 0
             code = 0
         finally:
             os._exit(code)

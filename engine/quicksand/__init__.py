@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from quicksand.disks.images.provider import ImageProvider, ResolvedImage
     from quicksand.display.keys import Key
     from quicksand.guest.connections import GuestConnection, GuestListener
+    from quicksand.guest.datagrams import GuestDatagrams
     from quicksand.guest.execution import Command, ExecuteResult
     from quicksand.guest.files import GuestFile, GuestFiles
     from quicksand.guest.shell import Shell, ShellInfo
@@ -147,6 +148,7 @@ __all__ = [
     "Forward",
     "Guest",
     "GuestConnection",
+    "GuestDatagrams",
     "GuestFile",
     "GuestFileExistsError",
     "GuestFileNotFoundError",
@@ -287,6 +289,7 @@ _HOMES = {
     "life.events": ("Event", "EventKind"),
     "life.installation": ("install",),
     "guest.connections": ("GuestConnection", "GuestListener"),
+    "guest.datagrams": ("GuestDatagrams",),
     "guest.execution": ("Command", "ExecuteResult"),
     "records.forwards": ("Forward", "Guest", "Host"),
     "guest.files": ("GuestFile", "GuestFiles"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
 from quicksand.base.delegation import Attribute, Delegation
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import StateError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
@@ -291,6 +292,7 @@ class Sandbox:
     delete_user = _in_guest(InGuest.delete_user)
     find_user = _in_guest(InGuest.find_user)
     dial = _in_guest(InGuest.dial)
+    dial_udp = _in_guest(InGuest.dial_udp)
     listen = _in_guest(InGuest.listen)
     open_sftp = _in_guest(InGuest.open_sftp)
     forward = _to_forwarding(Forwarding.forward)
@@ -458,7 +460,9 @@ class Sandbox:
 
 async def _remove_all(lives: Sequence[Life]) -> None:
     for life in lives:
-        await life.remove()
+        # One that cannot be removed must not keep the next from its end.
+        with best_effort("remove a clone", life.registry.paths.engine_log):
+            await life.remove()
 
 
 class Snapshot:

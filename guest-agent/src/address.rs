@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use crate::agent::Agent;
@@ -29,16 +29,35 @@ const NAME_LIMIT: usize = 253;
 pub struct Address {
     host: Option<String>,
     port: Option<u16>,
+    #[serde(default)]
+    protocol: Protocol,
     path: Option<Place>,
     /// The user by whose rights a Unix socket is opened or made.
     user: Option<String>,
+}
+
+/// The protocol of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    #[default]
+    Tcp,
+    Udp,
 }
 
 /// An address whose form has been checked.
 #[derive(Debug)]
 pub enum Target {
     Tcp { host: String, port: u16 },
+    Udp { host: String, port: u16 },
     Unix { path: PathBuf, user: User },
+}
+
+/// The result of a dial.
+#[derive(Debug)]
+pub enum Connected {
+    Stream(Socket),
+    Datagrams(UdpSocket),
 }
 
 /// A connected socket.
@@ -64,8 +83,12 @@ impl Address {
             (Some(port), None) => {
                 let host = self.host.unwrap_or_else(|| "127.0.0.1".to_owned());
                 check_name(&host)?;
-                Ok(Target::Tcp { host, port })
+                Ok(match self.protocol {
+                    Protocol::Tcp => Target::Tcp { host, port },
+                    Protocol::Udp => Target::Udp { host, port },
+                })
             }
+            (None, Some(_)) if self.protocol != Protocol::Tcp => Err(wrong("protocol", "is for a port only")),
             (None, Some(Place(path))) => {
                 let user = login::find(self.user.as_deref(), me)?;
                 Ok(Target::Unix { path, user })
@@ -95,42 +118,65 @@ fn resolve_here(host: &str) -> Option<Vec<IpAddr>> {
     is_local.then(|| vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])
 }
 
+/// Returns the addresses of a host.
+async fn resolve(agent: &Arc<Agent>, host: &str, ties: Ties<'_>) -> Result<Vec<IpAddr>> {
+    match resolve_here(host) {
+        Some(addresses) => Ok(addresses),
+        None => names::look_up(agent, host, ties).await,
+    }
+}
+
+async fn connect_tcp(address: SocketAddr) -> io::Result<Connected> {
+    let stream = timeout(PATIENCE, TcpStream::connect(address)).await;
+    let stream = stream.unwrap_or_else(|_| Err(io::Error::from_raw_os_error(libc::ETIMEDOUT)))?;
+    // Keystrokes must not wait for the acknowledgement of those before.
+    let _ = stream.set_nodelay(true);
+    Ok(Connected::Stream(Socket::Tcp(stream)))
+}
+
+/// Makes a socket that sends to the address, and receives from it only.
+async fn connect_udp(address: SocketAddr) -> io::Result<Connected> {
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(address).await?;
+    Ok(Connected::Datagrams(socket))
+}
+
 impl Target {
     /// Connects. Fails as connect(2) does, after 10 s with ETIMEDOUT, and as `names::look_up`.
-    pub async fn connect(&self, agent: &Arc<Agent>, ties: Ties<'_>) -> Result<Socket> {
-        match self {
-            Self::Tcp { host, port } => {
-                let addresses = match resolve_here(host) {
-                    Some(addresses) => addresses,
-                    None => names::look_up(agent, host, ties).await?,
-                };
-                let mut failure = Error::NotFound(format!("host {host:?}"));
-                for address in addresses {
-                    let stream = timeout(PATIENCE, TcpStream::connect(SocketAddr::new(address, *port))).await;
-                    match stream.unwrap_or_else(|_| Err(io::Error::from_raw_os_error(libc::ETIMEDOUT))) {
-                        Ok(stream) => {
-                            // Keystrokes must not wait for the acknowledgement of those before.
-                            let _ = stream.set_nodelay(true);
-                            return Ok(Socket::Tcp(stream));
-                        }
-                        Err(error) => failure = Error::io(self.describe(), error),
-                    }
-                }
-                Err(failure)
-            }
+    pub async fn connect(&self, agent: &Arc<Agent>, ties: Ties<'_>) -> Result<Connected> {
+        let (host, port) = match self {
+            Self::Tcp { host, port } | Self::Udp { host, port } => (host, *port),
             Self::Unix { path, user } => {
                 let (path, user, what) = (path.clone(), user.clone(), self.describe());
-                blocking::run(move || unix_socket::connect(&path, &user).map_err(|error| Error::io(what, error)))
-                    .await
-                    .map(Socket::Unix)
+                let connect =
+                    move || unix_socket::connect(&path, &user, PATIENCE).map_err(|error| Error::io(what, error));
+                let stream = blocking::run(connect).await?;
+                return Ok(Connected::Stream(Socket::Unix(stream)));
+            }
+        };
+        let mut failure = Error::NotFound(format!("host {host:?}"));
+        for address in resolve(agent, host, ties).await? {
+            let address = SocketAddr::new(address, port);
+            let connected = match self {
+                Self::Udp { .. } => connect_udp(address).await,
+                _ => connect_tcp(address).await,
+            };
+            match connected {
+                Ok(connected) => return Ok(connected),
+                Err(error) => failure = Error::io(self.describe(), error),
             }
         }
+        Err(failure)
     }
 
     pub fn describe(&self) -> String {
         match self {
-            Self::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
-            Self::Tcp { host, port } => format!("{host}:{port}"),
+            Self::Tcp { host, port } | Self::Udp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+            Self::Tcp { host, port } | Self::Udp { host, port } => format!("{host}:{port}"),
             Self::Unix { path, .. } => format!("{path:?}"),
         }
     }
@@ -139,7 +185,7 @@ impl Target {
     /// client is to be reached, not the guest's network.
     pub fn loopback(&self) -> Result<SocketAddr> {
         let Self::Tcp { host, port } = self else {
-            return Err(wrong("port", "is required"));
+            return Err(wrong("protocol", "must be tcp"));
         };
         let address = match host.as_str() {
             "localhost" => Ipv4Addr::LOCALHOST.into(),
@@ -181,6 +227,8 @@ mod tests {
             json!({"port": 80, "path": "/x"}),
             json!({"port": 65536}),
             json!({"path": "x"}),
+            json!({"path": "/x", "protocol": "udp"}),
+            json!({"port": 80, "protocol": "sctp"}),
         ] {
             assert!(target(bad).is_err());
         }
@@ -206,6 +254,12 @@ mod tests {
                 "{bad}"
             );
         }
+    }
+
+    #[test]
+    fn datagrams_are_not_listened_for() {
+        let udp = target(json!({"port": 53, "protocol": "udp"})).unwrap();
+        assert!(udp.loopback().is_err());
     }
 
     #[test]

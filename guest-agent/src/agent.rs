@@ -127,6 +127,7 @@ impl Agent {
                 "shutdown",
                 "errors",
                 "dial",
+                "dial_udp",
                 "sftp",
             ],
         }

@@ -189,6 +189,15 @@ impl Command {
         Ok(command)
     }
 
+    /// Tells a session of SSH the name of its terminal, as sshd does (ssh(1)): editors and tmux look
+    /// at it.
+    pub fn tell_terminal(&mut self, name: &str) {
+        let has = |wanted: &str| self.env.iter().any(|(key, _)| key == wanted);
+        if has("SSH_CONNECTION") && !has("SSH_TTY") {
+            self.env.push(("SSH_TTY".into(), name.into()));
+        }
+    }
+
     fn base(program: &mut Program, me: &User) -> Result<Self> {
         let image = if program.defaults || program.entrypoint {
             Defaults::read()

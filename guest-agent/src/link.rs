@@ -106,14 +106,15 @@ impl Link {
         Ok(true)
     }
 
-    /// Writes everything. Fails with `BrokenPipe` when the peer or the session is gone.
-    pub async fn write_all(&self, mut bytes: &[u8], closed: &Closed) -> io::Result<()> {
-        while !bytes.is_empty() {
+    /// Waits until some of the bytes are written, and returns how many. Fails with `BrokenPipe` when
+    /// the peer or the session is gone.
+    pub async fn write(&self, bytes: &[u8], closed: &Closed) -> io::Result<usize> {
+        loop {
             if closed.is_set() {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             match sys::write(self.fd().as_fd(), bytes) {
-                Ok(count) => bytes = &bytes[count..],
+                Ok(count) => return Ok(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.wait_writable(closed).await?;
                 }
@@ -121,7 +122,6 @@ impl Link {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
     }
 
     /// Moves `count` bytes from a pipe that holds at least as many. The error comes with the number

@@ -11,6 +11,7 @@ mod ciphers;
 mod closed;
 mod cmdline;
 mod command;
+mod datagrams;
 mod defaults;
 mod disk;
 mod drivers;

@@ -2,7 +2,8 @@
 //!
 //! There is no queue: a sender takes the lock, moves the bytes from their source directly into one
 //! frame, and releases the lock. The lock is fair, so channels take turns, and a host that does not
-//! read blocks the sources themselves.
+//! read blocks the sources themselves. A sender may be dropped at any moment: the next one completes
+//! its frame.
 
 use std::io;
 use std::mem;
@@ -10,7 +11,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::closed::Closed;
 use crate::error::{Error, Result};
@@ -29,8 +30,32 @@ const SPLICE_MIN: usize = 16 * 1024;
 pub struct Outbox {
     link: Arc<Link>,
     pub closed: Closed,
+    turn: Mutex<Turn>,
+}
+
+/// The things of the sender whose turn it is.
+#[derive(Debug, Default)]
+struct Turn {
     /// Room for a whole data frame, allocated for the first one.
-    frame: Mutex<Vec<u8>>,
+    frame: Vec<u8>,
+    /// The end of a frame whose sender was dropped in the midst of it.
+    rest: Vec<u8>,
+}
+
+/// Bytes on their way. When their sender is dropped, the end of a frame that has begun is left to
+/// the next one.
+struct Unsent<'a> {
+    bytes: &'a [u8],
+    has_begun: bool,
+    rest: &'a mut Vec<u8>,
+}
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        if self.has_begun {
+            self.rest.extend_from_slice(self.bytes);
+        }
+    }
 }
 
 impl Outbox {
@@ -38,14 +63,24 @@ impl Outbox {
         Self {
             link,
             closed,
-            frame: Mutex::new(Vec::new()),
+            turn: Mutex::default(),
         }
+    }
+
+    /// Waits for the turn, and completes the frame of a sender that was dropped.
+    async fn turn(&self) -> Result<MutexGuard<'_, Turn>> {
+        let mut turn = self.turn.lock().await;
+        if !turn.rest.is_empty() {
+            let end = mem::take(&mut turn.rest);
+            self.send(&end, true, &mut turn.rest).await?;
+        }
+        Ok(turn)
     }
 
     /// Sends frames that are encoded already.
     pub async fn raw(&self, bytes: &[u8]) -> Result<()> {
-        let _turn = self.frame.lock().await;
-        self.write(bytes).await
+        let mut turn = self.turn().await?;
+        self.send(bytes, false, &mut turn.rest).await
     }
 
     /// Sends a JSON frame. Fails with `TooLarge` when it exceeds the limit.
@@ -67,33 +102,33 @@ impl Outbox {
 
     /// Sends at most `limit` of the bytes that wait in `source` as one frame.
     pub async fn forward(&self, source: &Source, stream: u8, channel: u32, limit: usize) -> Result<Moved> {
-        let mut frame = self.frame.lock().await;
+        let mut turn = self.turn().await?;
         let limit = limit.min(DATA_LIMIT);
         let pending = source.pending().min(limit);
         // Never splice to a port: virtio_console puts every piece of the pipe on its queue of 128,
         // and when there are more pieces it reports the bytes as sent and loses them.
         if source.is_pipe() && !self.link.is_port() && pending >= SPLICE_MIN {
-            self.splice(&mut frame, source, stream, channel, pending).await?;
+            self.splice(&mut turn, source, stream, channel, pending).await?;
             return Ok(Moved::Bytes(pending));
         }
-        self.prepare(&mut frame);
-        let moved = source.read(&mut frame[DATA_HEADER..DATA_HEADER + limit]);
+        self.prepare(&mut turn.frame);
+        let moved = source.read(&mut turn.frame[DATA_HEADER..DATA_HEADER + limit]);
         if let Moved::Bytes(count) = moved {
-            self.finish(&mut frame, stream, channel, count).await?;
+            self.finish(&mut turn, stream, channel, count).await?;
         }
         Ok(moved)
     }
 
     /// Sends one frame, which `fill` fills. `fill` returns the number of bytes, and so does this.
     pub async fn fill(&self, stream: u8, channel: u32, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<usize> {
-        let mut frame = self.frame.lock().await;
-        self.prepare(&mut frame);
-        let count = fill(&mut frame[DATA_HEADER..]);
+        let mut turn = self.turn().await?;
+        self.prepare(&mut turn.frame);
+        let count = fill(&mut turn.frame[DATA_HEADER..]);
         // An empty frame would mean the end of the stream.
         if count == 0 {
             return Ok(0);
         }
-        self.finish(&mut frame, stream, channel, count).await?;
+        self.finish(&mut turn, stream, channel, count).await?;
         Ok(count)
     }
 
@@ -107,14 +142,17 @@ impl Outbox {
         }
     }
 
-    async fn finish(&self, frame: &mut [u8], stream: u8, channel: u32, count: usize) -> Result<()> {
+    async fn finish(&self, turn: &mut Turn, stream: u8, channel: u32, count: usize) -> Result<()> {
+        let Turn { frame, rest } = turn;
         frame[..DATA_HEADER].copy_from_slice(&wire::encode_data_header(stream, channel, count));
-        self.write(&frame[..DATA_HEADER + count]).await
+        self.send(&frame[..DATA_HEADER + count], false, rest).await
     }
 
-    /// Sends one frame whose bytes never enter this process.
-    async fn splice(&self, frame: &mut Vec<u8>, source: &Source, stream: u8, channel: u32, count: usize) -> Result<()> {
-        self.write(&wire::encode_data_header(stream, channel, count)).await?;
+    /// Sends one frame whose bytes never enter this process. The caller must not be dropped.
+    async fn splice(&self, turn: &mut Turn, source: &Source, stream: u8, channel: u32, count: usize) -> Result<()> {
+        let Turn { frame, rest } = turn;
+        let header = wire::encode_data_header(stream, channel, count);
+        self.send(&header, false, rest).await?;
         let result = self.link.splice_all(source.fd().get_ref(), count, &self.closed).await;
         let Err((error, missing)) = result else {
             return Ok(());
@@ -131,19 +169,26 @@ impl Outbox {
                 _ => return Err(self.fail()),
             }
         }
-        self.write(&frame[..missing]).await
+        self.send(&frame[..missing], true, rest).await
     }
 
-    async fn write(&self, bytes: &[u8]) -> Result<()> {
-        match self.link.write_all(bytes, &self.closed).await {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                if error.kind() != io::ErrorKind::BrokenPipe {
-                    note(&format!("link: {error}"));
+    async fn send(&self, bytes: &[u8], has_begun: bool, rest: &mut Vec<u8>) -> Result<()> {
+        let mut unsent = Unsent { bytes, has_begun, rest };
+        while !unsent.bytes.is_empty() {
+            match self.link.write(unsent.bytes, &self.closed).await {
+                Ok(count) => {
+                    unsent.bytes = &unsent.bytes[count..];
+                    unsent.has_begun = true;
                 }
-                Err(self.fail())
+                Err(error) => {
+                    if error.kind() != io::ErrorKind::BrokenPipe {
+                        note(&format!("link: {error}"));
+                    }
+                    return Err(self.fail());
+                }
             }
         }
+        Ok(())
     }
 
     /// Ends the session, because no frame can follow half a frame.
@@ -155,7 +200,7 @@ impl Outbox {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        let frame = mem::take(self.frame.get_mut());
+        let frame = mem::take(&mut self.turn.get_mut().frame);
         if !frame.is_empty() {
             self.link.leave_room(frame);
         }

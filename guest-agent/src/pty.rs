@@ -182,7 +182,7 @@ impl Ptys {
     /// Starts a program on a new terminal. `me` is the user that the agent runs as. Fails with
     /// `Busy` when there are too many terminals, and as `Command::spawn` does.
     pub async fn open(&self, program: Program, wanted: NewTerminal, size: Size, me: &User) -> Result<Arc<Pty>> {
-        let command = Command::for_terminal(program, me)?;
+        let mut command = Command::for_terminal(program, me)?;
         let NewTerminal { scrollback, name } = wanted;
         let scrollback = scrollback.unwrap_or(DEFAULT_SCROLLBACK);
         if scrollback > MAX_SCROLLBACK {
@@ -194,6 +194,7 @@ impl Ptys {
         }
         let failed = |error| Error::io("terminal", error);
         let (master, slave) = open_terminal(cols, rows, &command.user).map_err(failed)?;
+        command.tell_terminal(&name_of(master.as_fd()).map_err(failed)?);
         let master = Source::pty(master).map_err(failed)?;
         let slave = Arc::new(slave);
         // For people to read, so bytes that are not UTF-8 may be lost.
@@ -441,6 +442,13 @@ fn open_terminal(cols: u16, rows: u16, user: &User) -> io::Result<(OwnedFd, Owne
     make_utf8(slave.as_fd());
     give_to(slave.as_fd(), user);
     Ok((master, slave))
+}
+
+/// Returns the name of the slave as programs know it (ptsname(3)).
+fn name_of(master: BorrowedFd<'_>) -> io::Result<String> {
+    let mut number: libc::c_uint = 0;
+    sys::ioctl(master, libc::TIOCGPTN, &mut number)?;
+    Ok(format!("/dev/pts/{number}"))
 }
 
 fn set_size(master: BorrowedFd<'_>, cols: u16, rows: u16) -> io::Result<()> {

@@ -244,7 +244,7 @@ fn prepare_and_exec(plan: &Plan) -> Step {
             libc::setrlimit(libc::RLIMIT_NOFILE, limit);
         }
         if let Some(credentials) = &plan.credentials
-            && !set_credentials(credentials)
+            && !set_credentials(credentials, Ids::All)
         {
             return Step::User;
         }
@@ -259,22 +259,45 @@ fn prepare_and_exec(plan: &Plan) -> Step {
     Step::Exec
 }
 
+/// The ids that a change of credentials concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ids {
+    All,
+    /// Those by which the kernel decides what the thread may do.
+    Effective,
+}
+
 /// Sets the credentials by raw system calls, because libc's wrappers would change the agent's
 /// threads, too.
-unsafe fn set_credentials(credentials: &Credentials) -> bool {
+unsafe fn set_credentials(credentials: &Credentials, which: Ids) -> bool {
     let Credentials { uid, gid, groups } = credentials;
+    // Such an id stays as it is (setresuid(2)).
+    const UNCHANGED: u32 = u32::MAX;
+    let other = |id: u32| if which == Ids::All { id } else { UNCHANGED };
     // SAFETY: pointer and length describe `groups`.
     unsafe {
         libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) == 0
-            && libc::syscall(libc::SYS_setresgid, *gid, *gid, *gid) == 0
-            && libc::syscall(libc::SYS_setresuid, *uid, *uid, *uid) == 0
+            && libc::syscall(libc::SYS_setresgid, other(*gid), *gid, other(*gid)) == 0
+            && libc::syscall(libc::SYS_setresuid, other(*uid), *uid, other(*uid)) == 0
     }
 }
 
-/// Gives this thread, and no other, the ids of a user for the rest of its life.
-pub fn take_on(credentials: &Credentials) -> io::Result<()> {
+/// Gives this thread, and no other, the ids of a user for the rest of its life. The user may then
+/// signal it, so it must not belong to the agent.
+pub fn become_user(credentials: &Credentials) -> io::Result<()> {
+    take_on(credentials, Ids::All)
+}
+
+/// Gives this thread, and no other, the rights of a user for the rest of its life. Its real and its
+/// saved ids stay the agent's: by those the kernel decides who may signal and trace a thread, and
+/// who may signal a thread may kill its process (kill(2), ptrace(2)).
+pub fn act_as(credentials: &Credentials) -> io::Result<()> {
+    take_on(credentials, Ids::Effective)
+}
+
+fn take_on(credentials: &Credentials, which: Ids) -> io::Result<()> {
     // SAFETY: only this thread's credentials change.
-    if unsafe { set_credentials(credentials) } {
+    if unsafe { set_credentials(credentials, which) } {
         Ok(())
     } else {
         Err(io::Error::last_os_error())

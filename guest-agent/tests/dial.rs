@@ -5,7 +5,7 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::thread;
 use std::time::Duration;
@@ -263,6 +263,47 @@ fn the_file_of_a_unix_listener_goes_with_its_session() {
 }
 
 #[test]
+fn what_has_taken_the_place_of_a_unix_listener_stays() {
+    let agent = Agent::start();
+    let path = agent.dir.join("mine");
+    let mut client = agent.session();
+    let listener = client.send("listen", json!({"path": path}));
+    client.wait_reply(listener);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "another's").unwrap();
+    client.send("cancel", json!({"id": listener}));
+    let (_, _, end) = until_end(&mut client, listener);
+    assert_eq!(end["error"], Value::Null);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "another's");
+}
+
+#[test]
+fn a_connection_that_is_canceled_within_a_frame_leaves_the_session_whole() {
+    let (port, served) = server(|mut peer| {
+        // Until it is reset.
+        while peer.write(&[0; 65536]).is_ok() {}
+    });
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let id = client.send("dial", json!({"port": port}));
+    client.wait_reply(id);
+    // The client reads nothing, so a frame is in the link by half.
+    let (mut last, mut times) = (0, 0);
+    let is_full = || {
+        let unread = client.unread();
+        times = if unread > 0 && unread == last { times + 1 } else { 0 };
+        last = unread;
+        (times == 10).then_some(())
+    };
+    wait_for("the link to be full", is_full);
+    client.send("cancel", json!({"id": id}));
+    served.join().unwrap();
+    let (_, _, end) = until_end(&mut client, id);
+    assert_eq!(end["error"]["code"], "bad_request");
+    assert_eq!(client.result("ping", json!({}))["pong"], true);
+}
+
+#[test]
 fn connections_that_nobody_takes_are_bounded() {
     let agent = Agent::start();
     let mut client = agent.session();
@@ -301,4 +342,149 @@ fn the_sftp_server_is_this_program_in_another_role() {
     assert_eq!(collected.stdout[4..9], [2, 0, 0, 0, 3]);
     assert_eq!(collected.exit["exit_code"], 0);
     assert_eq!(client.refusal("sftp", json!({"user": "nobody-here"})), "not_found");
+}
+
+/// A datagram as it stands in a channel's stream.
+fn framed(datagram: &[u8]) -> Vec<u8> {
+    [&(datagram.len() as u16).to_be_bytes()[..], datagram].concat()
+}
+
+/// What a client has got on its only channel.
+#[derive(Default)]
+struct Got {
+    stream: Vec<u8>,
+    owed: usize,
+}
+
+/// The next datagram, giving credit as the engine does: a part of the window at a time.
+fn next_datagram(client: &mut Client, got: &mut Got) -> Vec<u8> {
+    let Got { stream, owed } = got;
+    loop {
+        if let Some(length) = stream.first_chunk::<2>() {
+            let size = 2 + usize::from(u16::from_be_bytes(*length));
+            if stream.len() >= size {
+                return stream.drain(..size).skip(2).collect();
+            }
+        }
+        if let Frame::Data {
+            stream: STDOUT,
+            channel,
+            bytes,
+        } = client.next()
+        {
+            *owed += bytes.len();
+            stream.extend(bytes);
+            if *owed >= WINDOW / 4 {
+                client.credit(STDOUT, channel, std::mem::take(owed));
+            }
+        }
+    }
+}
+
+#[test]
+fn datagrams_are_carried_whole_and_one_by_one() {
+    let service = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = service.local_addr().unwrap().port();
+    let echo = thread::spawn(move || {
+        let mut buffer = vec![0; 65536];
+        loop {
+            let (count, from) = service.recv_from(&mut buffer).unwrap();
+            if &buffer[..count] == b"end" {
+                return;
+            }
+            service.send_to(&buffer[..count], from).unwrap();
+        }
+    });
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let id = client.send("dial", json!({"port": port, "protocol": "udp", "window": WINDOW}));
+    assert_eq!(client.wait_reply(id)["result"]["channel"], id);
+    let mut got = Got::default();
+    for datagram in [&b"one"[..], b"", &[7; 65507], b"last"] {
+        let bytes = framed(datagram);
+        // A frame may end within a datagram.
+        let (first, second) = bytes.split_at(1);
+        client.data(STDIN, id, first);
+        client.data(STDIN, id, second);
+        assert_eq!(next_datagram(&mut client, &mut got), datagram);
+    }
+    client.data(STDIN, id, &framed(b"end"));
+    client.data(STDIN, id, b"");
+    let (_, eof, end) = until_end(&mut client, id);
+    assert!(!eof);
+    assert_eq!(
+        (&end["bytes"], &end["error"]),
+        (&json!(3 + 65507 + 4 + 4 * 2), &Value::Null)
+    );
+    echo.join().unwrap();
+}
+
+#[test]
+fn a_service_that_comes_late_gets_the_next_datagrams() {
+    let place = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let id = client.send("dial", json!({"port": place.port(), "protocol": "udp"}));
+    client.wait_reply(id);
+    client.data(STDIN, id, &framed(b"lost"));
+    // Once this is answered, the datagram was sent, and refused by the kernel.
+    client.result("ping", json!({}));
+    let service = UdpSocket::bind(place).unwrap();
+    service.set_read_timeout(Some(SECOND / 10)).unwrap();
+    let arrives = || {
+        client.data(STDIN, id, &framed(b"found"));
+        let mut buffer = [0; 16];
+        let count = service.recv(&mut buffer).ok()?;
+        (&buffer[..count] == b"found").then_some(())
+    };
+    wait_for("a datagram", arrives);
+}
+
+#[test]
+fn a_client_that_reads_nothing_gets_the_latest_datagrams_and_memory_stays_flat() {
+    let service = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = service.local_addr().unwrap().port();
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let id = client.send("dial", json!({"port": port, "protocol": "udp", "window": WINDOW}));
+    client.wait_reply(id);
+    client.data(STDIN, id, &framed(b"hello"));
+    let (_, from) = service.recv_from(&mut [0; 16]).unwrap();
+    let before = agent.memory_kib();
+    for number in 0..4000_u32 {
+        let datagram = [&number.to_be_bytes()[..], &[0; 8192]].concat();
+        // The kernel's own queue is full at times.
+        let _ = service.send_to(&datagram, from);
+    }
+    let mut got = Got::default();
+    let mut count = 0;
+    loop {
+        // The kernel drops it as long as others wait there.
+        let _ = service.send_to(b"last", from);
+        if next_datagram(&mut client, &mut got) == b"last" {
+            break;
+        }
+        count += 1;
+    }
+    assert!(count < 4000);
+    assert!(agent.memory_kib() < before + (8 << 10));
+}
+
+#[test]
+fn what_can_be_no_datagram_ends_the_channel() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let id = client.send("dial", json!({"port": 9, "protocol": "udp"}));
+    client.wait_reply(id);
+    client.data(STDIN, id, &[0xff, 0xff]);
+    let (_, _, end) = until_end(&mut client, id);
+    assert_eq!(end["error"]["code"], "too_large");
+    assert_eq!(
+        client.refusal("dial", json!({"path": "/x", "protocol": "udp"})),
+        "bad_request"
+    );
+    assert_eq!(
+        client.refusal("listen", json!({"port": 0, "protocol": "udp"})),
+        "bad_request"
+    );
 }

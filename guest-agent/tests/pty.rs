@@ -46,6 +46,18 @@ fn a_login_shell_starts_without_a_command() {
 }
 
 #[test]
+fn a_session_of_ssh_is_told_its_terminal_and_others_are_not() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let script = r#"[ "$SSH_TTY" = "$(tty)" ] && echo told; echo "<${SSH_TTY-}>""#;
+    let params = json!({"command": script, "env": {"SSH_CONNECTION": "127.0.0.1 0 127.0.0.1 22"}});
+    let id = client.send("pty_open", params);
+    client.read_until(id, "told\r\n</dev/pts/");
+    let id = client.send("pty_open", json!({"command": script}));
+    client.read_until(id, "<>");
+}
+
+#[test]
 fn a_terminal_outlives_its_client_and_repeats_its_output() {
     let agent = Agent::start();
     let mut client = agent.session();

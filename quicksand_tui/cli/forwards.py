@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 from quicksand.base.paths import paths
-from quicksand.records.port_forwards import parse_forward
+from quicksand.records.port_forwards import Protocol, parse_forward
 from quicksand.records.registry import Registry
 
 from quicksand_tui.cli.commands import command_of
-from quicksand_tui.cli.output import Exit, print_json, print_table
+from quicksand_tui.cli.output import Exit, complain, print_json, print_table
 from quicksand_tui.cli.runner import Signals, attached, run_async
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ def forward_command(name: str, ports: tuple[str, ...], remove: bool, as_json: bo
 
     8080:80 leads from port 8080 of this host's loopback, 127.0.0.1 and ::1, to what listens at port
     80 in the guest, on its own 127.0.0.1 too. A port alone is the guest's, and gets any port here
-    that is free. It needs no network in the sandbox. A revert ends open connections, and not the
-    forward; the end of the sandbox ends both.
+    that is free. 5353:53/udp forwards datagrams. It needs no network in the sandbox. A revert ends
+    open connections, and not the forward; the end of the sandbox ends both.
 
     \b
     quicksand-tui forward web 8080:80
     quicksand-tui forward web                  lists them, those of `run --publish` too
-    quicksand-tui forward web --remove 8080
+    quicksand-tui forward web --remove 8080 5353/udp
     """
     if remove and not ports:
         raise click.UsageError("--remove needs the ports of this host")
@@ -40,11 +40,11 @@ def forward_command(name: str, ports: tuple[str, ...], remove: bool, as_json: bo
             for one in wanted:
                 if remove:
                     # A port alone is the host's here; HOST:GUEST is taken, too.
-                    await sandbox.unforward(one.host or one.guest)
+                    await sandbox.unforward(one.host or one.guest, protocol=one.protocol)
                     continue
-                made = await sandbox.forward(one.guest, one.host)
+                made = await sandbox.forward(one.guest, one.host, protocol=one.protocol)
                 if not as_json:
-                    click.echo(f"127.0.0.1:{made.host}")
+                    click.echo(f"127.0.0.1:{made.host}{suffix(made.protocol)}")
             if as_json or not wanted:
                 _list(sandbox, as_json)
         return Exit.OK
@@ -52,10 +52,27 @@ def forward_command(name: str, ports: tuple[str, ...], remove: bool, as_json: bo
     return run_async(main)
 
 
+def suffix(protocol: Protocol) -> str:
+    """What stands behind a port; nothing for TCP."""
+    return "" if protocol is Protocol.TCP else f"/{protocol}"
+
+
 def _list(sandbox: Sandbox, as_json: bool) -> None:
     entry = Registry(paths()).inspect(sandbox.id)
-    found = entry.ports if entry is not None else ()
-    if as_json:
-        print_json([{"host": host, "guest": guest} for host, guest in found])
+    if entry is None:
+        found = []
     else:
-        print_table(("HOST", "GUEST"), [(f"127.0.0.1:{host}", guest) for host, guest in found])
+        found = [(*pair, Protocol.TCP) for pair in entry.ports]
+        found += [(*pair, Protocol.UDP) for pair in entry.udp_ports]
+        if entry.error:
+            complain(entry.error)
+    if as_json:
+        print_json(
+            [{"host": host, "guest": guest, "protocol": spoken} for host, guest, spoken in found]
+        )
+    else:
+        rows = [
+            (f"127.0.0.1:{host}{suffix(spoken)}", f"{guest}{suffix(spoken)}")
+            for host, guest, spoken in found
+        ]
+        print_table(("HOST", "GUEST"), rows)

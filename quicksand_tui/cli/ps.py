@@ -165,7 +165,9 @@ def _row(entry: Entry, fancy: bool) -> tuple[object, ...]:
     if entry.record is None:
         return entry.name, status, "", "", "", "", "", ""
     config = entry.record.config
-    ports = ", ".join(f"{host}→{guest}" for host, guest in entry.ports)
+    forwarded = [f"{host}→{guest}" for host, guest in entry.ports]
+    forwarded += [f"{host}→{guest}/udp" for host, guest in entry.udp_ports]
+    ports = ", ".join(forwarded)
     return (
         entry.name,
         status,
@@ -203,5 +205,6 @@ def _facts(entry: Entry) -> dict[str, Any]:
             "accel_reason": entry.run.accel_reason or None,
             "pid": entry.run.qemu_pid,
             "ports": [{"host": host, "guest": guest} for host, guest in entry.ports],
+            "udp_ports": [{"host": host, "guest": guest} for host, guest in entry.udp_ports],
         }
     return facts

@@ -362,4 +362,5 @@ def _view(entry: Entry) -> SandboxView:
         accel=sanitise(run.accel, limit=20),
         accel_reason=sanitise(run.accel_reason),
         ports=entry.ports,
+        udp_ports=entry.udp_ports,
     )

@@ -214,7 +214,8 @@ class SandboxView:
     accel_reason: str = ""
     """Why a faster accelerator is not used."""
     ports: tuple[tuple[int, int], ...] = ()
-    """Pairs of host port and guest port."""
+    """Pairs of host port and guest port, of TCP."""
+    udp_ports: tuple[tuple[int, int], ...] = ()
     mounts: tuple[MountView, ...] = ()
     """In the order of the guest's paths."""
     error: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textual.app import ComposeResult
 from textual.widgets import Static
@@ -14,6 +14,9 @@ from quicksand_tui.model.jump import jump_codes
 
 if TYPE_CHECKING:
     from textual import events
+    from textual.screen import Screen
+
+    from quicksand_tui.model.world import World
 
 
 class Target(NamedTuple):
@@ -26,7 +29,8 @@ class Target(NamedTuple):
 
 
 class JumpScreen(Dialog[Target]):
-    """Lies over the main screen; returns the chosen place."""
+    """Lies over the main screen; returns the chosen place. Its letters follow what is shown there:
+    a tree that the key before has called for may come when this is open already."""
 
     DEFAULT_CSS = """
     JumpScreen {
@@ -44,16 +48,38 @@ class JumpScreen(Dialog[Target]):
     }
     """
 
-    def __init__(self, targets: Sequence[Target]) -> None:
+    def __init__(self, find: Callable[[], Sequence[Target]], below: Screen[Any]) -> None:
+        """``find`` returns the places of the screen ``below``, as it is laid out."""
         super().__init__()
-        self._codes = dict(zip(jump_codes(len(targets)), targets, strict=False))
+        self._find = find
+        self._below = below
+        self._codes: dict[str, Target] = {}
         self._typed = ""
 
     def compose(self) -> ComposeResult:
+        self._read()
         for code, target in self._codes.items():
             letters = Static(code, markup=False, name=code)
             letters.styles.offset = (target.x, target.y)
+            letters.display = code.startswith(self._typed)
             yield letters
+
+    def on_mount(self) -> None:
+        self._below.screen_layout_refresh_signal.subscribe(self, lambda _: self._look())
+
+    def update_world(self, world: World) -> None:
+        self._look()
+
+    def _read(self) -> None:
+        targets = self._find()
+        self._codes = dict(zip(jump_codes(len(targets)), targets, strict=False))
+
+    def _look(self) -> None:
+        """Takes over what has changed on the screen below."""
+        before = {code: target[:2] for code, target in self._codes.items()}
+        self._read()
+        if before != {code: target[:2] for code, target in self._codes.items()}:
+            self.refresh(recompose=True)
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "escape":

@@ -111,7 +111,9 @@ class Ways(Doer):
             if target is not None:
                 target.go()
 
-        self._screen.app.push_screen(on_demand.JumpScreen(list(self._targets())), go)
+        self._screen.app.push_screen(
+            on_demand.JumpScreen(lambda: list(self._targets()), self._screen), go
+        )
 
     def _targets(self) -> Iterator[Target]:
         places = self._places

@@ -81,7 +81,7 @@ _USE = _section(
         DETACH_KEYS, JSON),
     verb("forward", "forwards", "Forward ports of this host to a running sandbox, or list them.",
         SANDBOX,
-        argument("ports", Kind.TEXT, "[[HOST:]GUEST]...", repeatable=True, required=False),
+        argument("ports", Kind.TEXT, "[[HOST:]GUEST[/udp]]...", repeatable=True, required=False),
         flag("--remove", "End the forwards from these ports of the host."),
         JSON),
     verb("ssh", "ssh", "Run ssh with a sandbox, with all that ssh can.",

@@ -278,7 +278,8 @@ def _title(column: Column, width: int) -> str:
 
 
 def ports_text(view: SandboxView) -> str:
-    return " ".join(f"{host}→{guest}" for host, guest in view.ports)
+    found = [f"{host}→{guest}" for host, guest in view.ports]
+    return " ".join([*found, *(f"{host}→{guest}/udp" for host, guest in view.udp_ports)])
 
 
 def last_text(view: SandboxView, world: World) -> str:

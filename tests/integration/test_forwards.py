@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from quicksand import Sandbox
@@ -31,7 +31,14 @@ async def serve(reader, writer):
     writer.write(b"guest:" + text)
     await writer.drain()
     writer.close()
+class Echo(asyncio.DatagramProtocol):
+    def connection_made(self, transport):
+        self.transport = transport
+    def datagram_received(self, data, peer):
+        self.transport.sendto(b"%d:" % peer[1] + data, peer)
 async def main():
+    loop = asyncio.get_running_loop()
+    await loop.create_datagram_endpoint(Echo, local_addr=("127.0.0.1", 8000))
     server = await asyncio.start_server(serve, "127.0.0.1", 8000, backlog=1024)
     print("ready", flush=True)
     await server.serve_forever()
@@ -41,7 +48,8 @@ asyncio.run(main())
 
 @pytest.fixture
 async def vm() -> AsyncIterator[Sandbox]:
-    """A sandbox with a service on its own loopback that answers once it has been told all."""
+    """A sandbox with a service on its own loopback that answers once it has been told all, and
+    datagrams at once, with the port from which they came."""
     async with Sandbox(image="debian", network_mode="none") as sandbox:
         service = await sandbox.spawn(["python3", "-c", SERVER], detach=True)
         async for _ in service.output():
@@ -62,6 +70,30 @@ async def ask(port: int, text: bytes = b"hi", host: str = "127.0.0.1") -> bytes:
             writer.write(text)
             writer.write_eof()
             return await reader.read()
+
+
+@contextlib.contextmanager
+def datagrams(port: int, host: str = "127.0.0.1") -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as made:
+        made.setblocking(False)
+        made.connect((host, port))
+        yield made
+
+
+async def answered(made: socket.socket, text: bytes) -> tuple[bytes, bytes]:
+    """The port in the guest from which a datagram came, and the datagram. It is sent again until
+    there is an answer, as clients of UDP do."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(60):
+        while True:
+            await loop.sock_sendall(made, text)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(2):
+                    while True:
+                        port, _, found = (await loop.sock_recv(made, 65536)).partition(b":")
+                        if found == text:
+                            return port, found
 
 
 def has_ipv6() -> bool:
@@ -113,6 +145,41 @@ async def test_a_forward_reaches_the_guests_own_loopback_and_lasts(
     await vm.unforward(other.host)
     wait_for(lambda: not forwarders(), what="the process to end without a forward")
     assert await say(vm, "echo alive") == "alive"
+
+
+async def test_datagrams_are_forwarded_and_each_client_has_its_own_socket(
+    vm: Sandbox, places: Paths
+) -> None:
+    async with await vm.dial_udp(8000) as dialled:
+        await dialled.send(b"hello")
+        assert (await dialled.receive()).endswith(b":hello")
+
+    made = await vm.forward(8000, protocol="udp")
+    both = await vm.forward(8000, made.host)  # a port of TCP is another one
+    entry = Registry(places).find(vm.id)
+    assert (entry.ports, entry.udp_ports) == (((both.host, 8000),), ((made.host, 8000),))
+    wait_for(lambda: len(forwarders()) == 1, what="one process")
+    with datagrams(made.host) as one, datagrams(made.host) as two:
+        first, _ = await answered(one, b"a")
+        second, _ = await answered(two, b"b")
+        assert first != second
+        assert (await answered(one, b"c"))[0] == first
+        largest = bytes(65_500)
+        assert await answered(one, largest) == (first, largest)
+        if has_ipv6():
+            with datagrams(made.host, "::1") as three:
+                assert (await answered(three, b"d"))[1] == b"d"
+
+        await vm.checkpoint("a")
+        await vm.revert("a")
+        assert (await answered(one, b"e"))[1] == b"e"
+
+    await vm.unforward(both.host)
+    with pytest.raises(StateError) as caught:
+        await vm.unforward(made.host)
+    assert caught.value.hint == f"{made.host}/udp is"
+    await vm.unforward(made.host, protocol="udp")
+    wait_for(lambda: not forwarders(), what="the process to end without a forward")
 
 
 async def test_more_connections_than_the_agent_has_channels_are_answered(vm: Sandbox) -> None:

@@ -21,10 +21,6 @@ SOON_S = 0.01
 COMPUTES_S = 0.0005
 """A thread that uses less of the processor in `SOON_S` waits for something itself."""
 
-TURN_S = 0.05
-"""A turn of the loop counts as so long at most. On a busy host one can take a second, and what it
-made ready has not had its own turn then."""
-
 usual_wait = textual.pilot.wait_for_idle  # type: ignore[attr-defined]
 """Textual's own `wait_for_idle`."""
 
@@ -41,7 +37,9 @@ def install() -> None:
 
 async def wait_for_idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
     """Wait until no callback is ready, no timer is due soon and no thread computes, at most
-    ``max_sleep`` seconds, of which a turn of the loop takes TURN_S at most.
+    ``max_sleep`` seconds of the processor and of sleep that was meant. A host that is too busy to
+    let this process go on takes nothing of them: what a key has caused may need twenty turns of the
+    loop, each of which may come late.
 
     Textual's own goes by the clock: the process has used next to no processor for 20 ms. That costs
     the 20 ms twice behind each key, and takes a process that did not get its turn on a busy host
@@ -52,22 +50,24 @@ async def wait_for_idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
     waited, looks = 0.0, 0
     # Between two looks the loop has taken what its sockets and pipes have.
     while looks < 2 and waited < max_sleep:
-        began = loop.time()
+        began = process_time()
         await asyncio.sleep(0)
-        busy = loop._ready or await _wait_for_timer(loop) or await _computes(loop)
-        looks = 0 if busy else looks + 1
-        waited += min(loop.time() - began, TURN_S)
+        slept = 0.0 if loop._ready else await _wait_for_timer(loop)
+        if slept is None and await _computes(loop):
+            slept = SOON_S
+        looks = looks + 1 if slept is None else 0
+        waited += process_time() - began + (slept or 0.0)
 
 
-async def _wait_for_timer(loop: Any) -> bool:
-    """Whether there was one due soon."""
+async def _wait_for_timer(loop: Any) -> float | None:
+    """Wait for a timer that is due soon; returns how long, or None if there is none."""
     now = loop.time()
     timers = (timer.when() for timer in loop._scheduled if not timer.cancelled())
     due = min(timers, default=now + 1)
     if due > now + SOON_S:
-        return False
+        return None
     await asyncio.sleep(max(0.0, due - now))
-    return True
+    return float(max(0.0, due - now))
 
 
 async def _computes(loop: Any) -> bool:

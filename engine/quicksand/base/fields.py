@@ -44,6 +44,10 @@ class Fields:
             raise ValueError(f"{self._what}: {name} is missing")
         return found
 
+    def has(self, name: str) -> bool:
+        """Whether there is such a field, of any type."""
+        return name in self._fields
+
     def text(self, name: str, *, default: str = _NO_DEFAULT) -> str:
         found = self.any(name, default=default)
         return found if isinstance(found, str) else self._refuse(name, found, "no text")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from quicksand.base.errors import HostError
+from quicksand.base.threads import to_the_end
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage, how much of it is done, and the total (0 if unknown)."""
@@ -82,7 +83,8 @@ async def run_tool(
             f"`{shlex.join(words)}` did not end within {timeout_s:g} s", output=_tail(lines)
         ) from None
     finally:
-        await _end(process)
+        if process.returncode is None:
+            await to_the_end(_end(process))
     if code:
         raise _failure(words, code, _tail(lines))
     return "\n".join(lines)
@@ -106,9 +108,7 @@ async def _collect(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End the process group. Raises nothing except a second cancellation."""
-    if process.returncode is not None:
-        return
+    """End the process group. Raises nothing."""
     for number, grace_s in ((signal.SIGTERM, TERM_GRACE_S), (signal.SIGKILL, TERM_GRACE_S)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)

@@ -4,17 +4,15 @@ and reach what listens on the guest's own loopback."""
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from quicksand.base.errors import AgentProtocolError, AgentRefusedError, ConfigError, StateError
+from quicksand.base.errors import AgentProtocolError, AgentRefusedError, ConfigError
 from quicksand.guest.agent import values
 from quicksand.guest.agent.channel import ALL_OUTPUT
-from quicksand.guest.agent.wire import Stream
+from quicksand.guest.carried import Carried, open_channel, require_able
 from quicksand.guest.execution import Command
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from quicksand.guest.agent.channel import Channel
     from quicksand.guest.agent.session import Session
 
@@ -24,16 +22,16 @@ CAPABILITY = "dial"
 PORT_MAX = 65535
 
 
-class GuestConnection:
+class GuestConnection(Carried):
     """A connection to or from a program in the guest. Bytes are read and written at the other
     side's pace. One task may read while another one writes.
 
-    Leaving ``async with`` closes it.
+    Leaving ``async with`` closes it. Unless both sides have sent their last, the other one sees a
+    reset then, and what it has not read may be lost.
     """
 
     def __init__(self, session: Session, channel: Channel, peer_port: int | None = None) -> None:
-        self._session = session
-        self._channel = channel
+        super().__init__(session, channel)
         self._is_over = self._is_finished = False
         self._is_shut = False
         self.peer_port = peer_port
@@ -85,31 +83,14 @@ class GuestConnection:
             self._is_shut = True
             self._channel.write_eof()
 
-    def close(self) -> None:
-        """End the connection. Unless both sides have sent their last, the other one sees a reset,
-        and what it has not read may be lost. Idempotent."""
-        _end(self._session, self._channel)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class GuestListener:
+class GuestListener(Carried):
     """A socket in the guest at which this side listens, made by `Sandbox.listen`. At most 64
     connections wait until they are accepted, each for 10 s at most; more wait in the guest's
-    kernel. Leaving ``async with`` closes it."""
+    kernel. Leaving ``async with`` closes it; connections that were accepted go on."""
 
     def __init__(self, session: Session, channel: Channel, port: int | None) -> None:
-        self._session = session
-        self._channel = channel
+        super().__init__(session, channel)
         self.port = port
         """Its port; None for a Unix socket."""
 
@@ -123,40 +104,25 @@ class GuestListener:
                 raise AgentProtocolError("the agent has ended the listener")
             number = event.get("connection")
             try:
-                channel = await _opened(self._session, "accept", {"connection": number})
+                channel = await open_channel(self._session, "accept", {"connection": number})
             except AgentRefusedError as error:
                 if error.code != "not_found":
                     raise
                 continue  # it has waited too long, and was closed
             return GuestConnection(self._session, channel, _port(event.get("port")))
 
-    def close(self) -> None:
-        """End it. Connections that were accepted go on. Idempotent."""
-        _end(self._session, self._channel)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 async def dial(session: Session, address: dict[str, Any]) -> GuestConnection:
     """Connect to an `address`. Raises AgentRefusedError with the guest's ``errno``, StateError if
     too many channels are open or the agent is too old."""
-    require(session)
-    return GuestConnection(session, await _opened(session, "dial", address))
+    require_able(session, CAPABILITY, "connections")
+    return GuestConnection(session, await open_channel(session, "dial", address))
 
 
 async def listen(session: Session, address: dict[str, Any]) -> GuestListener:
     """Listen at an `address`. Raises as `dial` does."""
-    require(session)
-    channel = await _opened(session, "listen", address, streams=())
+    require_able(session, CAPABILITY, "connections")
+    channel = await open_channel(session, "listen", address, streams=())
     reply = await channel.opened()
     return GuestListener(session, channel, _port(reply.get("port")))
 
@@ -164,9 +130,9 @@ async def listen(session: Session, address: dict[str, Any]) -> GuestListener:
 async def open_sftp(session: Session, user: str | None) -> Command:
     """Start the agent's SFTP server (version 3) by the rights of a user: it speaks on the command's
     stdin and stdout. Raises as `dial` does."""
-    require(session)
+    require_able(session, CAPABILITY, "connections")
     params = {} if user is None else {"user": user}
-    channel = await _opened(session, "sftp", params, streams=ALL_OUTPUT)
+    channel = await open_channel(session, "sftp", params, streams=ALL_OUTPUT)
     return Command(session, channel, 0, None)
 
 
@@ -182,38 +148,6 @@ def address(
     if not isinstance(port, int) or not least <= port <= PORT_MAX:
         raise ConfigError(f"a port is a number from {least} to {PORT_MAX}, not {port!r:.80}")
     return {"host": host, "port": port}
-
-
-def require(session: Session) -> None:
-    """Raise StateError unless the agent can dial. One that a checkpoint holds may be older."""
-    if not session.can(CAPABILITY):
-        raise StateError(
-            "the guest's agent is too old to carry connections",
-            hint="stop the sandbox and start it again",
-        )
-
-
-async def _opened(
-    session: Session,
-    method: str,
-    params: dict[str, Any],
-    *,
-    streams: tuple[Stream, ...] = (Stream.STDOUT,),
-) -> Channel:
-    channel = session.open(method, params, streams=streams)
-    try:
-        await channel.opened()
-    except BaseException:
-        _end(session, channel)
-        raise
-    return channel
-
-
-def _end(session: Session, channel: Channel) -> None:
-    if channel.has_ended:
-        channel.close()
-    else:
-        session.cancel(channel)
 
 
 def _port(value: object) -> int | None:

@@ -153,6 +153,12 @@ class Command:
         self.ended: Callable[[ExitStatus], None] = lambda status: None
         """Is called once with that."""
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the agent has told of its end, from when on its ``pid`` may be another's. Output
+        from before may still wait to be read."""
+        return self._channel.has_ended
+
     async def __aenter__(self) -> Command:
         return self
 

@@ -111,9 +111,13 @@ async def _undo(
     registry: Registry, embryos: Sequence[Embryo], started: list[StartedMachine]
 ) -> None:
     for machine in started:
-        await _end(machine)
-        # The keeper of an ephemeral clone has removed it already.
-        with contextlib.suppress(SandboxNotFoundError):
+        await machine.end()
+        with (
+            # One that cannot be removed must not keep the next from its end.
+            best_effort(f"remove the clone {machine.record.name}", registry.paths.engine_log),
+            # The keeper of an ephemeral clone has removed it already.
+            contextlib.suppress(SandboxNotFoundError),
+        ):
             await in_thread_to_the_end(lambda id_=machine.record.id: registry.remove(id_))  # type: ignore[misc]
     await in_thread_to_the_end(lambda: _forget_all(registry, embryos))
 
@@ -309,18 +313,14 @@ async def start_clone(registry: Registry, embryo: Embryo) -> StartedMachine:
         await in_thread_to_the_end(lambda: registry.save(committed))
         machine = await with_desktop(machine)
     except BaseException:
-        if machine is not None:
-            await to_the_end(_end(machine))
-        await in_thread_to_the_end(lambda: forget(registry, embryo))
+        try:
+            if machine is not None:
+                await machine.end()
+        finally:
+            await in_thread_to_the_end(lambda: forget(registry, embryo))
         raise
     embryo.release()
     return replace(machine, record=committed)
-
-
-async def _end(machine: StartedMachine) -> None:
-    machine.link.close()
-    machine.process.cut()
-    await machine.process.wait()
 
 
 def forget(registry: Registry, embryo: Embryo) -> None:

@@ -9,8 +9,9 @@ from quicksand.base.files import tail
 from quicksand.life import machinery
 from quicksand.life.sandbox_life import Life
 from quicksand.records.config import SandboxConfig
-from quicksand.records.dialled import dialled_forwards
+from quicksand.records.dialled import ForwarderFiles, read_dialled
 from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.records.port_forwards import Protocol
 
 if TYPE_CHECKING:
     from quicksand.base.boot_timing import BootTiming
@@ -72,13 +73,16 @@ class Facts:
         return [*run.qemu_command] if run is not None else []
 
     def port_forwards(self) -> dict[int, int]:
-        """Guest port -> host port of each forward, those of `Sandbox.forward` included; where host
-        port 0 was asked for, the port that was chosen. Empty while the sandbox is stopped."""
+        """Guest port -> host port of each forward of TCP, those of `Sandbox.forward` included;
+        where host port 0 was asked for, the port that was chosen. Empty while the sandbox is
+        stopped."""
         run = self._life.run
         if run is None:
             return {}
-        made = dialled_forwards(runtime_dir(self._life.registry.paths, self._life.id))
-        return {guest: host for host, guest in (*run.forwards, *made)}
+        runtime = runtime_dir(self._life.registry.paths, self._life.id)
+        made = read_dialled(ForwarderFiles(runtime.root)).forwards
+        dialled = [(one.host, one.guest) for one in made if one.protocol is Protocol.TCP]
+        return {guest: host for host, guest in (*run.forwards, *dialled)}
 
     def agent_url(self) -> str | None:
         """The URL of the agent's HTTP interface (guest-agent/openapi.yaml), or None without the

@@ -18,15 +18,17 @@ from typing import Any
 
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import HostError, PortInUseError, QuicksandError, StateError
-from quicksand.base.files import lock_within, try_named_lock, write_json
+from quicksand.base.files import lock_within, try_named_lock
 from quicksand.base.paths import paths
 from quicksand.guest.connections import GuestConnection
+from quicksand.guest.datagrams import GuestDatagrams
 from quicksand.life.guest import InGuest
 from quicksand.life.sandbox_life import Life
+from quicksand.life.udp_relay import UdpRelay
 from quicksand.qemu.keeper_parts.bounds import no_core_files
-from quicksand.records.dialled import ForwarderFiles
+from quicksand.records.dialled import ForwarderFiles, write_dialled
 from quicksand.records.layout import runtime_dir
-from quicksand.records.port_forwards import FORWARDS_MAX, PortForward
+from quicksand.records.port_forwards import FORWARDS_MAX, PortForward, Protocol
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import LOCK_WAIT_S
 
@@ -72,6 +74,7 @@ class Forwarder:
         self._forwards: dict[int, Listening] = {}
         self._changing = asyncio.Lock()
         self._places = asyncio.Semaphore(PLACES)
+        self._datagrams = UdpRelay(self._dial_udp)
         self._has_ended = asyncio.Event()
         """The last forward was removed."""
 
@@ -93,6 +96,7 @@ class Forwarder:
             server.close()
             for listening in list(self._forwards.values()):
                 await self._end(listening)
+            await self._datagrams.close()
 
     async def _watch(self) -> None:
         """Return at the end of the sandbox: its runtime directory, in which our lock is, is gone
@@ -122,7 +126,7 @@ class Forwarder:
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
             writer.close()
-        if not self._forwards:
+        if not self._forwards and not self._datagrams.forwards:
             self._has_ended.set()
 
     async def _do(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -133,6 +137,15 @@ class Forwarder:
                 if (found := self._forwards.get(request["host"])) is None:
                     raise StateError(f"port {request['host']} is not forwarded")
                 await self._end(found)
+                return {}
+            case "add_udp":
+                wanted = PortForward(request["host"], request["guest"], Protocol.UDP)
+                made = await self._datagrams.add(wanted)
+                self._tell()
+                return {"host": made.host}
+            case "remove_udp":
+                await self._datagrams.remove(request["host"])
+                self._tell()
                 return {}
             case other:
                 raise ValueError(f"{other!r:.80} is not known")
@@ -182,9 +195,9 @@ class Forwarder:
         """Write what there is, for those who list sandboxes."""
         if not _is_at(self._files, self._lock):
             return  # the directory is that of the sandbox's next run
-        pairs = [[one.forward.host, one.forward.guest] for one in self._forwards.values()]
+        made = [one.forward for one in self._forwards.values()]
         with best_effort("tell of the forwarded ports", self._life.log):
-            write_json(self._files.forwards, {"forwards": pairs}, durable=False)
+            write_dialled(self._files, [*made, *self._datagrams.forwards])
 
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
@@ -198,6 +211,12 @@ class Forwarder:
             reset(writer)
         finally:
             writer.close()
+
+    @contextlib.asynccontextmanager
+    async def _dial_udp(self, port: int) -> AsyncIterator[GuestDatagrams]:
+        """Connect a socket of the guest, which takes a place, too. Raises QuicksandError."""
+        async with self._place(), await self._guest.dial_udp(port) as datagrams:
+            yield datagrams
 
     @contextlib.asynccontextmanager
     async def _place(self) -> AsyncIterator[None]:

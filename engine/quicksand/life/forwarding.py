@@ -19,9 +19,10 @@ from quicksand.base.errors import (
 )
 from quicksand.base.files import is_locked
 from quicksand.base.remedies import Remedy, Words
-from quicksand.records.dialled import ForwarderFiles, dialled_forwards
+from quicksand.guest.carried import require_able
+from quicksand.records.dialled import ForwarderFiles, read_dialled
 from quicksand.records.layout import runtime_dir
-from quicksand.records.port_forwards import PortForward, check_port
+from quicksand.records.port_forwards import PortForward, Protocol, as_protocol, check_port
 
 if TYPE_CHECKING:
     from quicksand.life.sandbox_life import Life
@@ -55,41 +56,53 @@ class Forwarding:
     def __init__(self, life: Life) -> None:
         self._life = life
 
-    async def forward(self, guest: int, host: int = 0) -> PortForward:
-        """Forward a TCP port of this host's loopback (127.0.0.1 and ::1) to a port of the guest's,
+    @property
+    def _files(self) -> ForwarderFiles:
+        return ForwarderFiles(runtime_dir(self._life.registry.paths, self._life.id).root)
+
+    async def forward(
+        self, guest: int, host: int = 0, *, protocol: Protocol | str = Protocol.TCP
+    ) -> PortForward:
+        """Forward a port of this host's loopback (127.0.0.1 and ::1) to a port of the guest's,
         until the sandbox ends or `unforward` is called; return it with the port that was chosen if
         ``host`` is 0. It needs no network card, and reaches what listens on the guest's own
         127.0.0.1. A revert ends its connections and not the forward.
 
+        With the protocol "udp" each client has a socket in the guest until it is silent for a
+        minute; of more than 256, that goes which has been silent for the longest.
+
         Raises ConfigError for what is no port, PortInUseError, HostError if this user may not
         listen there, StateError if the guest's agent is too old or the port is forwarded already,
         MachineError, AgentError."""
-        wanted = PortForward(host=host, guest=guest)
+        wanted = PortForward(host, guest, as_protocol(protocol))
+        is_udp = wanted.protocol is Protocol.UDP
         session = await self._life.session()
-        if not session.can("dial"):
-            raise StateError(
-                "the guest's agent is too old to carry connections",
-                hint="stop the sandbox and start it again",
-            )
-        asked = {"do": "add", "host": wanted.host, "guest": wanted.guest}
+        require_able(session, *(("dial_udp", "datagrams") if is_udp else ("dial", "connections")))
+        asked = {"do": _verb("add", wanted.protocol), "host": wanted.host, "guest": wanted.guest}
         answer = await self._ask(asked, starts=True)
-        return PortForward(host=answer.get("host", 0), guest=guest)
+        return PortForward(answer.get("host", 0), guest, wanted.protocol)
 
-    async def unforward(self, host: int) -> None:
+    async def unforward(self, host: int, *, protocol: Protocol | str = Protocol.TCP) -> None:
         """End the forward from this port of the host, and its connections. Raises StateError if
         there is none that `forward` has made."""
         check_port("host", host, lowest=1)
-        made = dialled_forwards(runtime_dir(self._life.registry.paths, self._life.id))
-        if not any(host == port for port, _ in made):
+        wanted = as_protocol(protocol)
+        made = read_dialled(self._files)
+        at_port = {one.protocol for one in made.forwards if one.host == host}
+        if wanted not in at_port and not made.error:
+            shown = f"{host}/udp" if wanted is Protocol.UDP else f"{host}"
+            other = ", ".join(f"{host}/{protocol}" for protocol in at_port)
             raise StateError(
-                f"port {host} is not forwarded to {self._life.name!r}",
-                hint="those that it was started with last as long as it runs",
+                f"port {shown} is not forwarded to {self._life.name!r}",
+                hint=f"{other} is"
+                if other
+                else "those that it was started with last as long as it runs",
             )
-        await self._ask({"do": "remove", "host": host}, starts=False)
+        await self._ask({"do": _verb("remove", wanted), "host": host}, starts=False)
 
     async def _ask(self, request: dict[str, Any], *, starts: bool) -> dict[str, Any]:
         """Ask the process, and start it if it does not run and ``starts`` is true."""
-        files = ForwarderFiles(runtime_dir(self._life.registry.paths, self._life.id).root)
+        files = self._files
         try:
             async with asyncio.timeout(ANSWER_S):
                 begun = -BEGIN_S
@@ -108,6 +121,11 @@ class Forwarding:
                 f"the process that forwards ports of {self._life.name!r} does not answer",
                 hint=Words(Remedy("list"), " shows the sandbox"),
             ) from None
+
+
+def _verb(verb: str, protocol: Protocol) -> str:
+    """What the process is asked to do. That of an earlier version refuses what it does not know."""
+    return verb if protocol is Protocol.TCP else f"{verb}_{protocol}"
 
 
 async def _ask_once(socket: str, request: dict[str, Any]) -> dict[str, Any]:

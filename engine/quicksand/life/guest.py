@@ -19,6 +19,7 @@ from quicksand.records.layout import runtime_dir
 
 if TYPE_CHECKING:
     from quicksand.guest.connections import GuestConnection, GuestListener
+    from quicksand.guest.datagrams import GuestDatagrams
     from quicksand.guest.shell import Shell, ShellInfo
     from quicksand.guest.traffic import GuestTraffic
     from quicksand.guest.users import Login, SandboxUser
@@ -261,6 +262,13 @@ class InGuest:
         guest's agent is too old; and as `execute` if the guest is gone."""
         address = machinery.address(port, host, path, user)
         return await machinery.dial(await self._life.session(), address)
+
+    async def dial_udp(self, port: int, *, host: str = "127.0.0.1") -> GuestDatagrams:
+        """Make a UDP socket in the guest that is connected to a port of its own loopback, or of a
+        ``host`` as the guest reaches it. That nobody listens there is not told. Raises as `dial`
+        for the rest."""
+        address = machinery.address(port, host, None, None)
+        return await machinery.dial_udp(await self._life.session(), address)
 
     async def listen(
         self,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quicksand.disks.images.resolve import is_bundle
     from quicksand.guest.connections import address, dial, listen, open_sftp
+    from quicksand.guest.datagrams import dial_udp
     from quicksand.guest.files import GuestFiles
     from quicksand.guest.shell import Shell
     from quicksand.guest.traffic import read_traffic
@@ -79,6 +80,7 @@ __all__ = [
     "check_save_name",
     "compare_disks",
     "dial",
+    "dial_udp",
     "diff_disks",
     "expect_next",
     "explain",
@@ -125,6 +127,7 @@ __all__ = [
 _HOMES = {
     "disks.images.resolve": ("is_bundle",),
     "guest.connections": ("address", "dial", "listen", "open_sftp"),
+    "guest.datagrams": ("dial_udp",),
     "guest.files": ("GuestFiles",),
     "guest.shell": ("Shell",),
     "guest.traffic": ("read_traffic",),

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -229,9 +229,10 @@ class Life:
             raise
         finally:
             os.close(lock)
-        await self._await_desktop(undo=self.remove)
-        if self._warm:
-            await machinery.expect_next(self.registry, self.require_record(), machine.timing)
+        async with self._undone_by(self.remove):
+            await self._await_desktop()
+            if self._warm:
+                await machinery.expect_next(self.registry, self.require_record(), machine.timing)
 
     def _set_id(self, id_: str) -> None:
         self.id = id_
@@ -288,25 +289,31 @@ class Life:
             )
         finally:
             os.close(lock)
-        await self._await_desktop(undo=self.end_owned)
+        async with self._undone_by(self.end_owned):
+            await self._await_desktop()
 
-    async def _await_desktop(self, *, undo: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Wait for the desktop of a machine that has booted. The sandbox is there for others
-        meanwhile, who may want to see it boot. ``undo`` is awaited if that is cancelled. Raises
-        MachineError if the machine ends.
-        """
-        if self._machine is None or not self.config.enable_display:
-            return
-
+    @contextlib.asynccontextmanager
+    async def _undone_by(
+        self, undo: Callable[[], Coroutine[Any, Any, None]]
+    ) -> AsyncIterator[None]:
+        """Await ``undo`` if the block, the rest of a start, fails or is cancelled."""
         try:
-            self._adopt(await machinery.with_desktop(self._machine, self.progress))
+            yield
         except BaseException as error:
             # A machine that has ended leaves what others may have made of the sandbox meanwhile.
             stays = isinstance(error, MachineError) and not self.require_record().discard
-            with best_effort("end a start that failed", self.log):
-                await to_the_end(self.end_owned() if stays else undo())
-            self.run = None
+            try:
+                with best_effort("end a start that failed", self.log):
+                    await to_the_end(self.end_owned() if stays else undo())
+            finally:
+                self.run = None
             raise
+
+    async def _await_desktop(self) -> None:
+        """Wait for the desktop of a machine that has booted. The sandbox is there for others
+        meanwhile, who may want to see it boot. Raises MachineError if the machine ends."""
+        if self._machine is not None and self.config.enable_display:
+            self._adopt(await machinery.with_desktop(self._machine, self.progress))
 
     def _adopt(self, machine: StartedMachine) -> None:
         self._machine = machine
@@ -391,11 +398,9 @@ class Life:
     async def end_owned(self) -> None:
         """End the VM if this process owns it."""
         machine, self._machine = self._machine, None
-        if machine is not None:
-            machine.link.close()
-            machine.process.cut()
-            await asyncio.shield(machine.process.wait())
         self._link = None
+        if machine is not None:
+            await machine.end()
 
     def close(self) -> None:
         """Close the connection to an attached or detached sandbox; its VM keeps running. A VM that

@@ -13,6 +13,7 @@ from quicksand.base.boot_timing import BootTiming
 from quicksand.base.errors import GuestPanicError, QemuDiedError, QuicksandError
 from quicksand.base.files import is_locked, tail
 from quicksand.base.removal import remove
+from quicksand.base.threads import to_the_end
 from quicksand.disks.images.resolve import ResolvedImage
 from quicksand.guest.agent.link import AgentLink
 from quicksand.qemu.process import OwnedProcess
@@ -39,6 +40,16 @@ class StartedMachine:
     """
     clock: str = ""
     """The fault of the guest's clock, in words, which are one of the notices, too; "" for none."""
+
+    async def end(self) -> None:
+        """End it as the end of this process would, and wait for that. A cancellation waits, too,
+        but at most KILL_WAIT_S for a keeper that hangs; QEMU has ended by then."""
+        self.link.close()
+        self.process.cut()
+        try:
+            await to_the_end(self.process.wait(), patience=KILL_WAIT_S)
+        finally:
+            self.process.let_go()
 
 
 PANIC_LOG = 6000

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from quicksand.base.fields import Fields
-from quicksand.base.files import is_locked, read_json
-from quicksand.records.layout import RuntimeDir
+from quicksand.base.files import is_locked, read_json, write_json
+from quicksand.records.port_forwards import PortForward, Protocol
 from quicksand.records.sandboxes import read_forwards
 
 
@@ -33,11 +34,46 @@ class ForwarderFiles:
         return self.root / "forwarder.lock"
 
 
-def dialled_forwards(runtime: RuntimeDir) -> tuple[tuple[int, int], ...]:
-    """(host port, guest port) of the forwards that were made while a sandbox runs."""
-    files = ForwarderFiles(runtime.root)
-    with contextlib.suppress(OSError, ValueError):  # there are none
-        found = read_forwards(Fields(read_json(files.forwards), "bad forwards"))
-        # A forwarder that was killed leaves its file behind, and nobody listens there.
-        return found if is_locked(files.lock) else ()
-    return ()
+@dataclass(frozen=True, slots=True)
+class Dialled:
+    """The forwards that were made while a sandbox runs."""
+
+    forwards: tuple[PortForward, ...] = ()
+    error: str = ""
+    """Why it is not known which there are; "" if it is."""
+
+
+def read_dialled(files: ForwarderFiles) -> Dialled:
+    """The forwards that were made while a sandbox runs. That their record is broken is told, and
+    not raised."""
+    try:
+        found = Dialled(_decode(read_json(files.forwards)))
+    except FileNotFoundError:
+        return Dialled()
+    except (OSError, ValueError) as error:
+        found = Dialled(error=f"the record of its forwarded ports is broken: {error}")
+    # A forwarder that was killed leaves its file behind, and nobody listens there.
+    with contextlib.suppress(OSError):
+        return found if is_locked(files.lock) else Dialled()
+    return Dialled()
+
+
+def write_dialled(files: ForwarderFiles, forwards: Iterable[PortForward]) -> None:
+    """Write the record. Raises DiskSpaceError, PathError."""
+    pairs: dict[Protocol, list[tuple[int, int]]] = {Protocol.TCP: [], Protocol.UDP: []}
+    for forward in forwards:
+        pairs[forward.protocol].append((forward.host, forward.guest))
+    value = {"forwards": pairs[Protocol.TCP], "udp": pairs[Protocol.UDP]}
+    write_json(files.forwards, value, durable=False)
+
+
+def _decode(value: object) -> tuple[PortForward, ...]:
+    """Raises ValueError."""
+    fields = Fields(value, "bad forwards")
+    tcp = read_forwards(fields)
+    # The process of an earlier version, which may still run, carries none of UDP.
+    udp = read_forwards(fields, "udp") if fields.has("udp") else ()
+    return (
+        *(PortForward(host, guest) for host, guest in tcp),
+        *(PortForward(host, guest, Protocol.UDP) for host, guest in udp),
+    )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
 from quicksand.base.processes import PROC, ProcessKind, holders_of, processes_of
-from quicksand.records.dialled import dialled_forwards
+from quicksand.records.dialled import ForwarderFiles, read_dialled
 from quicksand.records.last_run import crash_reason
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.oversized import why_oversized
@@ -61,14 +61,15 @@ def _inspect_live(paths: Paths, record: Record) -> Entry:
         status, reason = Status.PAUSED, DISK_FULL
     elif run.paused:
         status = Status.PAUSED
+    found = read_dialled(ForwarderFiles(runtime.root))
     return Entry(
         id=record.id,
         name=record.name,
         status=status,
         record=record,
         run=run,
-        dialled=dialled_forwards(runtime),
-        error=reason,
+        dialled=found.forwards,
+        error=reason or found.error,
     )
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from quicksand.base.errors import ConfigError
 from quicksand.base.fields import Fields
 from quicksand.records.config import SandboxConfig, check_name
+from quicksand.records.port_forwards import PortForward, Protocol
 from quicksand.records.save_source import SaveSource
 
 SCHEMA = 1
@@ -172,17 +174,25 @@ class Entry:
     """None if it is BROKEN."""
     run: RunState | None = None
     """None unless it is running or paused."""
-    dialled: tuple[tuple[int, int], ...] = ()
-    """(host port, guest port) of the forwards that were made while it runs (`Sandbox.forward`)."""
+    dialled: tuple[PortForward, ...] = ()
+    """The forwards that were made while it runs (`Sandbox.forward`)."""
     error: str = ""
     """Why it is BROKEN, CRASHED or UNREACHABLE, or PAUSED by the keeper: by a full host disk, or
-    for its memory; "" otherwise."""
+    for its memory; or that it is not known which forwards were made; "" otherwise."""
 
     @property
     def ports(self) -> tuple[tuple[int, int], ...]:
-        """(host port, guest port) of all forwards, in order."""
+        """(host port, guest port) of all forwards of TCP, in order."""
         made = self.run.forwards if self.run is not None else ()
-        return tuple(sorted((*made, *self.dialled)))
+        return tuple(sorted((*made, *self._dialled(Protocol.TCP))))
+
+    @property
+    def udp_ports(self) -> tuple[tuple[int, int], ...]:
+        """(host port, guest port) of all forwards of UDP, in order."""
+        return tuple(sorted(self._dialled(Protocol.UDP)))
+
+    def _dialled(self, protocol: Protocol) -> Iterator[tuple[int, int]]:
+        return ((one.host, one.guest) for one in self.dialled if one.protocol is protocol)
 
     @property
     def is_live(self) -> bool:
@@ -190,9 +200,9 @@ class Entry:
         return self.status not in (Status.STOPPED, Status.CRASHED, Status.BROKEN)
 
 
-def read_forwards(found: Fields) -> tuple[tuple[int, int], ...]:
-    """Read the field "forwards", pairs of a host's port and a guest's. Raises ValueError."""
-    return tuple(_read_forward(pair) for pair in found.items("forwards"))
+def read_forwards(found: Fields, name: str = "forwards") -> tuple[tuple[int, int], ...]:
+    """Read a field that has pairs of a host's port and a guest's. Raises ValueError."""
+    return tuple(_read_forward(pair) for pair in found.items(name))
 
 
 def _read_forward(pair: object) -> tuple[int, int]:

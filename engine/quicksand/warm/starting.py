@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from quicksand.base.boot_timing import COLD, BootTiming, Stopwatch
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     AgentError,
     AgentUnreachableError,
@@ -103,7 +104,12 @@ async def boot(
     else:
         watch.note = templates.refusal or "there was no template of this machine yet"
     machine = await _start(registry, record, lock, watch, parts)
-    await make_in_background(templates, beside=machine.run.qemu_pid)
+    try:
+        with best_effort("have a template made", registry.paths.engine_log):
+            await make_in_background(templates, beside=machine.run.qemu_pid)
+    except BaseException:
+        await machine.end()
+        raise
     return machine
 
 
@@ -155,11 +161,12 @@ async def _start(
         if node is not None:
             await in_thread_to_the_end(lambda: finish_start(place, start.head, node))
         watch.lap("connect_agent_s")
+        notices = (*mounts.notices, *network_notices(record.config.network_mode))
+        notices += await asyncio.to_thread(_memory_notice, record, place)
         await in_thread_to_the_end(lambda: _publish(machine_dir, run))
         watch.lap("post_boot_s")
+        # The machine is the caller's from here on, so nothing may be awaited any more.
         undo.pop_all()
-    notices = (*mounts.notices, *network_notices(record.config.network_mode))
-    notices += await asyncio.to_thread(_memory_notice, record, place)
     return StartedMachine(
         record=record,
         run=run,

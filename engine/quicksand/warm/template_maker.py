@@ -24,7 +24,7 @@ from quicksand.base.files import map_os_errors, sync_dir, try_lock
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.base.progress import Progress
 from quicksand.base.removal import make_marked, mark, remove
-from quicksand.base.threads import in_thread_to_the_end, to_the_end
+from quicksand.base.threads import in_thread_to_the_end
 from quicksand.guest.agent.session import Session
 from quicksand.guest.clock import read_clock
 from quicksand.guest.files import files_of
@@ -194,9 +194,7 @@ async def _make(
         # Taken while a client is connected: later clients take its place (`restore.wake`).
         node = await take_checkpoint(own, template, TAG)
     finally:
-        machine.link.close()
-        machine.process.cut()
-        await to_the_end(machine.process.wait())
+        await machine.end()
     place = sandbox_dir(own.paths, template.id)
 
     def publish() -> None:

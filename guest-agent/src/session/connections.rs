@@ -7,15 +7,16 @@ use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::carrying::{begin, end, until_stopped};
 use super::state::{Origin, Session};
-use crate::address::{Address, Socket};
-use crate::channel::{Channel, Stop};
+use super::udp;
+use crate::address::{Address, Connected, Socket};
+use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::exec::Ties;
 use crate::feed;
-use crate::methods::{Answer, ChannelAnswer};
-use crate::wire::{self, DATA_LIMIT, STDOUT};
+use crate::wire::{DATA_LIMIT, STDOUT};
 use crate::{sys, unix_socket};
 
 const CHUNK: usize = 64 * 1024;
@@ -27,12 +28,15 @@ pub async fn dial(session: &Arc<Session>, origin: &Origin, address: Address, cha
         channel,
         closed: Some(&session.closed),
     };
-    let socket = tokio::select! {
-        socket = target.connect(&session.agent, ties) => socket?,
+    let connected = tokio::select! {
+        connected = target.connect(&session.agent, ties) => connected?,
         _ = channel.stopped() => return Err(Error::BadRequest("canceled".into())),
         () = session.closed.wait() => return Err(Error::Gone),
     };
-    serve(session, origin, socket, channel).await
+    match connected {
+        Connected::Stream(socket) => serve(session, origin, socket, channel).await,
+        Connected::Datagrams(socket) => udp::serve(session, origin, socket, channel).await,
+    }
 }
 
 /// Serves a connected socket: first the reply, then the bytes of both directions, then the event
@@ -41,28 +45,17 @@ pub async fn dial(session: &Arc<Session>, origin: &Origin, address: Address, cha
 pub async fn serve(session: &Arc<Session>, origin: &Origin, socket: Socket, channel: &Arc<Channel>) -> Result<()> {
     let what = |error| Error::io("the connection", error);
     let socket = socket.into_fd().and_then(watch).map_err(what)?;
-    let connected = ChannelAnswer::Connected { channel: channel.id };
-    session
-        .reply(origin, Ok(Answer::Channel(connected)), wire::JSON_LIMIT)
-        .await;
+    begin(session, origin, channel).await;
     let mut bytes = 0;
-    let result = tokio::select! {
-        result = exchange(session, channel, &socket, &mut bytes) => result.map_err(what),
-        stop = channel.stopped() => Err(stopped(stop)),
-        () = session.closed.wait() => Err(Error::Gone),
-    };
+    let exchange = async { exchange(session, channel, &socket, &mut bytes).await.map_err(what) };
+    let result = until_stopped(session, channel, exchange).await;
     if result.is_err() {
         // The peer must not take what came so far for everything.
         unix_socket::reset_at_close(socket.get_ref().as_fd());
     }
     drop(socket);
     feed::abandon(channel, Some(&session.out)).await;
-    let event = Event::End {
-        channel: channel.id,
-        bytes,
-        error: result.err().map(|error| error.refusal()),
-    };
-    session.event(&event).await;
+    end(session, channel, bytes, result).await;
     Ok(())
 }
 
@@ -123,12 +116,5 @@ async fn deliver(session: &Session, channel: &Channel, socket: &AsyncFd<OwnedFd>
         *bytes += count as u64;
         // A flood must not keep the only thread from all other work.
         tokio::task::yield_now().await;
-    }
-}
-
-fn stopped(stop: Stop) -> Error {
-    match stop {
-        Stop::Cancel(_) => Error::BadRequest("canceled".into()),
-        Stop::Broken(why) => Error::BadRequest(why),
     }
 }

@@ -4,7 +4,6 @@
 //! `accept`, which serves it like one that the client has dialled.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,8 +18,8 @@ use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::log::note;
 use crate::methods::{Answer, ChannelAnswer};
-use crate::passwd::User;
-use crate::{unix_socket, wire};
+use crate::unix_socket::{self, SocketFile};
+use crate::wire;
 
 /// A connection that its client does not take in this time is closed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,11 +29,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A socket that accepts connections.
 enum Listener {
     Tcp(TcpListener),
-    Unix {
-        listener: UnixListener,
-        path: PathBuf,
-        user: User,
-    },
+    Unix(UnixListener, SocketFile),
 }
 
 impl Listener {
@@ -42,10 +37,9 @@ impl Listener {
         let what = target.describe();
         let failed = move |error| Error::io(what, error);
         if let Target::Unix { path, user } = target {
-            let (place, owner) = (path.clone(), user.clone());
-            let made = blocking::run(move || unix_socket::listen(&place, &owner).map_err(failed)).await?;
-            let listener = UnixListener::from_std(made).map_err(|error| Error::io(format!("{path:?}"), error))?;
-            return Ok((Self::Unix { listener, path, user }, None));
+            let (made, file) = blocking::run(move || unix_socket::listen(&path, &user).map_err(failed)).await?;
+            let listener = UnixListener::from_std(made).map_err(|error| Error::io("listen", error))?;
+            return Ok((Self::Unix(listener, file), None));
         }
         let listener = TcpListener::bind(target.loopback()?).await.map_err(failed)?;
         let port = listener.local_addr().ok().map(|address| address.port());
@@ -61,7 +55,7 @@ impl Listener {
                 let _ = stream.set_nodelay(true);
                 Ok((Socket::Tcp(stream), Some(peer.port())))
             }
-            Self::Unix { listener, .. } => {
+            Self::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
                 Ok((Socket::Unix(stream.into_std()?), None))
             }
@@ -69,14 +63,15 @@ impl Listener {
     }
 
     async fn close(self) {
-        if let Self::Unix { listener, path, user } = self {
-            drop(listener);
+        if let Self::Unix(listener, file) = self {
             let removed = blocking::run(move || {
-                unix_socket::remove(&path, &user).map_err(|error| Error::io(format!("{path:?}"), error))
+                let what = format!("{:?}", file.path());
+                file.remove().map_err(|error| Error::io(what, error))
             });
             if let Err(error) = removed.await {
                 note(&format!("listen: {error}"));
             }
+            drop(listener);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Sessions with clients, over a virtio port or a Unix socket.
 
+mod carrying;
 mod connections;
 mod exec;
 mod files;
@@ -7,6 +8,7 @@ mod listening;
 mod pty;
 mod requests;
 mod state;
+mod udp;
 mod waiting;
 
 use std::sync::Arc;

@@ -39,8 +39,8 @@ fn take_on(words: &[String]) -> io::Result<()> {
         return Ok(());
     }
     let credentials = Credentials::parse(words).ok_or(io::ErrorKind::InvalidInput)?;
-    // This is the only thread.
-    spawn::take_on(&credentials)
+    // This is the only thread of the user's own process.
+    spawn::become_user(&credentials)
 }
 
 fn serve(input: impl Read, mut output: impl Write) -> io::Result<()> {

@@ -145,6 +145,11 @@ impl Client {
         self.raw(text.as_bytes());
     }
 
+    /// The number of bytes that wait to be read.
+    pub fn unread(&self) -> u64 {
+        rustix::io::ioctl_fionread(&self.stream).unwrap()
+    }
+
     pub fn raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }

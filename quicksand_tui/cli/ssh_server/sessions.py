@@ -176,7 +176,7 @@ class GuestSession(Pipe, asyncssh.SSHServerSession[bytes]):
             await self.until_lost(self._relay(command, show()))
         finally:
             if command.status is None:
-                self._tasks.start(_hang_up(sandbox, command, self._tasks), "hang-up")
+                self._tasks.start(hang_up(sandbox, command, self._tasks), "hang-up")
         return command.status
 
     async def _serve_terminal(self, terminal: Terminal) -> ExitStatus | None:
@@ -265,12 +265,13 @@ async def _close(shell: Shell) -> None:
             await shell.close()
 
 
-async def _hang_up(sandbox: Sandbox, command: Command, tasks: Tasks) -> None:
+async def hang_up(sandbox: Sandbox, command: Command, tasks: Tasks) -> None:
     """Tells a command that its client is gone: SIGHUP for itself, and not for what it has started.
     While the connection lasts, its output is dropped, since it would wait for a reader."""
     with contextlib.suppress(QuicksandError, TimeoutError):
         async with asyncio.timeout(HANG_UP_S):
-            command.close_stdin()
-            await sandbox.request("kill", {"pid": command.pid, "signal": "HUP"})
+            if not command.has_ended:  # otherwise its pid may be another's
+                command.close_stdin()
+                await sandbox.request("kill", {"pid": command.pid, "signal": "HUP"})
         if not tasks.is_ending:
             await command.wait()

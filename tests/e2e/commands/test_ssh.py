@@ -136,11 +136,16 @@ def test_much_goes_through_unchanged(client: Client, host: str) -> None:
     assert client.run(host, "cat", stdin=data).stdout == data
 
 
-def test_a_terminal_has_the_clients_size_and_follows_it(client: Client, host: str) -> None:
-    command = 'stty size; trap "stty size; exit 5" WINCH; echo ready; while :; do sleep 0.1; done'
+def test_a_terminal_has_a_name_and_the_clients_size_and_follows_it(
+    client: Client, host: str
+) -> None:
+    named = '[ "$SSH_TTY" = "$(tty)" ] && echo "named: $SSH_TTY"; '
+    resized = 'stty size; trap "stty size; exit 5" WINCH; echo ready; while :; do sleep 0.1; done'
+    command = named + resized
     line = ["ssh", "-F", str(client.config), "-tt", host, command]
     with PtyTerminal(line, columns=99, rows=33) as terminal:
         wait_for(lambda: b"33 99" in terminal.output and b"ready" in terminal.output, what="it")
+        assert b"named: /dev/pts/" in terminal.output
         terminal.resize(70, 20)
         wait_for(lambda: b"20 70" in terminal.output, what="the new size")
         assert terminal.process.wait(PATIENCE_S) == 5

@@ -4,6 +4,7 @@ timeout): the sandbox goes on, as it was or as it was to be, and nothing is left
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from quicksand import Sandbox
 from quicksand.base.paths import Paths
 from quicksand.base.processes import ProcessKind, processes_of
+from quicksand.life import machinery
 from quicksand.qemu.hypervisor import DISK, OURS
 from quicksand.qemu.keeper_link import KeeperLink
 from quicksand.qemu.qmp import Monitor
@@ -19,7 +21,9 @@ from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.registry import Registry
 from quicksand.snapshots import reverting
 from quicksand.snapshots.history import History
+from quicksand.warm import starting
 
+from tests.cancelling import Awaits
 from tests.conftest import our_processes, wait_for
 from tests.integration.guests import say
 
@@ -208,6 +212,75 @@ async def test_a_start_at_a_checkpoint(vm: Sandbox, places: Paths, requests: Req
     kept = next(made for made in vm.checkpoints() if made.auto)
     await vm.start(at=kept.id)
     assert await say(vm, "cat /root/f") == "two"
+
+
+@pytest.mark.parametrize("step", ["_memory_notice", "expect_next"])
+async def test_the_end_of_a_start(
+    places: Paths, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """It is cancelled when its guest has answered already, at a step that needs no request."""
+    reached, over = threading.Event(), threading.Event()
+
+    def notice(*_: object) -> tuple[str, ...]:
+        reached.set()
+        over.wait()
+        return ()
+
+    async def expect(*_: object) -> None:
+        await asyncio.to_thread(notice)
+
+    if step == "expect_next":
+        monkeypatch.setattr(machinery, step, expect)
+    else:
+        monkeypatch.setattr(starting, step, notice)
+    start = asyncio.create_task(Sandbox(image="debian", name="box").start())
+    try:
+        await asyncio.to_thread(reached.wait)
+        start.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+    finally:
+        over.set()
+    assert not our_processes(str(places.data))
+    assert not Sandbox.list()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+async def test_a_start_at_each_await(vm: Sandbox, places: Paths) -> None:
+    """The two tests before this one cover its requests, and what comes behind them."""
+    await prepare(vm)
+    await vm.stop()
+    for number in range(1, 1000):
+        awaits = Awaits(number)
+        if not await awaits.cancel(lambda: vm.start(at="one")):
+            break
+        assert not our_processes(str(places.data)), awaits.where
+        assert Registry(places).find("box").run is None, awaits.where
+    assert await check(vm, places, disk={"one"}) == "one"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+async def test_a_clone_at_each_await(vm: Sandbox, places: Paths) -> None:
+    """`test_a_clone` covers the requests; this is every await, of both clones' starts."""
+    await prepare(vm)
+    ours = sorted(our_processes(str(places.data)))
+    clones: list[Sandbox] = []
+
+    async def clone() -> None:
+        clones.extend(await vm.clone(2))
+
+    for number in range(1, 1000):
+        awaits = Awaits(number)
+        if not await awaits.cancel(clone):
+            break
+        assert sorted(our_processes(str(places.data))) == ours, awaits.where
+        assert [entry.name for entry in Sandbox.list()] == ["box"], awaits.where
+    for made in clones:
+        await made.kill()
+    assert len(clones) == 2
+    assert await check(vm, places, disk={"two"}) == "two"
 
 
 async def test_a_removal_to_the_trash(vm: Sandbox, places: Paths, requests: Requests) -> None:

@@ -6,22 +6,34 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.widgets import Static
 
 from quicksand_tui.door.protocol import LogKind
 from quicksand_tui.model.jump import LETTERS, jump_codes
 from quicksand_tui.screens.jump import JumpScreen
+from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.views.layout import Part
 from tests.unit.app.fakes import (
+    AGENT,
     FULL,
     KEPT,
     WEB,
     FakeLog,
     FakeService,
     screen_text,
+    select,
     shown,
     toasts,
     until,
 )
+
+
+def has_letter(app: QuicksandApp, code: str) -> bool:
+    """Whether jump mode shows that letter."""
+    return isinstance(app.screen, JumpScreen) and any(
+        letters.name == code for letters in app.screen.query(Static)
+    )
+
 
 FIVE = tuple(replace(WEB, id=f"{n:012x}", name=f"box-{n}", created=n) for n in range(1, 6))
 
@@ -48,10 +60,25 @@ async def test_a_typed_letter_goes_to_its_row_in_the_list_and_in_the_tree() -> N
         await until(lambda: app.screen is app.main)
         assert app.main.sandboxes.table.cursor_row == 1
         await pilot.press("k", "apostrophe")
-        await until(lambda: isinstance(app.screen, JumpScreen))
+        # The tree of the sandbox above may come only when the first letters are there.
+        await until(lambda: has_letter(app, LETTERS[rows + 1]))
         await pilot.press(LETTERS[rows])
         await until(lambda: app.screen is app.main and app.main.places.part is Part.TREE)
         await until(lambda: app.main.checkpoints.table.cursor_row == 0)
+
+
+async def test_letters_follow_rows_that_come_while_they_are_shown() -> None:
+    async with shown(FakeService(KEPT), size=(120, 36)) as (app, pilot):
+        await select(pilot, AGENT)
+        await until(lambda: not app.main.checkpoints.table.row_count)
+        await pilot.press("apostrophe")
+        await until(lambda: has_letter(app, LETTERS[0]))
+        rows = app.main.sandboxes.table.row_count
+        assert not has_letter(app, LETTERS[rows + 1]), "one for each row, and one for the tabs"
+        assert app.main.sandboxes.table.select(WEB.id)
+        await until(lambda: has_letter(app, LETTERS[rows + 1]))
+        await pilot.press(LETTERS[rows])
+        await until(lambda: app.screen is app.main and app.main.places.part is Part.TREE)
 
 
 async def test_a_letter_of_no_place_is_told_and_escape_leaves() -> None:

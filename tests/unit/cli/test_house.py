@@ -32,8 +32,8 @@ from tests.unit.cli.run_cli import make_stopped
 from tests.unit.cli.test_templates import make_template
 from tests.unit.disks.kernels import write_bzimage
 from tests.unit.disks.test_store import publish
-from tests.unit.records.test_registry import RUN, machine_of
-from tests.unit.records.test_registry import make as make_running
+from tests.unit.records.making import RUN, machine_of
+from tests.unit.records.making import make as make_running
 from tests.unit.saves.making import make_save, workspace_of
 
 Output = pytest.CaptureFixture[str]

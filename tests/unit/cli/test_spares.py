@@ -26,7 +26,7 @@ from quicksand_tui.cli.doctor_check import Level
 from quicksand_tui.cli.doctor_warm import check_spares
 from quicksand_tui.cli.main import run
 from quicksand_tui.cli.output import BY_SIGNAL, Exit
-from tests.unit.records.test_registry import RUN
+from tests.unit.records.making import RUN
 
 DEBIAN = SandboxConfig(image="debian")
 LARGE = SandboxConfig(image="debian", memory="1024M")

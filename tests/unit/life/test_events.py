@@ -23,7 +23,7 @@ from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import new_id
 from quicksand.records.trash import remove_tree
 
-from tests.unit.records.test_registry import RECORD, RUN
+from tests.unit.records.making import RECORD, RUN
 
 GREETING = {"QMP": {"version": {"qemu": {"major": 9, "minor": 0, "micro": 0}}, "capabilities": []}}
 

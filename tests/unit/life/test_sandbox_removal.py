@@ -19,7 +19,7 @@ from quicksand.records.sandboxes import Record
 
 from quicksand_tui.cli import doctor
 from quicksand_tui.model.remedies import hint_of
-from tests.unit.records.test_registry import RUN, machine_of, make
+from tests.unit.records.making import RUN, machine_of, make
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from tests.faults import Fault, fault
 from tests.kills import kill_at_each
 from tests.unit.aged import make_overdue
 from tests.unit.base.test_files import locked_elsewhere
-from tests.unit.records.test_registry import make
+from tests.unit.records.making import make
 
 __all__ = ["fault"]
 

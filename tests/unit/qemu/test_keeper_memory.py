@@ -51,6 +51,7 @@ while True:
         if b'"stop"' in said and runs:
             runs = False
             say(b"STOP")
+            open("paused", "w").close()
     if runs and len(kept) < 100:
         kept.append(b"x" * (8 << 20))
 """
@@ -95,6 +96,9 @@ async def grown(stage: Stage) -> OwnedProcess:
     """A QEMU whose guest the keeper has paused."""
     owned = await stage.launch("", *GUEST, program=program(stage, GROWING))
     await until(machine(stage).oversized.exists, "the pause")
+    # The mark comes before QEMU obeys, and a slow one is told again: resumed too early, it would
+    # take that for another pause, of which nobody knows.
+    await until((stage.place.layers / "paused").exists, "its obedience")
     return owned
 
 

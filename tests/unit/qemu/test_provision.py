@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from quicksand.base import tools
 from quicksand.base.errors import QemuNotFound, QemuTooOld
 from quicksand.base.tools import ToolError, run_tool
 from quicksand.qemu import debs, provision
@@ -302,6 +303,28 @@ async def test_cancelling_ends_the_whole_group(tmp_path: Path) -> None:
         await task
     child = int((tmp_path / "child").read_text())
     assert await _is_gone(child)
+
+
+async def test_a_second_cancellation_leaves_no_program_that_ignores_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tools, "TERM_GRACE_S", 0.1)
+    told: list[str] = []
+    said = asyncio.Event()
+
+    def on_line(line: str) -> None:
+        told.append(line)
+        said.set()
+
+    script = "trap '' TERM; echo $$; while :; do sleep 60; done"
+    task = asyncio.create_task(run_tool(["sh", "-c", script], on_line=on_line))
+    await said.wait()
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await _is_gone(int(told[0]))
 
 
 async def _is_gone(pid: int) -> bool:

@@ -16,7 +16,7 @@ from quicksand_smb.store_types import Disposition, FileKind, OpenOptions
 from quicksand_smb.triggers import KNOWN, Triggers
 
 from tests.unit.smb.conftest import StoreMaker
-from tests.unit.smb.test_store import Raises
+from tests.unit.smb.files_of_stores import Raises
 
 MAKE = OpenOptions(write=True, disposition=Disposition.CREATE)
 MAKE_DIRECTORY = OpenOptions(directory=True, disposition=Disposition.CREATE, mode=0o755)

@@ -187,18 +187,32 @@ class Channel:
         request that has ended is dropped: what is read tells how it ended."""
         view = memoryview(data)
         while view:
-            while self._input_credit <= 0 and self._failure is None and not self.has_ended:
-                self._changed.clear()
-                await self._changed.wait()
-            if self._failure is not None:
-                raise self._failure
-            if self.has_ended:
+            if not await self._has_room(1):
                 return
             size = min(len(view), self._input_credit, INPUT_CHUNK)
             self._input_credit -= size
             self._session.send(wire.encode_data(self.number, Stream.INPUT, view[:size]))
             view = view[size:]
             await self._session.drain()
+
+    async def write_whole(self, data: bytes) -> None:
+        """Send at most 64 KiB of input in one frame, so that other writers do not come between,
+        and one that is cancelled has sent all or nothing. Else as `write`."""
+        assert len(data) <= INPUT_CHUNK
+        if not await self._has_room(len(data)):
+            return
+        self._input_credit -= len(data)
+        self._session.send(wire.encode_data(self.number, Stream.INPUT, data))
+        await self._session.drain()
+
+    async def _has_room(self, size: int) -> bool:
+        """Wait until so much input may be sent; return false if the request has ended."""
+        while self._input_credit < size and self._failure is None and not self.has_ended:
+            self._changed.clear()
+            await self._changed.wait()
+        if self._failure is not None:
+            raise self._failure
+        return not self.has_ended
 
     def write_eof(self) -> None:
         """End the input."""

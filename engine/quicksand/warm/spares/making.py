@@ -107,7 +107,7 @@ async def _start(
                 raise MachineError(f"it did not start from the template: {machine.timing.note}")
             return machine, await _prepare(registry, machine, parts, key, seconds)
         except BaseException:
-            await to_the_end(_end(machine))
+            await machine.end()
             raise
     except BaseException:
         await in_thread_to_the_end(lambda: _remove(registry, own.id))
@@ -140,7 +140,7 @@ async def _give_away(registry: Registry, machine: StartedMachine, seconds: float
             end = machine.process.leash_end
             await link.ask("wait", seconds=seconds, memory=memory, pass_descriptors=(end,))
     except BaseException:
-        await _end(machine)
+        await machine.end()
         await in_thread_to_the_end(lambda: _remove(registry, id_))
         raise
     machine.process.let_go()
@@ -185,9 +185,3 @@ async def _run_first(session: Session) -> None:
         with contextlib.suppress(AgentRefusedError):  # an image need not have these programs
             command = await execution.spawn(session, params, stdin=False)
             await execution.run(command, stdin=None, on_stdout=None, on_stderr=None)
-
-
-async def _end(machine: StartedMachine) -> None:
-    machine.link.close()
-    machine.process.cut()
-    await machine.process.wait()

@@ -21,7 +21,7 @@ from quicksand.warm.spares.orders import Orders, digest_of
 from quicksand.warm.spares.spare import Spare, has_spares, list_spares
 
 from tests.conftest import blank_record
-from tests.unit.records.test_registry import RUN
+from tests.unit.records.making import RUN
 
 DEBIAN = SandboxConfig(image="debian")
 LARGE = SandboxConfig(image="debian", memory="2G")

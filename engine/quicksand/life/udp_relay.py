@@ -1,0 +1,276 @@
+"""Forwards of UDP ports, in the process that carries a sandbox's forwards (forwarder.py). Each
+client has a socket of its own in the guest, so that the guest's answers find back to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from quicksand.base.errors import HostError, PortInUseError, QuicksandError, StateError
+from quicksand.guest.datagrams import DATAGRAM_MAX, GuestDatagrams
+from quicksand.records.port_forwards import FORWARDS_MAX, PortForward, Protocol
+
+SILENCE_S: Final = 60.0
+"""Seconds without a datagram in either direction after which a client's socket is closed."""
+
+CLIENTS_MAX: Final = 256
+"""Clients at a time. One more takes the place of that which has been silent for the longest."""
+
+WAITING_MAX = 128 * 1024
+"""Bytes of one client's datagrams that wait for the guest."""
+
+OVERHEAD = 96
+"""Bytes that a datagram takes in memory in addition to its own."""
+
+FREE_TRIES = 50
+"""Attempts to find a port that is free on both loopback addresses."""
+
+Dial = Callable[[int], AbstractAsyncContextManager[GuestDatagrams]]
+"""Connects a socket to a port of the guest. Raises QuicksandError."""
+
+
+class Waiting:
+    """Datagrams that wait for the guest. When there are too many bytes, the oldest are dropped, as
+    networks do."""
+
+    def __init__(self, most: int = WAITING_MAX) -> None:
+        self._most = most
+        self._datagrams: deque[bytes] = deque()
+        self._size = 0
+        self._news = asyncio.Event()
+
+    def put(self, data: bytes) -> None:
+        self._datagrams.append(data)
+        self._size += len(data) + OVERHEAD
+        while self._size > self._most and len(self._datagrams) > 1:
+            self._take()
+        self._news.set()
+
+    def _take(self) -> bytes:
+        data = self._datagrams.popleft()
+        self._size -= len(data) + OVERHEAD
+        return data
+
+    async def get(self) -> bytes:
+        """Wait for the oldest datagram."""
+        while not self._datagrams:
+            self._news.clear()
+            await self._news.wait()
+        return self._take()
+
+
+class _Door(asyncio.DatagramProtocol):
+    """One of the sockets of a forward."""
+
+    def __init__(self, take: Callable[[_Door, bytes, Any], None]) -> None:
+        self._take = take
+        self._transport: asyncio.DatagramTransport | None = None
+        self._is_full = False
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        if len(data) <= DATAGRAM_MAX:
+            self._take(self, data, addr)
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+
+    def send(self, data: bytes, address: Any) -> None:
+        """Send a datagram, or drop it if this host takes none at this moment."""
+        if self._transport is not None and not self._is_full:
+            self._transport.sendto(data, address)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+@dataclass(eq=False)
+class _Client:
+    """Who sends to a port of ours, and has a socket in the guest."""
+
+    door: _Door
+    address: Any
+    guest_port: int
+    last: float
+    """When a datagram last came or went, by the loop's clock."""
+    waiting: Waiting = field(default_factory=Waiting)
+    task: asyncio.Task[None] | None = None
+
+
+class UdpRelay:
+    """The forwards of UDP ports of one sandbox. All of it runs on one event loop."""
+
+    def __init__(
+        self, dial: Dial, *, silence_s: float = SILENCE_S, clients_max: int = CLIENTS_MAX
+    ) -> None:
+        self._dial = dial
+        self._silence_s = silence_s
+        self._clients_max = clients_max
+        self._doors: dict[int, tuple[PortForward, list[_Door]]] = {}
+        """By the host's port."""
+        self._clients: dict[tuple[_Door, Any], _Client] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Those of the clients, and of some that have just ceased to be."""
+
+    @property
+    def forwards(self) -> tuple[PortForward, ...]:
+        return tuple(forward for forward, _ in self._doors.values())
+
+    @property
+    def clients(self) -> int:
+        """How many there are at this moment."""
+        return len(self._clients)
+
+    async def add(self, wanted: PortForward) -> PortForward:
+        """Begin a forward; return it with the port that was chosen. Raises StateError,
+        PortInUseError, HostError."""
+        if (found := self._doors.get(wanted.host)) is not None:
+            if found[0] == wanted:
+                return wanted
+            raise StateError(
+                f"port {wanted.host}/udp is forwarded to port {found[0].guest} already"
+            )
+        if len(self._doors) >= FORWARDS_MAX:
+            raise StateError(f"{FORWARDS_MAX} forwards are the most")
+        sockets = bind(wanted.host)
+        made = PortForward(sockets[0].getsockname()[1], wanted.guest, Protocol.UDP)
+        loop = asyncio.get_running_loop()
+
+        def take(door: _Door, data: bytes, address: Any) -> None:
+            self._take(door, data, address, made.guest)
+
+        doors: list[_Door] = []
+        self._doors[made.host] = made, doors
+        for one in sockets:
+            _, door = await loop.create_datagram_endpoint(lambda: _Door(take), sock=one)
+            doors.append(door)
+        return made
+
+    async def remove(self, host: int) -> None:
+        """End a forward, and its clients' sockets in the guest. Raises StateError if there is
+        none."""
+        if (found := self._doors.pop(host, None)) is None:
+            raise StateError(f"port {host}/udp is not forwarded")
+        _, doors = found
+        for door in doors:
+            door.close()
+        ended = [client for client in self._clients.values() if client.door in doors]
+        tasks = [task for client in ended if (task := self._end(client)) is not None]
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def close(self) -> None:
+        """End all of them. Idempotent."""
+        for host in list(self._doors):
+            await self.remove(host)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _take(self, door: _Door, data: bytes, address: Any, guest_port: int) -> None:
+        """Take a datagram of a client, who may be a new one."""
+        now = asyncio.get_running_loop().time()
+        client = self._clients.get((door, address))
+        if client is None:
+            if len(self._clients) >= self._clients_max:
+                self._end(min(self._clients.values(), key=lambda client: client.last))
+            client = _Client(door, address, guest_port, now)
+            self._clients[door, address] = client
+            client.task = asyncio.create_task(self._serve(client), name="quicksand-udp-client")
+            self._tasks.add(client.task)
+            client.task.add_done_callback(self._tasks.discard)
+        client.last = now
+        client.waiting.put(data)
+
+    def _end(self, client: _Client) -> asyncio.Task[None] | None:
+        """Have a client's socket closed. Its next datagram makes a new one."""
+        self._clients.pop((client.door, client.address), None)
+        if client.task is not None:
+            client.task.cancel()
+        return client.task
+
+    async def _serve(self, client: _Client) -> None:
+        """Carry a client's datagrams until it is silent, or the guest is gone: that of a revert is
+        another one, in which the next datagram gets a new socket."""
+        try:
+            async with self._dial(client.guest_port) as guest, asyncio.TaskGroup() as both:
+                carrying = [
+                    both.create_task(_to_guest(client, guest)),
+                    both.create_task(_to_client(client, guest)),
+                ]
+                await self._silence(client)
+                for task in carrying:
+                    task.cancel()
+        except* (QuicksandError, OSError):
+            pass  # what it has sent is lost
+        finally:
+            if self._clients.get((client.door, client.address)) is client:
+                del self._clients[client.door, client.address]
+
+    async def _silence(self, client: _Client) -> None:
+        """Wait until a client has been silent for long enough."""
+        loop = asyncio.get_running_loop()
+        left = self._silence_s
+        while left > 0:
+            await asyncio.sleep(left)
+            left = client.last + self._silence_s - loop.time()
+
+
+async def _to_guest(client: _Client, guest: GuestDatagrams) -> None:
+    while True:
+        await guest.send(await client.waiting.get())
+
+
+async def _to_client(client: _Client, guest: GuestDatagrams) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        data = await guest.receive()
+        client.last = loop.time()
+        client.door.send(data, client.address)
+
+
+def bind(port: int) -> list[socket.socket]:
+    """Sockets for UDP at both loopback addresses, or only at that of IPv4 where there is no IPv6;
+    port 0 is any that is free. Raises PortInUseError, HostError."""
+    for _ in range(FREE_TRIES):
+        first = _bind("127.0.0.1", port, socket.AF_INET)
+        try:
+            return [first, _bind("::1", first.getsockname()[1], socket.AF_INET6)]
+        except PortInUseError:
+            first.close()
+            if port:
+                raise
+        except HostError:
+            return [first]
+    raise PortInUseError("no UDP port is free on both 127.0.0.1 and ::1")
+
+
+def _bind(host: str, port: int, family: socket.AddressFamily) -> socket.socket:
+    shown = f"[{host}]:{port}/udp" if family == socket.AF_INET6 else f"{host}:{port}/udp"
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
+            made.setblocking(False)
+            made.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise PortInUseError(
+                    f"{shown} is in use", hint="choose another port, or 0 for any that is free"
+                ) from error
+            why = os.strerror(error.errno or 0)
+            raise HostError(f"cannot receive at {shown}: {why}") from error
+        stack.pop_all()
+        return made
