@@ -248,7 +248,10 @@ class ControlRoutes:
 
 async def read_metrics(live: Live, now: float) -> dict[str, Any]:
     """What a sandbox uses at this moment; memory and disk in bytes."""
-    stats = await live.guest().sandbox.stats()
+    sandbox = live.guest().sandbox
+    stats = await sandbox.stats()
+    memory = (await sandbox.request("info")).get("memory")
+    cached = memory.get("cached") if isinstance(memory, dict) else 0
     seconds, at = stats.host.cpu_seconds, time.monotonic()
     before, live.last_reading = live.last_reading, (seconds, at)
     if before is not None and at > before[1]:
@@ -262,7 +265,7 @@ async def read_metrics(live: Live, now: float) -> dict[str, Any]:
         "cpuUsedPct": round(100 * max(0.0, share), 2),
         "memUsed": max(0, stats.guest_memory_total - stats.guest_memory_available),
         "memTotal": stats.guest_memory_total,
-        "memCache": 0,
+        "memCache": cached if isinstance(cached, int) and 0 <= cached < 2**63 else 0,
         "diskUsed": max(0, stats.guest_disk_total - stats.guest_disk_free),
         "diskTotal": stats.guest_disk_total,
     }

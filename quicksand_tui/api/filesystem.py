@@ -156,7 +156,7 @@ def moment(unix_ns: int) -> str:
         whole = datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):
         whole, rest = datetime.fromtimestamp(0, UTC), 0  # a guest may say anything
-    return f"{whole:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+    return f"{whole.replace(tzinfo=None).isoformat()}.{rest:09d}Z"
 
 
 def _text(path: str) -> str:

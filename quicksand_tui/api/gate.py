@@ -151,7 +151,7 @@ def address_of(request: web.Request) -> tuple[str, int] | None:
         if found is None:
             return None
         id_, port = found["id"], found["port"]
-    if not port.isdigit() or not 0 < int(port[:6]) < 65536:
+    if not (port.isascii() and port.isdecimal()) or not 0 < int(port[:6]) < 65536:
         raise ApiError(400, f"{port!r:.20} is no port")
     return id_, int(port)
 

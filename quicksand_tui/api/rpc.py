@@ -168,14 +168,14 @@ def timeout_of(request: web.Request) -> float | None:
     text = request.headers.get("connect-timeout-ms", "")
     if not text:
         return None
-    if not text.isdigit() or len(text) > 10:
+    if not text.isdecimal() or len(text) > 10:
         raise RpcError("invalid_argument", "connect-timeout-ms is no number of milliseconds")
     return min(int(text) / 1000, TIMEOUT_MOST_S) or None
 
 
 def _idle_of(request: web.Request) -> float:
     text = request.headers.get("Keepalive-Ping-Interval", "")
-    if text.isdigit() and int(text[:6]) > 0:
+    if text.isdecimal() and int(text[:6]) > 0:
         return min(float(text[:6]), KEEPALIVE_MOST_S)
     return KEEPALIVE_S
 

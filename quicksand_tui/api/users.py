@@ -40,7 +40,7 @@ class Users:
         known = self._logins.get(name)
         if known is not None:
             return known
-        if len(name) > NAME_MAX or name.isdigit():
+        if len(name) > NAME_MAX or name.isdecimal():
             raise RpcError("unauthenticated", f"invalid username: {name:.80}")
         try:
             login = await self._guest.find_user(name)
@@ -71,7 +71,7 @@ class Users:
             text = await self._guest.files.read(path, length=ACCOUNTS_MAX)
         for line in text.decode("utf-8", "replace").splitlines():
             words = line.split(":")
-            if len(words) > 2 and words[2].isdigit() and len(words[2]) < 12:
+            if len(words) > 2 and words[2].isdecimal() and len(words[2]) < 12:
                 found.setdefault(int(words[2]), words[0][:NAME_MAX])
         return found
 

@@ -171,6 +171,7 @@ async def test_commands_and_files_do_what_they_do_in_a_guest(server: Server) -> 
     assert (await box.rpc("process.Process/SendSignal", unknown))[0] == 404
     (reading,) = (await box.call("GET", "/metrics"))[1]
     assert reading["memTotal"] > reading["memUsed"] > 0
+    assert reading["memTotal"] > reading["memCache"] > 0
     assert (await box.call("DELETE"))[0] == 204
     assert await box.health() == 502
 

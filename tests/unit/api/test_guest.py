@@ -446,6 +446,31 @@ async def test_files_want_the_token_or_a_signature(api: Api) -> None:
     assert put.status == 401
 
 
+@pytest.mark.parametrize("port", ["²", "٣", "x", "", "0", "65536", "-1", "1" * 5000])
+async def test_a_port_that_is_none_is_refused(api: Api, port: str) -> None:
+    made = await api.create()
+    headers = {**api.headers(made), "E2b-Sandbox-Port": port}
+    assert (await api.client.get("/health", headers=headers)).status in (400, 502)
+
+
+@pytest.mark.parametrize("header", ["connect-timeout-ms", "Keepalive-Ping-Interval"])
+@pytest.mark.parametrize("text", ["²", "x", "-1", "1" * 5000, "1.5"])
+async def test_times_that_make_no_sense_break_nothing(api: Api, header: str, text: str) -> None:
+    made = await api.create()
+    value = {"process": {"cmd": "sh", "args": ["-c", "echo x"]}}
+    response = await api.open(made, "process.Process/Start", value, **{header: text})
+    last = decode(await response.read())[-1]["end of stream"]
+    assert last in ({}, {"error": last.get("error")})
+
+
+async def test_owners_are_read_of_whatever_a_guest_has_for_its_accounts(api: Api) -> None:
+    made = await api.create()
+    api.guest(made).files.found["/etc/passwd"] = "\xff:x:²:\n:\nuser:x:1000:\na:b".encode("latin-1")
+    api.guest(made).files.found["/etc/group"] = b"\0" * 1000
+    stat = await (await api.rpc(made, "filesystem.Filesystem/Stat", {"path": "~"})).json()
+    assert (stat["entry"]["owner"], stat["entry"]["group"]) == ("user", "1000")
+
+
 async def test_a_host_name_says_for_which_sandbox_a_request_is(api: Api) -> None:
     made = await api.create()
     host = f"49983-{made['sandboxID']}.qs.localhost"

@@ -15,6 +15,7 @@ from quicksand_tui.api import wire
 from quicksand_tui.api.asked import Asked
 from quicksand_tui.api.errors import ApiError, RpcError
 from quicksand_tui.api.fields import BODY_MAX, Body, parse_json
+from quicksand_tui.api.filesystem import moment
 from quicksand_tui.api.gate import is_ours
 from quicksand_tui.api.guest_paths import absolute
 from quicksand_tui.api.keys import Keys
@@ -247,6 +248,21 @@ def test_paths_that_cannot_be_are_refused(given: str) -> None:
 )  # fmt: skip
 def test_only_names_that_no_strangers_page_can_have_are_ours(host: str, wanted: bool) -> None:
     assert is_ours(host, frozenset({"called.example"})) is wanted
+
+
+@pytest.mark.parametrize(
+    ("unix_ns", "wanted"),
+    [
+        (0, "1970-01-01T00:00:00.000000000Z"),
+        (1_500_000_001, "1970-01-01T00:00:01.500000001Z"),
+        (-(10**9), "1969-12-31T23:59:59.000000000Z"),
+        (-(62_000_000_000 * 10**9), "0005-04-19T09:46:40.000000000Z"),
+        (2**63, "2262-04-11T23:47:16.854775808Z"),
+        (-(2**80), "1970-01-01T00:00:00.000000000Z"),
+    ],
+)
+def test_times_of_files_are_told_in_one_form(unix_ns: int, wanted: str) -> None:
+    assert moment(unix_ns) == wanted
 
 
 @pytest.mark.parametrize(
