@@ -69,7 +69,12 @@ class Live:
             sandbox=sandbox,
             users=users,
             filesystem=Filesystem(sandbox, users),
-            processes=Processes(sandbox, self._records.processes_of(self.id), self._tasks),
+            processes=Processes(
+                sandbox,
+                lambda: self._machines.attach(self.record.name),
+                self._records.processes_of(self.id),
+                self._tasks,
+            ),
         )
         return self._guest
 

@@ -164,10 +164,10 @@ class TerminalSource:
     def __init__(self, guest: Sandbox, shell: Shell, facts: Facts) -> None:
         self._guest = guest
         self._shell = shell
-        self._facts = facts
+        self.facts = facts
 
     async def pump(self, fanout: Fanout) -> dict[str, Any]:
-        deadline = self._facts.deadline
+        deadline = self.facts.deadline
         watch = None
         if deadline is not None:
             watch = asyncio.create_task(self._kill_at(deadline), name="api-terminal-deadline")
@@ -186,7 +186,7 @@ class TerminalSource:
     async def _kill_at(self, deadline: float) -> None:
         await asyncio.sleep(max(0.0, deadline - time.time()))
         with contextlib.suppress(QuicksandError, RpcError):
-            await kill(self._guest, self._facts.pid, 9)
+            await kill(self._guest, self.facts.pid, 9)
 
     async def write(self, data: bytes, *, to_terminal: bool) -> None:
         if not to_terminal:
@@ -206,11 +206,11 @@ class FoundSource:
 
     def __init__(self, guest: Sandbox, facts: Facts) -> None:
         self._guest = guest
-        self._facts = facts
+        self.facts = facts
 
     async def pump(self, fanout: Fanout) -> dict[str, Any]:
         # Nothing tells of its end.
-        while await began(self._guest, self._facts.pid) == self._facts.began:  # noqa: ASYNC110
+        while await began(self._guest, self.facts.pid) == self.facts.began:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)
         status = "exit status unknown: the server was restarted while it ran"
         return {"exitCode": -1, "exited": False, "status": status, "error": status}

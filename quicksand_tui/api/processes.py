@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from quicksand.base.files import read_json, write_json
 
 from quicksand_tui.api.errors import RpcError
 from quicksand_tui.api.fanout import LISTENERS_MAX, Cut, Listener
+from quicksand_tui.api.lines import Line, Lines
 from quicksand_tui.api.process import (
     CommandSource,
     Facts,
@@ -44,8 +45,12 @@ class Processes:
     """Starts them, finds them again by number or tag, and keeps a list on disk, so that another
     server finds those that run."""
 
-    def __init__(self, guest: Sandbox, record: Path, tasks: Tasks) -> None:
+    def __init__(
+        self, guest: Sandbox, connect: Callable[[], Sandbox], record: Path, tasks: Tasks
+    ) -> None:
+        """``connect`` makes another connection to the same guest."""
         self._guest = guest
+        self._lines = Lines(guest, connect)
         self._record = record
         self._tasks = tasks
         self._running: dict[int, Process] = {}
@@ -92,20 +97,40 @@ class Processes:
         terminal: tuple[int, int] | None,
         timeout_s: float | None,
     ) -> tuple[Process, Listener]:
+        line = self._lines.take()
+        try:
+            facts, source = await self._begin(
+                line.sandbox, argv, config, user, env, tag, has_stdin, terminal, timeout_s
+            )
+        except BaseException:
+            self._lines.give_back(line)
+            raise
+        return self._take(Process(facts, source, self._guest), line)
+
+    @staticmethod
+    async def _begin(
+        guest: Sandbox,
+        argv: list[str],
+        config: Mapping[str, Any],
+        user: str,
+        env: Mapping[str, str],
+        tag: str,
+        has_stdin: bool,
+        terminal: tuple[int, int] | None,
+        timeout_s: float | None,
+    ) -> tuple[Facts, Source]:
         cwd = config.get("cwd")
         source: Source
         if terminal is None:
-            command = await self._guest.spawn(
+            command = await guest.spawn(
                 argv, timeout=timeout_s, cwd=cwd, user=user, env=env, stdin=has_stdin, detach=True
             )
             facts = Facts(pid=command.pid, tag=tag, config=dict(config))
             source = CommandSource(command, has_stdin=has_stdin)
         else:
             columns, rows = terminal
-            shell = await self._guest.shell(
-                argv, columns=columns, rows=rows, cwd=cwd, user=user, env=env
-            )
-            listed = {found.session: found.pid for found in await self._guest.shells()}
+            shell = await guest.shell(argv, columns=columns, rows=rows, cwd=cwd, user=user, env=env)
+            listed = {found.session: found.pid for found in await guest.shells()}
             facts = Facts(
                 pid=listed.get(shell.session, 0),
                 tag=tag,
@@ -113,20 +138,26 @@ class Processes:
                 session=shell.session,
                 deadline=None if timeout_s is None else time.time() + timeout_s,
             )
-            source = TerminalSource(self._guest, shell, facts)
-        return self._take(Process(facts, source, self._guest))
+            source = TerminalSource(guest, shell, facts)
+        return facts, source
 
-    def _take(self, process: Process) -> tuple[Process, Listener]:
+    def _take(self, process: Process, line: Line) -> tuple[Process, Listener]:
         """Begin to read a process, with one who listens from its start on."""
         listener = process.listen()
         pid = process.facts.pid
         self._ended.pop(pid, None)
         self._earlier.pop(pid, None)
         self._running[pid] = process
-        self._tasks.start(process.run(self._has_ended), f"api-process-{pid}")
+        self._tasks.start(self._run(process, line), f"api-process-{pid}")
         self._write()
         self._tasks.start(self._note_begin(process), f"api-process-begin-{pid}")
         return process, listener
+
+    async def _run(self, process: Process, line: Line) -> None:
+        try:
+            await process.run(self._has_ended)
+        finally:
+            self._lines.give_back(line)
 
     async def _note_begin(self, process: Process) -> None:
         """Note when it began, unless it is over by then: most are."""
@@ -195,30 +226,32 @@ class Processes:
         async with self._finding:
             while self._earlier:
                 pid, facts = next(iter(self._earlier.items()))
-                source = await self._find(facts)
+                line = self._lines.take()
+                try:
+                    source = await self._find(facts, line.sandbox)
+                except BaseException:
+                    self._lines.give_back(line)
+                    raise
                 if source is None:
+                    self._lines.give_back(line)
                     del self._earlier[pid]
                     self._write()
                     continue
-                at = await began(self._guest, pid) if not facts.session else None
-                facts = replace(facts, began=facts.began or at)
-                if isinstance(source, FoundSource):
-                    source = FoundSource(self._guest, facts)
-                _, listener = self._take(Process(facts, source, self._guest))
+                _, listener = self._take(Process(source.facts, source, self._guest), line)
                 listener.close()
 
-    async def _find(self, facts: Facts) -> Source | None:
+    async def _find(self, facts: Facts, guest: Sandbox) -> FoundSource | TerminalSource | None:
         if not facts.session:
             at = await began(self._guest, facts.pid)
             if at is None or facts.began not in (None, at):
                 return None
-            return FoundSource(self._guest, facts)
+            return FoundSource(self._guest, replace(facts, began=at))
         for found in await self._guest.shells():
             if found.session == facts.session and found.pid == facts.pid and found.alive:
-                shell = await self._guest.attach_shell(
+                shell = await guest.attach_shell(
                     found.session, columns=found.columns, rows=found.rows
                 )
-                return TerminalSource(self._guest, shell, facts)
+                return TerminalSource(guest, shell, facts)
         return None
 
     @property
@@ -229,6 +262,7 @@ class Processes:
         """Break off all streams: the sandbox ends."""
         for process in self._running.values():
             process.fanout.finish(Cut())
+        self._lines.close()
 
 
 def _cannot_start(error: AgentRefusedError) -> RpcError:

@@ -12,11 +12,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from quicksand_tui.api import fanout, rpc
+from quicksand_tui.api import fanout, lines, rpc
 from quicksand_tui.api.contents import filename_of
 from quicksand_tui.api.fields import BODY_MAX
 from quicksand_tui.api.signatures import sign
-from tests.unit.api.fakes import Api, decode, envelope, next_message, text_of, until
+from tests.unit.api.fakes import Api, FakeGuest, decode, envelope, next_message, text_of, until
 
 UNARY = [
     "process.Process/List", "process.Process/Update", "process.Process/SendInput",
@@ -476,3 +476,26 @@ async def test_a_host_name_says_for_which_sandbox_a_request_is(api: Api) -> None
     host = f"49983-{made['sandboxID']}.qs.localhost"
     assert (await api.client.get("/health", headers={"Host": host})).status == 204
     assert (await api.client.get("/health", headers={"Host": "49983-x.localhost"})).status == 502
+
+
+async def test_many_processes_go_over_several_connections_which_are_closed_again(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "EACH_MAX", 3)
+    made = await api.create()
+    machine = api.machines.found["api-" + made["sandboxID"]]
+    first, second = machine.guest, FakeGuest()
+    second.commands = first.commands
+    second.next_pid = first.next_pid  # type: ignore[method-assign]
+    machine.guest = second  # the next connection
+    value = {"process": BASH, "stdin": False}
+    held = [await api.open(made, "process.Process/Start", value) for _ in range(5)]
+    pids = [(await next_message(one))["event"]["start"]["pid"] for one in held]
+    assert (len(first.spawned), len(second.spawned)) == (3, 2)
+
+    for pid in pids[3:]:
+        signal = {"process": {"pid": pid}, "signal": "SIGNAL_SIGTERM"}
+        assert (await api.rpc(made, "process.Process/SendSignal", signal)).status == 200
+
+    await until(lambda: second.closed)
+    assert not first.closed
