@@ -36,6 +36,11 @@ class FarHost:
     """The directory with the `ssh` that leads there, for PATH."""
     has_sshd: bool
 
+    @property
+    def port(self) -> int:
+        """The port of its sshd."""
+        return int(self.address.rpartition(":")[2])
+
     def environ(self) -> dict[str, str]:
         """The environment of a program that goes there."""
         return {**os.environ, "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}"}
@@ -80,6 +85,7 @@ def with_sshd(root: Path, env: Mapping[str, str], *settings: str) -> Iterator[Fa
     (root / "ssh_config").write_text(
         f"Host *\n IdentityFile {root}/user_key\n IdentitiesOnly yes\n"
         f" UserKnownHostsFile {root}/known\n StrictHostKeyChecking yes\n"
+        f" HostKeyAlias [localhost]:{port}\n"  # also at the port of a relay
     )
     ssh = shutil.which("ssh")
     _make_program(root / "bin" / "ssh", f'exec {ssh} -F {root}/ssh_config "$@"\n')
@@ -92,6 +98,13 @@ def with_sshd(root: Path, env: Mapping[str, str], *settings: str) -> Iterator[Fa
         finally:
             server.terminate()
             server.wait(10)
+
+
+def lock_key(far: FarHost, passphrase: str) -> None:
+    """Give the user's key of a machine with an sshd a passphrase."""
+    key = str(far.bin.parent / "user_key")
+    words = ["ssh-keygen", "-q", "-p", "-P", "", "-N", passphrase, "-f", key]
+    subprocess.run(words, check=True, timeout=60, capture_output=True)
 
 
 def _sshd_config(root: Path, port: int, env: Mapping[str, str]) -> tuple[str, ...]:

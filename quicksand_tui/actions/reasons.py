@@ -344,6 +344,30 @@ def unmount(world: World, selection: Selection) -> str | None:
     return shell_now(world, selection)
 
 
+def unforward(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    if sandbox.forwards:
+        return _busy(world, sandbox)
+    if sandbox.ports:
+        return f"the forwards of {sandbox.name} are those of its start, and end with it"
+    return _no_port(world, sandbox)
+
+
+def copy_port(world: World, selection: Selection) -> str | None:
+    sandbox, why = _selected(world, selection)
+    if sandbox is None:
+        return why
+    return None if sandbox.ports else _no_port(world, sandbox)
+
+
+def _no_port(world: World, sandbox: SandboxView) -> str:
+    key = world.keymap.hint("forward")
+    when = "" if sandbox.is_live else ", while it runs"
+    return f"no port is forwarded to {sandbox.name}: {key} forwards one{when}"
+
+
 def copy_mount(world: World, selection: Selection) -> str | None:
     return None if selection.mount is not None else "no mount is selected"
 

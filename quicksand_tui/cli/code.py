@@ -67,12 +67,12 @@ class Guest(NamedTuple):
 def code_command(name: str, directory: str | None, editor: str, check: bool) -> int:
     """Open VS Code, or another editor, on a sandbox.
 
-    The editor comes by SSH, as the host NAME.qs: run `ssh-config --install` once before. It puts a
-    server into the guest, so this looks first whether the guest has what that needs, and says what
-    is missing. --check only looks.
+    The editor connects by SSH, to the host NAME.qs: run `quicksand-tui ssh-config --install` once
+    before. It will put a server of its own into the guest, so what the guest lacks for that is
+    said first. --check does no more than that, and exits with 1 if something is missing.
 
-    VS Code needs its extension "Remote - SSH". Zed needs nothing. JetBrains Gateway is told the
-    host NAME.qs in its own window.
+    VS Code needs its extension "Remote - SSH". JetBrains Gateway is not opened: give it the host
+    NAME.qs in its own window.
     """
 
     words: list[str] = []

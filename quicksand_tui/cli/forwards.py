@@ -12,6 +12,8 @@ from quicksand.records.registry import Registry
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit, complain, print_json, print_table
 from quicksand_tui.cli.runner import Signals, attached, run_async
+from quicksand_tui.verbs.ports import address_of, forward, suffix, unforward
+from quicksand_tui.verbs.record import ignore
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
@@ -21,15 +23,16 @@ if TYPE_CHECKING:
 def forward_command(name: str, ports: tuple[str, ...], remove: bool, as_json: bool) -> int:
     """Forward ports of this host to a running sandbox, or list them.
 
-    8080:80 leads from port 8080 of this host's loopback, 127.0.0.1 and ::1, to what listens at port
-    80 in the guest, on its own 127.0.0.1 too. A port alone is the guest's, and gets any port here
-    that is free. 5353:53/udp forwards datagrams. It needs no network in the sandbox. A revert ends
-    open connections, and not the forward; the end of the sandbox ends both.
+    8080:80 forwards port 8080 of this host (127.0.0.1 and ::1) to port 80 of the guest; what
+    listens only on the guest's own 127.0.0.1 is reached, too. 80 alone is the guest's port: a free
+    port of this host is chosen, and printed. 5353:53/udp forwards datagrams. Without ports, the
+    forwards are listed. The sandbox needs no network. A forward lasts until the sandbox ends or
+    --remove, also over reverts, which end its open connections.
 
     \b
     quicksand-tui forward web 8080:80
     quicksand-tui forward web                  lists them, those of `run --publish` too
-    quicksand-tui forward web --remove 8080 5353/udp
+    quicksand-tui forward web --remove 8080 5353/udp    by the ports of this host
     """
     if remove and not ports:
         raise click.UsageError("--remove needs the ports of this host")
@@ -40,21 +43,16 @@ def forward_command(name: str, ports: tuple[str, ...], remove: bool, as_json: bo
             for one in wanted:
                 if remove:
                     # A port alone is the host's here; HOST:GUEST is taken, too.
-                    await sandbox.unforward(one.host or one.guest, protocol=one.protocol)
+                    await unforward(one.host or one.guest, one.protocol).act(sandbox, ignore)
                     continue
-                made = await sandbox.forward(one.guest, one.host, protocol=one.protocol)
+                made = await forward(one.guest, one.host, one.protocol).act(sandbox, ignore)
                 if not as_json:
-                    click.echo(f"127.0.0.1:{made.host}{suffix(made.protocol)}")
+                    click.echo(f"{address_of(made.host)}{suffix(made.protocol)}")
             if as_json or not wanted:
                 _list(sandbox, as_json)
         return Exit.OK
 
     return run_async(main)
-
-
-def suffix(protocol: Protocol) -> str:
-    """What stands behind a port; nothing for TCP."""
-    return "" if protocol is Protocol.TCP else f"/{protocol}"
 
 
 def _list(sandbox: Sandbox, as_json: bool) -> None:
@@ -72,7 +70,7 @@ def _list(sandbox: Sandbox, as_json: bool) -> None:
         )
     else:
         rows = [
-            (f"127.0.0.1:{host}{suffix(spoken)}", f"{guest}{suffix(spoken)}")
+            (f"{address_of(host)}{suffix(spoken)}", f"{guest}{suffix(spoken)}")
             for host, guest, spoken in found
         ]
         print_table(("HOST", "GUEST"), rows)

@@ -27,9 +27,10 @@ from quicksand_tui.model.remedies import hint_of, text_of
 def hosts_command(ctx: click.Context, as_json: bool) -> None:
     """List, add, remove and check other machines.
 
-    A machine needs ssh and quicksand-tui, and nothing else. `quicksand-tui --host NAME COMMAND`
-    carries COMMAND out there; QUICKSAND_HOST=NAME does that for all commands. NAME may also be
-    an address, ssh://USER@HOST:PORT. The names are kept in the config, in the table [hosts].
+    A machine needs an ssh server and quicksand-tui, and nothing else. `quicksand-tui --host NAME
+    COMMAND` carries COMMAND out there, and QUICKSAND_HOST=NAME does that for all commands. An
+    address, ssh://USER@HOST:PORT, will do in place of a name. The names are kept in the config, in
+    the table [hosts].
     """
     if ctx.invoked_subcommand is None:
         _list(as_json=as_json)
@@ -53,7 +54,7 @@ def _list(*, as_json: bool) -> None:
 
 @command_of("hosts add")
 def add(name: str, address: str) -> int:
-    """Add a machine. Whether it can be reached is not tried: `hosts check` does that."""
+    """Add a machine. It is not tried whether it can be reached: `hosts check` does that."""
     if what := problem_of(name, address):
         raise click.UsageError(f"{name!r}, {address!r}: {what}")
     Destination.parse(address)
@@ -104,7 +105,8 @@ async def _check(names: tuple[str, ...], signals: Signals, *, as_json: bool) -> 
         print_json(found)
     else:
         heads = ("NAME", "ADDRESS", "VERSION", "CONNECT", "ROUND TRIP")
-        print_table(heads, [_row(one) for one in found if one["error"] is None])
+        if rows := [_row(one) for one in found if one["error"] is None]:
+            print_table(heads, rows)
         for one in found:
             if one["error"] is not None:
                 complain(one["error"], about=one["name"], hint=one["hint"] or "")

@@ -6,6 +6,7 @@ import difflib
 import os
 import pwd
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -21,7 +22,7 @@ from quicksand_tui.model.text import clean, clean_lines
 
 BEGIN = "# BEGIN quicksand-tui: `quicksand-tui ssh-config --remove` takes these lines out"
 END = "# END quicksand-tui"
-_OURS = re.compile(r'Include "/.*/ssh/config"')
+_OURS = re.compile(r'Include "(/.*)/ssh/config"')
 """As `with_include` writes it. The data directory may have been another one then."""
 
 
@@ -29,9 +30,9 @@ _OURS = re.compile(r'Include "/.*/ssh/config"')
 def ssh_config_command(install: bool, remove: bool, dry_run: bool) -> int:
     """Print the config by which ssh reaches every sandbox NAME as NAME.qs.
 
-    --install puts one Include line at the beginning of ~/.ssh/config, once for all sandboxes that
-    there are and will be. The config itself is a file of ours. --remove takes the line out. Both
-    may be done again and again.
+    --install puts one Include line at the beginning of ~/.ssh/config, which is right for all
+    sandboxes that there are and will be; --remove takes it out. Either may be repeated. The config
+    itself is a file of quicksand-tui's, in its data directory.
     """
     if install and remove:
         raise click.UsageError("--install and --remove exclude each other")
@@ -54,7 +55,7 @@ def ssh_config_command(install: bool, remove: bool, dry_run: bool) -> int:
         if after != before:
             _write(file, after)
     if install:
-        say(f"`ssh NAME{SUFFIX}` reaches the sandbox NAME")
+        say(f"`ssh NAME{SUFFIX}` reaches the sandbox NAME{_instead(before)}")
     elif after != before:
         say(f"{clean(file)} is as it was before")
     else:
@@ -100,6 +101,17 @@ def without_include(text: str) -> str:
                 kept.append(line)
             is_first = False
     return "".join(kept)
+
+
+def _instead(before: str) -> str:
+    """Says whose sandboxes the config led to until now, if those of another data directory."""
+    data = paths().data
+    lines = [line.strip() for line in before.splitlines()]
+    for mark, included in pairwise(lines):
+        found = _OURS.fullmatch(included) if mark == BEGIN else None
+        if found is not None and found[1] != str(data):
+            return f" of {clean(data)}, and no longer one of {clean(found[1])}"
+    return ""
 
 
 def _read(file: Path) -> str:

@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 @command_of("ssh-gateway")
 def ssh_gateway_command(listen: str, keys: Path | None) -> int:
-    """Let machines and clients that cannot run quicksand-tui reach sandboxes by SSH, until Ctrl-C.
+    """Serve SSH at a port until Ctrl-C, for machines and clients that cannot run quicksand-tui.
 
-    ADDRESS is PORT, which is that of 127.0.0.1, or HOST:PORT; 0.0.0.0 and [::] are all addresses.
-    The user name of a client is NAME, or NAME+USER for a user of the guest:
+    ADDRESS is HOST:PORT, or PORT alone, at 127.0.0.1. 0.0.0.0 and [::] stand for all addresses. A
+    client's user name is the sandbox, or sandbox+user:
 
     \b
     ssh -p 2222 web@HOST
     ssh -p 2222 web+joe@HOST uname -a
 
-    Only public keys are taken, from FILE, which has a line for each with the sandboxes that it
-    leads to. A change of it counts from the next login on:
+    Only public keys are accepted: those in FILE, one to a line, each with the sandboxes that it
+    leads to. A change of FILE counts from the next login on:
 
     \b
     sandboxes="web,ci-*" ssh-ed25519 AAAA... me@laptop
 
-    Who comes and goes, and who is refused, is told on stderr.
+    Logins, their ends and refusals are logged to stderr.
     """
     host, port = parse_address(listen)
     file = keys if keys is not None else ssh_dir(paths()) / "authorized_keys"
@@ -63,7 +63,8 @@ def ssh_gateway_command(listen: str, keys: Path | None) -> int:
             kind = PortInUseError if error.errno == errno.EADDRINUSE else HostError
             raise kind(f"cannot listen at {listen}: {error.strerror or error}") from error
         shown = f"[{host}]:{bound}"
-        click.echo(f"listening at {shown} for {len(known)} keys of {clean(file)}")
+        count = f"{len(known)} key{'' if len(known) == 1 else 's'}"
+        click.echo(f"listening at {shown} for {count} of {clean(file)}")
         click.echo(f"host key {key.get_fingerprint()}; for a known_hosts elsewhere:")
         click.echo(f"{shown} {key.export_public_key().decode().strip()}")
         try:

@@ -14,6 +14,7 @@ from quicksand.base.footprint import allocated_size
 from quicksand.base.paths import paths
 from quicksand.base.process_usage import process_usage
 from quicksand.mounts.known import known_mounts
+from quicksand.records.layout import runtime_dir
 from quicksand.records.mount import CIFS
 from quicksand.records.nodes import Node
 from quicksand.records.registry import Registry
@@ -218,8 +219,12 @@ class Reader:
     ) -> tuple[Stamp, SandboxView] | None:
         """Returns a sandbox with its stamp; None if there is none. Raises OSError and
         QuicksandError."""
-        roots = self._registry.place(id_).root, self._registry.machine(id_).root
-        stamp = (*dir_stamp(roots[0]), *dir_stamp(roots[1]))
+        roots = (
+            self._registry.place(id_).root,
+            self._registry.machine(id_).root,
+            runtime_dir(self._paths, id_).root,  # where forwards are that come while it runs
+        )
+        stamp = tuple(found for root in roots for found in dir_stamp(root))
         known = self._known.get(id_)
         same = known is not None and known[0] == stamp
         doubted = due and known is not None and _has_errors(known[1])
@@ -363,4 +368,5 @@ def _view(entry: Entry) -> SandboxView:
         accel_reason=sanitise(run.accel_reason),
         ports=entry.ports,
         udp_ports=entry.udp_ports,
+        forwards=tuple(sorted({*entry.ports} - {*run.forwards})),
     )

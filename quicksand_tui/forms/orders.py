@@ -13,6 +13,7 @@ from quicksand_tui.forms.checks import (
     find_tag_problem,
 )
 from quicksand_tui.forms.mounts import find_mount_problems, read_spec
+from quicksand_tui.forms.ports import find_forward_problem, find_unforward_problem
 from quicksand_tui.model.specs import NewSpec
 from quicksand_tui.model.world import Selection, World
 from quicksand_tui.verbs.rows import find_verb
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 MOUNT_WORD = find_verb("mount").parameter("mount").word
 """The name of HOST:GUEST[:ro|:protect] on the `:` line."""
+
+FORWARD_WORD = find_verb("forward").parameter("ports").word
+"""The name of [HOST:]GUEST there."""
 
 NEED_SANDBOX = frozenset({"diff", "tree", "unmount"})
 """Commands that need a sandbox and have no action to check that."""
@@ -41,20 +45,24 @@ def check(target: Target, world: World, selection: Selection) -> None:
 
 def _find_problem(target: Target, world: World, selection: Selection) -> str:
     """Returns what is wrong with the words, or ""."""
+    sandbox = sandbox_of(target, selection)
+    problem = ""
     match target.verb.name:
-        case "checkpoint" if tag := target.word("TAG"):
-            sandbox = sandbox_of(target, selection)
-            return "" if sandbox is None else _about("tag", find_tag_problem(tag, sandbox.tree))
+        case "checkpoint" if sandbox is not None and (tag := target.word("TAG")):
+            problem = _about("tag", find_tag_problem(tag, sandbox.tree))
         case "save" if name := target.word("SAVE"):
-            return _about("save", find_save_name_problem(name, world))
-        case "mount" if word := target.word(MOUNT_WORD):
-            sandbox = sandbox_of(target, selection)
-            return "" if sandbox is None else _find_mount_problem(word, sandbox)
+            problem = _about("save", find_save_name_problem(name, world))
+        case "mount" if sandbox is not None and (word := target.word(MOUNT_WORD)):
+            problem = _find_mount_problem(word, sandbox)
+        case "forward" if word := target.word(FORWARD_WORD):
+            problem = find_forward_problem(word, world)
+        case "unforward" if sandbox is not None and (word := target.word(FORWARD_WORD)):
+            problem = find_unforward_problem(word, sandbox)
         case "unmount":
-            return _find_unmount_problem(target, world, selection)
+            problem = _find_unmount_problem(target, world, selection)
         case "new" if name := target.word("NAME"):
-            return _find_new_problem(target, name, world)
-    return ""
+            problem = _find_new_problem(target, name, world)
+    return problem
 
 
 def _find_new_problem(target: Target, name: str, world: World) -> str:

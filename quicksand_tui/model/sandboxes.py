@@ -216,6 +216,8 @@ class SandboxView:
     ports: tuple[tuple[int, int], ...] = ()
     """Pairs of host port and guest port, of TCP."""
     udp_ports: tuple[tuple[int, int], ...] = ()
+    forwards: tuple[tuple[int, int], ...] = ()
+    """Those of TCP that were made while it runs, and can be ended."""
     mounts: tuple[MountView, ...] = ()
     """In the order of the guest's paths."""
     error: str = ""

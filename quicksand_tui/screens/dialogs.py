@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from quicksand_tui.model.specs import NewSpec, Told
     from quicksand_tui.model.world import World
     from quicksand_tui.screens.confirm import Answer
+    from quicksand_tui.screens.ssh_questions import SshQuestions
     from quicksand_tui.verbs.record import Verb
 
 
@@ -76,6 +77,11 @@ class Dialogs:
         return on_demand.SavesOperations(
             self._operations, show=self.show_report, changed=self._saves_changed
         )
+
+    @cached_property
+    def ssh_questions(self) -> SshQuestions:
+        """What ssh asks on the way to other machines."""
+        return on_demand.SshQuestions(self._app, self._keys, ascii_only=self._ascii)
 
     # Messages
 

@@ -29,8 +29,9 @@ from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.text import plain
 from quicksand_tui.model.world import Panel, Selection, World
 from quicksand_tui.panes.view import PaneChanged, ShellsLeft, ShellsZoomed
-from quicksand_tui.screens.main_actions import MainActions, TreeActions
+from quicksand_tui.screens.main_actions import MainActions
 from quicksand_tui.screens.places import Places
+from quicksand_tui.screens.tree_actions import TreeActions
 from quicksand_tui.screens.ways import Ways
 from quicksand_tui.views.layout import COMMAND_LINE_FROM, Part, Tab
 from quicksand_tui.views.rows import NETWORK_COLUMN, counts_text, host_text

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from quicksand_tui.forms.mounts import mount_form, mount_of
     from quicksand_tui.forms.origins import IMAGE, SAVE
     from quicksand_tui.forms.packages import install_form, install_of
+    from quicksand_tui.forms.ports import (
+        copy_port_form,
+        forward_form,
+        forward_of,
+        unforward_form,
+        unforward_of,
+    )
     from quicksand_tui.forms.sandbox import new_form, with_usual
     from quicksand_tui.forms.saves import save_form, save_of
     from quicksand_tui.jobs.run_many import RunMany
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
     from quicksand_tui.screens.look import LookScreen
     from quicksand_tui.screens.reports import CommandsScreen, FailureScreen, ReportScreen
     from quicksand_tui.screens.run_many import RunManyScreen
+    from quicksand_tui.screens.ssh_questions import SshQuestions
 
 __all__ = [
     "IMAGE",
@@ -50,11 +58,15 @@ __all__ = [
     "RunMany",
     "RunManyScreen",
     "SavesOperations",
+    "SshQuestions",
     "Target",
     "checkpoint_form",
     "checkpoint_of",
     "clone_form",
     "clones_of",
+    "copy_port_form",
+    "forward_form",
+    "forward_of",
     "install_form",
     "install_of",
     "last_of",
@@ -66,6 +78,8 @@ __all__ = [
     "recall_last",
     "save_form",
     "save_of",
+    "unforward_form",
+    "unforward_of",
     "with_usual",
 ]
 
@@ -95,6 +109,13 @@ _HOMES = {
         "install_form",
         "install_of",
     ),
+    "forms.ports": (
+        "copy_port_form",
+        "forward_form",
+        "forward_of",
+        "unforward_form",
+        "unforward_of",
+    ),
     "forms.sandbox": ("new_form", "with_usual"),
     "forms.saves": (
         "save_form",
@@ -122,6 +143,7 @@ _HOMES = {
         "ReportScreen",
     ),
     "screens.run_many": ("RunManyScreen",),
+    "screens.ssh_questions": ("SshQuestions",),
 }
 
 

@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING
 from quicksand_tui.actions.line import Target, checkpoint_named, selection_of
 from quicksand_tui.actions.registry import Scope
 from quicksand_tui.forms.mounts import read_spec
-from quicksand_tui.forms.orders import MOUNT_WORD, mount_of, new_spec_of, sandbox_of
+from quicksand_tui.forms.orders import (
+    FORWARD_WORD,
+    MOUNT_WORD,
+    mount_of,
+    new_spec_of,
+    sandbox_of,
+)
+from quicksand_tui.forms.ports import wanted_forward
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.specs import CheckpointSpec, CloneSpec, SaveSpec
-from quicksand_tui.verbs import checkpoints, mounts, saves, starting
+from quicksand_tui.verbs import checkpoints, mounts, ports, saves, starting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -76,6 +83,8 @@ class Orders:
             "save": self._save,
             "mount": self._mount,
             "unmount": self._unmount,
+            "forward": self._forward,
+            "unforward": self._unforward,
             "tree": self._tree,
             "diff": self._diff,
             "theme": self._theme,
@@ -155,6 +164,22 @@ class Orders:
         if sandbox is not None and (mount := mount_of(target, sandbox)) is not None:
             verb = mounts.unmount(mount.key, host=mount.host, shown=mount.guest)
             self._begin.do(verb, sandbox)
+        return True
+
+    def _forward(self, target: Target, selection: Selection) -> bool:
+        sandbox = sandbox_of(target, selection)
+        if sandbox is None or not (word := target.word(FORWARD_WORD)):
+            return False
+        wanted = wanted_forward(word)
+        self._begin.do(ports.forward(wanted.guest, wanted.host, wanted.protocol), sandbox)
+        return True
+
+    def _unforward(self, target: Target, selection: Selection) -> bool:
+        sandbox = sandbox_of(target, selection)
+        if sandbox is None or not (word := target.word(FORWARD_WORD)):
+            return False
+        given = wanted_forward(word)
+        self._begin.do(ports.unforward(given.host or given.guest, given.protocol), sandbox)
         return True
 
     def _tree(self, target: Target, selection: Selection) -> bool:

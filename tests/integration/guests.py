@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
+from pathlib import Path
 
 from quicksand import EventKind, Sandbox
+from quicksand.base.processes import running_modules
+from quicksand.warm.publishing import FORWARDER
 
 CLOCK_S = 0.3
 """Seconds; a busy host may let a guest wait while it sets its clock. Checkpoints are older."""
@@ -34,3 +39,13 @@ async def watch(vm: Sandbox, seen: list[EventKind]) -> None:
     """Note what happens to a sandbox, until it has ended."""
     async for event in vm.events():
         seen.append(event.kind)
+
+
+def forwarders() -> list[int]:
+    """The processes that carry ports of this test's sandboxes: other tests may run beside it."""
+    own, found = f"QUICKSAND_RUNTIME_DIR={os.environ['QUICKSAND_RUNTIME_DIR']}".encode(), []
+    for pid, _ in running_modules({FORWARDER}):
+        with contextlib.suppress(OSError):  # it has ended
+            if own in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found.append(pid)
+    return found

@@ -1,4 +1,4 @@
-"""Ports that are forwarded while a sandbox runs, one without a network card."""
+"""Ports that are forwarded, from a sandbox's start or while it runs, without a network card."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from quicksand import Sandbox
+from quicksand import PortForward, Sandbox
 from quicksand.base.errors import PortInUseError, StateError
+from quicksand.base.files import is_locked
 from quicksand.base.paths import Paths
-from quicksand.base.processes import running_modules
-from quicksand.life.forwarding import FORWARDER
+from quicksand.life.forwarder import reset
+from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry
 
 from tests.conftest import wait_for
-from tests.integration.guests import say
+from tests.integration.guests import forwarders, say
 
 pytestmark = pytest.mark.vm
 
 AT_ONCE = 400
+"""More than one client of the agent has channels for."""
+
+MOST = 1000
 
 SERVER = """
 import asyncio
@@ -46,11 +52,28 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture
-async def vm() -> AsyncIterator[Sandbox]:
-    """A sandbox with a service on its own loopback that answers once it has been told all, and
-    datagrams at once, with the port from which they came."""
-    async with Sandbox(image="debian", network_mode="none") as sandbox:
+HOLDING = """
+import select, socket
+listener = socket.create_server(("127.0.0.1", 8001))
+print("ready", flush=True)
+connection, _ = listener.accept()
+print("come", flush=True)
+end = select.poll()
+end.register(connection, 0)
+end.poll()
+print("gone", flush=True)
+"""
+"""A service that takes nothing, but sees that a connection is broken off."""
+
+MUCH = 8 << 20
+"""More bytes than fit between a client and such a service."""
+
+
+@contextlib.asynccontextmanager
+async def serving(forwards: list[PortForward]) -> AsyncIterator[Sandbox]:
+    """A sandbox without a network card, with a service on its own loopback that answers once it has
+    been told all, and datagrams at once, with the port from which they came."""
+    async with Sandbox(image="debian", network_mode="none", port_forwards=forwards) as sandbox:
         service = await sandbox.spawn(["python3", "-c", SERVER], detach=True)
         async for _ in service.output():
             break
@@ -58,8 +81,17 @@ async def vm() -> AsyncIterator[Sandbox]:
     wait_for(lambda: not forwarders(), what="the process of its forwards to end")
 
 
-def forwarders() -> list[int]:
-    return [pid for pid, _ in running_modules({FORWARDER})]
+@pytest.fixture
+async def vm() -> AsyncIterator[Sandbox]:
+    async with serving([]) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+async def with_port() -> AsyncIterator[Sandbox]:
+    """It was started with a port that leads to the service."""
+    async with serving([PortForward(0, 8000)]) as sandbox:
+        yield sandbox
 
 
 async def ask(port: int, text: bytes = b"hi", host: str = "127.0.0.1") -> bytes:
@@ -70,6 +102,14 @@ async def ask(port: int, text: bytes = b"hi", host: str = "127.0.0.1") -> bytes:
             writer.write(text)
             writer.write_eof()
             return await reader.read()
+
+
+def connects(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=30).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -182,18 +222,130 @@ async def test_datagrams_are_forwarded_and_each_client_has_its_own_socket(
     wait_for(lambda: not forwarders(), what="the process to end without a forward")
 
 
-async def test_more_connections_than_the_agent_has_channels_are_answered(vm: Sandbox) -> None:
-    made = await vm.forward(8000)
+async def answers(port: int, count: int) -> list[bool]:
+    """Of ``count`` connections at once, whether each got its answer; else it got a reset."""
 
     async def one(number: int) -> bool:
         try:
-            return await ask(made.host, b"%d" % number) == b"guest:%d" % number
+            return await ask(port, b"%d" % number) == b"guest:%d" % number
         except ConnectionError:
             return False
 
-    answered = await asyncio.gather(*(one(number) for number in range(AT_ONCE)))
-    assert all(answered)  # they wait for each other
-    assert await ask(made.host) == b"guest:hi"
+    return await asyncio.gather(*(one(number) for number in range(count)))
+
+
+async def test_the_ports_of_a_start_lead_to_the_guests_own_loopback(
+    with_port: Sandbox, places: Paths
+) -> None:
+    ((guest, port),) = with_port.port_forwards.items()
+    assert guest == 8000
+    entry = Registry(places).find(with_port.id)
+    assert entry.ports == ((port, 8000),)
+    assert await ask(port) == b"guest:hi"
+    if has_ipv6():
+        assert await ask(port, host="::1") == b"guest:hi"
+    # One process carries those that are added, too.
+    assert await with_port.forward(8000, port) == PortForward(port, 8000)
+    added = await with_port.forward(8000)
+    assert len(forwarders()) == 1
+    assert Registry(places).find(with_port.id).ports == tuple(
+        sorted(((port, 8000), (added.host, 8000)))
+    )
+    with pytest.raises(StateError, match="not forwarded"):
+        await with_port.unforward(port)
+    await with_port.unforward(added.host)
+    assert await ask(port) == b"guest:hi"
+
+    # A client that breaks off is noticed while the service takes nothing and nobody reads from it.
+    held = await with_port.spawn(["python3", "-c", HOLDING])
+    pieces = held.output()
+    await anext(pieces)
+    _, writer = await asyncio.open_connection("127.0.0.1", (await with_port.forward(8001)).host)
+    writer.write(bytes(MUCH))
+    assert (await anext(pieces))[1] == b"come\n"
+    reset(writer)
+    async with asyncio.timeout(60):
+        assert (await anext(pieces))[1] == b"gone\n"
+
+    await with_port.checkpoint("a")
+    await with_port.revert("a")
+    assert await ask(port) == b"guest:hi"
+
+    # Who asks anything of the sandbox finds that the process was killed.
+    (pid,) = forwarders()
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not forwarders(), what="its end")
+    wait_for(lambda: not connects(port), what="its ports to be free")
+    assert await say(with_port, "echo alive") == "alive"
+    assert await ask(port) == b"guest:hi"
+    assert len(forwarders()) == 1
+
+
+async def test_more_connections_than_the_agent_has_channels_are_answered(
+    with_port: Sandbox,
+) -> None:
+    (port,) = with_port.port_forwards.values()
+    assert all(await answers(port, AT_ONCE))
+    assert await ask(port) == b"guest:hi"
+
+
+@pytest.mark.soak
+async def test_each_of_1000_connections_at_once_is_answered_or_reset(with_port: Sandbox) -> None:
+    (port,) = with_port.port_forwards.values()
+    assert len(await answers(port, MOST)) == MOST
+    assert await ask(port) == b"guest:hi"
+
+
+async def test_ports_are_free_when_the_sandbox_has_ended_and_are_there_again(places: Paths) -> None:
+    """With a stop, and without one."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    sandbox = Sandbox(image="debian", port_forwards=[PortForward(port, 8000)])
+    await sandbox.start()
+    assert connects(port)
+    await sandbox.stop(grace=0)
+    assert not connects(port)
+    if has_ipv6():
+        with (
+            socket.create_server(("::1", port), family=socket.AF_INET6),
+            pytest.raises(PortInUseError, match=rf"host port {port} .*\[::1\]:{port}"),
+        ):
+            await sandbox.start()
+    await sandbox.start()
+    assert sandbox.port_forwards == {8000: port}
+    assert connects(port)
+    run = Registry(places).find(sandbox.id).run
+    assert run is not None
+    os.kill(run.qemu_pid, signal.SIGKILL)
+    lock = sandbox_dir(places, sandbox.id).lock
+    wait_for(lambda: not is_locked(lock), what="the end of the sandbox")
+    assert not connects(port)
+    await sandbox.trash()
+
+
+OWNER = """
+import asyncio, os
+from quicksand import PortForward, Sandbox
+
+async def main():
+    sandbox = Sandbox(image="debian", port_forwards=[PortForward(0, 8000)])
+    await sandbox.start()
+    print(*sandbox.port_forwards.values(), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_ports_end_with_a_script_that_is_killed(places: Paths) -> None:
+    with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        port = int(await asyncio.to_thread(owner.stdout.readline))
+        assert connects(port)
+        owner.kill()
+    wait_for(lambda: not connects(port), what="its port to be free")
+    wait_for(lambda: not forwarders(), what="the process of its ports to end")
+    wait_for(lambda: not list(places.runtime.glob("*")), what="the end of the sandbox")
 
 
 async def test_a_forwarder_that_was_killed_leaves_nothing_in_the_way(

@@ -37,7 +37,7 @@ SILENT = {
     ("warm/template_maker.py", "_settle"): "an image without the kernel's SMB client",
     ("warm/spares/making.py", "_run_first"): "an image need not have these programs",
     ("guest/execution.py", "__aexit__"): "a guest that is gone has ended its commands",
-    ("life/forwarder.py", "_watch"): "whether the sandbox is there is looked at next",
+    ("life/forwarder.py", "_until_done"): "whether the sandbox is there is looked at next",
     # A cache of what can be found out again.
     ("base/tick_rate.py", "tick_rate_khz"): "it is measured again",
     ("guest/clock.py", "put_right"): "the next start's clock is checked, too",

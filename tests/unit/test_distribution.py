@@ -100,6 +100,13 @@ def test_the_wheel_has_every_file_of_our_packages_and_no_others(built: Built) ->
     assert [name for name in extra if not allowed.match(name)] == []
 
 
+def test_what_ssh_starts_is_executable_in_the_wheel(built: Built) -> None:
+    """Installers keep that bit of a file's mode, and no other."""
+    with zipfile.ZipFile(built.wheel) as archive:
+        mode = archive.getinfo("quicksand/remote/askpass.sh").external_attr >> 16
+    assert mode & 0o111 == 0o111
+
+
 def test_the_wheel_has_every_recipe_and_every_agent(built: Built) -> None:
     recipes = {
         f"quicksand_images/recipes/{path.relative_to(ROOT / 'images').as_posix()}"

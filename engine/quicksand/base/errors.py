@@ -43,7 +43,8 @@
     ├── RemoteError                       another machine, or our program there, failed or refused
     │   ├── RemoteUnreachableError        no connection, or it broke; outcome unknown
     │   ├── RemoteProtocolError           it sent something that it must not send
-    │   └── RemoteRefusedError            it refused: ``code`` says why
+    │   ├── RemoteRefusedError            it refused: ``code`` says why
+    │   └── RemoteUnansweredError         ssh asked the user, who gave up
     └── CommandFailedError                a command of the guest failed, and was to be checked
 """
 
@@ -353,6 +354,11 @@ class RemoteRefusedError(RemoteError):
     def __init__(self, message: str | Words, *, code: str, hint: str | Words = "") -> None:
         super().__init__(message, hint=hint)
         self.code = code
+
+
+class RemoteUnansweredError(RemoteError):
+    """ssh asked the user something on the way to another machine, and got no answer. Trying again
+    by itself would ask again."""
 
 
 class CommandFailedError(QuicksandError, RuntimeError):

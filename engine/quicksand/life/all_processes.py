@@ -9,12 +9,11 @@ from pathlib import Path
 
 from quicksand.base.process_usage import memory_of, process_usage
 from quicksand.base.processes import list_processes, running_modules
-from quicksand.life import forwarding
 from quicksand.life.spare_names import name_of
 from quicksand.mounts.shares import list_shares
 from quicksand.records.layout import MachineDir, RuntimeDir, runtime_dir
 from quicksand.records.registry import Registry
-from quicksand.warm import templates
+from quicksand.warm import publishing, templates
 from quicksand.warm.spares import next_start
 from quicksand.warm.spares.spare import list_spares
 
@@ -22,7 +21,7 @@ SERVER = "mount server"
 MAKERS = {
     templates.MAKER: "template maker",
     next_start.MAKER: "spare maker",
-    forwarding.FORWARDER: "port forwarder",
+    publishing.FORWARDER: "port forwarder",
     # An earlier version, which may still run, calls them by these names.
     "quicksand.template_maker": "template maker",
     "quicksand.spares.maker": "spare maker",

@@ -5,49 +5,48 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import json
 import os
 import resource
 import socket
 import struct
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from quicksand.base.background import receive
 from quicksand.base.effort import best_effort
-from quicksand.base.errors import HostError, PortInUseError, QuicksandError, StateError
-from quicksand.base.files import lock_within, try_named_lock
+from quicksand.base.errors import AgentRefusedError, QuicksandError, StateError
+from quicksand.base.loopback import BACKLOG, listen
 from quicksand.base.paths import paths
+from quicksand.guest.agent.refusals import LinuxErrno
 from quicksand.guest.connections import GuestConnection
 from quicksand.guest.datagrams import GuestDatagrams
+from quicksand.life.forwarder_lines import Lines
 from quicksand.life.guest import InGuest
+from quicksand.life.resets import Resets
 from quicksand.life.sandbox_life import Life
 from quicksand.life.udp_relay import UdpRelay
 from quicksand.qemu.keeper_parts.bounds import no_core_files
+from quicksand.records.config import GUEST_IP, NetworkMode
 from quicksand.records.dialled import ForwarderFiles, write_dialled
 from quicksand.records.layout import runtime_dir
 from quicksand.records.port_forwards import FORWARDS_MAX, PortForward, Protocol
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import LOCK_WAIT_S
 
 CHUNK = 64 * 1024
-BACKLOG = 1024
 REQUEST_MAX = 4096
 """Bytes of a request."""
 
-PLACES = 240
-"""Connections that are open at a time; an agent has 256 channels for each of its clients."""
-
-PLACE_S = 10.0
-"""Seconds that a connection waits for a place. A guest's own backlog would be as patient."""
-
-FREE_TRIES = 50
-"""Attempts to find a port that is free on both loopback addresses."""
+LOOPBACK = "localhost"
+"""The guest's 127.0.0.1 and then its ::1, where programs that are only for itself may listen."""
 
 ALIVE_S = 0.25
 """Seconds between looks whether the sandbox is there, while its agent is not."""
+
+SOON = 10
+"""Looks in that time once a connection has ended: who ends a sandbox waits for its ports."""
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: a socket that is closed is reset (socket(7))."""
@@ -59,28 +58,39 @@ class Listening:
 
     forward: PortForward
     servers: list[asyncio.Server]
+    published: bool
+    """The sandbox was started with it, and its record tells of it."""
     connections: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def stop(self) -> None:
+        """Accept no more. Idempotent."""
+        for server in self.servers:
+            server.close()
 
 
 class Forwarder:
     """The forwards of one sandbox."""
 
-    def __init__(self, life: Life, files: ForwarderFiles, lock: int) -> None:
-        """``lock`` is held open as long as this runs."""
+    def __init__(self, open_: Callable[[], Life], files: ForwarderFiles, lock: int) -> None:
+        """``open_`` opens the sandbox. ``lock`` is held open as long as this runs."""
         self._lock = lock
-        self._guest = InGuest(life)
-        self._life = life
+        self._lines = Lines(open_)
+        self._life = self._lines.first.life
+        self._guest = self._lines.first.guest
         self._files = files
         self._forwards: dict[int, Listening] = {}
         self._changing = asyncio.Lock()
-        self._places = asyncio.Semaphore(PLACES)
         self._datagrams = UdpRelay(self._dial_udp)
         self._has_ended = asyncio.Event()
         """The last forward was removed."""
 
-    async def run(self) -> None:
-        """Serve until the last forward is removed, or the sandbox ends. Raises what keeps it from
+    async def run(self, published: Sequence[tuple[PortForward, Sequence[socket.socket]]]) -> None:
+        """Serve the ports with which the sandbox was started, which listen already, and those that
+        are added, until the last one is removed, or the sandbox ends. Raises what keeps it from
         seeing that end: it is not to outlive the sandbox."""
+        self._resets = Resets()
+        for forward, sockets in published:
+            await self._serve_at(forward, sockets, published=True)
         server = await asyncio.start_unix_server(
             self._control, str(self._files.socket), limit=REQUEST_MAX
         )
@@ -94,21 +104,46 @@ class Forwarder:
             watching.cancel()
             removed.cancel()
             server.close()
+            for listening in self._forwards.values():
+                listening.stop()  # first of all: the next start may want these ports
             for listening in list(self._forwards.values()):
                 await self._end(listening)
             await self._datagrams.close()
+            self._resets.close()
+            self._lines.close()
 
     async def _watch(self) -> None:
         """Return at the end of the sandbox: its runtime directory, in which our lock is, is gone
         then."""
-        while True:
-            with contextlib.suppress(QuicksandError):
-                await self._guest.wait_disconnected()
+        while self._is_there():
+            connection = asyncio.create_task(self._guest.wait_disconnected())
+            try:
+                await self._until_done(connection)
+            finally:
+                connection.cancel()
             # A revert: the next machine is, or will be, there.
-            entry = self._life.registry.inspect(self._life.id)
-            if entry is None or not entry.is_live or not _is_at(self._files, self._lock):
+            for _ in range(SOON):
+                if not self._is_there():
+                    return
+                await asyncio.sleep(ALIVE_S / SOON)
+
+    async def _until_done(self, connection: asyncio.Task[Any]) -> None:
+        """Wait for the end of the agent's connection, or, while there is none, of the sandbox."""
+        while not connection.done():
+            link = self._life.link
+            is_made = link is not None and link.connected is not None
+            await asyncio.wait({connection}, timeout=None if is_made else ALIVE_S)
+            if not self._is_there():
                 return
-            await asyncio.sleep(ALIVE_S)
+        with contextlib.suppress(QuicksandError):
+            connection.result()
+
+    def _is_there(self) -> bool:
+        """Whether the sandbox lives, as far as its files tell, and is ours."""
+        if not _is_at(self._files, self._lock):
+            return False
+        entry = self._life.registry.inspect(self._life.id)
+        return entry is not None and entry.is_live
 
     async def _control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry out one request of a client."""
@@ -160,30 +195,37 @@ class Forwarder:
         if len(self._forwards) >= FORWARDS_MAX:
             raise StateError(f"{FORWARDS_MAX} forwards are the most")
         sockets = listen(wanted.host)
-        port = sockets[0].getsockname()[1]
-        listening = Listening(PortForward(host=port, guest=wanted.guest), [])
+        made = PortForward(host=sockets[0].getsockname()[1], guest=wanted.guest)
+        await self._serve_at(made, sockets, published=False)
+        return {"host": made.host}
+
+    async def _serve_at(
+        self, forward: PortForward, sockets: Sequence[socket.socket], *, published: bool
+    ) -> None:
+        listening = Listening(forward, [], published)
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
             listening.connections.add(task)
+            number = writer.get_extra_info("socket").fileno()
             try:
-                await self._serve(reader, writer, wanted.guest)
+                self._resets.watch(number, task.cancel)
+                await self._serve(reader, writer, forward.guest)
             except asyncio.CancelledError:
                 reset(writer)  # asyncio would report a task of its own that was cancelled
             finally:
+                self._resets.forget(number, task.cancel)
                 listening.connections.discard(task)
 
         for one in sockets:
             server = await asyncio.start_server(accept, sock=one, backlog=BACKLOG)
             listening.servers.append(server)
-        self._forwards[port] = listening
+        self._forwards[forward.host] = listening
         self._tell()
-        return {"host": port}
 
     async def _end(self, listening: Listening) -> None:
-        for server in listening.servers:
-            server.close()
+        listening.stop()
         for task in listening.connections:
             task.cancel()
         if listening.connections:
@@ -195,9 +237,9 @@ class Forwarder:
         """Write what there is, for those who list sandboxes."""
         if not _is_at(self._files, self._lock):
             return  # the directory is that of the sandbox's next run
-        made = [one.forward for one in self._forwards.values()]
+        added = [one.forward for one in self._forwards.values() if not one.published]
         with best_effort("tell of the forwarded ports", self._life.log):
-            write_dialled(self._files, [*made, *self._datagrams.forwards])
+            write_dialled(self._files, [*added, *self._datagrams.forwards])
 
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
@@ -205,7 +247,10 @@ class Forwarder:
         """Carry one connection until both directions have ended. One that cannot be made, or that
         breaks, is reset, as if the client had asked the guest itself."""
         try:
-            async with self._place(), await self._guest.dial(port) as connection:
+            async with (
+                self._lines.place() as guest,
+                await self._dial(guest, port) as connection,
+            ):
                 await carry(connection, reader, writer)
         except* (QuicksandError, OSError):
             reset(writer)
@@ -215,21 +260,18 @@ class Forwarder:
     @contextlib.asynccontextmanager
     async def _dial_udp(self, port: int) -> AsyncIterator[GuestDatagrams]:
         """Connect a socket of the guest, which takes a place, too. Raises QuicksandError."""
-        async with self._place(), await self._guest.dial_udp(port) as datagrams:
+        async with self._lines.place() as guest, await guest.dial_udp(port) as datagrams:
             yield datagrams
 
-    @contextlib.asynccontextmanager
-    async def _place(self) -> AsyncIterator[None]:
-        """Hold one of the places, in the order of coming. Raises StateError if none gets free."""
+    async def _dial(self, guest: InGuest, port: int) -> GuestConnection:
+        """Connect to the guest's loopback or, if nobody listens there, to its address."""
         try:
-            async with asyncio.timeout(PLACE_S):
-                await self._places.acquire()
-        except TimeoutError:
-            raise StateError(f"{PLACES} connections are open") from None
-        try:
-            yield
-        finally:
-            self._places.release()
+            return await guest.dial(port, host=LOOPBACK)
+        except AgentRefusedError as error:
+            has_card = self._life.config.network_mode is not NetworkMode.NONE
+            if error.errno != LinuxErrno.ECONNREFUSED or not has_card:
+                raise
+        return await guest.dial(port, host=GUEST_IP)
 
 
 async def carry(
@@ -264,35 +306,6 @@ def reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-def listen(port: int) -> list[socket.socket]:
-    """Listen on both loopback addresses, or only on that of IPv4 where there is no IPv6; port 0 is
-    any that is free. Raises PortInUseError, HostError."""
-    for _ in range(FREE_TRIES):
-        first = _listen(("127.0.0.1", port), socket.AF_INET)
-        try:
-            return [first, _listen(("::1", first.getsockname()[1]), socket.AF_INET6)]
-        except PortInUseError:
-            first.close()
-            if port:
-                raise
-        except HostError:
-            return [first]
-    raise PortInUseError("no port is free on both 127.0.0.1 and ::1")
-
-
-def _listen(place: tuple[str, int], family: socket.AddressFamily) -> socket.socket:
-    try:
-        return socket.create_server(place, family=family, backlog=BACKLOG)
-    except OSError as error:
-        host, port = place
-        shown = f"[{host}]:{port}" if family == socket.AF_INET6 else f"{host}:{port}"
-        if error.errno == errno.EADDRINUSE:
-            raise PortInUseError(
-                f"{shown} is in use", hint="choose another port, or 0 for any that is free"
-            ) from error
-        raise HostError(f"cannot listen at {shown}: {os.strerror(error.errno or 0)}") from error
-
-
 def _is_at(files: ForwarderFiles, lock: int) -> bool:
     """Whether our lock is still in the sandbox's runtime directory, which may be a new one."""
     try:
@@ -302,23 +315,33 @@ def _is_at(files: ForwarderFiles, lock: int) -> bool:
     return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
 
-async def _serve(id_: str) -> None:
+def _match(
+    pairs: Sequence[Sequence[int]], descriptors: Sequence[int]
+) -> list[tuple[PortForward, list[socket.socket]]]:
+    """Each forward with the sockets that listen for it. Raises OSError, ValueError."""
+    sockets: dict[int, list[socket.socket]] = {}
+    for number in descriptors:
+        found = socket.socket(fileno=number)
+        found.setblocking(False)
+        sockets.setdefault(found.getsockname()[1], []).append(found)
+    return [(PortForward(host, guest), sockets[host]) for host, guest in pairs]
+
+
+async def _serve(given: dict[str, Any], descriptors: Sequence[int]) -> None:
+    """Serve a sandbox, as `publishing.give` says. Whoever started this process has taken the
+    lock."""
+    lock, *rest = descriptors
     registry = Registry(paths())
-    entry = registry.inspect(id_)
+    published = _match(given["forwards"], rest)
+    entry = registry.inspect(str(given["id"]))
     if entry is None or entry.run is None:
         return
-    files = ForwarderFiles(runtime_dir(registry.paths, id_).root)
-    # Whoever checks whether the lock is held takes it for an instant; one that ends removes it.
-    lock = await asyncio.to_thread(lock_within, files.lock, LOCK_WAIT_S, take=try_named_lock)
-    if lock is None:
-        return  # another one serves already
-    life = Life.of_entry(registry, entry)
+    files = ForwarderFiles(runtime_dir(registry.paths, entry.id).root)
     try:
         with contextlib.suppress(FileNotFoundError):
             files.socket.unlink()  # of one that was killed
-        await Forwarder(life, files, lock).run()
+        await Forwarder(lambda: Life.of_entry(registry, entry), files, lock).run(published)
     finally:
-        life.close()
         with contextlib.suppress(OSError):
             for path in (files.socket, files.forwards, files.lock):
                 if _is_at(files, lock):
@@ -327,11 +350,11 @@ async def _serve(id_: str) -> None:
 
 
 def main() -> int:
-    """Carry the forwards of the sandbox whose id stands on stdin; returns the exit code."""
+    """Carry the forwards that this process is given; returns the exit code."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
-        asyncio.run(_serve(str(json.loads(sys.stdin.buffer.read())["id"])))
+        asyncio.run(_serve(*receive()))
     except (QuicksandError, OSError, ValueError):
         return 1
     return 0

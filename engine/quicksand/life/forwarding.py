@@ -1,5 +1,6 @@
-"""Forwards of ports that are made while a sandbox runs. One process for each sandbox carries them
-(forwarder.py): it is started with the first, and ends with the last, or with the sandbox."""
+"""Forwards of ports that are made while a sandbox runs. One process for each sandbox carries all of
+its ports (forwarder.py): it is there from the start if the sandbox was started with some
+(warm/publishing.py), or else it comes with the first and ends with the last."""
 
 from __future__ import annotations
 
@@ -8,7 +9,6 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from quicksand.base.background import run_later
 from quicksand.base.errors import (
     ConfigError,
     HostError,
@@ -17,9 +17,9 @@ from quicksand.base.errors import (
     QuicksandError,
     StateError,
 )
-from quicksand.base.files import is_locked
 from quicksand.base.remedies import Remedy, Words
 from quicksand.guest.carried import require_able
+from quicksand.life import machinery
 from quicksand.records.dialled import ForwarderFiles, read_dialled
 from quicksand.records.layout import runtime_dir
 from quicksand.records.port_forwards import PortForward, Protocol, as_protocol, check_port
@@ -27,14 +27,8 @@ from quicksand.records.port_forwards import PortForward, Protocol, as_protocol, 
 if TYPE_CHECKING:
     from quicksand.life.sandbox_life import Life
 
-FORWARDER = "quicksand.life.forwarder"
-"""The module of that process."""
-
 ANSWER_S = 15.0
 """Seconds in which the process has to be there and to answer; it starts within half a second."""
-
-BEGIN_S = 3.0
-"""Seconds in which the process takes its lock; then another one is started, which does no harm."""
 
 AGAIN_S = 0.05
 
@@ -105,12 +99,9 @@ class Forwarding:
         files = self._files
         try:
             async with asyncio.timeout(ANSWER_S):
-                begun = -BEGIN_S
                 while True:
-                    now = asyncio.get_running_loop().time()
-                    if starts and now - begun > BEGIN_S and not is_locked(files.lock):
-                        begun = now
-                        await run_later(FORWARDER, {"id": self._life.id})
+                    if starts:
+                        await machinery.start_forwarder(files, self._life.id)
                     with contextlib.suppress(ConnectionError, FileNotFoundError):
                         return await _ask_once(str(files.socket), request)
                     await asyncio.sleep(AGAIN_S)

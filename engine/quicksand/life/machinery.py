@@ -54,12 +54,14 @@ if TYPE_CHECKING:
     from quicksand.snapshots.taking import finished_history, take_checkpoint
     from quicksand.snapshots.thumbnails import read_thumbnail
     from quicksand.warm.desktop_ready import with_desktop
+    from quicksand.warm.publishing import ForwarderCheck, start_forwarder
     from quicksand.warm.spares.next_start import expect_next
     from quicksand.warm.starting import boot
 
 __all__ = [
     "AutoSave",
     "Checkpoint",
+    "ForwarderCheck",
     "GuestFiles",
     "GuestProcess",
     "Login",
@@ -111,6 +113,7 @@ __all__ = [
     "set_clock_soon",
     "sidecar",
     "source_of",
+    "start_forwarder",
     "stop_machine",
     "suggested_options",
     "take_checkpoint",
@@ -198,6 +201,7 @@ _HOMES = {
     "snapshots.taking": ("finished_history", "take_checkpoint"),
     "snapshots.thumbnails": ("read_thumbnail",),
     "warm.desktop_ready": ("with_desktop",),
+    "warm.publishing": ("ForwarderCheck", "start_forwarder"),
     "warm.spares.next_start": ("expect_next",),
     "warm.starting": ("boot",),
 }

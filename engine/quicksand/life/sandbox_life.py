@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from quicksand.guest.agent.session import Session
     from quicksand.qemu.started_machine import StartedMachine
     from quicksand.snapshots.history import History
+    from quicksand.warm.publishing import ForwarderCheck
 
 T = TypeVar("T")
 
@@ -82,6 +83,7 @@ class Life:
         self._link: AgentLink | None = None
         self._machine: StartedMachine | None = None
         self._keeper = KeeperCheck()
+        self._forwarder: ForwarderCheck | None = None
 
     @classmethod
     def of_record(cls, registry: Registry, record: Record) -> Life:
@@ -186,6 +188,11 @@ class Life:
             raise self.not_running()
         if self.record is not None:
             await self._keeper.ensure(self.registry, self.record)
+        if self.run is not None and self.run.forwards:
+            if self._forwarder is None:
+                self._forwarder = machinery.ForwarderCheck()
+            runtime = runtime_dir(self.registry.paths, self.id)
+            await self._forwarder.ensure(runtime, self.id, self.run.forwards)
         return await self._link.session()
 
     # Starting

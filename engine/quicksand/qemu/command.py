@@ -20,7 +20,6 @@ from quicksand.records.config import (
     Accelerator,
     NetworkMode,
 )
-from quicksand.records.port_forwards import PortForward
 
 SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 """All of QEMU's seccomp filters (qemu(1), -sandbox): a guest that breaks out cannot start programs.
@@ -137,7 +136,6 @@ class MachinePlan:
     """Whether it has a screen, a keyboard and a pointer."""
     vnc_port: bool = False
     """Whether its screen will be served at a port, too."""
-    forwards: Sequence[PortForward]
     mac: str
     aio: str
     """"threads" or "io_uring"."""
@@ -299,13 +297,12 @@ def _blockdevs(
     return [*_json("-blockdev", file), *_json("-blockdev", layer)]
 
 
-def forward_rules(forwards: Iterable[tuple[int, int]], http_port: int | None) -> list[str]:
-    """The rules of forwards, (host port, guest port) each, as QEMU takes them (QEMU system docs,
-    -netdev user,hostfwd). ``http_port``: the host's port that leads to the agent's HTTP."""
-    pairs = [*forwards]
-    if http_port is not None:
-        pairs.append((http_port, AGENT_HTTP_PORT))
-    return [f"tcp:127.0.0.1:{host}-{GUEST_IP}:{guest}" for host, guest in pairs]
+def forward_rules(http_port: int | None) -> list[str]:
+    """The rules by which QEMU's network forwards the host's ``http_port`` to the agent's HTTP, as
+    QEMU takes them (QEMU system docs, -netdev user,hostfwd); none without a port."""
+    if http_port is None:
+        return []
+    return [f"tcp:127.0.0.1:{http_port}-{GUEST_IP}:{AGENT_HTTP_PORT}"]
 
 
 def _plan_network(machine: MachinePlan, inherited: Inherited) -> list[str]:
@@ -318,8 +315,7 @@ def _plan_network(machine: MachinePlan, inherited: Inherited) -> list[str]:
         "ipv6": False,
         "restrict": machine.network is not NetworkMode.FULL,
     }
-    pairs = [(forward.host, forward.guest) for forward in machine.forwards]
-    if rules := forward_rules(pairs, machine.http_port):
+    if rules := forward_rules(machine.http_port):
         netdev["hostfwd"] = [{"str": rule} for rule in rules]
     # Not "cmd:", for which QEMU would have to be able to start programs (see SANDBOX).
     names = [f"smb{number}" for number in range(len(inherited.shares))]

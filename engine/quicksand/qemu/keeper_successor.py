@@ -55,6 +55,6 @@ def _plan(
         *(str(place.root), str(runtime.root)),
         "discard" if record.discard else "keep",
         str(run.qemu_pid),
-        " ".join(forward_rules(run.forwards, run.http_port)),
+        " ".join(forward_rules(run.http_port)),
         *(f"{name}={value}" for name, value in env.items()),
     ]

@@ -56,7 +56,6 @@ def needed_types(arch: Architecture, *, display: bool) -> frozenset[str]:
         boot=Boot(kernel=_NOWHERE, initrd=_NOWHERE, disk=_NOWHERE, backing=(), hostname=""),
         network=NetworkMode.MOUNTS_ONLY,
         display=display,
-        forwards=(),
         mac="",
         aio="threads",
     )

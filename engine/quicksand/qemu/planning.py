@@ -22,12 +22,11 @@ from quicksand.disks.images.resolve import ImageResolver, ResolvedImage
 from quicksand.disks.images.start_kernel import start_kernel
 from quicksand.qemu.accelerator import AcceleratorStatus, choose_accelerator
 from quicksand.qemu.binaries import QemuBinaries, find_binaries, require_display
-from quicksand.qemu.command import AGENT_HTTP_PORT, Boot, MachinePlan, SharedDirectory, plan
+from quicksand.qemu.command import Boot, MachinePlan, SharedDirectory, plan
 from quicksand.qemu.process import Listeners
 from quicksand.records.config import VNC_PORT_HINT, Accelerator, NetworkMode
 from quicksand.records.layout import SandboxDir, layer_name
 from quicksand.records.nodes import BLANK, Head, Node
-from quicksand.records.port_forwards import PortForward
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, RunState
 
@@ -52,8 +51,7 @@ class Parts:
 class Ports:
     """Ports of the host's loopback."""
 
-    forwards: tuple[PortForward, ...]
-    http: int | None
+    http: int | None = None
     """Leads to the agent's HTTP interface; None if that is off."""
     vnc: int | None = None
     """Leads to the screen; None if it is not asked for."""
@@ -178,7 +176,6 @@ def plan_machine(
         network=config.network_mode,
         display=config.enable_display,
         vnc_port=config.vnc_port is not None,
-        forwards=ports.forwards,
         mac=mac_address(record.id),
         aio="threads",
         http_port=ports.http,
@@ -197,6 +194,7 @@ def make_run_state(
     run: str,
     origin: str = "",
     vnc_port: int | None = None,
+    forwards: tuple[tuple[int, int], ...] = (),
 ) -> RunState:
     """The `RunState` of a machine whose keeper and QEMU have the process ids ``pids``."""
     return RunState(
@@ -207,7 +205,7 @@ def make_run_state(
         token=token,
         accel=machine.accel.value,
         accel_reason=parts.status.error or "",
-        forwards=tuple((f.host, f.guest) for f in machine.forwards),
+        forwards=forwards,
         http_port=machine.http_port,
         vnc_port=vnc_port,
         started=time.time(),
@@ -216,24 +214,14 @@ def make_run_state(
     )
 
 
-def pick_all_ports(record: Record) -> Ports:
-    """Choose the host ports for a start. Raises PortInUseError."""
+def pick_ports(record: Record) -> Ports:
+    """Choose the host ports at which QEMU listens. Raises PortInUseError."""
     config = record.config
-    http = pick_port(PortForward(0, AGENT_HTTP_PORT)) if config.agent_http else None
+    http = _pick(0, "the port of the agent's HTTP", "") if config.agent_http else None
     vnc = None
     if config.vnc_port is not None:
         vnc = _pick(config.vnc_port, "the VNC port", VNC_PORT_HINT)
-    return Ports(forwards=pick_ports(config.port_forwards), http=http, vnc=vnc)
-
-
-def pick_ports(forwards: tuple[PortForward, ...]) -> tuple[PortForward, ...]:
-    """Replace host port 0 by a free port. Raises PortInUseError, naming the port."""
-    return tuple(PortForward(host=pick_port(f), guest=f.guest) for f in forwards)
-
-
-def pick_port(forward: PortForward) -> int:
-    """The host port to use for ``forward``. Raises PortInUseError."""
-    return _pick(forward.host, "host port", "choose another host port, or 0 for any free one")
+    return Ports(http=http, vnc=vnc)
 
 
 def _pick(wanted: int, what: str, hint: str) -> int:

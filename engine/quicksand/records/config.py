@@ -156,10 +156,10 @@ class SandboxConfig:
         NetworkMode.MOUNTS_ONLY,
         "--network",
         label="Network",
-        help="Let it reach nothing, forwarded ports only, or all.  [default: {default}]",
+        help="Let it reach nothing, mounts only, or all.  [default: {default}]",
         choices={
             NetworkMode.NONE: "no network card",
-            NetworkMode.MOUNTS_ONLY: "only forwarded ports are open",
+            NetworkMode.MOUNTS_ONLY: "reaches its mounts only",
             NetworkMode.FULL: "reaches all the host can, loopback too",
         },
         is_usual=True,
@@ -224,8 +224,8 @@ class SandboxConfig:
         "--publish",
         metavar="HOST:GUEST",
         label="Ports",
-        help="Forward a TCP port of 127.0.0.1 (not of ::1) to one at which the guest listens on "
-        "all addresses, not on its own 127.0.0.1; HOST 0 takes a free one. May be repeated.",
+        help="Forward a TCP port of 127.0.0.1 and ::1 to a port of the guest; HOST 0 takes a free "
+        "one. May be repeated.",
         hint="host:guest, such as 8080:80, 0:22; host 0 takes a free one",
         is_usual=True,
         split=lambda text: re.findall(r"[^,\s]+", text),
@@ -331,7 +331,6 @@ class SandboxConfig:
                 ),
             )
         needs = {
-            "port forwards need": self.port_forwards,
             "mounts need": any(mount.type != NINEP for mount in self.mounts),
             "agent_http needs": self.agent_http,
         }
@@ -339,7 +338,7 @@ class SandboxConfig:
             what = next(what for what, wanted in needs.items() if wanted)
             raise ConfigError(
                 f"{what} a network card, but network_mode is NONE",
-                hint="use NetworkMode.MOUNTS_ONLY: only the forwarded ports are open then"
+                hint="use NetworkMode.MOUNTS_ONLY: it reaches nothing else then"
                 + ("; or mounts of type 9p" if what == "mounts need" else ""),
             )
 

@@ -1,4 +1,4 @@
-"""Sockets of clients at other machines, beside the sandboxes' directories."""
+"""Sockets for other machines, beside the sandboxes' directories."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ HOST_SOCKETS = re.compile(r"host-[0-9a-f]{32}\.sock")
 """Names of sockets in the runtime directory: each is of a client at another machine that may come
 again (`quicksand.remote`)."""
 
+ASKPASS_SOCKETS = re.compile(r"askpass-[0-9a-f]{32}\.sock")
+"""Names of sockets there, each of a program that asks what ssh wants to know."""
+
 
 def host_socket(paths: Paths, client: str) -> Path:
     """The socket of such a client."""
     return paths.runtime / f"host-{client}.sock"
+
+
+def askpass_socket(runtime: Path, name: str) -> Path:
+    """A socket for questions of ssh; ``name`` has 32 hexadecimal digits."""
+    return runtime / f"askpass-{name}.sock"

@@ -118,7 +118,8 @@ class RunState:
     accel_reason: str
     """Why no faster accelerator is used; "" if it is the fastest."""
     forwards: tuple[tuple[int, int], ...]
-    """(host port, guest port), with the host ports that were chosen."""
+    """(host port, guest port) of those that it was started with, with the host ports that were
+    chosen."""
     http_port: int | None
     """The host port of the agent's HTTP interface."""
     run: str
@@ -134,9 +135,8 @@ class RunState:
 
     @property
     def forwarded(self) -> tuple[int, ...]:
-        """The host's ports that lead into the guest."""
-        ports = tuple(host for host, _ in self.forwards)
-        return ports if self.http_port is None else (*ports, self.http_port)
+        """The host's ports that QEMU's network leads into the guest."""
+        return () if self.http_port is None else (self.http_port,)
 
     def to_json(self) -> dict[str, Any]:
         return {"schema_version": SCHEMA, **{f: getattr(self, f) for f in self.__slots__}}

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from quicksand.base.errors import RemoteError, RemoteUnreachableError
+from quicksand.remote.askpass import Askpass
 from quicksand.remote.destination import Destination
 from quicksand.remote.hello import PROTOCOL, Hello, Welcome
 from quicksand.remote.link import Link
@@ -26,10 +27,14 @@ class Connection:
     """A connection to one machine, over one ssh at a time. An ``async with`` block opens and closes
     it; `again` opens it anew."""
 
-    def __init__(self, destination: Destination, *, asks: bool) -> None:
-        """``asks``: ssh may ask the user for passwords, on our terminal."""
+    def __init__(
+        self, destination: Destination, *, asks: bool, askpass: Askpass | None = None
+    ) -> None:
+        """``asks``: ssh may ask the user for passwords, on our terminal, but not when it connects
+        again. With ``askpass`` it asks there, each time."""
         self.destination = destination
         self._asks = asks
+        self._askpass = askpass
         self._client = os.urandom(16).hex()
         self._ssh: Ssh | None = None
         self._link: Link | None = None
@@ -65,10 +70,11 @@ class Connection:
         """Connect. Raises as `ssh.greet`, and HostError if there is no ssh here."""
         async with self._opening:
             await self._end()
-            ssh = await start_ssh(self.destination, asks=self._asks and not resume)
+            asks = self._asks and not resume
+            ssh = await start_ssh(self.destination, asks=asks, askpass=self._askpass)
             try:
                 hello = Hello(client=self._client, resume=resume)
-                welcome = await greet(ssh, hello, asks=self._asks and not resume)
+                welcome = await greet(ssh, hello, asks=asks)
             except BaseException:
                 await ssh.abandon()
                 raise

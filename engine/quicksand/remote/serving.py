@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Sequence
 
 from quicksand.base.errors import RemoteError, RemoteUnreachableError
-from quicksand.base.listing import own_sockets
 from quicksand.base.paths import make_private_dir, paths
 from quicksand.records.host_sockets import HOST_SOCKETS, host_socket
+from quicksand.remote.abandoned import remove_abandoned
 from quicksand.remote.agents import relay
 from quicksand.remote.commands import KEPT_S, CheckArgv, Commands
 from quicksand.remote.hello import (
@@ -24,9 +23,6 @@ from quicksand.remote.hello import (
 )
 from quicksand.remote.link import Link, Request
 from quicksand.remote.places import Places
-
-ABANDONED_S = 60.0
-"""Seconds after which a socket that nobody answers was left by a process that was killed."""
 
 READ = 64 * 1024
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -65,20 +61,6 @@ async def _stdio() -> Ends:
         lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), mine
     )
     return reader, asyncio.StreamWriter(transport, protocol, None, loop)
-
-
-async def _remove_abandoned() -> None:
-    """Remove sockets of ours that killed processes have left."""
-    for path in own_sockets(paths().runtime, HOST_SOCKETS):
-        with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime < ABANDONED_S:
-                continue  # somebody may be about to listen there
-            try:
-                _, writer = await asyncio.open_unix_connection(path)
-            except ConnectionRefusedError:
-                path.unlink()
-            else:
-                writer.close()
 
 
 async def _find_other(hello: Hello) -> Ends | None:
@@ -200,7 +182,7 @@ class _Service:
         """Listen for the client's next connection, from the first command that is kept on."""
         if self._server is None:
             make_private_dir(paths().runtime)
-            await _remove_abandoned()
+            await remove_abandoned(paths().runtime, HOST_SOCKETS)
             self._server = await asyncio.start_unix_server(
                 self._take, host_socket(paths(), self._client)
             )

@@ -14,9 +14,11 @@ from quicksand.base.errors import (
     HostError,
     RemoteError,
     RemoteProtocolError,
+    RemoteUnansweredError,
     RemoteUnreachableError,
 )
 from quicksand.base.text import printable
+from quicksand.remote.askpass import Asker, Askpass
 from quicksand.remote.destination import Destination
 from quicksand.remote.hello import Hello, Welcome, read_welcome
 
@@ -77,6 +79,8 @@ class Ssh:
     said: deque[bytes] = field(default_factory=deque)
     """The last lines of its stderr."""
     listening: asyncio.Task[None] | None = None
+    asker: Asker | None = None
+    """Its right to ask the user in a dialog."""
 
     async def end(self) -> None:
         """End ssh, and wait for that. What was written is still sent. Idempotent."""
@@ -91,6 +95,8 @@ class Ssh:
                     end()
                     async with asyncio.timeout(2.0):
                         await self.process.wait()
+        if self.asker is not None:
+            self.asker.end()
         if self.listening is not None:
             self.listening.cancel()
             await asyncio.wait([self.listening])
@@ -108,30 +114,40 @@ class Ssh:
         return _shown(b"".join(self.said))
 
 
-async def start_ssh(destination: Destination, *, asks: bool) -> Ssh:
-    """Start ssh to a machine. ``asks``: it may ask the user for passwords, on our terminal. Raises
-    HostError if there is no ssh here."""
+async def start_ssh(destination: Destination, *, asks: bool, askpass: Askpass | None = None) -> Ssh:
+    """Start ssh to a machine. ``asks``: it may ask the user for passwords, on our terminal; with
+    ``askpass`` it does so there, and never on a terminal. Raises HostError if there is no ssh
+    here."""
     program = shutil.which("ssh")
     if program is None:
         raise HostError("there is no ssh on this machine", hint="install the OpenSSH client")
-    options = [*OPTIONS, *(() if asks else ("-o", "BatchMode=yes"))]
+    options = [*OPTIONS, *(() if asks or askpass else ("-o", "BatchMode=yes"))]
     if destination.port:
         options += ["-p", str(destination.port)]
     if destination.user:
         options += ["-l", destination.user]
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *WITHOUT_INTERRUPTS,
-        *(program, *options, "--", destination.host, THERE),
-        stdin=pipe,
-        stdout=pipe,
-        stderr=pipe,
-        env={key: value for key, value in os.environ.items() if key != "QUICKSAND_HOST"},
-    )
+    env = {key: value for key, value in os.environ.items() if key != "QUICKSAND_HOST"}
+    asker = askpass.begin(destination.short) if askpass is not None else None
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *WITHOUT_INTERRUPTS,
+            *(program, *options, "--", destination.host, THERE),
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=env if asker is None else env | asker.environment,
+            # Without a terminal, an ssh before 8.4 fails instead of asking there all the same.
+            start_new_session=asker is not None,
+        )
+    except BaseException:
+        if asker is not None:
+            asker.end()
+        raise
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
-    ssh = Ssh(destination, process, process.stdout, process.stdin)
+    ssh = Ssh(destination, process, process.stdout, process.stdin, asker=asker)
     ssh.listening = asyncio.create_task(_listen(process.stderr, ssh.said), name="quicksand-ssh")
     return ssh
 
@@ -148,12 +164,15 @@ async def _listen(stderr: asyncio.StreamReader, said: deque[bytes]) -> None:
 
 async def greet(ssh: Ssh, hello: Hello, *, asks: bool) -> Welcome:
     """Say hello, and return the answer. Raises RemoteUnreachableError if ssh does not get there,
-    RemoteError if there is no quicksand-tui or none that answers, RemoteRefusedError for one that
+    RemoteUnansweredError if the user left its question without an answer, RemoteError if there is
+    no quicksand-tui or none that answers, RemoteRefusedError for one that
     does not speak our protocol. ssh runs on."""
     name = ssh.destination.short
     seconds = ANSWER_WITH_USER_S if asks else ANSWER_S
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(seconds) as limit:
+            if ssh.asker is not None:
+                ssh.asker.hold_back(limit, seconds)
             ssh.writer.write(hello.encode())
             await _skip_to(ssh, hello.marker)
             return await read_welcome(ssh.reader, name)
@@ -207,6 +226,11 @@ async def _why_ended(ssh: Ssh) -> RemoteError | HostError:
     code = await ssh.process.wait()
     if ssh.listening is not None:
         await asyncio.wait([ssh.listening], timeout=1.0)
+    if ssh.asker is not None and ssh.asker.is_given_up:
+        return RemoteUnansweredError(
+            f"not connected to {name}: a question of ssh was left without an answer{_heard(ssh)}",
+            hint="connect again to be asked again",
+        )
     if code == SSH_FAILED:
         return RemoteUnreachableError(
             f"cannot connect to {name}{_heard(ssh)}",

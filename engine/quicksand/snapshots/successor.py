@@ -83,7 +83,7 @@ class Successor:
         await in_thread_to_the_end(lambda: restore.check_disk_and_image(place, self._node))
         below = self._node.layers[-1]
         await in_thread_to_the_end(lambda: add_layer(place, self.head.top, below=below))
-        ports = Ports(forwards=(), http=None)
+        ports = Ports()
         devices = await asyncio.to_thread(self._devices)
         directories = ninep.shared(devices)
         machine = plan_machine(
@@ -158,9 +158,9 @@ class Successor:
             self._live.history.set_head(self.head)
 
     async def _move_forwards(self) -> None:
-        """Move the forwarded ports here: two processes cannot listen on the same port."""
+        """Move the ports of QEMU's own here: two processes cannot listen on the same port."""
         assert self._hypervisor is not None
-        for rule in forward_rules(self._live.run.forwards, self._live.run.http_port):
+        for rule in forward_rules(self._live.run.http_port):
             await self._live.hypervisor.remove_forward(rule)
             await self._hypervisor.add_forward(rule)
         if (port := self._live.run.vnc_port) is not None:
@@ -249,7 +249,7 @@ async def _end_old(live: RunningSandbox) -> None:
 
 
 def _rules(live: RunningSandbox) -> list[str]:
-    return forward_rules(live.run.forwards, live.run.http_port)
+    return forward_rules(live.run.http_port)
 
 
 async def _stay(live: RunningSandbox, successor: Successor, present: Present) -> None:

@@ -42,7 +42,7 @@ from quicksand.qemu.planning import (
     look_for_parts,
     machine_id,
     make_run_state,
-    pick_all_ports,
+    pick_ports,
     plan_machine,
 )
 from quicksand.qemu.process import Listeners, OwnedProcess, launch
@@ -61,6 +61,7 @@ from quicksand.saves.boot_disk import finish_start, prepare_disk
 from quicksand.snapshots.history import History
 from quicksand.snapshots.origins import Origin, import_node
 from quicksand.snapshots.restore import check_disk_and_image, go_on
+from quicksand.warm.publishing import Published
 from quicksand.warm.templates import Templates, make_in_background
 
 T = TypeVar("T")
@@ -113,9 +114,12 @@ async def boot(
     return machine
 
 
-def _publish(machine: MachineDir, run: RunState) -> None:
+def _publish(machine: MachineDir, run: RunState, published: Published, record: Record) -> None:
+    """Let others find the sandbox, and its ports lead to it. Raises HostError."""
     widen_backlogs(run.qemu_pid, run.forwarded)
+    published.claim(machine.root.parent)
     publish_state(machine, run)
+    published.hand_over(record.id)
 
 
 async def _start(
@@ -130,6 +134,7 @@ async def _start(
 ) -> StartedMachine:
     place, runtime = sandbox_dir(registry.paths, record.id), runtime_dir(registry.paths, record.id)
     async with History(place).locked(), contextlib.AsyncExitStack() as undo:
+        published = undo.enter_context(Published.listen(record.config.port_forwards))
         start = await _plan(registry, record, parts, at, origin)
         node, mounts = start.node, start.mounts
         watch.lap("setup_disk_s")
@@ -137,12 +142,13 @@ async def _start(
         undo.callback(remove_quietly, runtime.root)
         machine_dir, listeners, process = await _launch(registry, record, lock, parts, start)
         undo.push_async_callback(_kill, process)
+        await published.begin()
         await serve_at(machine_dir, start.ports.vnc)
         watch.lap("launch_process_s")
         watch.begin("guest")
         undo.push_async_callback(mounts.give_up)
         await mounts.begin(machine_dir)
-        run = start.run_state(parts, listeners, process)
+        run = start.run_state(parts, listeners, process, published)
         link = AgentLink(
             runtime, run.token, why_gone=lambda: why_gone(place, doing="the guest booted")
         )
@@ -161,9 +167,8 @@ async def _start(
         if node is not None:
             await in_thread_to_the_end(lambda: finish_start(place, start.head, node))
         watch.lap("connect_agent_s")
-        notices = (*mounts.notices, *network_notices(record.config.network_mode))
-        notices += await asyncio.to_thread(_memory_notice, record, place)
-        await in_thread_to_the_end(lambda: _publish(machine_dir, run))
+        notices = (*mounts.notices, *await asyncio.to_thread(_notices, record, place))
+        await in_thread_to_the_end(lambda: _publish(machine_dir, run, published, record))
         watch.lap("post_boot_s")
         # The machine is the caller's from here on, so nothing may be awaited any more.
         undo.pop_all()
@@ -177,6 +182,11 @@ async def _start(
         notices=(*notices, said) if said else notices,
         clock=said,
     )
+
+
+def _notices(record: Record, place: SandboxDir) -> tuple[str, ...]:
+    """What is told of the guest's network and its memory. Blocks for I/O."""
+    return (*network_notices(record.config.network_mode), *_memory_notice(record, place))
 
 
 def _memory_notice(record: Record, place: SandboxDir) -> tuple[str, ...]:
@@ -203,7 +213,9 @@ class _Planned:
     mounts: MountsAtStart
     machine: MachinePlan
 
-    def run_state(self, parts: Parts, listeners: Listeners, process: OwnedProcess) -> RunState:
+    def run_state(
+        self, parts: Parts, listeners: Listeners, process: OwnedProcess, published: Published
+    ) -> RunState:
         """The state of the machine as it is launched."""
         node = self.node
         return make_run_state(
@@ -215,6 +227,7 @@ class _Planned:
             run=self.head.run or new_id(),
             origin="" if node is None or node.hidden else node.tag,
             vnc_port=self.ports.vnc,
+            forwards=published.pairs,
         )
 
 
@@ -225,7 +238,7 @@ async def _plan(
     place = sandbox_dir(registry.paths, record.id)
     node = await in_thread_to_the_end(lambda: _find_node(place, at, origin))
     head = await in_thread_to_the_end(lambda: prepare_disk(record, parts.image, place, node))
-    ports = pick_all_ports(record)
+    ports = pick_ports(record)
     memory = node if node is not None and node.tier.has_memory else None
     is_past = memory is not None and origin is None and memory.shares
     mounts = MountsAtStart(record, registry.paths, is_past=is_past)

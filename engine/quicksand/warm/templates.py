@@ -271,7 +271,7 @@ def _key(record: Record, parts: Parts) -> str:
         neutral,
         replace(parts, image=image, kernel=Path(parts.kernel.name), initrd=Path(parts.initrd.name)),
         Head(layers=(), top="top"),
-        Ports(forwards=(), http=AGENT_HTTP_PORT if record.config.agent_http else None),
+        Ports(http=AGENT_HTTP_PORT if record.config.agent_http else None),
         SandboxDir(Path()),
     )
     sockets = Inherited(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
-import shutil
 import socket
 import stat
 import subprocess
@@ -18,7 +16,7 @@ from quicksand.base.paths import Paths
 
 from quicksand_tui.cli.ssh_files import sockets_dir
 from tests.conftest import free_port, wait_for
-from tests.e2e.commands.conftest import execute, in_vm, quicksand, succeed
+from tests.e2e.commands.conftest import execute, in_vm, quicksand, start_quicksand, succeed
 from tests.pty_terminal import PtyTerminal
 
 pytestmark = pytest.mark.vm
@@ -117,6 +115,11 @@ def first_line(process: subprocess.Popen[bytes]) -> bytes:
 def test_streams_stay_apart_and_the_exit_code_is_the_commands(client: Client, host: str) -> None:
     done = client.run(host, "printf 'o\\0\\377'; echo e >&2; exit 7")
     assert (done.returncode, done.stdout, done.stderr) == (7, b"o\0\xff", b"e\n")
+
+
+def test_the_quick_cipher_is_chosen(client: Client, host: str) -> None:
+    done = client.run("-S", "none", "-o", "LogLevel=DEBUG", host, "true")
+    assert done.stderr.count(b"cipher: aes128-gcm@openssh.com") == 2
 
 
 def test_a_signal_that_ends_the_command_is_told(client: Client, host: str) -> None:
@@ -219,31 +222,18 @@ def test_files_are_those_of_the_user_who_logs_in(client: Client, vm: str, host: 
     assert in_vm(vm, "stat -c %U /home/joe/mine") == "joe"
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="it is this host's rsync")
-def test_rsync_copies_only_what_differs(client: Client, vm: str, host: str, tmp_path: Path) -> None:
-    place_rsync(vm, client, host)
+def test_rsync_copies_only_what_differs(
+    client: Client, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RSYNC_RSH", f"ssh -F {client.config}")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a").write_text("a")
-    line = ["rsync", "-a", "--stats", "-e", f"ssh -F {client.config}"]
-    line += ["--rsync-path", "/opt/rsync/run", f"{tmp_path}/docs/", f"{host}:docs/"]
+    line = ["rsync", "-a", "--stats", f"{tmp_path}/docs/", f"{host}:docs/"]
     for moved in ("transferred: 1", "transferred: 0"):
         done = subprocess.run(line, capture_output=True, timeout=PATIENCE_S, check=False)
         assert done.returncode == 0, done.stderr
         assert moved in done.stdout.decode()
-    assert in_vm(vm, "cat docs/a 2>/dev/null || cat /root/docs/a; rm -r /root/docs") == "a"
-
-
-def place_rsync(vm: str, client: Client, host: str) -> None:
-    """Put this host's rsync into the guest, which has no network to get one."""
-    program = shutil.which("rsync")
-    assert program is not None
-    linked = subprocess.run(["ldd", program], capture_output=True, check=True).stdout.decode()
-    libraries = [word for word in linked.split() if word.startswith("/")]
-    in_vm(vm, "mkdir -p /opt/rsync")
-    client.say("-q", program, *libraries, f"{host}:/opt/rsync/", program="scp")
-    loader = next(Path(path).name for path in libraries if "ld-linux" in path)
-    run = f'#!/bin/sh\nexec /opt/rsync/{loader} --library-path /opt/rsync /opt/rsync/rsync "$@"\n'
-    client.say(host, "cat >/opt/rsync/run; chmod +x /opt/rsync/run", stdin=run.encode())
+    assert client.say(host, "cat docs/a; rm -r docs") == "a"
 
 
 def test_git_clones_and_pushes(
@@ -317,6 +307,22 @@ def test_ports_and_sockets_of_the_guest_are_reached_from_here(
     finally:
         process.terminate()
         process.communicate()
+
+
+def test_a_forward_of_our_own_command_lasts_as_long_as_it(
+    client: Client, vm: str, host: str, echo: None
+) -> None:
+    client.say(host, "true")  # there is a master, which would take it over
+    port = free_port()
+    process = start_quicksand("ssh", vm, "-N", "-L", f"{port}:127.0.0.1:7000")
+    try:
+        wait_for(lambda: listens(port), what="the forward")
+        assert ask(port) == b"guest:hi"
+        assert process.poll() is None
+    finally:
+        process.terminate()
+        process.communicate()
+    wait_for(lambda: not listens(port), what="the forward to end")
 
 
 def test_a_forward_does_not_reach_this_hosts_loopback(client: Client, host: str) -> None:
@@ -439,25 +445,26 @@ def test_our_own_command_passes_on_what_is_for_ssh(vm: str, config: Path) -> Non
 def test_a_revert_and_a_kill_end_the_connection_and_the_next_one_is_fresh(
     client: Client,
 ) -> None:
-    succeed("run", "debian", "--name", "brief", "--detach")
-    client.say("brief.qs", "true")  # from now on there is a master
-    succeed("checkpoint", "brief", "a")
-    client.say("brief.qs", "touch /root/later")
-    old = client.start("brief.qs", "echo started; sleep 4714")
+    """Of one whose name has a capital, which ssh takes for a small letter elsewhere."""
+    succeed("run", "debian", "--name", "Brief", "--detach")
+    client.say("Brief.qs", "true")  # from now on there is a master
+    succeed("checkpoint", "Brief", "a")
+    client.say("Brief.qs", "touch /root/later")
+    old = client.start("Brief.qs", "echo started; sleep 4714")
     assert first_line(old) == b"started\n"
-    succeed("revert", "brief", "a")
+    succeed("revert", "Brief", "a")
     _, told = old.communicate(timeout=PATIENCE_S)
     assert (old.returncode, b"was reverted to 'a'" in told) == (255, True)
-    assert client.say("brief.qs", "ls /root/later 2>/dev/null; echo fresh") == "fresh"
+    assert client.say("Brief.qs", "ls /root/later 2>/dev/null; echo fresh") == "fresh"
 
-    old = client.start("brief.qs", "echo started; sleep 4715")
+    old = client.start("Brief.qs", "echo started; sleep 4715")
     assert first_line(old) == b"started\n"
-    succeed("kill", "brief")
+    succeed("kill", "Brief")
     old.communicate(timeout=PATIENCE_S)
     assert old.returncode == 255
-    stopped = client.run("brief.qs", "true")
+    stopped = client.run("Brief.qs", "true")
     assert stopped.returncode == 255
-    assert b"quicksand-tui start brief" in stopped.stderr
-    succeed("start", "brief")
-    assert client.say("brief.qs", "cat /proc/sys/kernel/hostname") == "brief"
-    succeed("rm", "-f", "brief")
+    assert b"quicksand-tui start Brief" in stopped.stderr
+    succeed("start", "Brief")
+    assert client.say("Brief.qs", "cat /proc/sys/kernel/hostname").lower() == "brief"
+    succeed("rm", "-f", "Brief")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from quicksand.records.host_sockets import HOST_SOCKETS
 from tests.conftest import wait_for
 from tests.e2e.commands.conftest import IMAGE, PROGRAM, in_vm
 from tests.pty_terminal import PtyTerminal
+from tests.relay import relay
 from tests.ssh_server import FarHost, far_environ, find_sshd, with_sshd, without_sshd
 
 pytestmark = pytest.mark.vm
@@ -187,6 +190,58 @@ def test_a_terminal_in_it_is_as_one_here(far: FarHost, web: str) -> None:
         terminal.type(b"exit 5\r")
         assert terminal.process.wait(20) == 5
         assert terminal.modes == terminal.before
+
+
+@pytest.mark.skipif(find_sshd() is None, reason="without sshd there is no line")
+def test_a_line_that_is_long_and_loses_packets_only_takes_longer(far: FarHost, web: str) -> None:
+    """200 ms there and back, and one segment in a hundred is sent again."""
+    with relay(far.port, delay_s=0.1, loss=0.01) as line:
+        slow = replace(far, address=f"ssh://localhost:{line.port}")
+        data = os.urandom(1_000_000)
+        found = there(slow, "exec", "-i", web, "--", "sh", "-c", "cat; exit 3", stdin=data)
+        assert (found.returncode, found.stderr) == (3, b"")
+        assert found.stdout == data
+
+
+@pytest.mark.skipif(find_sshd() is None, reason="without sshd there is no line")
+@pytest.mark.parametrize(
+    ("breaks", "away_s"),
+    [
+        ("freeze", 2),
+        ("cut", 2),
+        pytest.param("freeze", 75, marks=pytest.mark.soak),
+        pytest.param("cut", 60, marks=pytest.mark.soak),
+    ],
+)
+def test_a_machine_that_is_away_for_a_while_is_found_again(
+    far: FarHost, web: str, places: Paths, breaks: str, away_s: int
+) -> None:
+    """Without a word, or with the end of all connections; a change that had begun is made once. ssh
+    gives a silent machine up after 45 s."""
+    tag = f"{breaks}-{away_s}"
+    with relay(far.port) as line:
+        before = set(own_sockets(places.runtime, HOST_SOCKETS))
+        address = f"ssh://localhost:{line.port}"
+        with subprocess.Popen(
+            [*PROGRAM, "--host", address, "checkpoint", web, tag],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=far.environ(),
+        ) as process:
+            wait_for(
+                lambda: set(own_sockets(places.runtime, HOST_SOCKETS)) - before,
+                what="it to be begun there",
+            )
+            getattr(line, breaks)()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(away_s)
+            assert process.returncode is None
+            line.mend()
+            _, err = process.communicate(timeout=180)
+        assert process.returncode == 0, err
+        is_noticed = breaks == "cut" or away_s > 45
+        assert (b"connecting again" in err) == is_noticed, err
+    assert there(far, "checkpoint", "rm", web, tag).returncode == 0
 
 
 def cut_in_the_midst(far: FarHost, places: Paths, *arguments: str) -> bytes:

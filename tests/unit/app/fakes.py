@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from PIL import Image
 from quicksand.guest.traffic import GuestTraffic
+from quicksand.records.port_forwards import PortForward
 from quicksand.snapshots.checkpoint import Checkpoint
 from textual.events import Key
 from textual.pilot import Pilot
@@ -446,6 +447,25 @@ class FakeService(FakeSaves, EngineService):
         )
         self.world = replace(self.world, sandboxes=views)
 
+    def set_forwards(self, sandbox_id: str, made: tuple[tuple[int, int], ...]) -> None:
+        """Has a sandbox other forwards that were made while it runs."""
+        views = tuple(
+            replace(
+                s,
+                ports=tuple(sorted({*s.ports} - {*s.forwards} | {*made})),
+                forwards=tuple(sorted(made)),
+            )
+            if s.id == sandbox_id
+            else s
+            for s in self.world.sandboxes
+        )
+        self.world = replace(self.world, sandboxes=views)
+
+    def forwards(self, sandbox_id: str) -> tuple[tuple[int, int], ...]:
+        found = self.world.sandbox(sandbox_id)
+        assert found is not None
+        return found.forwards
+
     def change_checkpoint(self, sandbox_id: str, checkpoint_id: str, **facts: Any) -> None:
         tree = self.tree(sandbox_id)
         made = tuple(replace(m, **facts) if m.id == checkpoint_id else m for m in tree.checkpoints)
@@ -652,6 +672,18 @@ class FakeSandbox:
         await self._operate(f"unmount {self._id} {guest}{' by force' if force else ''}")
         left = tuple(mount for mount in self._service.mounts(self._id) if mount.key != guest)
         self._service.set_mounts(self._id, left)
+
+    async def forward(self, guest: int, host: int = 0, *, protocol: str = "tcp") -> PortForward:
+        await self._operate(f"forward {self._id} {host}:{guest} {protocol}")
+        made = PortForward(host=host or 40_000, guest=guest)
+        before = self._service.forwards(self._id)
+        self._service.set_forwards(self._id, (*before, (made.host, guest)))
+        return made
+
+    async def unforward(self, host: int, *, protocol: str = "tcp") -> None:
+        await self._operate(f"unforward {self._id} {host} {protocol}")
+        left = tuple(pair for pair in self._service.forwards(self._id) if pair[0] != host)
+        self._service.set_forwards(self._id, left)
 
 
 class FakeClone(SimpleNamespace):

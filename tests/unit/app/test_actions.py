@@ -51,7 +51,7 @@ FORBIDDEN = {"ctrl+h", "ctrl+i", "ctrl+j", "ctrl+m", "ctrl+left_square_bracket"}
 
 LIVE = {"stop", "kill", "delete", "log", "mounts", "save", "pause", "clone"}
 STOPPED = {"open", "start", "delete", "log", "mounts", "save", "clone"}
-RUNNING = {"open", "shell", "full_shell", "execute", "mount"}
+RUNNING = {"open", "shell", "full_shell", "execute", "mount", "forward"}
 PAST_ACTIONS = {"checkpoint", "revert", "undo"}
 
 
@@ -112,16 +112,16 @@ def reason(action_id: str, view: SandboxView | None, *jobs: Job) -> str | None:
 @pytest.mark.parametrize(
     ("view", "possible"),
     [
-        (WEB, {*LIVE, *RUNNING, "checkpoint"}),
-        (WEB_PAST, {*LIVE, *RUNNING, *PAST_ACTIONS}),
+        (WEB, {*LIVE, *RUNNING, "checkpoint", "copy_port"}),
+        (WEB_PAST, {*LIVE, *RUNNING, *PAST_ACTIONS, "copy_port"}),
         (PAUSED, {*LIVE, "open", "checkpoint"}),
-        (replace(WEB_PAST, state=State.PAUSED), {*LIVE, "open", *PAST_ACTIONS}),
+        (replace(WEB_PAST, state=State.PAUSED), {*LIVE, "open", *PAST_ACTIONS, "copy_port"}),
         (DB, STOPPED),
         (DB_PAST, {*STOPPED, "revert"}),
         (replace(DB_PAST, state=State.CRASHED), {*STOPPED, "revert"}),
         (AGENT, STOPPED),
         (BROKEN, {"delete", "log", "mounts"}),
-        (replace(WEB, state=State.STARTING), {"log", "mounts"}),
+        (replace(WEB, state=State.STARTING), {"log", "mounts", "copy_port"}),
         (None, set()),
     ],
 )

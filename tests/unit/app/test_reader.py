@@ -15,6 +15,7 @@ from quicksand.base.paths import Paths
 from quicksand.base.processes import start_of
 from quicksand.mounts.shares import Share
 from quicksand.records.config import SandboxConfig
+from quicksand.records.dialled import ForwarderFiles
 from quicksand.records.layout import runtime_dir, sandbox_dir
 from quicksand.records.mount import Mount
 from quicksand.records.registry import Registry
@@ -117,6 +118,39 @@ def test_a_running_one_has_memory_at_once_and_cpu_at_the_second_reading(
         assert second.cpu_percent is not None
         unseen = only(Reader().read(frozenset({"other"})).sandboxes)
         assert unseen.state is State.RUNNING
+    finally:
+        os.close(lock)
+        shutil.rmtree(runtime.root)
+
+
+def test_forwards_show_as_they_come_and_go(places: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = make(places)
+    runtime = runtime_dir(places, record.id)
+    machine = runtime.make("1")
+    runtime.current_link.symlink_to("1")
+    files = ForwarderFiles(runtime.root)
+    lock = try_lock(sandbox_dir(places, record.id).lock)
+    assert lock is not None
+    try:
+        machine.state.write_text(json.dumps(run_state(os.getpid()).to_json()))
+        looking = Reader()
+        found = only(looking.read(VISIBLE).sandboxes)
+        assert (found.ports, found.forwards) == (((8080, 80),), ())
+        # No reading of what it uses is due: they show nevertheless.
+        monkeypatch.setattr(reader, "USAGE_EVERY_S", 3600.0)
+        looking.read(frozenset(), fresh=True)
+        forwarder = try_lock(files.lock)
+        assert forwarder is not None
+        try:
+            for made in (((9000, 90),), ((7000, 70), (9000, 90)), ((9000, 90),)):
+                write_json(files.forwards, {"forwards": made})
+                found = only(looking.read(VISIBLE).sandboxes)
+                assert found.ports == tuple(sorted(((8080, 80), *made)))
+                assert found.forwards == made
+        finally:
+            os.close(forwarder)
+        files.forwards.unlink()
+        assert only(looking.read(VISIBLE).sandboxes).ports == ((8080, 80),)
     finally:
         os.close(lock)
         shutil.rmtree(runtime.root)

@@ -59,6 +59,17 @@ def test_it_is_installed_once_for_all_sandboxes_and_removed_without_a_trace(
     assert user.read_text() == ""
 
 
+def test_whose_sandboxes_are_reached_no_more_is_said(
+    user: Path, places: Paths, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user.parent.mkdir()
+    user.write_text(with_include("Host web\n", Path("/home/me/other/ssh/config")))
+    succeeds("ssh-config", "--install")
+    assert f"of {places.data}, and no longer one of /home/me/other\n" in capsys.readouterr().err
+    succeeds("ssh-config", "--install")
+    assert "no longer" not in capsys.readouterr().err
+
+
 def test_what_the_user_has_written_stays_as_it_was(user: Path, tmp_path: Path) -> None:
     mine = "Host *\n    User me\n\tProxyCommand none\r\n# caf\udce9"
     real = tmp_path / "dotfiles"

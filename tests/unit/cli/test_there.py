@@ -28,7 +28,8 @@ from quicksand_tui.cli.there import exit_code_of
 from quicksand_tui.cli.there_words import FILES, READ, WRITTEN, files_of, read_line, words_of
 from quicksand_tui.verbs.rows import VERBS
 from tests.conftest import wait_for
-from tests.ssh_server import FarHost, far_environ, find_sshd, with_sshd, without_sshd
+from tests.pty_terminal import PtyTerminal
+from tests.ssh_server import FarHost, far_environ, find_sshd, lock_key, with_sshd, without_sshd
 from tests.unit.cli.run_cli import MODULE, make_stopped
 
 
@@ -65,6 +66,26 @@ def test_sandboxes_of_another_machine_are_listed(far: FarHost, places: Paths) ->
     found = there(far, "ps", "-a", "--json")
     assert (found.returncode, found.stderr) == (0, b"")
     assert [entry["name"] for entry in json.loads(found.stdout)] == ["web"]
+
+
+@pytest.mark.skipif(find_sshd() is None, reason="there is no sshd on this host")
+def test_ssh_asks_on_the_terminal_of_a_command(places: Paths, tmp_path: Path) -> None:
+    make_stopped(places, "web")
+    with with_sshd(tmp_path, far_environ()) as found:
+        lock_key(found, "sesame")
+        argv = [*MODULE, "--host", found.address, "ps", "-aq"]
+        env = {**found.environ(), "SSH_AUTH_SOCK": ""}
+        with PtyTerminal(argv, env=env) as terminal:
+            terminal.sees("Enter passphrase for key")
+            terminal.type(b"sesame\r")
+            assert terminal.ends() == 0
+            assert "web" in terminal.text
+            assert "sesame" not in terminal.text
+            assert terminal.modes == terminal.before
+        # Without one, as in a script, it does not wait for an answer.
+        refused = subprocess.run(argv, env=env, capture_output=True, timeout=60, check=False)
+        assert refused.returncode == 1
+        assert b"cannot connect to" in refused.stderr
 
 
 def test_exit_codes_errors_and_streams_are_those_of_the_other_machine(far: FarHost) -> None:
@@ -123,6 +144,8 @@ def test_hosts_have_names_in_the_config(far: FarHost) -> None:
         check=False,
     )
     assert named.returncode == 0
+    nowhere = hosts("check", "ssh://no-such-host@")
+    assert (nowhere.returncode, nowhere.stdout) == (1, b""), "no table without rows"
     assert hosts("rm", "box").returncode == 0
     assert json.loads(hosts("--json").stdout) == []
     assert hosts("rm", "box").returncode == 1
@@ -172,15 +195,35 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
-def test_another_protocol_is_refused_with_both_versions(tmp_path: Path) -> None:
-    program = tmp_path / "bin" / "quicksand-tui"
+@contextlib.contextmanager
+def other_version(root: Path, protocol: int) -> Iterator[FarHost]:
+    """A machine with the version 9.9.9, which speaks a protocol."""
+    program = root / "bin" / "quicksand-tui"
     program.parent.mkdir()
-    script = tmp_path / "other.py"
-    script.write_text(OTHER.format(root=str(Path(__file__).parents[3]), protocol=2))
+    script = root / "other.py"
+    script.write_text(OTHER.format(root=str(Path(__file__).parents[3]), protocol=protocol))
     program.write_text(f'#!/bin/sh\nexec {MODULE[0]} {script} "$@"\n')
     program.chmod(0o755)
-    env = far_environ(PATH=f"{program.parent}:{os.defpath}")
-    with without_sshd(tmp_path, env) as far:
+    with without_sshd(root, far_environ(PATH=f"{program.parent}:{os.defpath}")) as far:
+        yield far
+
+
+def test_another_version_of_the_same_protocol_does_its_work(tmp_path: Path) -> None:
+    with other_version(tmp_path, 1) as far:
+        found = there(far, "ps", "--json")
+        assert (found.returncode, found.stdout, found.stderr) == (0, b"[]\n", b"")
+        checked = subprocess.run(
+            [*MODULE, "hosts", "check", far.address],
+            capture_output=True,
+            env=far.environ(),
+            timeout=60,
+            check=False,
+        )
+    assert (checked.returncode, b"9.9.9" in checked.stdout) == (0, True)
+
+
+def test_another_protocol_is_refused_with_both_versions(tmp_path: Path) -> None:
+    with other_version(tmp_path, 2) as far:
         found = there(far, "ps")
     assert found.returncode == 1
     assert b"9.9.9 speaks the protocol 2 only" in found.stderr

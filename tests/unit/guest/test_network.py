@@ -1,4 +1,4 @@
-"""What is said of guests' networks: names that they cannot find, ports that lead nowhere."""
+"""What is said of guests' networks: names that they cannot find."""
 
 from __future__ import annotations
 
@@ -7,18 +7,7 @@ from pathlib import Path
 import pytest
 from quicksand import NetworkMode
 from quicksand.guest import network
-from quicksand.guest.network import network_notices, only_local, why_no_names
-
-HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
-ANY, LOCAL, LOCAL_2, OWN = "00000000", "0100007F", "0200007F", "0F02000A"
-ANY_6, LOCAL_6 = "0" * 32, "00000000000000000000000001000000"
-
-
-def table(*rows: tuple[str, int, str]) -> str:
-    return HEAD + "".join(
-        f"   {number}: {address}:{port:04X} 00000000:0000 {state} 00000000:00000000 00:00000000\n"
-        for number, (address, port, state) in enumerate(rows)
-    )
+from quicksand.guest.network import network_notices, why_no_names
 
 
 @pytest.fixture
@@ -58,25 +47,3 @@ def test_one_ipv4_resolver_is_enough(resolv: Path, text: str) -> None:
 
 def test_a_missing_file_is_no_error(resolv: Path) -> None:
     assert "cannot be read" in why_no_names()
-
-
-@pytest.mark.parametrize(
-    ("tables", "found"),
-    [
-        ([table((LOCAL, 80, "0A"))], [80]),
-        ([table((LOCAL_2, 80, "0A"))], [80]),
-        ([table(), table((LOCAL_6, 80, "0A"))], [80]),
-        ([table((ANY, 80, "0A"))], []),
-        ([table((OWN, 80, "0A"))], []),
-        ([table((LOCAL, 80, "0A"), (ANY, 80, "0A"))], []),
-        ([table((LOCAL, 80, "0A")), table((ANY_6, 80, "0A"))], []),
-        ([table((LOCAL, 80, "01"))], []),
-        ([table((LOCAL, 81, "0A"))], []),
-        ([table((LOCAL, 443, "0A"), (LOCAL, 80, "0A"))], [80, 443]),
-        (["nonsense", "a b:zz c 0A", ""], []),
-    ],
-)
-def test_a_port_at_which_only_the_guest_itself_is_heard(
-    tables: list[str], found: list[int]
-) -> None:
-    assert only_local(tables, [80, 443]) == found

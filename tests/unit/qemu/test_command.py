@@ -19,7 +19,6 @@ from quicksand.qemu.binaries import QemuBinaries, find_binaries
 from quicksand.qemu.command import AGENT_HTTP_PORT, SANDBOX, Boot, Inherited, MachinePlan, plan
 from quicksand.qemu.keeper_parts.bounds import FULL_NETWORK, bound_of
 from quicksand.records.config import Accelerator, NetworkMode
-from quicksand.records.port_forwards import PortForward
 
 GIB = 1024**3
 GUESTFWD = [
@@ -49,7 +48,6 @@ PLAIN = MachinePlan(
         cmdline="rootfstype=ext4",
     ),
     network=NetworkMode.MOUNTS_ONLY,
-    forwards=(PortForward(8080, 80),),
     mac="52:54:00:01:02:03",
     aio="threads",
 )
@@ -142,7 +140,7 @@ def kernel_words(arguments: list[str]) -> list[str]:
 # What every machine has
 
 MACHINES = [
-    replace(PLAIN, arch=arch, accel=accel, network=network, forwards=())
+    replace(PLAIN, arch=arch, accel=accel, network=network)
     for arch in Architecture
     for accel in Accelerator
     for network in NetworkMode
@@ -237,7 +235,6 @@ def test_the_whole_line_of_a_usual_machine() -> None:
                 "id": "net0",
                 "ipv6": False,
                 "restrict": True,
-                "hostfwd": [{"str": "tcp:127.0.0.1:8080-10.0.2.15:80"}],
                 "guestfwd": GUESTFWD,
             },
         ),
@@ -398,7 +395,7 @@ def test_memory_is_said_in_whole_mebibytes(size: int, expected: str) -> None:
 
 
 def test_without_a_network_there_is_no_card_and_no_address() -> None:
-    arguments = plan(replace(PLAIN, network=NetworkMode.NONE, forwards=()), INHERITED)
+    arguments = plan(replace(PLAIN, network=NetworkMode.NONE), INHERITED)
     assert "-netdev" not in arguments
     assert "virtio-net-pci" not in drivers(arguments)
     assert not [w for w in kernel_words(arguments) if w.startswith("quicksand.ip")]
@@ -408,7 +405,7 @@ def test_without_a_network_there_is_no_card_and_no_address() -> None:
     ("mode", "restricted"), [(NetworkMode.MOUNTS_ONLY, True), (NetworkMode.FULL, False)]
 )
 def test_only_the_full_network_reaches_out(mode: NetworkMode, restricted: bool) -> None:
-    arguments = plan(replace(PLAIN, network=mode, forwards=()), INHERITED)
+    arguments = plan(replace(PLAIN, network=mode), INHERITED)
     assert value(arguments, "-netdev") == {
         "type": "user",
         "id": "net0",
@@ -432,20 +429,13 @@ def test_the_bound_of_a_machine_has_all_that_it_consists_of() -> None:
     assert large.watched > small.watched + 900 * 1024 * 1024
 
 
-@given(st.lists(st.builds(PortForward, st.integers(0, 65535), st.integers(1, 65535)), max_size=5))
-def test_forwards_listen_on_the_loopback_only(forwards: list[PortForward]) -> None:
-    netdev = value(plan(replace(PLAIN, forwards=forwards), INHERITED), "-netdev")
-    found = [forward["str"] for forward in netdev.get("hostfwd", [])]
-    assert found == [f"tcp:127.0.0.1:{f.host}-10.0.2.15:{f.guest}" for f in forwards]
-
-
 def test_the_agents_http_is_served_and_forwarded_only_if_asked_for() -> None:
     without = plan(PLAIN, INHERITED)
     assert "quicksand.http" not in " ".join(without)
+    assert "hostfwd" not in value(without, "-netdev")
     arguments = plan(replace(PLAIN, http_port=8000), INHERITED)
     assert f"quicksand.http={AGENT_HTTP_PORT}" in kernel_words(arguments)
     assert value(arguments, "-netdev")["hostfwd"] == [
-        *value(without, "-netdev")["hostfwd"],
         {"str": f"tcp:127.0.0.1:8000-10.0.2.15:{AGENT_HTTP_PORT}"},
     ]
 

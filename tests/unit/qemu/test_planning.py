@@ -74,7 +74,7 @@ def record_of(tmp_path: Path, arch: Architecture = X86) -> Record:
 def kernel_of(record: Record, parts: Parts, place: Path, tier: Tier | None = None) -> Path:
     """The kernel in the command line of a machine that boots or, with a ``tier``, goes on."""
     at = None if tier is None else replace(node_in(place), tier=tier)
-    head, ports = Head(layers=(), top="top"), Ports(forwards=(), http=None)
+    head, ports = Head(layers=(), top="top"), Ports()
     machine = plan_machine(record, parts, head, ports, SandboxDir(place), at=at)
     words = plan(machine, PLACES)
     assert words.count("-kernel") == 1

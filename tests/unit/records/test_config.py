@@ -231,8 +231,13 @@ def test_a_host_port_can_be_used_once_but_any_number_of_free_ones() -> None:
     assert len(parse(port_forwards=[PortForward(0, 80), PortForward(0, 80)]).port_forwards) == 2
 
 
-def test_forwards_without_a_network_are_refused_with_the_way_out() -> None:
-    error = refusal(port_forwards=[PortForward(80, 80)], network_mode=NetworkMode.NONE)
+def test_forwards_need_no_network() -> None:
+    found = parse(port_forwards=[PortForward(80, 80)], network_mode=NetworkMode.NONE)
+    assert found.port_forwards == (PortForward(80, 80),)
+
+
+def test_what_needs_a_network_is_refused_without_with_the_way_out() -> None:
+    error = refusal(agent_http=True, network_mode=NetworkMode.NONE)
     assert "MOUNTS_ONLY" in error.hint
 
 

@@ -23,12 +23,12 @@ from quicksand.remote import connection as connecting
 from quicksand.remote import hello as greeting
 from quicksand.remote import link as linking
 from quicksand.remote import serving
+from quicksand.remote.abandoned import ABANDONED_S
 from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
 from quicksand.remote.hello import Hello, read_frame, read_hello
 from quicksand.remote.link import Link
-from quicksand.remote.serving import ABANDONED_S
 from quicksand.remote.serving import _Service as Service
 
 from tests.unit.remote.far import make_ssh, two_ends, until

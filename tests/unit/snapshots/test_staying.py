@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from quicksand.base.errors import DiskSpaceError, HistoryError, MachineError
+from quicksand.qemu.command import AGENT_HTTP_PORT
 from quicksand.snapshots import successor
 from quicksand.snapshots.present import Present
 
@@ -46,7 +47,7 @@ def live(tmp_path: Path) -> Any:
     hypervisor = Failing(MachineError("QEMU does not answer\x1b[2J"))
     hypervisor.asked = asked
     run = SimpleNamespace(
-        forwards=((8080, 80),), http_port=None, vnc_port=None, paused=False, qemu_pid=0,
+        forwards=((8080, 80),), http_port=9090, vnc_port=None, paused=False, qemu_pid=0,
         forwarded=(),
     )  # fmt: skip
     return SimpleNamespace(
@@ -73,7 +74,7 @@ async def test_each_step_is_tried_and_what_was_not_possible_is_noted(live: Any) 
     told = [line.partition("could not ")[2] for line in live.log.read_text().splitlines()]
     assert told == [
         "remove the new machine: MachineError: the keeper is gone",
-        "forward tcp:127.0.0.1:8080-10.0.2.15:80 again, unless it is still: "
+        f"forward tcp:127.0.0.1:9090-10.0.2.15:{AGENT_HTTP_PORT} again, unless it is still: "
         "MachineError: QEMU does not answer?[2J",
         "resume the guest: MachineError: QEMU does not answer?[2J",
         "write the head of the old machine: HistoryError: the head cannot be read",

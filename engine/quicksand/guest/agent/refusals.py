@@ -34,6 +34,7 @@ class LinuxErrno(IntEnum):
     ENOENT = 2
     EAGAIN = 11
     EINVAL = 22
+    ECONNREFUSED = 111
     EHOSTDOWN = 112
 
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import time
 from io import FileIO
 
 from quicksand.base.regular import open_regular
@@ -15,6 +16,9 @@ RESERVED = 256
 
 CHUNK = 64 * 1024
 """Bytes to read at once."""
+
+LOCK_POLL_S = 0.005
+"""Seconds between two attempts to take a lock: flock(2) has no limit of time."""
 
 
 class BoundedLog:
@@ -109,3 +113,23 @@ def try_lock(path: str) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def open_if_there(path: str) -> int | None:
+    """The descriptor of a file; None if it cannot be opened."""
+    try:
+        return open_regular(path, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return None
+
+
+def await_lock(descriptor: int, seconds: float) -> None:
+    """Return when the process that holds the flock of an open file has ended, or gives it up, but
+    after so many seconds in any case."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError:
+            time.sleep(LOCK_POLL_S)

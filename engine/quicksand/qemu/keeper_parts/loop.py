@@ -10,7 +10,17 @@ from collections.abc import Callable
 
 from . import FIRST
 from .bounds import bound_of
-from .files import CHUNK, BoundedLog, Reserved, drain, remove_file, remove_tree, try_lock
+from .files import (
+    CHUNK,
+    BoundedLog,
+    Reserved,
+    await_lock,
+    drain,
+    open_if_there,
+    remove_file,
+    remove_tree,
+    try_lock,
+)
 from .finishing import Finishers
 from .launch import clear_of, inherited_descriptors, launch, monitor_arguments
 from .leash import is_on, is_pulled
@@ -26,6 +36,10 @@ LOCK_WAIT_S = 1.0
 
 TERM_GRACE_S = 2.0
 """Seconds from SIGTERM, on which QEMU closes its images, to SIGKILL."""
+
+FORWARDER_WAIT_S = 2.0
+"""Seconds to wait for the process that carries the sandbox's ports, which ends when the runtime
+directory is gone: whoever starts the sandbox next may want the same ports."""
 
 Serve = Callable[["Keeper", Client, dict[str, object]], None]
 """Serves a request of a client, and replies (serving.py). What it raises becomes the reply."""
@@ -325,6 +339,7 @@ class Keeper:
         code = "null" if self.current.code is None else self.current.code
         text = f'{{"code": {code}, "asked": {asked}, "machine": "{self.current.name}", '
         text += f'"unix_time": {time.time():.3f}}}\n'
+        forwarder = open_if_there(os.path.join(self.runtime_dir, "forwarder.lock"))
         try:
             self.last_words.put(text)
         finally:
@@ -334,6 +349,8 @@ class Keeper:
                 if os.path.islink(memory):  # to a directory that only this sandbox uses
                     remove_tree(os.readlink(memory))
                 remove_tree(self.sandbox_dir)
+            if forwarder is not None:
+                await_lock(forwarder, FORWARDER_WAIT_S)
 
     # Clients
 

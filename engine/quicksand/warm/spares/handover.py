@@ -11,21 +11,19 @@ from dataclasses import dataclass, replace
 
 from quicksand.base.boot_timing import Stopwatch
 from quicksand.base.errors import QuicksandError
-from quicksand.base.threads import to_the_end
+from quicksand.base.threads import in_thread_to_the_end, to_the_end
 from quicksand.display.in_guest import tell_name
 from quicksand.guest.agent.link import AgentLink
 from quicksand.guest.network import network_notices
 from quicksand.mounts.at_start import MountsAtStart
-from quicksand.qemu.backlog import widen_backlogs
-from quicksand.qemu.command import forward_rules
 from quicksand.qemu.guest_resume import renew, resume
 from quicksand.qemu.hypervisor import Qemu
-from quicksand.qemu.planning import Parts, hostname, pick_ports
+from quicksand.qemu.planning import Parts, hostname
 from quicksand.qemu.started_machine import StartedMachine, why_gone
 from quicksand.records.layout import runtime_dir, sandbox_dir
-from quicksand.records.port_forwards import PortForward
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Record
+from quicksand.warm.publishing import Published
 from quicksand.warm.spares.claiming import Claimed, claim, let_go
 from quicksand.warm.spares.fitting import growth, list_fitting
 
@@ -63,7 +61,18 @@ async def take(
 
     Raises NameTakenError, StateError, HostError, ImageError; nothing has changed then.
     """
-    forwards = pick_ports(record.config.port_forwards)
+    with Published.listen(record.config.port_forwards) as published:
+        return await _take(registry, record, parts, watch, published, named)
+
+
+async def _take(
+    registry: Registry,
+    record: Record,
+    parts: Parts,
+    watch: Stopwatch,
+    published: Published,
+    named: Callable[[str], None],
+) -> Taken | None:
     for spare in await asyncio.to_thread(list_fitting, registry.paths, record, parts):
         watch.begin("qemu")
         claimed = await claim(registry, record, spare)
@@ -71,7 +80,9 @@ async def take(
             continue
         try:
             named(spare.id)
-            return Taken(await _hand_over(registry, claimed, parts, forwards, watch), claimed.lock)
+            await published.begin()
+            machine = await _hand_over(registry, claimed, parts, published, watch)
+            return Taken(machine, claimed.lock)
         except (QuicksandError, OSError, TimeoutError) as error:
             await to_the_end(let_go(registry, claimed))
             watch.note = f"the spare did not work: {error}"
@@ -86,7 +97,7 @@ async def _hand_over(
     registry: Registry,
     claimed: Claimed,
     parts: Parts,
-    forwards: tuple[PortForward, ...],
+    published: Published,
     watch: Stopwatch,
 ) -> StartedMachine:
     spare, record = claimed.spare, claimed.record
@@ -105,15 +116,12 @@ async def _hand_over(
         run = replace(
             spare.run,
             keeper_pid=claimed.process.keeper_pid,
-            forwards=tuple((f.host, f.guest) for f in forwards),
+            forwards=published.pairs,
             started=time.time(),
         )
         undo.push_async_callback(mounts.give_up)
         await mounts.begin(machine)
         async with asyncio.timeout(LIMIT_S):
-            for rule in forward_rules(run.forwards, None):
-                await hypervisor.add_forward(rule)
-            await asyncio.to_thread(widen_backlogs, run.qemu_pid, run.forwarded)
             if size := growth(spare, record):
                 await hypervisor.grow_disk(size)
             watch.lap("launch_process_s")
@@ -128,7 +136,9 @@ async def _hand_over(
         await mounts.finish(machine, link.request)
         watch.lap("connect_agent_s")
         await hypervisor.close()
+        await in_thread_to_the_end(lambda: published.claim(runtime.root))
         publish_state(machine, run)
+        published.hand_over(spare.id)
         undo.pop_all()
     watch.mode = MODE
     watch.lap("post_boot_s")

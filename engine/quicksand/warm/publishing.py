@@ -1,0 +1,166 @@
+"""Ports of this host that lead to a sandbox from its start on (`run --publish`), by way of its
+guest's agent. One process carries them, and those that are added later (life/forwarder.py)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from quicksand.base.background import StandBy
+from quicksand.base.errors import HostError
+from quicksand.base.files import is_locked, lock_within, try_named_lock
+from quicksand.base.loopback import listen
+from quicksand.base.threads import in_thread_to_the_end
+from quicksand.records.dialled import ForwarderFiles
+from quicksand.records.layout import RuntimeDir
+from quicksand.records.port_forwards import PortForward
+
+FORWARDER: Final = "quicksand.life.forwarder"
+"""The module of that process."""
+
+LOCK_WAIT_S = 1.0
+"""Seconds to wait for the lock of a new sandbox, at which others only look."""
+
+PATIENCE_S = 30.0
+"""Seconds between two attempts to replace a process that was killed."""
+
+
+class Published:
+    """The ports of one start. They listen from its beginning, so nobody else can take them, and the
+    process that will carry them begins beside the boot. It has them when `hand_over` returns; who
+    connects earlier waits in the kernel.
+
+    Until then they end with this process, or by `close`, which leaving ``with`` does, too. Nothing
+    is started for no ports."""
+
+    def __init__(self, forwards: tuple[PortForward, ...], sockets: list[socket.socket]) -> None:
+        self.forwards = forwards
+        """With the host's ports that were chosen."""
+        self._sockets = sockets
+        self._process: StandBy | None = None
+        self._lock: int | None = None
+
+    @classmethod
+    def listen(cls, wanted: Sequence[PortForward]) -> Self:
+        """Raises PortInUseError, naming the port."""
+        chosen, sockets = [], []
+        try:
+            for forward in wanted:
+                sockets += (found := listen(forward.host))
+                chosen.append(PortForward(found[0].getsockname()[1], forward.guest))
+        except BaseException:
+            for one in sockets:
+                one.close()
+            raise
+        return cls(tuple(chosen), sockets)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """(host port, guest port) of each."""
+        return tuple((forward.host, forward.guest) for forward in self.forwards)
+
+    async def begin(self) -> None:
+        """Start the process. Raises HostError."""
+        if self.forwards:
+            with _mapped():
+                self._process = await StandBy.start(FORWARDER)
+
+    def claim(self, runtime_root: Path) -> None:
+        """Take the lock that the process will hold (`ForwarderFiles`), so that nobody starts
+        another one: before the sandbox can be found by others. Blocks. Raises HostError."""
+        if not self.forwards:
+            return
+        with _mapped():
+            lock = ForwarderFiles(runtime_root).lock
+            self._lock = lock_within(lock, LOCK_WAIT_S, take=try_named_lock)
+        if self._lock is None:
+            raise HostError("another process carries the ports of this sandbox")
+
+    def hand_over(self, id_: str) -> None:
+        """Give the ports to the process: the sandbox can be found by others now. Raises
+        HostError."""
+        if self._process is None or self._lock is None:
+            return
+        with _mapped():
+            give(self._process, id_, self._lock, self.pairs, self._sockets)
+        self.close()
+
+    def close(self) -> None:
+        """Close this process's copies, and let a process that was given nothing end. Idempotent."""
+        for one in self._sockets:
+            one.close()
+        if self._process is not None:
+            self._process.close()
+        if self._lock is not None:
+            os.close(self._lock)
+        self._sockets, self._process, self._lock = [], None, None
+
+
+def give(
+    process: StandBy,
+    id_: str,
+    lock: int,
+    pairs: Sequence[tuple[int, int]] = (),
+    sockets: Sequence[socket.socket] = (),
+) -> None:
+    """Tell the process for which sandbox it is, with the lock that it is to hold, and its ports.
+    Raises OSError."""
+    value = {"id": id_, "forwards": [list(pair) for pair in pairs]}
+    process.give(value, [lock, *(one.fileno() for one in sockets)])
+
+
+async def start_forwarder(files: ForwarderFiles, id_: str) -> None:
+    """Start the process without ports, unless there is one. Raises OSError."""
+    if is_locked(files.lock) or not files.root.exists():
+        return
+    lock = await in_thread_to_the_end(lambda: try_named_lock(files.lock))
+    if lock is None:
+        return  # somebody else starts it
+    try:
+        with contextlib.closing(await StandBy.start(FORWARDER)) as process:
+            give(process, id_, lock)
+    finally:
+        os.close(lock)
+
+
+class ForwarderCheck:
+    """Replaces the process of a sandbox's ports if it was killed, for a client that makes many
+    requests: looking for it costs next to nothing."""
+
+    def __init__(self) -> None:
+        self._not_before = 0.0
+
+    async def ensure(self, runtime: RuntimeDir, id_: str, pairs: Sequence[tuple[int, int]]) -> None:
+        """``pairs``: (host port, guest port) of those that the sandbox was started with. Attempts
+        that fail are made again later: somebody else may have a port meanwhile."""
+        if not pairs or time.monotonic() < self._not_before:
+            return
+        if is_locked(ForwarderFiles(runtime.root).lock) or not runtime.root.exists():
+            return
+        try:
+            wanted = [PortForward(host, guest) for host, guest in pairs]
+            with Published.listen(wanted) as published:
+                await published.begin()
+                await in_thread_to_the_end(lambda: published.claim(runtime.root))
+                published.hand_over(id_)
+        except HostError:
+            self._not_before = time.monotonic() + PATIENCE_S
+
+
+@contextlib.contextmanager
+def _mapped() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise HostError(f"ports cannot be forwarded: {error.strerror or error}") from error

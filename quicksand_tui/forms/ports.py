@@ -1,0 +1,163 @@
+"""The forms for forwarded ports: a new one, the end of one, and which address to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from quicksand.base.errors import ConfigError
+from quicksand.records.port_forwards import PortForward, Protocol, parse_forward
+
+from quicksand_tui.forms.checks import look_at_ports
+from quicksand_tui.forms.form import Field, Form, Option, Values
+from quicksand_tui.verbs.commands import command_line
+from quicksand_tui.verbs.ports import address_of, forward, suffix, unforward
+
+if TYPE_CHECKING:
+    from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.world import World
+    from quicksand_tui.verbs.record import SandboxVerb
+
+NO_PORT = "a number from 1 to 65535"
+DIGITS = 5
+PORT = "port"
+
+
+def forward_form(sandbox: SandboxView) -> Form:
+    """Makes the form of a forward to a running sandbox."""
+    return Form(
+        title=f"Forward a port to {sandbox.name}",
+        does="forwards it",
+        button="Forward",
+        fields=(
+            Field(id="guest", label="Guest", hint="a port of the sandbox, as 80", limit=DIGITS),
+            Field(id="host", label="Host", hint="a port of this host; any if empty", limit=DIGITS),
+        ),
+        command=lambda values: forward_of(values).command_for(sandbox.name),
+        problems=_problems,
+        look=_look,
+    )
+
+
+def forward_of(values: Values) -> SandboxVerb[PortForward]:
+    """Returns what the form asks for. What is no port counts as not typed."""
+    return forward(_port(values["guest"]), _port(values["host"]))
+
+
+def _port(text: str) -> int:
+    return int(text) if _is_port(text) else 0
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 1 <= int(text) <= 65535
+
+
+def _problems(values: Values, world: World) -> Mapping[str, str]:
+    problems = {}
+    if not _is_port(values["guest"]):
+        problems["guest"] = NO_PORT
+    if values["host"]:
+        problems["host"] = (
+            find_taken(_port(values["host"]), world) if _is_port(values["host"]) else NO_PORT
+        )
+    return {field: problem for field, problem in problems.items() if problem}
+
+
+def find_taken(host: int, world: World, protocol: Protocol = Protocol.TCP) -> str:
+    """Returns that a port of this host leads to a sandbox already, or ""."""
+    for view in world.sandboxes:
+        ports = view.ports if protocol is Protocol.TCP else view.udp_ports
+        if view.is_live and any(host == port for port, _ in ports):
+            return f"it leads to {view.name} already"
+    return ""
+
+
+def _look(values: Values) -> Mapping[str, str]:
+    host = _port(values["host"])
+    problem = look_at_ports(f"{host}:1") if host else ""
+    return {"host": problem} if problem else {}
+
+
+def wanted_forward(word: str) -> PortForward:
+    """Reads [HOST:]GUEST. Raises ConfigError, which is a ValueError."""
+    return parse_forward(word)
+
+
+def find_forward_problem(word: str, world: World) -> str:
+    """Returns what is wrong with HOST:GUEST, as far as no look at the system is needed; or ""."""
+    try:
+        wanted = wanted_forward(word)
+    except ConfigError as error:
+        return str(error)
+    taken = find_taken(wanted.host, world, wanted.protocol) if wanted.host else ""
+    return f"port {wanted.host}: {taken}" if taken else ""
+
+
+def find_unforward_problem(word: str, sandbox: SandboxView) -> str:
+    """Returns why there is no such forward that could be ended, or "". A port alone is this
+    host's."""
+    try:
+        given = wanted_forward(word)
+    except ConfigError as error:
+        return str(error)
+    port = given.host or given.guest
+    made = sandbox.forwards if given.protocol is Protocol.TCP else sandbox.udp_ports
+    if any(port == host for host, _ in made):
+        return ""
+    shown = f"{port}{suffix(given.protocol)}"
+    return f"port {shown} is not forwarded to {sandbox.name}, or it is so since its start"
+
+
+def unforward_form(sandbox: SandboxView) -> Form:
+    """Makes the form that asks which forward is to end."""
+    return Form(
+        title=f"End a forward to {sandbox.name}",
+        does="ends it, with its connections",
+        button="End it",
+        fields=(
+            Field(
+                id=PORT,
+                label="Port",
+                options=lambda world, _: _options(_now(sandbox, world).forwards),
+            ),
+        ),
+        command=lambda values: unforward_of(values).command_for(sandbox.name),
+        problems=_has_ended,
+    )
+
+
+def unforward_of(values: Values) -> SandboxVerb[None]:
+    """Returns what the form asks for."""
+    return unforward(_port(values[PORT]))
+
+
+def copy_port_form(sandbox: SandboxView) -> Form:
+    """Makes the form that asks which address is to be copied."""
+    return Form(
+        title=f"Copy a forwarded port of {sandbox.name}",
+        does="copies it, if the terminal allows it",
+        button="Copy",
+        fields=(
+            Field(
+                id=PORT,
+                label="Port",
+                options=lambda world, _: _options(_now(sandbox, world).ports),
+            ),
+        ),
+        command=lambda values: command_line("forward", name=sandbox.name),
+        problems=_has_ended,
+    )
+
+
+def _options(ports: tuple[tuple[int, int], ...]) -> tuple[Option, ...]:
+    return tuple(
+        Option(value=str(host), label=f"{address_of(host)} → {guest}") for host, guest in ports
+    )
+
+
+def _now(sandbox: SandboxView, world: World) -> SandboxView:
+    return world.sandbox(sandbox.id) or sandbox
+
+
+def _has_ended(values: Values, world: World) -> Mapping[str, str]:
+    return {} if values[PORT] else {PORT: "it has ended"}
