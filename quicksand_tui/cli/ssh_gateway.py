@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ import click
 from quicksand.base.errors import ConfigError, HostError, PortInUseError
 from quicksand.base.paths import paths
 
+from quicksand_tui.cli.addresses import parse_address
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import Exit, say
 from quicksand_tui.cli.runner import run_async
@@ -23,9 +23,6 @@ from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
     from quicksand_tui.cli.runner import Signals
-
-LOOPBACK = "127.0.0.1"
-_ADDRESS = re.compile(r"(?:(?P<host>[^:\[\]]+|\[[0-9A-Fa-f:.]+\]):)?(?P<port>[0-9]{1,5})")
 
 
 @command_of("ssh-gateway")
@@ -77,12 +74,3 @@ def ssh_gateway_command(listen: str, keys: Path | None) -> int:
         return Exit.OK
 
     return run_async(main)
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """Returns the host and the port of an address to listen at; a port alone is one of the
-    loopback. Raises ConfigError."""
-    match = _ADDRESS.fullmatch(text)
-    if match is None or int(match["port"]) > 65535:
-        raise ConfigError(f"{text!r} is no address", hint="as in 2222, 0.0.0.0:2222 or [::]:2222")
-    return (match["host"] or LOOPBACK).strip("[]"), int(match["port"])

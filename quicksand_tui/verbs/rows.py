@@ -7,6 +7,7 @@ its completion (`quicksand_tui.actions.line`), and the commands that the app sho
 
 from __future__ import annotations
 
+from quicksand_tui.verbs.api_rows import API_VERBS
 from quicksand_tui.verbs.image_rows import IMAGE_VERBS
 from quicksand_tui.verbs.row import Kind, VerbRecord, argument, flag, option
 from quicksand_tui.verbs.shared_rows import (
@@ -106,6 +107,7 @@ _USE = _section(
                required=True),
         option("--keys", Kind.FILE, "FILE",
                "Take the keys of this file.  [default: ssh/authorized_keys of our data]")),
+    *API_VERBS,
     verb("cp", "copy", "Copy files into or out of a sandbox.",
         argument("source", Kind.COPIED),
         argument("target", Kind.COPIED),

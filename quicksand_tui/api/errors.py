@@ -1,0 +1,171 @@
+"""What a client gets when something cannot be done.
+
+The control plane and the plain routes of a sandbox answer ``{"code": status, "message": text}``
+(`ApiError`); its procedures answer ``{"code": word, "message": text}`` (`RpcError`), where the word
+is one of the Connect protocol. The client's library decides by these and, for a sandbox that is
+gone, by two texts: `NOT_FOUND` and `PORT_CLOSED` are part of the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from quicksand import (
+    AgentError,
+    AgentRefusedError,
+    CheckpointNotFoundError,
+    ConfigError,
+    DiskSpaceError,
+    HostError,
+    ImageNotFound,
+    MachineError,
+    MemoryBudgetError,
+    QuicksandError,
+    SandboxNotFoundError,
+    SaveNotFoundError,
+    StateError,
+)
+
+NOT_FOUND = "The sandbox was not found"
+PORT_CLOSED = "The sandbox is running but port is not open"
+
+STATUS_OF_CODE: Mapping[str, int] = {
+    "canceled": 499,
+    "invalid_argument": 400,
+    "deadline_exceeded": 504,
+    "not_found": 404,
+    "already_exists": 409,
+    "permission_denied": 403,
+    "resource_exhausted": 429,
+    "failed_precondition": 400,
+    "unimplemented": 501,
+    "internal": 500,
+    "unavailable": 503,
+    "unauthenticated": 401,
+}
+"""HTTP status of each code of the Connect protocol that is used here
+(https://connectrpc.com/docs/protocol#error-codes)."""
+
+RETRY_LATER: Mapping[str, str] = {"Retry-After": "1"}
+DO_NOT_RETRY: Mapping[str, str] = {"Should-Retry": "false"}
+
+
+class ApiError(Exception):
+    """An answer with an HTTP status and a message."""
+
+    def __init__(
+        self, status: int, message: str, *, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> None:
+        """``more`` are further members of the body."""
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = headers or {}
+        self.more = more
+
+    def body(self) -> dict[str, Any]:
+        return {**self.more, "code": self.status, "message": self.message}
+
+
+class RpcError(Exception):
+    """The failure of a procedure. ``code`` is one of `STATUS_OF_CODE`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+    @property
+    def status(self) -> int:
+        return STATUS_OF_CODE[self.code]
+
+    def body(self) -> dict[str, Any]:
+        return {"code": self.code, "message": self.message}
+
+
+def not_running(id_: str) -> ApiError:
+    """The answer to whatever is asked of a sandbox that does not run."""
+    return ApiError(502, NOT_FOUND, sandboxId=id_)
+
+
+def no_such_sandbox(id_: str) -> ApiError:
+    return ApiError(404, f"there is no sandbox {id_!r:.80}")
+
+
+def told(error: QuicksandError) -> str:
+    """The message of an error of the engine, and what it advises."""
+    hint = error.hint
+    return f"{error} ({hint})" if hint else str(error)
+
+
+def api_error(error: QuicksandError) -> ApiError:
+    """The control plane's answer to an error of the engine."""
+    match error:
+        case MemoryBudgetError() | DiskSpaceError():
+            return ApiError(503, told(error), headers=DO_NOT_RETRY)
+        case ImageNotFound() | SaveNotFoundError() | CheckpointNotFoundError():
+            return ApiError(404, told(error))
+        case SandboxNotFoundError():
+            return ApiError(404, told(error))
+        case ConfigError():
+            return ApiError(400, told(error))
+        case StateError():
+            return ApiError(409, told(error))
+        case _:
+            return ApiError(500, told(error))
+
+
+_CODES: Mapping[str, str] = {
+    "bad_request": "invalid_argument",
+    "forbidden": "permission_denied",
+    "not_found": "not_found",
+    "no_such_method": "unimplemented",
+    "exists": "already_exists",
+    "busy": "failed_precondition",
+    "too_large": "resource_exhausted",
+    "too_many": "resource_exhausted",
+    "no_space": "resource_exhausted",
+    "unsupported": "unimplemented",
+    "unavailable": "unavailable",
+}
+"""Codes of our agent (docs/internals/agent-protocol.md); what is missing is "internal"."""
+
+
+def rpc_error(error: QuicksandError) -> RpcError:
+    """A procedure's answer to an error of the engine."""
+    match error:
+        case AgentRefusedError():
+            return RpcError(_CODES.get(error.code, "internal"), told(error))
+        case ConfigError():
+            return RpcError("invalid_argument", told(error))
+        case AgentError() | MachineError():
+            return RpcError("unavailable", told(error))
+        case StateError():
+            return RpcError("resource_exhausted", told(error))
+        case HostError():
+            return RpcError("internal", told(error))
+        case _:
+            return RpcError("internal", told(error))
+
+
+_STATUS_OF_REFUSAL: Mapping[str, int] = {
+    "bad_request": 400,
+    "forbidden": 403,
+    "not_found": 404,
+    "exists": 409,
+    "no_space": 507,
+    "too_many": 429,
+    "unsupported": 501,
+}
+
+
+def file_error(error: QuicksandError) -> ApiError:
+    """The answer of `/files` to an error of the engine."""
+    if isinstance(error, IsADirectoryError | NotADirectoryError):
+        return ApiError(400, told(error))
+    if isinstance(error, AgentRefusedError):
+        return ApiError(_STATUS_OF_REFUSAL.get(error.code, 500), told(error))
+    if isinstance(error, ConfigError):
+        return ApiError(400, told(error))
+    return ApiError(500, told(error))

@@ -1,0 +1,221 @@
+"""Makes sandboxes: of an image, of a save, of a snapshot, and of one that runs."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass, replace
+
+from quicksand import AgentRefusedError, QuicksandError, Sandbox
+from quicksand.base.threads import to_the_end
+
+from quicksand_tui.api.asked import Asked
+from quicksand_tui.api.errors import ApiError
+from quicksand_tui.api.live import Live
+from quicksand_tui.api.records import SandboxRecord, SnapshotRecord, State, new_id, new_token
+from quicksand_tui.api.sandboxes import Sandboxes
+
+ALIASES = ("base", "code-interpreter-v1")
+"""Templates that clients ask for if their users name none; here they are the usual image."""
+
+USER = "user"
+ROOT = "root"
+FORKS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usual:
+    """What a new sandbox has if nothing says otherwise."""
+
+    image: str
+    memory_mb: int
+    cpus: int
+    internet: bool
+    """Whether sandboxes may have the internet; if not, none has."""
+
+
+class Making:
+    """Methods raise ApiError and QuicksandError. After an error nothing is left."""
+
+    def __init__(self, sandboxes: Sandboxes, usual: Usual) -> None:
+        self._sandboxes = sandboxes
+        self._machines = sandboxes.machines
+        self._usual = usual
+
+    async def create(self, owner: str, asked: Asked, request: tuple[str, str] = ("", "")) -> Live:
+        """Make a sandbox. ``request`` is the idempotency key and the digest of its request: a
+        second one with both gets the sandbox of the first."""
+        key, digest = request
+        if key and (earlier := self._made_by(owner, key)) is not None:
+            if earlier.record.request_digest != digest:
+                raise ApiError(409, "that idempotency key was used for another request")
+            async with earlier.lock:  # until it is made
+                if not earlier.is_listed:
+                    raise ApiError(409, "the sandbox of that idempotency key is gone")
+                return earlier
+        snapshot = self.find_snapshot(owner, asked.template)
+        record = self._record(owner, asked, snapshot)
+        live = self._sandboxes.add(replace(record, request_key=key, request_digest=digest))
+        async with live.lock:
+            try:
+                sandbox = await self._start(live, snapshot)
+                await self._settle(live, sandbox)
+                live.adopt(sandbox)
+                self._sandboxes.begin(live, asked.timeout_s)
+            except BaseException:
+                await to_the_end(self._undo(live))
+                raise
+        return live
+
+    async def _start(self, live: Live, snapshot: SnapshotRecord | None) -> Sandbox:
+        record = live.record
+        if snapshot is None:
+            return await self._machines.start(
+                record.name,
+                self._usual.image if record.template in ALIASES else record.template,
+                memory_mb=record.memory_mb,
+                cpus=record.cpus,
+                internet=record.internet,
+            )
+        source = self._sandboxes.of_snapshot(snapshot)
+        made = await self._machines.clone(
+            source.record.name, [record.name], at=snapshot.tag, memory=snapshot.has_memory
+        )
+        return made[0]
+
+    async def _settle(self, live: Live, sandbox: Sandbox) -> None:
+        """See to its user, and find out what it has."""
+        user = await _require_user(sandbox)
+        info = await sandbox.request("info")
+        disk = info.get("disk")
+        total = disk.get("total") if isinstance(disk, dict) else 0
+        disk_mb = total >> 20 if isinstance(total, int) else 0
+        live.save(user=user, disk_mb=min(disk_mb, 2**40))
+
+    async def _undo(self, live: Live) -> None:
+        live.let_go()
+        try:
+            await self._machines.remove(live.record.name)
+        except (QuicksandError, OSError):
+            return  # its record stays, and the next server tries again
+        self._sandboxes.drop(live)
+
+    async def fork(self, live: Live, count: int, timeout_s: float) -> list[Live]:
+        """Make sandboxes that go on from the present state of one that runs: all or none."""
+        if not 1 <= count <= FORKS_MAX:
+            raise ApiError(400, f"count must be from 1 to {FORKS_MAX}")
+        made: list[Live] = []
+        for _ in range(count):
+            record = replace(
+                live.record,
+                id=new_id(),
+                state=State.MAKING,
+                created=time.time(),
+                token=new_token(),
+                traffic_token=new_token(),
+                request_key="",
+                request_digest="",
+            )
+            made.append(self._sandboxes.add(record))
+        try:
+            names = [clone.record.name for clone in made]
+            async with live.lock:
+                clones = await self._machines.clone(live.record.name, names, at=None, memory=True)
+            for clone, sandbox in zip(made, clones, strict=True):
+                clone.adopt(sandbox)
+                self._sandboxes.begin(clone, timeout_s)
+        except BaseException:
+            for clone in made:
+                await to_the_end(self._undo(clone))
+            raise
+        return made
+
+    async def snapshot(self, live: Live, name: str, *, memory: bool) -> SnapshotRecord:
+        """Keep the present state of one that runs, which goes on."""
+        record = SnapshotRecord(
+            id=new_id(),
+            owner=live.record.owner,
+            name=name,
+            source=live.id,
+            created=time.time(),
+            is_whole=False,
+            has_memory=memory,
+            template=live.record.template,
+            user=live.record.user,
+            cpus=live.record.cpus,
+            memory_mb=live.record.memory_mb,
+            disk_mb=live.record.disk_mb,
+        )
+        self._sandboxes.records.save(record)
+        self._sandboxes.snapshots[record.id] = record
+        try:
+            async with live.lock:
+                await self._machines.checkpoint(live.record.name, record.tag)
+            whole = replace(record, is_whole=True)
+            self._sandboxes.records.save(whole)
+        except BaseException:
+            await to_the_end(self._sandboxes.forget_snapshot(record))
+            raise
+        self._sandboxes.snapshots[record.id] = whole
+        return whole
+
+    def find_snapshot(self, owner: str, name: str) -> SnapshotRecord | None:
+        """The snapshot of that id or, the latest if there are several, of that name."""
+        whole = [
+            found
+            for found in self._sandboxes.snapshots.values()
+            if found.is_whole and found.owner == owner and name in (found.id, found.name)
+        ]
+        return max(whole, key=lambda found: found.created, default=None)
+
+    def _made_by(self, owner: str, key: str) -> Live | None:
+        for live in self._sandboxes:
+            if live.record.owner == owner and live.record.request_key == key:
+                return live
+        return None
+
+    def _record(self, owner: str, asked: Asked, snapshot: SnapshotRecord | None) -> SandboxRecord:
+        size = snapshot or self._usual
+        return SandboxRecord(
+            id=new_id(),
+            owner=owner,
+            template=asked.template,
+            state=State.MAKING,
+            created=time.time(),
+            ends=time.time() + asked.timeout_s,
+            on_timeout=asked.on_timeout,
+            auto_resume=asked.auto_resume,
+            pauses_memory=asked.pauses_memory,
+            token=new_token(),
+            traffic_token=new_token(),
+            is_public=asked.is_public,
+            internet=asked.internet and self._usual.internet,
+            cpus=size.cpus,
+            memory_mb=size.memory_mb,
+            disk_mb=0,
+            metadata=asked.metadata,
+            env=asked.env,
+            network=asked.network,
+        )
+
+
+async def _require_user(sandbox: Sandbox) -> str:
+    """Make the user whom clients expect, if the guest does not have that one; returns who is to do
+    what a request does that names nobody."""
+    try:
+        await sandbox.find_user(USER)
+        return USER
+    except AgentRefusedError as error:
+        if error.code != "not_found":
+            raise
+    for sudo in (True, False):
+        try:
+            await sandbox.create_user(USER, sudo=sudo)
+            return USER
+        except AgentRefusedError:
+            continue
+    return ROOT
+
+
+def digest_of(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

@@ -1,0 +1,300 @@
+"""The processes of one sandbox that were started for clients."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from quicksand import AgentRefusedError, QuicksandError, Sandbox
+from quicksand.base.fields import Fields
+from quicksand.base.files import read_json, write_json
+
+from quicksand_tui.api.errors import RpcError
+from quicksand_tui.api.fanout import LISTENERS_MAX, Cut, Listener
+from quicksand_tui.api.lines import Line, Lines
+from quicksand_tui.api.process import (
+    CommandSource,
+    Facts,
+    FoundSource,
+    Process,
+    Source,
+    TerminalSource,
+    began,
+)
+from quicksand_tui.api.tasks import Tasks
+
+SCHEMA = 1
+PROCESSES_MAX = 500
+"""That run at a time."""
+
+REMEMBERED_S = 30.0
+"""Seconds for which the end of a process is told to who connects late."""
+
+REMEMBERED_MAX = 100
+
+BASH = "/bin/bash"
+SHELL = "/bin/sh"
+
+
+class Processes:
+    """Starts them, finds them again by number or tag, and keeps a list on disk, so that another
+    server finds those that run."""
+
+    def __init__(
+        self, guest: Sandbox, connect: Callable[[], Sandbox], record: Path, tasks: Tasks
+    ) -> None:
+        """``connect`` makes another connection to the same guest."""
+        self._guest = guest
+        self._lines = Lines(guest, connect)
+        self._record = record
+        self._tasks = tasks
+        self._running: dict[int, Process] = {}
+        self._ended: dict[int, Process] = {}
+        self._earlier: dict[int, Facts] = _read(record)
+        """Started by another server, and not looked for yet."""
+        self._finding = asyncio.Lock()
+
+    async def start(
+        self,
+        config: Mapping[str, Any],
+        *,
+        user: str,
+        env: Mapping[str, str],
+        tag: str,
+        has_stdin: bool,
+        terminal: tuple[int, int] | None,
+        timeout_s: float | None,
+    ) -> tuple[Process, Listener]:
+        """Start a process; ``config`` has ``cmd``, ``args``, ``cwd``. ``terminal`` is its size.
+        Raises RpcError, QuicksandError."""
+        if len(self._running) >= PROCESSES_MAX:
+            raise RpcError("resource_exhausted", f"{PROCESSES_MAX} processes run in this sandbox")
+        argv = [config["cmd"], *config["args"]]
+        try:
+            return await self._start(argv, config, user, env, tag, has_stdin, terminal, timeout_s)
+        except AgentRefusedError as error:
+            if argv[0] != BASH or error.parameter != "argv" or error.code != "not_found":
+                raise _cannot_start(error) from error
+        try:
+            argv[0] = SHELL
+            return await self._start(argv, config, user, env, tag, has_stdin, terminal, timeout_s)
+        except AgentRefusedError as error:
+            raise _cannot_start(error) from error
+
+    async def _start(
+        self,
+        argv: list[str],
+        config: Mapping[str, Any],
+        user: str,
+        env: Mapping[str, str],
+        tag: str,
+        has_stdin: bool,
+        terminal: tuple[int, int] | None,
+        timeout_s: float | None,
+    ) -> tuple[Process, Listener]:
+        line = self._lines.take()
+        try:
+            facts, source = await self._begin(
+                line.sandbox, argv, config, user, env, tag, has_stdin, terminal, timeout_s
+            )
+        except BaseException:
+            self._lines.give_back(line)
+            raise
+        return self._take(Process(facts, source, self._guest), line)
+
+    @staticmethod
+    async def _begin(
+        guest: Sandbox,
+        argv: list[str],
+        config: Mapping[str, Any],
+        user: str,
+        env: Mapping[str, str],
+        tag: str,
+        has_stdin: bool,
+        terminal: tuple[int, int] | None,
+        timeout_s: float | None,
+    ) -> tuple[Facts, Source]:
+        cwd = config.get("cwd")
+        source: Source
+        if terminal is None:
+            command = await guest.spawn(
+                argv, timeout=timeout_s, cwd=cwd, user=user, env=env, stdin=has_stdin, detach=True
+            )
+            facts = Facts(pid=command.pid, tag=tag, config=dict(config))
+            source = CommandSource(command, has_stdin=has_stdin)
+        else:
+            columns, rows = terminal
+            shell = await guest.shell(argv, columns=columns, rows=rows, cwd=cwd, user=user, env=env)
+            listed = {found.session: found.pid for found in await guest.shells()}
+            facts = Facts(
+                pid=listed.get(shell.session, 0),
+                tag=tag,
+                config=dict(config),
+                session=shell.session,
+                deadline=None if timeout_s is None else time.time() + timeout_s,
+            )
+            source = TerminalSource(guest, shell, facts)
+        return facts, source
+
+    def _take(self, process: Process, line: Line) -> tuple[Process, Listener]:
+        """Begin to read a process, with one who listens from its start on."""
+        listener = process.listen()
+        pid = process.facts.pid
+        self._ended.pop(pid, None)
+        self._earlier.pop(pid, None)
+        self._running[pid] = process
+        self._tasks.start(self._run(process, line), f"api-process-{pid}")
+        self._write()
+        self._tasks.start(self._note_begin(process), f"api-process-begin-{pid}")
+        return process, listener
+
+    async def _run(self, process: Process, line: Line) -> None:
+        try:
+            await process.run(self._has_ended)
+        finally:
+            self._lines.give_back(line)
+
+    async def _note_begin(self, process: Process) -> None:
+        """Note when it began, unless it is over by then: most are."""
+        await asyncio.sleep(0.5)
+        if process.facts.pid not in self._running or process.facts.began is not None:
+            return
+        with contextlib.suppress(QuicksandError):
+            at = await began(self._guest, process.facts.pid)
+            process.facts = replace(process.facts, began=at)
+            self._write()
+
+    def _has_ended(self, process: Process) -> None:
+        self._running.pop(process.facts.pid, None)
+        self._ended[process.facts.pid] = process
+        while len(self._ended) > REMEMBERED_MAX:
+            del self._ended[next(iter(self._ended))]
+        self._write()
+
+    def _write(self) -> None:
+        known = [*self._earlier.values(), *(p.facts for p in self._running.values())]
+        listed = [
+            {
+                "pid": f.pid, "tag": f.tag, "config": f.config, "session": f.session,
+                "deadline": f.deadline, "began": f.began,
+            }
+            for f in known
+        ]  # fmt: skip
+        with contextlib.suppress(QuicksandError):  # it is a help for later, not worth a failure
+            write_json(self._record, {"schema_version": SCHEMA, "processes": listed}, durable=False)
+
+    # Finding them
+
+    async def require(self, pid: int | None, tag: str) -> Process:
+        """A process that runs, by its number or its tag. Raises RpcError ("not_found")."""
+        await self._find_earlier()
+        for process in self._running.values():
+            if process.facts.pid == pid or (pid is None and tag and process.facts.tag == tag):
+                return process
+        named = f"process {pid}" if pid is not None else f"process with the tag {tag!r:.80}"
+        raise RpcError("not_found", f"there is no {named}")
+
+    async def listen(self, pid: int | None, tag: str) -> tuple[Process, Listener]:
+        """Listen to a process that runs, or has ended a moment ago. Raises RpcError
+        ("not_found", "resource_exhausted")."""
+        now = time.time()
+        for process in self._ended.values():
+            same = process.facts.pid == pid or (pid is None and tag and process.facts.tag == tag)
+            if same and now - process.ended_at < REMEMBERED_S:
+                return process, process.listen()
+        process = await self.require(pid, tag)
+        if len(process.fanout) >= LISTENERS_MAX:
+            raise RpcError(
+                "resource_exhausted", f"{LISTENERS_MAX} clients listen to this process already"
+            )
+        return process, process.listen()
+
+    async def signal(self, pid: int | None, tag: str, number: int) -> None:
+        await (await self.require(pid, tag)).signal(number)
+
+    async def list(self) -> list[Facts]:
+        await self._find_earlier()
+        return [process.facts for process in self._running.values()]
+
+    async def _find_earlier(self) -> None:
+        """Connect to what another server has started, as far as it still runs."""
+        async with self._finding:
+            while self._earlier:
+                pid, facts = next(iter(self._earlier.items()))
+                line = self._lines.take()
+                try:
+                    source = await self._find(facts, line.sandbox)
+                except BaseException:
+                    self._lines.give_back(line)
+                    raise
+                if source is None:
+                    self._lines.give_back(line)
+                    del self._earlier[pid]
+                    self._write()
+                    continue
+                _, listener = self._take(Process(source.facts, source, self._guest), line)
+                listener.close()
+
+    async def _find(self, facts: Facts, guest: Sandbox) -> FoundSource | TerminalSource | None:
+        if not facts.session:
+            at = await began(self._guest, facts.pid)
+            if at is None or facts.began not in (None, at):
+                return None
+            return FoundSource(self._guest, replace(facts, began=at))
+        for found in await self._guest.shells():
+            if found.session == facts.session and found.pid == facts.pid and found.alive:
+                shell = await guest.attach_shell(
+                    found.session, columns=found.columns, rows=found.rows
+                )
+                return TerminalSource(guest, shell, facts)
+        return None
+
+    @property
+    def are_running(self) -> bool:
+        return bool(self._running)
+
+    def cut(self) -> None:
+        """Break off all streams: the sandbox ends."""
+        for process in self._running.values():
+            process.fanout.finish(Cut())
+        self._lines.close()
+
+
+def _cannot_start(error: AgentRefusedError) -> RpcError:
+    if error.parameter == "user":
+        return RpcError("unauthenticated", f"invalid username: {error}")
+    if error.parameter in ("argv", "shell", "cwd") or error.code in ("not_found", "bad_request"):
+        return RpcError("invalid_argument", str(error))
+    return RpcError("resource_exhausted" if error.code == "too_many" else "internal", str(error))
+
+
+def _read(path: Path) -> dict[int, Facts]:
+    try:
+        found = Fields(read_json(path), "bad processes")
+        if found.whole("schema_version") != SCHEMA:
+            return {}
+        facts = [_parse(item) for item in found.items("processes")[:PROCESSES_MAX]]
+    except (OSError, ValueError):
+        return {}
+    return {fact.pid: fact for fact in facts}
+
+
+def _parse(value: object) -> Facts:
+    """Raises ValueError."""
+    found = Fields(value, "bad process")
+    config = found.any("config")
+    if not isinstance(config, dict):
+        raise ValueError("bad process: config is no object")
+    return Facts(
+        pid=found.whole("pid"),
+        tag=found.text("tag"),
+        config=config,
+        session=found.text("session"),
+        deadline=found.maybe("deadline", found.real),
+        began=found.maybe("began", found.whole),
+    )

@@ -1,0 +1,263 @@
+"""What the API knows of its sandboxes beyond what the engine knows: a file for each sandbox and
+each snapshot, written before the thing is made, and removed after it is gone.
+
+Whether a sandbox runs is never read from here but from the engine's registry.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import string
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from quicksand.base.fields import Fields
+from quicksand.base.files import read_json, write_json
+from quicksand.base.paths import make_private_dir
+
+SCHEMA = 1
+ID_LENGTH = 20
+NAME_PREFIX = "api-"
+"""Of the names that sandboxes have in the engine."""
+
+_DIGITS = string.ascii_lowercase + string.digits
+T = TypeVar("T")
+
+
+class State(StrEnum):
+    """What is being done with a sandbox, or was done last."""
+
+    MAKING = "making"
+    """It may exist in part. After a crash it is removed."""
+    RUNNING = "running"
+    PAUSING = "pausing"
+    """After a crash it runs on, or is paused if it has stopped already."""
+    PAUSED = "paused"
+    ENDING = "ending"
+    """It is to be removed, whatever there is of it."""
+    HELD = "held"
+    """It is gone for its clients, and stays only for the snapshots of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxRecord:
+    """A sandbox of the API."""
+
+    id: str
+    owner: str
+    template: str
+    """As it was asked for."""
+    state: State
+    created: float
+    """Unix time."""
+    ends: float
+    """Unix time at which its time is up, if it runs."""
+    on_timeout: str
+    """"kill" or "pause"."""
+    auto_resume: bool
+    pauses_memory: bool
+    """Whether the pause when its time is up keeps the memory."""
+    token: str
+    """A secret, for the guest's files and processes."""
+    traffic_token: str
+    """A secret, for ports of the guest that are not public."""
+    is_public: bool = True
+    """Whether its ports are reached without that."""
+    internet: bool = False
+    cpus: int
+    memory_mb: int
+    disk_mb: int
+    user: str = "user"
+    """Who does what a request does that names nobody."""
+    paused_memory: bool = True
+    """Whether the memory was kept when it was paused."""
+    metadata: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    network: dict[str, Any] = field(default_factory=dict)
+    """The rules that a client gave, told back to it."""
+    request_key: str = ""
+    """The idempotency key of the request that made it, "" without one."""
+    request_digest: str = ""
+    """SHA-256 of that request."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the engine."""
+        return NAME_PREFIX + self.id
+
+    def with_state(self, state: State, **changes: Any) -> SandboxRecord:
+        return replace(self, state=state, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema_version": SCHEMA, **{f.name: getattr(self, f.name) for f in fields(self)}}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> SandboxRecord:
+        """Raises ValueError."""
+        found = _versioned(value, "bad sandbox of the API")
+        network = found.any("network", default={})
+        return cls(
+            id=_id(found.text("id")),
+            owner=found.text("owner"),
+            template=found.text("template"),
+            state=State(found.text("state")),
+            created=found.real("created"),
+            ends=found.real("ends"),
+            on_timeout=found.text("on_timeout"),
+            auto_resume=found.flag("auto_resume"),
+            pauses_memory=found.flag("pauses_memory"),
+            token=found.text("token"),
+            traffic_token=found.text("traffic_token"),
+            is_public=found.flag("is_public", default=True),
+            internet=found.flag("internet", default=False),
+            cpus=found.whole("cpus"),
+            memory_mb=found.whole("memory_mb"),
+            disk_mb=found.whole("disk_mb"),
+            user=found.text("user", default="user"),
+            paused_memory=found.flag("paused_memory", default=True),
+            metadata=_texts(found.any("metadata", default={})),
+            env=_texts(found.any("env", default={})),
+            network=network if isinstance(network, dict) else {},
+            request_key=found.text("request_key", default=""),
+            request_digest=found.text("request_digest", default=""),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRecord:
+    """A snapshot: a checkpoint of a sandbox, from which others can be made."""
+
+    id: str
+    owner: str
+    name: str
+    """"" if it has none."""
+    source: str
+    """The id of the sandbox that it was taken of, and that holds it."""
+    created: float
+    is_whole: bool
+    """False until its checkpoint is there."""
+    has_memory: bool
+    template: str
+    user: str
+    cpus: int
+    memory_mb: int
+    disk_mb: int
+
+    @property
+    def tag(self) -> str:
+        """The tag of its checkpoint."""
+        return f"api-snapshot-{self.id}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema_version": SCHEMA, **{f.name: getattr(self, f.name) for f in fields(self)}}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> SnapshotRecord:
+        """Raises ValueError."""
+        found = _versioned(value, "bad snapshot of the API")
+        return cls(
+            id=_id(found.text("id")),
+            owner=found.text("owner"),
+            name=found.text("name"),
+            source=_id(found.text("source")),
+            created=found.real("created"),
+            is_whole=found.flag("is_whole"),
+            has_memory=found.flag("has_memory"),
+            template=found.text("template"),
+            user=found.text("user"),
+            cpus=found.whole("cpus"),
+            memory_mb=found.whole("memory_mb"),
+            disk_mb=found.whole("disk_mb"),
+        )
+
+
+class Records:
+    """The files below one directory. Its methods raise DiskSpaceError, PathError."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._sandboxes = directory / "sandboxes"
+        self._snapshots = directory / "snapshots"
+        self._processes = directory / "processes"
+
+    def prepare(self) -> None:
+        """Make the directories."""
+        for path in (self.directory, self._sandboxes, self._snapshots, self._processes):
+            make_private_dir(path)
+
+    def sandboxes(self) -> Iterator[SandboxRecord]:
+        """All that can be read; a damaged file is passed over and left alone."""
+        for value in _all(self._sandboxes):
+            with contextlib.suppress(ValueError):
+                yield SandboxRecord.from_json(value)
+
+    def snapshots(self) -> Iterator[SnapshotRecord]:
+        for value in _all(self._snapshots):
+            with contextlib.suppress(ValueError):
+                yield SnapshotRecord.from_json(value)
+
+    def save(self, record: SandboxRecord | SnapshotRecord) -> None:
+        write_json(self._path(record), record.to_json())
+
+    def forget(self, record: SandboxRecord | SnapshotRecord) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._path(record).unlink()
+        if isinstance(record, SandboxRecord):
+            with contextlib.suppress(FileNotFoundError):
+                self.processes_of(record.id).unlink()
+
+    def processes_of(self, id_: str) -> Path:
+        """The file that lists the processes of a sandbox."""
+        return self._processes / f"{id_}.json"
+
+    def _path(self, record: SandboxRecord | SnapshotRecord) -> Path:
+        place = self._sandboxes if isinstance(record, SandboxRecord) else self._snapshots
+        return place / f"{record.id}.json"
+
+
+def new_id() -> str:
+    """A new id. It cannot be guessed, and is a part of a DNS label together with a port."""
+    return "i" + "".join(secrets.choice(_DIGITS) for _ in range(ID_LENGTH - 1))
+
+
+def new_token() -> str:
+    return secrets.token_hex(24)
+
+
+def is_id(text: str) -> bool:
+    return len(text) == ID_LENGTH and set(text) <= set(_DIGITS)
+
+
+def _id(text: str) -> str:
+    if not is_id(text):
+        raise ValueError(f"{text!r:.80} is no id")
+    return text
+
+
+def _versioned(value: dict[str, Any], what: str) -> Fields:
+    found = Fields(value, what)
+    if found.whole("schema_version") != SCHEMA:
+        raise ValueError(f"{what}: it is of another version")
+    return found
+
+
+def _texts(value: object) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+        raise ValueError("an object of texts is needed")
+    return value
+
+
+def _all(directory: Path) -> Iterator[dict[str, Any]]:
+    try:
+        names = sorted(os.listdir(directory))  # noqa: PTH208 - names are all that is needed
+    except FileNotFoundError:
+        return
+    for name in names:
+        if name.endswith(".json") and not name.startswith("."):
+            with contextlib.suppress(OSError, ValueError):
+                yield read_json(directory / name)

@@ -1,0 +1,123 @@
+"""Runs the tests of E2B's own Python SDK against `quicksand-tui api`, and prints counts.
+
+    python scripts/e2b_suite.py --suite DIR [--sdk VERSION | --python FILE] [PART…]
+
+DIR (or $E2B_SUITE) has the directory `tests` of packages/python-sdk of E2B's repository, at the tag
+of the SDK; it is not part of this project. The SDK is installed from PyPI into a virtual
+environment that is removed afterwards, unless --python names an interpreter that has it, with
+pytest, pytest-asyncio, pytest-dotenv and pytest-timeout. PARTs are directories or files below
+`tests`; by default those that talk to a server. Sandboxes are real VMs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+from xml.etree import ElementTree
+
+LIVE = (
+    "sync/sandbox_sync/commands", "sync/sandbox_sync/files", "sync/sandbox_sync/pty",
+    "sync/sandbox_sync/test_*.py", "sync/api_sync",
+    "async/sandbox_async/commands", "async/sandbox_async/files", "async/sandbox_async/pty",
+    "async/sandbox_async/test_*.py", "async/api_async",
+)  # fmt: skip
+NOT_LIVE = "test_config_propagation.py"
+"""Asserts the addresses of E2B's own service."""
+
+TOOLS = ("pytest", "pytest-asyncio", "pytest-dotenv", "pytest-timeout")
+ROOT = Path(__file__).parents[1]
+SERVER = (sys.executable, "-m", "quicksand_tui", "api")
+
+
+def main() -> int:
+    options = parse()
+    tests = Path(options.suite or "/nonexistent").absolute() / "tests"
+    if not tests.is_dir():
+        print(f"the suite is not there: {tests}; say where with --suite or E2B_SUITE")
+        return 2
+    with tempfile.TemporaryDirectory(prefix="e2b-suite-") as scratch:
+        python = options.python or install(Path(scratch) / "venv", options.sdk)
+        server = subprocess.Popen([*SERVER, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE)
+        try:
+            environment = {**os.environ, **variables(server)}
+            environment.pop("E2B_DEBUG", None)
+            return run(python, tests, options.parts or LIVE, environment, Path(scratch))
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait(30)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--suite", default=os.environ.get("E2B_SUITE"))
+    parser.add_argument("--sdk", default="2.45.1")
+    parser.add_argument("--python")
+    parser.add_argument("parts", nargs="*")
+    return parser.parse_args()
+
+
+def install(place: Path, version: str) -> str:
+    venv.create(place, with_pip=True)
+    python = str(place / "bin" / "python")
+    subprocess.run([python, "-m", "pip", "-q", "install", f"e2b=={version}", *TOOLS], check=True)
+    return python
+
+
+def variables(server: subprocess.Popen[bytes]) -> dict[str, str]:
+    """What `api env` prints for the server that has just started."""
+    assert server.stdout is not None
+    found = re.search(rb"http://(\S+:\d+)", server.stdout.readline())
+    assert found is not None, "the server did not start"
+    command = [*SERVER, "env", "--listen", found[1].decode()]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return dict(re.findall(r"export (\w+)=(\S+)", printed))
+
+
+def run(
+    python: str, tests: Path, parts: list[str], environment: dict[str, str], scratch: Path
+) -> int:
+    """Run each part by itself; returns 1 if a test has failed."""
+    failed: list[str] = []
+    print(f"{'part':44} passed failed skipped")
+    for part in parts:
+        files = [str(found) for found in sorted(tests.glob(part)) if found.name != NOT_LIVE]
+        report = scratch / "report.xml"
+        report.unlink(missing_ok=True)
+        command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "120"]
+        subprocess.run(
+            [*command, f"--junitxml={report}", *files],
+            cwd=tests.parent,
+            env=environment,
+            capture_output=True,
+            check=False,
+        )
+        passed, bad, skipped = count(report)
+        print(f"{part:44} {passed:6} {len(bad):6} {skipped:7}", flush=True)
+        failed += bad
+    for name in failed:
+        print("failed:", name)
+    return 1 if failed else 0
+
+
+def count(report: Path) -> tuple[int, list[str], int]:
+    passed, failed, skipped = 0, [], 0
+    for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314
+        kinds = {child.tag for child in case}
+        if kinds & {"failure", "error"}:
+            failed.append(f"{case.get('classname')}::{case.get('name')}")
+        elif "skipped" in kinds:
+            skipped += 1
+        else:
+            passed += 1
+    return passed, failed, skipped
+
+
+if __name__ == "__main__":
+    sys.exit(main())

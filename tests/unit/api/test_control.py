@@ -1,0 +1,364 @@
+"""Making, listing, changing and ending sandboxes, with an engine that is a fake."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+import urllib.parse
+from typing import Any
+
+import pytest
+from quicksand import MemoryBudgetError
+
+from quicksand_tui.api.fields import BODY_MAX
+from tests.unit.api.fakes import Api, until
+
+ONE_SANDBOX = [
+    ("GET", ""), ("DELETE", ""), ("POST", "/connect"), ("POST", "/pause"), ("POST", "/resume"),
+    ("POST", "/timeout"), ("POST", "/refreshes"), ("GET", "/metrics"), ("GET", "/logs"),
+    ("POST", "/snapshots"), ("POST", "/fork"),
+]  # fmt: skip
+ALL = [
+    ("POST", "/sandboxes"), ("POST", "/v2/sandboxes"), ("GET", "/sandboxes"),
+    ("GET", "/v2/sandboxes"), ("GET", "/snapshots"), ("DELETE", "/templates/x"),
+    ("GET", "/templates/aliases/base"), ("POST", "/v3/templates"), ("PUT", "/sandboxes/x/network"),
+    ("POST", "/v2/sandboxes/x/connect"), ("GET", "/v2/sandboxes/x/logs"),
+    *((method, "/sandboxes/x" + path) for method, path in ONE_SANDBOX),
+]  # fmt: skip
+WITH_BODY = [
+    "/v2/sandboxes", "/sandboxes/ID/connect", "/sandboxes/ID/pause", "/sandboxes/ID/timeout",
+    "/sandboxes/ID/refreshes", "/sandboxes/ID/snapshots", "/sandboxes/ID/fork",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path"), ALL)
+async def test_nothing_is_answered_without_a_valid_key(api: Api, method: str, path: str) -> None:
+    for key in ("", "e2b_" + "0" * 40, api.key[:-1], api.key + "0"):
+        response = await api.call(method, path, {"templateID": "base"}, key=key)
+        assert response.status == 401
+        assert (await response.json())["code"] == 401
+    assert api.machines.calls == []
+
+
+@pytest.mark.parametrize(("method", "path"), ONE_SANDBOX)
+async def test_another_owners_sandbox_is_as_good_as_none(api: Api, method: str, path: str) -> None:
+    made = await api.create()
+
+    response = await api.call(
+        method, f"/sandboxes/{made['sandboxID']}{path}", {"timeout": 0}, key=api.other
+    )
+
+    assert response.status == 404
+    assert api.machines.is_live("api-" + made["sandboxID"])
+    assert (await (await api.call("GET", "/v2/sandboxes", key=api.other)).json()) == []
+
+
+@pytest.mark.parametrize("path", WITH_BODY)
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"[]", 400), (b"{", 400), (b"[" * 50_000, 400), (b'{"timeout": "x", "templateID": 7, '
+     b'"memory": 1, "duration": [], "name": {}, "count": "many"}', 400),
+     (b'{"a": "' + b"x" * BODY_MAX + b'"}', 413)],
+    ids=["list", "cut", "deep", "types", "large"],
+)  # fmt: skip
+async def test_bodies_that_make_no_sense_are_refused(
+    api: Api, path: str, body: bytes, status: int
+) -> None:
+    id_ = "x"
+    if "ID" in path:
+        id_ = (await api.create())["sandboxID"]
+
+    response = await api.client.post(
+        path.replace("ID", id_), data=io.BytesIO(body), headers={"X-API-KEY": api.key}
+    )
+
+    assert response.status == status
+    assert (await response.json())["code"] == status
+
+
+async def test_a_sandbox_is_made_told_listed_and_ended(api: Api) -> None:
+    made = await api.create(metadata={"a": "b"}, timeout=100)
+    id_ = made["sandboxID"]
+
+    assert set(made) == {
+        "templateID", "sandboxID", "clientID", "envdVersion", "envdAccessToken",
+        "trafficAccessToken",
+    }  # fmt: skip
+    told = await (await api.call("GET", f"/sandboxes/{id_}")).json()
+    assert told["state"] == "running"
+    assert told["metadata"] == {"a": "b"}
+    assert told["lifecycle"] == {"autoResume": False, "onTimeout": "kill"}
+    assert told["diskSizeMB"] == 8192
+    assert told["allowInternetAccess"] is False  # it was not allowed to the server
+    assert "user" in api.guest(made).users
+    (listed,) = await (await api.call("GET", "/v2/sandboxes")).json()
+    assert listed["sandboxID"] == id_
+    assert (await (await api.call("GET", "/sandboxes")).json()) == [listed]
+    assert (await api.call("DELETE", f"/sandboxes/{id_}")).status == 204
+    assert api.machines.found == {}
+    for method, path in ONE_SANDBOX:
+        assert (await api.call(method, f"/sandboxes/{id_}{path}", {"timeout": 1})).status == 404
+
+
+async def test_a_failed_start_leaves_nothing(api: Api) -> None:
+    unknown = await api.call("POST", "/v2/sandboxes", {"templateID": "nothing"})
+    assert unknown.status == 404
+    assert "nothing" in (await unknown.json())["message"]
+
+    api.machines.fails = MemoryBudgetError("no memory is left")
+    full = await api.call("POST", "/v2/sandboxes", {"templateID": "base"})
+
+    assert full.status == 503
+    assert full.headers["Should-Retry"] == "false"
+    assert api.machines.found == {}
+    assert list(api.sandboxes) == []
+    assert list(api.sandboxes.records.sandboxes()) == []
+
+
+async def test_a_sandbox_is_made_even_if_its_client_leaves(api: Api) -> None:
+    api.machines.starting = asyncio.Event()
+    call = asyncio.create_task(api.call("POST", "/v2/sandboxes", {"templateID": "base"}))
+    await until(lambda: api.machines.calls)
+    call.cancel()
+    await asyncio.wait((call,))
+
+    api.machines.starting.set()
+
+    await until(lambda: [live for live in api.sandboxes if live.is_listed])
+
+
+async def test_a_second_request_with_the_same_idempotency_key_gets_the_same(api: Api) -> None:
+    value = {"templateID": "base"}
+    headers = {"Idempotency-Key": "abc-1"}
+    api.machines.starting = asyncio.Event()
+    calls = [
+        asyncio.create_task(api.call("POST", "/v2/sandboxes", value, headers=headers))
+        for _ in range(3)
+    ]
+    await until(lambda: api.machines.calls)
+    api.machines.starting.set()
+    ids = {(await (await call).json())["sandboxID"] for call in calls}
+
+    assert len(ids) == 1
+    other = {**value, "timeout": 5}
+    assert (await api.call("POST", "/v2/sandboxes", other, headers=headers)).status == 409
+    bad = {"Idempotency-Key": "A b"}
+    assert (await api.call("POST", "/v2/sandboxes", value, headers=bad)).status == 400
+    theirs = await api.call("POST", "/v2/sandboxes", value, headers=headers, key=api.other)
+    assert (await theirs.json())["sandboxID"] not in ids
+
+
+async def test_lists_are_filtered_ordered_and_paged(api: Api) -> None:
+    made = [
+        (await api.create(metadata={"n": str(i), "all": "a&=b"}))["sandboxID"] for i in range(5)
+    ]
+    await api.call("POST", f"/sandboxes/{made[1]}/pause", {})
+
+    async def ids(**query: str) -> tuple[list[str], str]:
+        response = await api.call("GET", "/v2/sandboxes", params=query)
+        assert response.status == 200, await response.text()
+        return [s["sandboxID"] for s in await response.json()], response.headers.get(
+            "X-Next-Token", ""
+        )
+
+    assert await ids() == (made[::-1], "")
+    assert (await ids(order="asc"))[0] == made
+    assert (await ids(state="paused"))[0] == [made[1]]
+    twice = urllib.parse.urlencode(
+        {urllib.parse.quote("all"): urllib.parse.quote("a&=b"), "n": "3"}
+    )
+    assert (await ids(metadata=twice))[0] == [made[3]]
+    assert (await ids(template="other"))[0] == []
+    third = await (await api.call("GET", f"/sandboxes/{made[2]}")).json()
+    assert (await ids(startedAfter=third["startedAt"]))[0] == made[:1:-1]
+    found, token = await ids(limit="2")
+    assert found == made[:2:-1]
+    await api.call("DELETE", f"/sandboxes/{made[3]}")  # the one that the token names
+    found, token = await ids(limit="2", nextToken=token)
+    assert found == [made[2], made[1]]
+    assert await ids(limit="2", nextToken=token) == ([made[0]], "")
+    bad_queries = [{"limit": "0"}, {"state": "x"}, {"order": "x"}, {"nextToken": "?"}]
+    for bad in [*bad_queries, {"startedAfter": "yesterday"}]:
+        assert (await api.call("GET", "/v2/sandboxes", params=bad)).status == 400
+
+
+async def test_a_sandbox_ends_when_its_time_is_up_with_no_client(api: Api) -> None:
+    made = await api.create(timeout=3600)
+    id_ = made["sandboxID"]
+
+    assert (await api.call("POST", f"/sandboxes/{id_}/timeout", {"timeout": 0})).status == 204
+
+    await until(lambda: api.machines.found == {})
+    assert (await api.call("GET", f"/sandboxes/{id_}")).status == 404
+    health = await api.client.get("/health", headers=api.headers(made))
+    assert health.status == 502
+    assert await health.json() == {
+        "sandboxId": id_, "code": 502, "message": "The sandbox was not found",
+    }  # fmt: skip
+
+
+async def test_one_that_ended_by_itself_is_gone_for_its_clients_and_removed_in_time(
+    api: Api,
+) -> None:
+    made = await api.create(timeout=1)
+    api.machines.found["api-" + made["sandboxID"]].is_live = False
+
+    assert (await api.call("GET", f"/sandboxes/{made['sandboxID']}")).status == 404
+    assert await (await api.call("GET", "/v2/sandboxes")).json() == []
+    await until(lambda: api.machines.found == {})
+
+
+async def test_connecting_lengthens_the_time_and_never_shortens_it(api: Api) -> None:
+    id_ = (await api.create(timeout=300))["sandboxID"]
+    (live,) = api.sandboxes
+    before = live.record.ends
+
+    assert (await api.call("POST", f"/sandboxes/{id_}/connect", {"timeout": 10})).status == 200
+    assert live.record.ends == before
+    longer = await api.call("POST", f"/v2/sandboxes/{id_}/connect", {"timeout": 900})
+    assert longer.status == 200
+    assert live.record.ends > before + 500
+    assert (await longer.json())["sandboxID"] == id_
+
+
+@pytest.mark.parametrize("memory", [True, False])
+async def test_a_paused_sandbox_goes_on(api: Api, memory: bool) -> None:
+    made = await api.create()
+    path = f"/sandboxes/{made['sandboxID']}"
+
+    assert (await api.call("POST", f"{path}/pause", {"memory": memory})).status == 204
+    assert (await api.call("POST", f"{path}/pause", {})).status == 409
+    told = await (await api.call("GET", path)).json()
+    assert (told["state"], told["pauseMode"]) == ("paused", "full" if memory else "filesystem")
+    assert (await api.client.get("/health", headers=api.headers(made))).status == 502
+    assert (await api.call("POST", f"{path}/fork", {})).status == 409
+    assert (await api.call("POST", f"{path}/timeout", {"timeout": 9})).status == 404
+    resumed = await api.call("POST", f"{path}/connect", {"timeout": 60})
+    assert resumed.status == 201
+    assert (await resumed.json())["envdAccessToken"] == made["envdAccessToken"]
+    assert ("resume", "memory" if memory else "disk") in api.machines.calls
+    assert (await api.client.get("/health", headers=api.headers(made))).status == 204
+
+
+async def test_a_paused_sandbox_boots_from_its_disk_if_that_is_asked_for(api: Api) -> None:
+    path = f"/sandboxes/{(await api.create())['sandboxID']}"
+    await api.call("POST", f"{path}/pause", {})
+
+    assert (await api.call("POST", f"{path}/connect", {"memory": False})).status == 201
+
+    assert ("resume", "disk") in api.machines.calls
+
+
+async def test_a_pause_that_fails_leaves_it_running(api: Api) -> None:
+    path = f"/sandboxes/{(await api.create())['sandboxID']}"
+    api.machines.fails = MemoryBudgetError("no")
+
+    assert (await api.call("POST", f"{path}/pause", {})).status == 503
+
+    assert (await (await api.call("GET", path)).json())["state"] == "running"
+
+
+async def test_time_that_is_up_pauses_what_was_made_so_and_a_request_resumes_it(api: Api) -> None:
+    made = await api.create(autoPause=True, autoResume={"enabled": True}, timeout=0)
+    path = f"/sandboxes/{made['sandboxID']}"
+    (live,) = api.sandboxes
+    await until(lambda: live.record.state == "paused")
+    assert (await api.client.get("/health", headers=api.headers(made))).status == 502
+
+    response = await api.rpc(made, "process.Process/List", {})
+
+    assert response.status == 200
+    assert (await (await api.call("GET", path)).json())["state"] == "running"
+
+
+async def test_a_snapshot_outlives_its_sandbox_and_makes_others(api: Api) -> None:
+    made = await api.create()
+    id_ = made["sandboxID"]
+    api.guest(made).files.found["/home/user/x"] = b"kept"
+    response = await api.call("POST", f"/sandboxes/{id_}/snapshots", {"name": "mine"})
+    assert response.status == 201
+    snapshot = await response.json()
+    assert snapshot["names"] == ["mine"]
+    await api.call("DELETE", f"/sandboxes/{id_}")
+    assert (await api.call("GET", f"/sandboxes/{id_}")).status == 404
+    assert await (await api.call("GET", "/snapshots", params={"sandboxID": id_})).json() == [
+        snapshot
+    ]
+    assert await (await api.call("GET", "/snapshots", key=api.other)).json() == []
+
+    for template in ("mine", snapshot["snapshotID"]):
+        made = await api.create(templateID=template)
+        assert api.guest(made).files.found["/home/user/x"] == b"kept"
+        await api.call("DELETE", f"/sandboxes/{made['sandboxID']}")
+    theirs = await api.call("POST", "/v2/sandboxes", {"templateID": "mine"}, key=api.other)
+    assert theirs.status == 404
+    name = urllib.parse.quote(snapshot["snapshotID"] + ":default", safe="")
+    assert (await api.call("DELETE", f"/templates/{name}", key=api.other)).status == 404
+    assert (await api.call("DELETE", f"/templates/{name}")).status == 204
+    assert (await api.call("DELETE", f"/templates/{name}")).status == 404
+    assert api.machines.found == {}, "the sandbox stayed for its snapshot alone"
+
+
+async def test_forks_have_secrets_of_their_own(api: Api) -> None:
+    made = await api.create(metadata={"a": "b"})
+
+    response = await api.call("POST", f"/sandboxes/{made['sandboxID']}/fork", {"count": 3})
+
+    assert response.status == 201
+    forks = [one["sandbox"] for one in await response.json()]
+    assert len({f["envdAccessToken"] for f in [made, *forks]}) == 4
+    assert len(api.machines.found) == 4
+    listed = await (await api.call("GET", "/v2/sandboxes")).json()
+    assert all(s["metadata"] == {"a": "b"} for s in listed)
+
+
+async def test_a_fork_that_fails_is_told_for_each_and_leaves_nothing(api: Api) -> None:
+    made = await api.create()
+    api.machines.fails = MemoryBudgetError("no memory")
+
+    response = await api.call("POST", f"/sandboxes/{made['sandboxID']}/fork", {"count": 2})
+
+    found: list[dict[str, Any]] = await response.json()
+    assert [one["error"]["code"] for one in found] == [503, 503]
+    assert len(api.machines.found) == len(list(api.sandboxes)) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("PUT", "/sandboxes/x/network"), ("POST", "/v3/templates")]
+)
+async def test_what_there_is_not_says_so(api: Api, method: str, path: str) -> None:
+    response = await api.call(method, path, {})
+    assert response.status == 501
+    assert "quicksand-tui" in (await response.json())["message"]
+
+
+async def test_templates_are_known_by_their_names(api: Api) -> None:
+    for name in ("base", "code-interpreter-v1", "debian", "my-save"):
+        assert (await api.call("GET", f"/templates/aliases/{name}")).status == 200
+    assert (await api.call("GET", "/templates/aliases/nothing")).status == 404
+    await api.create(templateID="my-save")
+    assert ("start", "my-save") in api.machines.calls
+
+
+async def test_metrics_outside_of_the_time_are_none(api: Api) -> None:
+    path = f"/sandboxes/{(await api.create())['sandboxID']}/metrics"
+    hour_ago = int(time.time()) - 3600
+    query = {"start": str(hour_ago), "end": str(hour_ago + 60)}
+
+    assert await (await api.call("GET", path, params=query)).json() == []
+    assert (await api.call("GET", path, params={"start": "x"})).status == 400
+
+
+async def test_names_that_lead_here_by_rebinding_are_refused(api: Api) -> None:
+    for host in ("evil.example", "evil.example:3000", ""):
+        response = await api.call("GET", "/v2/sandboxes", headers={"Host": host})
+        assert response.status == 421
+    ours = await api.call("GET", "/v2/sandboxes", headers={"Host": "called.example:3000"})
+    assert ours.status == 200
+    assert "Access-Control-Allow-Origin" not in ours.headers
+
+
+async def test_unknown_routes_and_methods_are_told_in_json(api: Api) -> None:
+    assert (await (await api.call("GET", "/nothing")).json())["code"] == 404
+    assert (await (await api.call("PATCH", "/sandboxes")).json())["code"] == 405

@@ -1,0 +1,148 @@
+"""A server that was killed at any step: the next one finishes or undoes what it began."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from quicksand_tui.api.asked import Asked
+from quicksand_tui.api.making import Making
+from quicksand_tui.api.records import State
+from quicksand_tui.api.sandboxes import Sandboxes
+from tests.unit.api.fakes import USUAL, FakeMachines, make_sandboxes, until
+
+
+@pytest.fixture
+def machines() -> FakeMachines:
+    return FakeMachines()
+
+
+async def _server(machines: FakeMachines, place: Path) -> Sandboxes:
+    found = make_sandboxes(machines, place, [])
+    await found.load()
+    return found
+
+
+async def _one(machines: FakeMachines, place: Path, **asked: object) -> Sandboxes:
+    """A server with one sandbox."""
+    sandboxes = await _server(machines, place)
+    wanted = replace(Asked(template="base", timeout_s=300), **asked)  # type: ignore[arg-type]
+    await Making(sandboxes, USUAL).create("me", wanted)
+    return sandboxes
+
+
+def _set(sandboxes: Sandboxes, state: State) -> None:
+    """As a server leaves it that is killed in this state."""
+    (live,) = sandboxes
+    sandboxes.records.save(live.record.with_state(state))
+
+
+async def test_what_runs_goes_on_with_its_time_and_its_secrets(
+    machines: FakeMachines, tmp_path: Path
+) -> None:
+    (before,) = await _one(machines, tmp_path)
+
+    (after,) = await _server(machines, tmp_path)
+
+    assert after.record == before.record
+    assert after.is_up()
+
+
+@pytest.mark.parametrize("state", [State.MAKING, State.ENDING])
+@pytest.mark.parametrize("exists", [True, False])
+async def test_what_was_half_made_or_half_ended_is_removed(
+    machines: FakeMachines, tmp_path: Path, state: State, exists: bool
+) -> None:
+    _set(await _one(machines, tmp_path), state)
+    if not exists:
+        machines.found.clear()
+
+    after = await _server(machines, tmp_path)
+
+    assert not list(after)
+    assert not list(after.records.sandboxes())
+    assert machines.found == {}
+
+
+@pytest.mark.parametrize(
+    ("is_live", "has_checkpoint", "wanted"),
+    [
+        (True, False, (State.RUNNING, True)),
+        (True, True, (State.RUNNING, True)),
+        (False, True, (State.PAUSED, True)),
+        (False, False, (State.PAUSED, False)),
+    ],
+)
+async def test_a_pause_is_finished_or_has_not_been(
+    machines: FakeMachines,
+    tmp_path: Path,
+    is_live: bool,
+    has_checkpoint: bool,
+    wanted: tuple[State, bool],
+) -> None:
+    _set(await _one(machines, tmp_path), State.PAUSING)
+    (machine,) = machines.found.values()
+    machine.is_live = is_live
+    machine.checkpoints = {"api-pause"} if has_checkpoint else set()
+
+    (after,) = await _server(machines, tmp_path)
+
+    assert (after.record.state, after.record.paused_memory) == wanted
+
+
+async def test_one_that_was_just_resumed_has_time_again(
+    machines: FakeMachines, tmp_path: Path
+) -> None:
+    _set(await _one(machines, tmp_path, timeout_s=0), State.PAUSED)
+
+    (after,) = await _server(machines, tmp_path)
+
+    assert after.record.state is State.RUNNING
+    assert after.record.ends > after.record.created + 100
+
+
+async def test_records_of_sandboxes_that_are_gone_are_forgotten(
+    machines: FakeMachines, tmp_path: Path
+) -> None:
+    await _one(machines, tmp_path)
+    machines.found.clear()
+
+    assert list(await _server(machines, tmp_path)) == []
+
+
+async def test_half_a_snapshot_is_undone_and_a_whole_one_keeps_its_sandbox(
+    machines: FakeMachines, tmp_path: Path
+) -> None:
+    sandboxes = await _one(machines, tmp_path)
+    (live,) = sandboxes
+    making = Making(sandboxes, USUAL)
+    whole = await making.snapshot(live, "", memory=True)
+    half = await making.snapshot(live, "", memory=True)
+    sandboxes.records.save(replace(half, is_whole=False))
+    _set(sandboxes, State.ENDING)
+
+    after = await _server(machines, tmp_path)
+
+    assert list(after.snapshots.values()) == [whole]
+    (held,) = after
+    assert held.record.state is State.HELD
+    (machine,) = machines.found.values()
+    assert machine.checkpoints == {whole.tag}
+    assert not machine.is_live
+    await after.forget_snapshot(whole)
+    assert machines.found == {}
+
+
+async def test_a_sandbox_whose_time_ran_out_meanwhile_is_ended_at_the_next_start(
+    machines: FakeMachines, tmp_path: Path
+) -> None:
+    await _one(machines, tmp_path, timeout_s=0)
+    after = await _server(machines, tmp_path)
+    clock = asyncio.create_task(after.watch())
+    await until(lambda: machines.found == {})
+    clock.cancel()
+    await asyncio.wait((clock,))
+    await after.finish()

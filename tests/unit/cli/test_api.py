@@ -1,0 +1,96 @@
+"""`quicksand-tui api`, as far as it needs no sandbox."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from quicksand.base.files import try_lock
+from quicksand.base.paths import paths
+
+from quicksand_tui.api.places import api_dir
+from quicksand_tui.cli.main import run
+from quicksand_tui.cli.output import Exit
+
+WITHOUT = """
+import sys
+sys.modules["aiohttp"] = None
+from quicksand_tui.cli.main import run
+sys.exit(run(["api", *sys.argv[1:]]))
+"""
+
+
+def _variables(text: str) -> dict[str, str]:
+    """The variables that a shell has after what is printed."""
+    words = [shlex.split(line) for line in text.splitlines()]
+    assert all(word[0] == "export" for word in words)
+    return {name: value for name, _, value in (word[1].partition("=") for word in words)}
+
+
+def test_the_variables_are_the_same_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["api", "env"]) == Exit.OK
+    first = _variables(capsys.readouterr().out)
+    assert run(["api", "env", "--listen", "0.0.0.0:4000"]) == Exit.OK
+    second = _variables(capsys.readouterr().out)
+
+    assert first["E2B_API_URL"] == first["E2B_SANDBOX_URL"] == "http://127.0.0.1:3000"
+    assert second["E2B_API_URL"] == "http://127.0.0.1:4000"
+    assert first["E2B_API_KEY"] == second["E2B_API_KEY"]
+
+
+def test_with_tls_there_is_one_name_and_an_authority(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["api", "env", "--tls", "3443"]) == Exit.OK
+    found = _variables(capsys.readouterr().out)
+    assert found["E2B_DOMAIN"] == "qs.localhost:3443"
+    assert "BEGIN CERTIFICATE" in Path(found["SSL_CERT_FILE"]).read_text()
+
+
+def test_keys_are_made_listed_and_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["api", "keys", "--add", "ci"]) == Exit.OK
+    assert run(["api", "env", "--owner", "ci"]) == Exit.OK
+    key = _variables(capsys.readouterr().out)["E2B_API_KEY"]
+    assert run(["api", "keys", "--json"]) == Exit.OK
+    printed = capsys.readouterr().out
+    assert [found["owner"] for found in json.loads(printed)] == ["ci"]
+    assert key not in printed
+    assert run(["api", "keys"]) == Exit.OK
+    assert "ci" in capsys.readouterr().out
+    assert run(["api", "keys", "--add", "ci"]) != Exit.OK
+    assert run(["api", "keys", "--remove", "ci"]) == Exit.OK
+    assert run(["api", "keys", "--remove", "ci"]) != Exit.OK
+    assert run(["api", "env", "--owner", "ci"]) != Exit.OK
+    assert "`quicksand-tui api keys --add ci`" in capsys.readouterr().err
+    assert run(["api", "keys", "--add", "a", "--remove", "b"]) == Exit.USAGE
+
+
+@pytest.mark.parametrize("address", ["x:y", "127.0.0.1:70000", "nowhere.invalid:1", ""])
+def test_an_address_that_cannot_be_listened_at_is_told(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["api", "--listen", address]) != Exit.OK
+    assert address in capsys.readouterr().err
+
+
+def test_there_is_one_server_for_a_data_directory(capsys: pytest.CaptureFixture[str]) -> None:
+    place = api_dir(paths())
+    place.mkdir(parents=True)
+    lock = try_lock(place / "server.lock")
+    assert lock is not None
+    assert run(["api", "--listen", "127.0.0.1:0"]) != Exit.OK
+    assert "another server" in capsys.readouterr().err
+    os.close(lock)
+
+
+def test_without_the_extra_it_is_named() -> None:
+    words = [sys.executable, "-c", WITHOUT]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode not in (0, Exit.USAGE)
+    assert "aiohttp" in done.stderr
+    assert "pip install 'quicksand-tui[api]'" in done.stderr
+    env = subprocess.run([*words, "env"], capture_output=True, text=True, timeout=60, check=False)
+    assert env.returncode == 0, env.stderr
