@@ -29,6 +29,7 @@ from quicksand.base.files import is_locked
 from quicksand.base.paths import Paths, paths
 from quicksand.base.processes import Process, ProcessKind, processes_of
 from quicksand.base.removal import MARK
+from quicksand.records.dialled import ForwarderFiles
 from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.nodes import Node
 from quicksand.records.registry import Registry
@@ -444,11 +445,13 @@ class Box:
             del self.contents[doomed]
         await self.load(self.dice.choice(ids))
         runtime = runtime_dir(self.paths, self.vm.id)
+        forwarder = ForwarderFiles(runtime.root)
         own = {MARK, "keeper.sock", "keeper.lock", "current", runtime.current().name}
+        own |= {forwarder.socket.name, forwarder.lock.name}
 
         def names() -> set[str]:
             found = {path.name for path in runtime.root.iterdir()}
-            return found - {"commands.log", "commands.log.1"}
+            return found - {"commands.log", "commands.log.1", forwarder.forwards.name}
 
         # The machine before the revert ends behind it.
         wait_for(lambda: names() == own, what=f"{own} alone", timeout=PATIENCE_S)
