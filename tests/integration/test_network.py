@@ -155,7 +155,10 @@ async def test_nothing_of_ours_listens_but_the_ports_that_were_asked_for(places:
     async with Sandbox(image="debian", port_forwards=[PortForward(0, 80)]) as sandbox:
         port, place = sandbox.port_forwards[80], sandbox_dir(places, sandbox.id).root
         shown = {("tcp", f"0100007F:{port:04X}"), ("tcp6", f"{LOOPBACK_6}:{port:04X}")}
-        assert listening(place) - before == shown
+        # The sockets are nobody's while they are on their way to the process that carries the port.
+        await asyncio.to_thread(
+            wait_for, lambda: listening(place) - before == shown, what=f"{shown} alone"
+        )
     await asyncio.to_thread(wait_for, lambda: not processes_of(place), what="its processes to end")
     assert listening(place) - before == set()
 
