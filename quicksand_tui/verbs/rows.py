@@ -8,6 +8,7 @@ its completion (`quicksand_tui.actions.line`), and the commands that the app sho
 from __future__ import annotations
 
 from quicksand_tui.verbs.api_rows import API_VERBS
+from quicksand_tui.verbs.host_rows import HOST_VERBS
 from quicksand_tui.verbs.image_rows import IMAGE_VERBS
 from quicksand_tui.verbs.row import Kind, VerbRecord, argument, flag, option
 from quicksand_tui.verbs.shared_rows import (
@@ -361,23 +362,7 @@ _LOOK = _section(
         reads=True),
 )
 
-_HOSTS = _section(
-    "Other machines",
-    verb("hosts", "hosts", "List, add, remove and check other machines, for --host.",
-        JSON,
-        reads=True,
-        parts=(
-            part("hosts list", JSON, reads=True),
-            part("hosts add", argument("name"), argument("address", Kind.TEXT, "ssh://[USER@]HOST")),
-            part("hosts rm", argument("name")),
-            part("hosts check",
-                  argument("names", Kind.TEXT, "[NAME|ssh://…]...", repeatable=True,
-                           required=False),
-                  JSON, reads=True),
-        )),
-    verb("serve", "serve", "Carry out commands that another machine asks for over ssh.",
-        flag("--stdio", "Answer on stdin and stdout; ssh calls this.")),
-)
+_HOSTS = _section("Other machines", *HOST_VERBS)
 
 _HOST = _section(
     "This host",

@@ -24,6 +24,7 @@ SILENT = {
     ("records/trash.py", "_look_at"): "what cannot be read is shown as it is",
     # The other side is told by the end of its connection.
     ("remote/agents.py", "_pass_on"): "the agent's client sees the end, and says what was lost",
+    ("remote/asking.py", "forget"): "the far end forgets by itself what nobody asks for",
     ("remote/serving.py", "_take"): "who says no hello of this client is hung up on",
     # A network loses datagrams, too, and does not tell.
     ("life/udp_relay.py", "_serve"): "a guest that is gone takes none",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from quicksand.base.errors import ConfigError
 from quicksand.base.paths import config_place
+from quicksand.base.regular import read_file
 
 VARIABLE = "QUICKSAND_CONFIG"
 SIZE_MAX = 1024 * 1024
@@ -24,7 +25,7 @@ def find_address(name: str) -> str:
     """The address of the machine of that name. Raises ConfigError."""
     path = config_file()
     try:
-        table = tomllib.loads(path.read_text("utf-8-sig")) if path.exists() else {}
+        table = tomllib.loads(read_file(path).decode("utf-8-sig")) if path.exists() else {}
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     hosts = table.get("hosts")

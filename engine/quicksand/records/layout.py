@@ -36,8 +36,7 @@
         keeper.lock             flock'ed by the keeper while it lives
         current                 a symbolic link to the directory of the QEMU that runs
         commands.log[.1]        the commands that ended in its guest, for `events`
-        forwarder.sock          of the process that carries its ports, which holds forwarder.lock
-        forwards.json           the ports that were added while it runs (records/dialled.py)
+        forwarder.*, forwards.json  the process that carries its ports (records/dialled.py)
         vnc.password            for viewers at a port, if one is asked for
         <number>/               one directory per machine: each revert makes another one, whose
                                 sockets are links to those of the same QEMU, or of a new one

@@ -336,7 +336,7 @@ async def test_a_sandbox_begins_with_a_save_and_what_that_says(
     begun: list[tuple[str, int, Save | None]] = []
 
     async def start(self: Any, *, at: str | None = None) -> None:
-        begun.append((self.name, self.config.cpus, self._life._source))
+        begun.append((self.name, self.config.cpus, self._parts.life._source))
 
     monkeypatch.setattr(module.Sandbox, "start", start)
     monkeypatch.setattr(module.Sandbox, "detach", lambda _: None)

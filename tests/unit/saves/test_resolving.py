@@ -174,7 +174,7 @@ def test_a_narrower_network_stays_so() -> None:
     assert inherit(save, {}, trusted=False).config.network_mode is NetworkMode.NONE
     assert inherit(save, {}, trusted=False).left_out == ()
     with pytest.raises(ConfigError, match="NONE"):
-        inherit(save, {"port_forwards": [{"host": 0, "guest": 1}]}, trusted=False)
+        inherit(save, {"agent_http": True}, trusted=False)
 
 
 def test_mounts_of_a_save_are_told_and_never_made() -> None:

@@ -1,0 +1,25 @@
+"""The verbs about other machines."""
+
+from __future__ import annotations
+
+from quicksand_tui.verbs.row import Kind, argument, flag
+from quicksand_tui.verbs.shared_rows import JSON, part, verb
+
+# fmt: off
+HOST_VERBS = (
+    verb("hosts", "hosts", "List, add, remove and check other machines, for --host.",
+        JSON,
+        reads=True,
+        parts=(
+            part("hosts list", JSON, reads=True),
+            part("hosts add", argument("name"), argument("address", Kind.TEXT, "ssh://[USER@]HOST")),
+            part("hosts rm", argument("name")),
+            part("hosts check",
+                  argument("names", Kind.TEXT, "[NAME|ssh://…]...", repeatable=True,
+                           required=False),
+                  JSON, reads=True),
+        )),
+    verb("serve", "serve", "Carry out commands that another machine asks for over ssh.",
+        flag("--stdio", "Answer on stdin and stdout; ssh calls this.")),
+)
+# fmt: on
