@@ -112,6 +112,19 @@ class Terminal:
         first, since one that it has just forked has the same until it executes something else."""
         return next(pid for pid, args in self._programs().items() if args.endswith(ending))
 
+    def child_of(self, ending: str) -> int:
+        """The process that a program in the terminal has started in a session of its own, and whose
+        command line ends with ``ending``."""
+        listed = subprocess.run(
+            ["ps", "-ww", "-eo", "pid=,ppid=,args="], check=True, capture_output=True, text=True
+        )
+        programs = self._programs()
+        for line in listed.stdout.splitlines():
+            pid, parent, args = line.split(maxsplit=2)
+            if int(parent) in programs and args.endswith(ending):
+                return int(pid)
+        raise AssertionError(f"no {ending} below {programs}")
+
     def _programs(self) -> dict[int, str]:
         """The command lines of the processes in the terminal, by their ids."""
         tty = self._run("display-message", "-p", "#{pane_tty}").strip().removeprefix("/dev/")

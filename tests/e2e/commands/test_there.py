@@ -333,7 +333,7 @@ def test_the_app_uses_sandboxes_of_another_machine(far: FarHost, web: str) -> No
         terminal.sees("42-there")
         assert "No such file" not in terminal.text
 
-        os.kill(terminal.pid_of("serve --stdio; exit 127'"), signal.SIGKILL)
+        os.kill(terminal.child_of("serve --stdio; exit 127'"), signal.SIGKILL)
         terminal.sees("is there again")
         terminal.type("echo $((6 * 9))-again")
         terminal.press("Enter")
