@@ -11,7 +11,7 @@ from quicksand.base.paths import Paths
 from quicksand.base.processes import PROC, ProcessKind, holders_of, processes_of
 from quicksand.records.dialled import ForwarderFiles, read_dialled
 from quicksand.records.last_run import crash_reason
-from quicksand.records.layout import SandboxDir, runtime_dir, sandbox_dir
+from quicksand.records.layout import MachineDir, RuntimeDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.oversized import why_oversized
 from quicksand.records.sandboxes import Entry, Record, RunState, Status
 
@@ -46,11 +46,8 @@ def inspect(paths: Paths, id_: str) -> Entry | None:
 
 
 def _inspect_live(paths: Paths, record: Record) -> Entry:
-    run: RunState | None = None
     runtime = runtime_dir(paths, record.id)
-    machine = runtime.current()
-    with contextlib.suppress(OSError, ValueError):
-        run = RunState.from_json(read_json(machine.state))
+    machine, run = _read_run(runtime)
     status, reason = Status.RUNNING, ""
     if run is None:
         status, reason = _without_state(paths, record)
@@ -71,6 +68,17 @@ def _inspect_live(paths: Paths, record: Record) -> Entry:
         dialled=found.forwards,
         error=reason or found.error,
     )
+
+
+def _read_run(runtime: RuntimeDir) -> tuple[MachineDir, RunState | None]:
+    """The machine that runs now, and its state; None if that cannot be read. A revert may put
+    another machine in its place, and remove it, while it is read."""
+    while True:
+        machine = runtime.current()
+        with contextlib.suppress(OSError, ValueError):
+            return machine, RunState.from_json(read_json(machine.state))
+        if runtime.current() == machine:
+            return machine, None
 
 
 def _without_state(paths: Paths, record: Record) -> tuple[Status, str]:

@@ -57,11 +57,13 @@ async def relay(request: Request) -> None:
     lease = await take_lease(sockets, what="agent ports", timeout=LEASE_TIMEOUT_S)
     try:
         try:
+            # A revert removes the directory of the machine before it.
+            token = str(read_json(machine.state)["token"])
             reader, writer = await asyncio.open_unix_connection(lease.socket)
-        except OSError as error:
+        except (OSError, ValueError, LookupError) as error:
             raise AgentUnreachableError(f"the guest cannot be reached: {error}") from error
         try:
-            request.answer(token=str(read_json(machine.state)["token"]))
+            request.answer(token=token)
             await _pass_on(request.channel, Stream.STDOUT, reader, writer, tell_why)
         finally:
             writer.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,9 @@ from quicksand.base.errors import (
     PathError,
     SandboxNotFoundError,
 )
-from quicksand.base.files import write_json
+from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import Paths
+from quicksand.records import inspection
 from quicksand.records.last_run import find_panic
 from quicksand.records.layout import sandbox_dir
 from quicksand.records.registry import Registry, publish_state
@@ -33,6 +35,7 @@ from tests.unit.records.making import (
     names,
     only,
     place_of,
+    runtime_of,
 )
 
 # Records
@@ -301,6 +304,31 @@ def test_a_locked_sandbox_is_starting_until_its_state_is_published(registry: Reg
         assert only(registry).is_live
     assert only(registry).status is Status.STOPPED, "the lock ended with its holder"
     assert registry.reap() == [record.id]
+
+
+def test_a_revert_while_it_is_looked_at_does_not_make_it_starting(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = make(registry)
+    before = machine_of(registry, record)
+    publish_state(before, RUN)
+    reverted = replace(RUN, run="r2", origin="one")
+
+    def read_after_a_revert(path: Path) -> Any:
+        if path == before.state and path.exists():
+            runtime = runtime_of(registry, record)
+            runtime.machine("2").root.mkdir()
+            publish_state(runtime.machine("2"), reverted)
+            runtime.current_link.unlink()
+            runtime.current_link.symlink_to("2")
+            shutil.rmtree(before.root)
+        return read_json(path)
+
+    monkeypatch.setattr(inspection, "read_json", read_after_a_revert)
+    with locked_elsewhere(place_of(registry, record).lock):
+        entry = only(registry)
+        assert (entry.status, entry.run) == (Status.RUNNING, reverted)
+    registry.reap()
 
 
 def test_an_end_of_the_run_before_does_not_make_a_running_one_crashed(registry: Registry) -> None:
