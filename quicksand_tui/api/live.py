@@ -74,6 +74,7 @@ class Live:
                 lambda: self._machines.attach(self.record.name),
                 self._records.processes_of(self.id),
                 self._tasks,
+                self._records.tell,
             ),
         )
         return self._guest

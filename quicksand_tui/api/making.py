@@ -6,7 +6,7 @@ import hashlib
 import time
 from dataclasses import dataclass, replace
 
-from quicksand import AgentRefusedError, QuicksandError, Sandbox
+from quicksand import AgentRefusedError, Sandbox
 from quicksand.base.threads import to_the_end
 
 from quicksand_tui.api.asked import Asked
@@ -63,7 +63,7 @@ class Making:
                 live.adopt(sandbox)
                 self._sandboxes.begin(live, asked.timeout_s)
             except BaseException:
-                await to_the_end(self._undo(live))
+                await to_the_end(self._sandboxes.undo(live))
                 raise
         return live
 
@@ -92,14 +92,6 @@ class Making:
         disk_mb = total >> 20 if isinstance(total, int) else 0
         live.save(user=user, disk_mb=min(disk_mb, 2**40))
 
-    async def _undo(self, live: Live) -> None:
-        live.let_go()
-        try:
-            await self._machines.remove(live.record.name)
-        except (QuicksandError, OSError):
-            return  # its record stays, and the next server tries again
-        self._sandboxes.drop(live)
-
     async def fork(self, live: Live, count: int, timeout_s: float) -> list[Live]:
         """Make sandboxes that go on from the present state of one that runs: all or none."""
         if not 1 <= count <= FORKS_MAX:
@@ -126,7 +118,7 @@ class Making:
                 self._sandboxes.begin(clone, timeout_s)
         except BaseException:
             for clone in made:
-                await to_the_end(self._undo(clone))
+                await to_the_end(self._sandboxes.undo(clone))
             raise
         return made
 

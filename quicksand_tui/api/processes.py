@@ -46,12 +46,19 @@ class Processes:
     server finds those that run."""
 
     def __init__(
-        self, guest: Sandbox, connect: Callable[[], Sandbox], record: Path, tasks: Tasks
+        self,
+        guest: Sandbox,
+        connect: Callable[[], Sandbox],
+        record: Path,
+        tasks: Tasks,
+        tell: Callable[[str], None],
     ) -> None:
-        """``connect`` makes another connection to the same guest."""
+        """``connect`` makes another connection to the same guest. ``tell`` is told if the list
+        cannot be written: another server would not find all that runs."""
         self._guest = guest
         self._lines = Lines(guest, connect)
         self._record = record
+        self._tell = tell
         self._tasks = tasks
         self._running: dict[int, Process] = {}
         self._ended: dict[int, Process] = {}
@@ -185,8 +192,10 @@ class Processes:
             }
             for f in known
         ]  # fmt: skip
-        with contextlib.suppress(QuicksandError):  # it is a help for later, not worth a failure
+        try:
             write_json(self._record, {"schema_version": SCHEMA, "processes": listed}, durable=False)
+        except QuicksandError as error:  # what runs goes on
+            self._tell(f"the list of processes is not written: {error}")
 
     # Finding them
 

@@ -7,10 +7,9 @@ Whether a sandbox runs is never read from here but from the engine's registry.
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import string
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -179,8 +178,10 @@ class SnapshotRecord:
 class Records:
     """The files below one directory. Its methods raise DiskSpaceError, PathError."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, tell: Callable[[str], None]) -> None:
+        """``tell`` is told of what cannot be read or written when nobody has asked."""
         self.directory = directory
+        self.tell = tell
         self._sandboxes = directory / "sandboxes"
         self._snapshots = directory / "snapshots"
         self._processes = directory / "processes"
@@ -191,15 +192,22 @@ class Records:
             make_private_dir(path)
 
     def sandboxes(self) -> Iterator[SandboxRecord]:
-        """All that can be read; a damaged file is passed over and left alone."""
-        for value in _all(self._sandboxes):
-            with contextlib.suppress(ValueError):
-                yield SandboxRecord.from_json(value)
+        """All that can be read. Of a damaged file is told, and it is left alone: nobody ends its
+        sandbox when its time is up."""
+        return self._all(self._sandboxes, SandboxRecord.from_json)
 
     def snapshots(self) -> Iterator[SnapshotRecord]:
-        for value in _all(self._snapshots):
-            with contextlib.suppress(ValueError):
-                yield SnapshotRecord.from_json(value)
+        """The same of snapshots."""
+        return self._all(self._snapshots, SnapshotRecord.from_json)
+
+    def _all(self, directory: Path, parse: Callable[[dict[str, Any]], T]) -> Iterator[T]:
+        for path in sorted(directory.glob("[!.]*.json")):
+            try:
+                found = parse(read_json(path))
+            except (OSError, ValueError) as error:
+                self.tell(f"{path} cannot be read, and is left alone: {error}")
+            else:
+                yield found
 
     def save(self, record: SandboxRecord | SnapshotRecord) -> None:
         write_json(self._path(record), record.to_json())
@@ -250,14 +258,3 @@ def _texts(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
         raise ValueError("an object of texts is needed")
     return value
-
-
-def _all(directory: Path) -> Iterator[dict[str, Any]]:
-    try:
-        names = sorted(os.listdir(directory))  # noqa: PTH208 - names are all that is needed
-    except FileNotFoundError:
-        return
-    for name in names:
-        if name.endswith(".json") and not name.startswith("."):
-            with contextlib.suppress(OSError, ValueError):
-                yield read_json(directory / name)

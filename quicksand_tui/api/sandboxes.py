@@ -128,16 +128,34 @@ class Sandboxes:
                 record.name
             ):
                 self.drop(live)
-            case State.PAUSING if is_live:
-                live.save(State.RUNNING)
             case State.PAUSING:
-                live.save(State.PAUSED, paused_memory=self.machines.has_pause(record.name))
+                self._note_pause(live)
             case State.PAUSED if is_live:  # the server was killed just after it had resumed it
                 live.save(State.RUNNING, ends=max(record.ends, time.time() + TIMEOUT_S))
             case _:
                 pass
 
+    def _note_pause(self, live: Live) -> None:
+        """Note what has become of a pause that was broken off."""
+        if self.machines.is_live(live.record.name):
+            live.save(State.RUNNING)
+        elif self.machines.exists(live.record.name):
+            memory = self.machines.has_pause(live.record.name)
+            live.save(State.PAUSED, paused_memory=memory)
+
     # What is done with one
+
+    async def undo(self, live: Live) -> None:
+        """Remove one that could not be made. What cannot be removed now is tried again."""
+        live.let_go()
+        try:
+            await self.machines.remove(live.record.name)
+        except (QuicksandError, OSError) as error:
+            self._tell(f"cannot remove {live.id}, which could not be made: {error}")
+            live.save(State.ENDING)
+            self._changed.set()
+        else:
+            self.drop(live)
 
     async def kill(self, live: Live) -> None:
         """End a sandbox and remove it; it is kept, unseen, while there are snapshots of it."""
@@ -164,8 +182,7 @@ class Sandboxes:
             try:
                 await self.machines.pause(live.record.name, memory=memory)
             except BaseException:
-                if self.machines.is_live(live.record.name):
-                    live.save(State.RUNNING)
+                self._note_pause(live)
                 raise
             finally:
                 live.let_go()
@@ -224,7 +241,8 @@ class Sandboxes:
     # The clock
 
     async def watch(self) -> None:
-        """End or pause each sandbox when its time is up, until cancelled."""
+        """End or pause each sandbox when its time is up, and try again to end what could not be
+        ended, until cancelled."""
         loop = asyncio.get_running_loop()
         looked = loop.time()
         while True:
@@ -232,15 +250,16 @@ class Sandboxes:
             now = time.time()
             nearest = LOOK_S
             for live in self:
-                if live.record.state is not State.RUNNING or live.lock.locked():
+                if live.record.state not in (State.RUNNING, State.ENDING) or live.lock.locked():
                     continue
+                ends = live.record.ends if live.record.state is State.RUNNING else now
                 if (again := self._again.get(live.id, 0.0)) > loop.time():
                     nearest = min(nearest, again - loop.time())
-                elif live.record.ends <= now:
+                elif ends <= now:
                     self._again[live.id] = loop.time() + AGAIN_S
                     self.tasks.start(self._expire(live), f"api-expire-{live.id}")
                 else:
-                    nearest = min(nearest, live.record.ends - now)
+                    nearest = min(nearest, ends - now)
             if loop.time() - looked >= LOOK_S:
                 looked = loop.time()
                 for live in self:
@@ -253,9 +272,10 @@ class Sandboxes:
 
     async def _expire(self, live: Live) -> None:
         try:
-            if live.record.ends > time.time():
+            is_running = live.record.state is State.RUNNING
+            if is_running and live.record.ends > time.time():
                 return  # lengthened meanwhile
-            if live.record.on_timeout == PAUSE and live.is_up():
+            if is_running and live.record.on_timeout == PAUSE and live.is_up():
                 await self.pause(live, memory=live.record.pauses_memory)
             else:
                 await self.kill(live)

@@ -86,7 +86,7 @@ async def serving(
             hint="end that one first, or give this one a QUICKSAND_DATA_DIR of its own",
         )
     keys = Keys(place)
-    sandboxes = Sandboxes(Machines(paths), Records(place), tell)
+    sandboxes = Sandboxes(Machines(paths), Records(place, tell), tell)
     domain = f"{DOMAIN}:{options.tls[1]}" if options.tls is not None else ""
     app = make_app(sandboxes, keys, options, tell, domain)
     runner = web.AppRunner(

@@ -218,6 +218,9 @@ class FakeMachines:
         self.fails: Exception | None = None
         """The next start, clone or pause raises it."""
 
+        self.stays: Exception | None = None
+        """Removing raises it."""
+
     def _fail(self) -> None:
         if (failure := self.fails) is not None:
             self.fails = None
@@ -267,6 +270,8 @@ class FakeMachines:
         self.found[name].is_live = False
 
     async def remove(self, name: str) -> None:
+        if self.stays is not None:
+            raise self.stays
         self.found.pop(name, None)
 
     async def checkpoint(self, name: str, tag: str) -> None:
@@ -397,7 +402,7 @@ async def until(condition: Any, *, within_s: float = 20.0) -> None:
 
 
 def make_sandboxes(machines: FakeMachines, place: Path, told: list[str]) -> Sandboxes:
-    return Sandboxes(cast(Machines, machines), Records(place), told.append)
+    return Sandboxes(cast(Machines, machines), Records(place, told.append), told.append)
 
 
 async def make_client(sandboxes: Sandboxes, keys: Keys, told: list[str]) -> TestClient[Any, Any]:

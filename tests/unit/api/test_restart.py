@@ -1,4 +1,5 @@
-"""A server that was killed at any step: the next one finishes or undoes what it began."""
+"""A server that was killed at any step: the next one finishes or undoes what it began. And one that
+cannot do what it has to tries again."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from quicksand import MachineError
 
+from quicksand_tui.api import sandboxes as module
 from quicksand_tui.api.asked import Asked
 from quicksand_tui.api.making import Making
 from quicksand_tui.api.records import State
@@ -146,3 +149,66 @@ async def test_a_sandbox_whose_time_ran_out_meanwhile_is_ended_at_the_next_start
     clock.cancel()
     await asyncio.wait((clock,))
     await after.finish()
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AGAIN_S", 0.01)
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_what_cannot_be_ended_when_its_time_is_up_is_tried_again(
+    machines: FakeMachines, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    sandboxes = make_sandboxes(machines, tmp_path, told)
+    await sandboxes.load()
+    await Making(sandboxes, USUAL).create("me", Asked(template="base", timeout_s=0))
+    machines.stays = MachineError("QEMU does not end")
+    clock = asyncio.create_task(sandboxes.watch())
+    await until(lambda: told)
+    assert "does not end" in told[0]
+    assert machines.found
+    machines.stays = None
+    await until(lambda: not machines.found and not list(sandboxes))
+    clock.cancel()
+    await asyncio.wait((clock,))
+    await sandboxes.finish()
+
+
+@pytest.mark.usefixtures("soon")
+async def test_what_cannot_be_made_nor_removed_is_removed_later(
+    machines: FakeMachines, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    sandboxes = make_sandboxes(machines, tmp_path, told)
+    await sandboxes.load()
+    clock = asyncio.create_task(sandboxes.watch())
+    machines.fails = MachineError("no memory")
+    machines.stays = MachineError("QEMU does not end")
+    with pytest.raises(MachineError, match="no memory"):
+        await Making(sandboxes, USUAL).create("me", Asked(template="base", timeout_s=300))
+    assert "could not be made" in told[0]
+    machines.stays = None
+    await until(lambda: not list(sandboxes))
+    assert list(sandboxes.records.sandboxes()) == []
+    clock.cancel()
+    await asyncio.wait((clock,))
+    await sandboxes.finish()
+
+
+async def test_a_pause_that_fails_after_the_machine_has_ended_is_one(
+    machines: FakeMachines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandboxes = await _one(machines, tmp_path)
+    (live,) = sandboxes
+
+    async def pause(name: str, *, memory: bool) -> None:
+        machines.found[name].is_live = False
+        raise MachineError("its end was not seen")
+
+    monkeypatch.setattr(machines, "pause", pause)
+    with pytest.raises(MachineError, match="not seen"):
+        await sandboxes.pause(live, memory=True)
+    assert (live.record.state, live.record.paused_memory) == (State.PAUSED, False)

@@ -194,10 +194,11 @@ def _record() -> SandboxRecord:
     )  # fmt: skip
 
 
-def test_records_are_read_as_they_were_written_and_damaged_ones_passed_over(
+def test_records_are_read_as_they_were_written_and_damaged_ones_told(
     tmp_path: Path,
 ) -> None:
-    records = Records(tmp_path)
+    told: list[str] = []
+    records = Records(tmp_path, told.append)
     records.prepare()
     record = _record()
     records.save(record)
@@ -207,6 +208,11 @@ def test_records_are_read_as_they_were_written_and_damaged_ones_passed_over(
     (place / f"{new_id()}.json").write_text(json.dumps({**record.to_json(), "id": "../x"}))
 
     assert list(records.sandboxes()) == [record]
+    assert len(told) == 3
+    assert all("cannot be read" in words for words in told)
+    for damaged in place.iterdir():
+        if damaged.stem != record.id:
+            damaged.unlink()
 
     records.forget(record)
     records.forget(record)
