@@ -76,6 +76,11 @@ class Machines:
                 await sandbox.checkpoint(PAUSE_TAG, replace=True)
                 await sandbox.kill()
             else:
+                # One that was left behind would be taken for this pause's, and its state for the
+                # present one, if the server were killed now.
+                for found in sandbox.checkpoints():
+                    if found.tag == PAUSE_TAG:
+                        await sandbox.delete_checkpoint(found.id)
                 await sandbox.stop()
         finally:
             sandbox.close()
@@ -88,7 +93,7 @@ class Machines:
         sandbox.detach()
         for found in sandbox.checkpoints():
             if found.tag == PAUSE_TAG or (found.auto and found.id not in before):
-                with contextlib.suppress(QuicksandError):
+                with contextlib.suppress(QuicksandError):  # the next pause replaces or deletes it
                     await sandbox.delete_checkpoint(found.id)
         return sandbox
 

@@ -1,0 +1,42 @@
+"""The engine's sandboxes behind the API."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from quicksand.base.paths import Paths
+
+from quicksand_tui.api import machines as module
+from quicksand_tui.api.machines import PAUSE_TAG, Machines
+
+
+class Recorder:
+    """A sandbox with a checkpoint of an earlier pause that was left behind."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def checkpoints(self) -> list[Any]:
+        return [SimpleNamespace(id="1", tag="mine"), SimpleNamespace(id="2", tag=PAUSE_TAG)]
+
+    async def delete_checkpoint(self, id_: str) -> None:
+        self.calls.append(f"delete {id_}")
+
+    async def stop(self) -> None:
+        self.calls.append("stop")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+async def test_a_pause_of_the_disk_alone_first_deletes_what_would_be_taken_for_its_memory(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = Recorder()
+    monkeypatch.setattr(module, "Sandbox", SimpleNamespace(open=lambda id_: sandbox))
+    machines = Machines(places)
+    monkeypatch.setattr(machines, "_id", lambda name: "0123456789ab")
+    await machines.pause("api-x", memory=False)
+    assert sandbox.calls == ["delete 2", "stop", "close"]
