@@ -17,6 +17,7 @@ from quicksand_tui.api.gate import address_of, by_token, is_token, require_runni
 from quicksand_tui.api.guest_paths import absolute
 from quicksand_tui.api.live import Guest, Live
 from quicksand_tui.api.process import Facts, Process
+from quicksand_tui.api.processes import Order
 from quicksand_tui.api.sandboxes import Sandboxes
 from quicksand_tui.api.users import user_of
 
@@ -108,8 +109,8 @@ class GuestRoutes:
                 login = await guest.users.require(user_of(request.headers.get("Authorization")))
                 env = {**live.record.env, **wanted.text_map("envs")}
                 cwd = wanted.maybe_text("cwd")
-                starting = guest.processes.start(
-                    {
+                order = Order(
+                    config={
                         "cmd": wanted.text("cmd"),
                         "args": wanted.texts("args"),
                         "envs": wanted.text_map("envs"),
@@ -122,6 +123,7 @@ class GuestRoutes:
                     terminal=_size(body) if body.has("pty") else None,
                     timeout_s=rpc.timeout_of(request),
                 )
+                starting = guest.processes.start(order)
                 # A client that leaves now must not leave a process of which nobody knows.
                 return _begun(*await whole(self._sandboxes, starting, f"api-start-{live.id}"))
 

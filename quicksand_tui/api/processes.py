@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,45 @@ BASH = "/bin/bash"
 SHELL = "/bin/sh"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A process that is to be started."""
+
+    config: Mapping[str, Any]
+    """As clients say it, and are told it again: ``cmd``, ``args``, ``envs``, ``cwd``."""
+    user: str
+    env: Mapping[str, str]
+    """All its variables."""
+    tag: str
+    has_stdin: bool
+    terminal: tuple[int, int] | None
+    """Columns and rows; None if it has no terminal."""
+    timeout_s: float | None
+
+
+async def _begin(guest: Sandbox, argv: list[str], order: Order) -> tuple[Facts, Source]:
+    cwd, user, env, timeout_s = order.config.get("cwd"), order.user, order.env, order.timeout_s
+    config = dict(order.config)
+    if order.terminal is None:
+        stdin = order.has_stdin
+        command = await guest.spawn(
+            argv, timeout=timeout_s, cwd=cwd, user=user, env=env, stdin=stdin, detach=True
+        )
+        facts = Facts(pid=command.pid, tag=order.tag, config=config)
+        return facts, CommandSource(command, has_stdin=stdin)
+    columns, rows = order.terminal
+    shell = await guest.shell(argv, columns=columns, rows=rows, cwd=cwd, user=user, env=env)
+    listed = {found.session: found.pid for found in await guest.shells()}
+    facts = Facts(
+        pid=listed.get(shell.session, 0),
+        tag=order.tag,
+        config=config,
+        session=shell.session,
+        deadline=None if timeout_s is None else time.time() + timeout_s,
+    )
+    return facts, TerminalSource(guest, shell, facts)
+
+
 class Processes:
     """Starts them, finds them again by number or tag, and keeps a list on disk, so that another
     server finds those that run."""
@@ -66,87 +105,30 @@ class Processes:
         """Started by another server, and not looked for yet."""
         self._finding = asyncio.Lock()
 
-    async def start(
-        self,
-        config: Mapping[str, Any],
-        *,
-        user: str,
-        env: Mapping[str, str],
-        tag: str,
-        has_stdin: bool,
-        terminal: tuple[int, int] | None,
-        timeout_s: float | None,
-    ) -> tuple[Process, Listener]:
-        """Start a process; ``config`` has ``cmd``, ``args``, ``cwd``. ``terminal`` is its size.
-        Raises RpcError, QuicksandError."""
+    async def start(self, order: Order) -> tuple[Process, Listener]:
+        """Start a process. Raises RpcError, QuicksandError."""
         if len(self._running) >= PROCESSES_MAX:
             raise RpcError("resource_exhausted", f"{PROCESSES_MAX} processes run in this sandbox")
-        argv = [config["cmd"], *config["args"]]
+        argv = [order.config["cmd"], *order.config["args"]]
         try:
-            return await self._start(argv, config, user, env, tag, has_stdin, terminal, timeout_s)
+            return await self._start(argv, order)
         except AgentRefusedError as error:
             if argv[0] != BASH or error.parameter != "argv" or error.code != "not_found":
                 raise _cannot_start(error) from error
         try:
             argv[0] = SHELL
-            return await self._start(argv, config, user, env, tag, has_stdin, terminal, timeout_s)
+            return await self._start(argv, order)
         except AgentRefusedError as error:
             raise _cannot_start(error) from error
 
-    async def _start(
-        self,
-        argv: list[str],
-        config: Mapping[str, Any],
-        user: str,
-        env: Mapping[str, str],
-        tag: str,
-        has_stdin: bool,
-        terminal: tuple[int, int] | None,
-        timeout_s: float | None,
-    ) -> tuple[Process, Listener]:
+    async def _start(self, argv: list[str], order: Order) -> tuple[Process, Listener]:
         line = self._lines.take()
         try:
-            facts, source = await self._begin(
-                line.sandbox, argv, config, user, env, tag, has_stdin, terminal, timeout_s
-            )
+            facts, source = await _begin(line.sandbox, argv, order)
         except BaseException:
             self._lines.give_back(line)
             raise
         return self._take(Process(facts, source, self._guest), line)
-
-    @staticmethod
-    async def _begin(
-        guest: Sandbox,
-        argv: list[str],
-        config: Mapping[str, Any],
-        user: str,
-        env: Mapping[str, str],
-        tag: str,
-        has_stdin: bool,
-        terminal: tuple[int, int] | None,
-        timeout_s: float | None,
-    ) -> tuple[Facts, Source]:
-        cwd = config.get("cwd")
-        source: Source
-        if terminal is None:
-            command = await guest.spawn(
-                argv, timeout=timeout_s, cwd=cwd, user=user, env=env, stdin=has_stdin, detach=True
-            )
-            facts = Facts(pid=command.pid, tag=tag, config=dict(config))
-            source = CommandSource(command, has_stdin=has_stdin)
-        else:
-            columns, rows = terminal
-            shell = await guest.shell(argv, columns=columns, rows=rows, cwd=cwd, user=user, env=env)
-            listed = {found.session: found.pid for found in await guest.shells()}
-            facts = Facts(
-                pid=listed.get(shell.session, 0),
-                tag=tag,
-                config=dict(config),
-                session=shell.session,
-                deadline=None if timeout_s is None else time.time() + timeout_s,
-            )
-            source = TerminalSource(guest, shell, facts)
-        return facts, source
 
     def _take(self, process: Process, line: Line) -> tuple[Process, Listener]:
         """Begin to read a process, with one who listens from its start on."""

@@ -87,8 +87,8 @@ class StandBy:
 
 
 def receive(stdin: int = 0) -> tuple[Any, list[int]]:
-    """What this process was given by way of its stdin: the value, and the descriptors. Blocks until
-    then. Raises ValueError if it is given nothing, OSError."""
+    """The value and the descriptors that this process is given over its stdin. Blocks until they
+    have come. Raises ValueError if it is given nothing, OSError."""
     text, passed = b"", []
     with socket.socket(fileno=os.dup(stdin)) as given:
         while True:

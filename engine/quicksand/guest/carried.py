@@ -1,4 +1,4 @@
-"""What the guest's agent carries on a channel until one side ends it."""
+"""A connection that the guest's agent carries on a channel, until one side ends it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from quicksand.guest.agent.session import Session
 
 CAPABILITY = "dial"
-"""What an agent says in its hello if it dials, listens, and serves SFTP."""
+"""The capability of dialling, listening and serving SFTP, in an agent's hello."""
 
 PORT_MAX = 65535
 

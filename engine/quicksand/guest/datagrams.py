@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from quicksand.guest.agent.session import Session
 
 CAPABILITY = "dial_udp"
-"""What an agent says in its hello if it carries datagrams."""
+"""The capability of carrying datagrams, in an agent's hello."""
 
 DATAGRAM_MAX: Final = 65_507
 """Bytes of the largest datagram that IPv4 carries: 65,535 less its header's 20 and UDP's 8."""
 
 _LENGTH = struct.Struct("!H")
-"""What stands before each datagram in the stream (docs/internals/agent-protocol.md)."""
+"""The header of each datagram in the stream (docs/internals/agent-protocol.md)."""
 
 
 class GuestDatagrams(Carried):

@@ -155,8 +155,8 @@ class Command:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the agent has told of its end, from when on its ``pid`` may be another's. Output
-        from before may still wait to be read."""
+        """Whether the agent has told of its end. From then on its ``pid`` may be another process's.
+        There may still be output to be read."""
         return self._channel.has_ended
 
     async def __aenter__(self) -> Command:

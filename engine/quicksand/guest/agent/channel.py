@@ -67,7 +67,7 @@ class Channel:
         self._event_bytes = 0
         self._failure: AgentError | None = None
         self.has_ended = False
-        """Whether its last event has arrived; it may still wait to be read."""
+        """Whether its last event has arrived, if only to be read later."""
         self._changed = asyncio.Event()
         self.reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
