@@ -1,0 +1,53 @@
+"""What things cost, and where each figure is from.
+
+"M" is measured by `bench/costs.py` on the development machine, "R" by trials with Ray 2.60 on it,
+"C" is a constant of this project, and "A" is assumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """Seconds, MiB and counts."""
+
+    start_s: float = 0.19
+    """M: processor time of a start from a template (docs/internals/figures.md)."""
+    round_trip_s: float = 0.001
+    """A: between any two machines."""
+    connect_s: float = 0.55
+    """M: ssh and the far end's Python, until its first look is here; on an idle machine."""
+    connects_at_once: int = 16
+    """A: connections that a client makes at the same time."""
+    push_s: float = 0.031
+    """C: from a change to the client: 30 ms in which the far end gathers changes, and the way."""
+    push_work_s: float = 0.0002
+    """A: a client's processor time for a line that it is told."""
+
+    silent_ssh_s: float = 45.0
+    """C: until a client gives up a host that does not answer (ServerAliveInterval 15, thrice)."""
+    grace_s: float = 30.0
+    """C: a host ends what belongs to a client that is away for so long."""
+    reconnect_s: float = 15.0
+    """C: half of the longest pause between attempts to connect again."""
+
+    silent_ray_s: float = 63.0
+    """R: until Ray calls a frozen machine dead, by default."""
+    group_s: float = 0.005
+    """R: the head's time for a placement group (60 at once in 0.3 s)."""
+    group_delay_s: float = 0.0025
+    """R: the way of one that is alone (1.8 to 3.2 ms)."""
+    actor_call_s: float = 0.0009
+    """R: a call of a host's actor."""
+    check_work_s: float = 0.0002
+    """A: the head's time to look at a node."""
+    check_every_s: float = 3.0
+    """R: how often it looks at each, by default."""
+    head_back_s: float = 120.0
+    """A: until a lost head is replaced."""
+    join_s: float = 0.02
+    """A: the head's time for a node that joins."""
+
+    margin_s: float = 5.0
+    """C: between the end of a lease and the start of a twin."""
