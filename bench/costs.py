@@ -1,15 +1,16 @@
 """Measures what a sandbox costs its host, and what a client costs both ends. Prints JSON.
 
-python -m bench.costs [--sandboxes 1,4,8] [--recorded 1,10,100,1000] [--clients 1,4] [--memory 128M]
-                      [--image debian] [--rounds 5] [PART…]
+python -m bench.costs [--sandboxes 1,4,8] [--recorded 1,10,100,1000] [--clients 1,4]
+                      [--memory 128M] [--image debian] [--rounds 5] [PART…]
 
-The parts are `running` (real VMs, each with a forwarded port, the first with a mount as well: memory,
-descriptors, threads and sockets of each kind of process), `disk` (overlay, checkpoint and save of
-one of them), `listing` (the registry's list, with so many stopped sandboxes on disk) and `clients`
-(ssh to this machine, over a private sshd: memory and descriptors of what each client needs at both
-ends). Memory is PSS: pages that processes share count in part. Figures of several processes are
-medians. Memory and counts are sound on a busy host; seconds are not, and `load` says how busy it was.
-The model of many hosts reads this file's output (`bench/fleet_simulator/`).
+The parts are `running` (real VMs, each with a forwarded port, the first with a mount as well:
+memory, descriptors, threads and sockets of each kind of process), `disk` (overlay, checkpoint and
+save of one of them), `listing` (the registry's list, with so many stopped sandboxes on disk),
+`clients` (ssh to this machine, over a private sshd: what each client needs at both ends) and
+`watching` (what it costs to be told of changes). Memory is PSS: pages that processes share count in
+part. Figures of several processes are medians. Memory and counts are sound on a busy host; seconds
+are not, and `load` says how busy it was. The model of many hosts (`bench/fleet_simulator/`) has its
+figures from here.
 """
 
 from __future__ import annotations
@@ -30,28 +31,34 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from quicksand import Mount, NetworkMode, Sandbox
-from quicksand.base.footprint import allocated_size
+from quicksand.base.footprint import Footprint
 from quicksand.base.paths import Paths, make_private_dir, paths
-from quicksand.base.process_usage import memory_of
-from quicksand.base.removal import make_marked
-from quicksand.life.all_processes import list_all
+from quicksand.base.process_usage import memory_of, process_usage
+from quicksand.base.removal import make_marked, remove
+from quicksand.life.all_processes import OurProcess, Role, list_all
 from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
+from quicksand.remote.channel import Channel
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
 
 from quicksand_tui.cli.measuring.machines import make_warm
+from quicksand_tui.door.far_wire import Learner, Lines
 from tests.conftest import fresh_places
 from tests.ssh_server import FarHost, far_environ, with_sshd
 
 MIB = 1024 * 1024
-PARTS = ("running", "disk", "listing", "clients")
+PARTS = ("running", "disk", "listing", "clients", "watching")
 GUEST_PORT = 8080
 WRITTEN_MIB = 8
 """What the guest writes before its checkpoint and its save."""
 CALM_S = 1.0
 """Seconds for what has just started to come to rest."""
+
+IDLE_S = 5.0
+CHANGES = 10
+CHANGES_EVERY_S = 0.3
 
 Figures = dict[str, Any]
 
@@ -70,10 +77,20 @@ def counts_of(pid: int) -> Figures:
     return {}
 
 
+def is_ours(process: OurProcess) -> bool:
+    """Whether a process is of a sandbox in our data directory; others of this user may start some
+    meanwhile."""
+    if process.role is Role.SANDBOX:
+        return True
+    with suppress(OSError):
+        return os.fsencode(paths().data) in Path(f"/proc/{process.pid}/environ").read_bytes()
+    return False
+
+
 def _opened(place: Path) -> Iterator[str]:
     for link in list(place.iterdir()):
         with suppress(FileNotFoundError):  # our own look at the directory
-            yield os.readlink(link)
+            yield str(link.readlink())
 
 
 def medians(found: Iterable[Figures]) -> Figures:
@@ -112,7 +129,9 @@ async def measure_running(options: argparse.Namespace) -> Figures:
         before = {one.pid for one in list_all(Registry(paths()))}
         async with running(options, count):
             await asyncio.sleep(CALM_S)
-            ours = [one for one in list_all(Registry(paths())) if one.pid not in before]
+            ours = [
+                one for one in list_all(Registry(paths())) if one.pid not in before and is_ours(one)
+            ]
             kinds = sorted({one.kind for one in ours})
             found[str(count)] = {
                 kind: medians(counts_of(one.pid) for one in ours if one.kind == kind)
@@ -138,13 +157,15 @@ async def measure_disk(options: argparse.Namespace) -> Figures:
         found["with_a_second_mib"] = _mib(root)
         with tempfile.TemporaryDirectory(prefix="qss-") as directory:
             await sandbox.save("bench", workspace=directory)
-            found["save_mib"] = _mib(Path(directory))
+            found["save_mib"] = round(Footprint(Path(directory)).size / MIB, 1)
+            found["save_own_mib"] = _mib(Path(directory))
     image = next((paths().images / options.image).resolve().glob("*/disk.qcow2")).parent
     return {**found, "written_by_guest_mib": WRITTEN_MIB, "image_mib": _mib(image)}
 
 
 def _mib(place: Path) -> float:
-    return round(allocated_size(place) / MIB, 1)
+    """What removing it would free: layers and templates that others share count there."""
+    return round(Footprint(place).own / MIB, 1)
 
 
 def record_of(number: int) -> Record:
@@ -190,36 +211,63 @@ def measure_listing(options: argparse.Namespace) -> Figures:
                 os.close(registry.create(record_of(count + number)))
                 taken["list_ms"].append((listed - began) * 1000)
                 taken["make_ms"].append((time.perf_counter() - listed) * 1000)
-            kib = allocated_size(registry.paths.sandboxes) / 1024 / (count + options.rounds)
+            kib = Footprint(registry.paths.sandboxes).size / 1024 / (count + options.rounds)
         middle = {name: round(statistics.median(values), 2) for name, values in taken.items()}
         found[str(count)] = {**middle, "disk_kib_each": round(kib, 1)}
     return found
 
 
+@asynccontextmanager
+async def watched(destination: Destination) -> AsyncIterator[tuple[float, Watcher]]:
+    """Another connection to a machine that tells what changes there, and how long it took until all
+    was told."""
+    began = time.perf_counter()
+    async with Connection(destination, asks=False) as connection:
+        channel = connection.link.open("watch")
+        await channel.reply
+        channel.tell("look", visible=[])
+        watcher = Watcher(channel)
+        await watcher.take()
+        yield time.perf_counter() - began, watcher
+
+
+class Watcher:
+    """Takes what a machine tells, as the app does."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._lines, self._learner = Lines(), Learner()
+        self.bytes = self.lines = 0
+
+    async def take(self) -> None:
+        """Take the next line, or several."""
+        before = self.lines
+        while self.lines == before:
+            data = (await self._channel.piece()).data
+            self.bytes += len(data)
+            for line in self._lines.feed(data):
+                self._learner.learn(line)
+                self.lines += 1
+
+    async def take_all(self) -> None:
+        while True:
+            await self.take()
+
+
 async def measure_clients(options: argparse.Namespace, far: FarHost) -> Figures:
     """By how many connections this process has, all of them to this machine."""
-    os.environ["PATH"] = far.environ()["PATH"]
     destination = Destination.parse(far.address)
     found: Figures = {}
     for count in options.clients:
-        before, own = set(_pids()), counts_of(os.getpid())
+        own = counts_of(os.getpid())
         async with AsyncExitStack() as stack:
-            taken = []
-            for _ in range(count):
-                connection = Connection(destination, asks=False)
-                began = time.perf_counter()
-                await stack.enter_async_context(connection)
-                taken.append(time.perf_counter() - began)
-                channel = connection.link.open("watch")
-                await channel.reply
-                channel.tell("look", visible=[])
-                await channel.piece()
+            taken = [
+                (await stack.enter_async_context(watched(destination)))[0] for _ in range(count)
+            ]
             await asyncio.sleep(CALM_S)
-            ours = [(pid, kind) for pid in set(_pids()) - before if (kind := _kind_of(pid))]
             now = counts_of(os.getpid())
             found[str(count)] = {
-                kind: medians(counts_of(pid) for pid, one in ours if one == kind)
-                for kind in sorted({kind for _, kind in ours})
+                kind: medians(map(counts_of, pids)) for kind, pids in _brought().items()
             } | {
                 "client_per_connection": {
                     name: round((now[name] - own[name]) / count, 2) for name in now
@@ -229,24 +277,62 @@ async def measure_clients(options: argparse.Namespace, far: FarHost) -> Figures:
     return found
 
 
-def _pids() -> Iterator[int]:
+async def measure_watching(options: argparse.Namespace, far: FarHost) -> Figures:
+    """By the number of stopped sandboxes on the host: the processor time of one client's far end in
+    each second in which nothing happens, and for each sandbox that is made; the client's for each
+    line; the bytes of all, and of a line."""
+    destination, found = Destination.parse(far.address), {}
+    for count in options.recorded:
+        registry = make_recorded(paths().data, count)
+        async with watched(destination) as (_, watcher), asyncio.TaskGroup() as tasks:
+            first, (server,) = watcher.bytes, _brought()["serve"]
+            taking = tasks.create_task(watcher.take_all())
+            before = process_usage(server)[0]
+            await asyncio.sleep(IDLE_S)
+            idle = process_usage(server)[0] - before
+            told, own, lines = watcher.bytes, time.thread_time(), watcher.lines
+            for _ in range(CHANGES):
+                await asyncio.to_thread(make_recorded, paths().data, 1)
+                await asyncio.sleep(CHANGES_EVERY_S)
+            busy = process_usage(server)[0] - before - idle
+            own, lines = time.thread_time() - own, max(1, watcher.lines - lines)
+            taking.cancel()
+        found[str(count)] = {
+            "far_end_idle_ms_a_second": round(1000 * idle / IDLE_S, 1),
+            "far_end_ms_a_change": round(1000 * busy / CHANGES, 1),
+            "client_ms_a_line": round(1000 * own / lines, 2),
+            "lines": lines,
+            "bytes_at_first": first,
+            "bytes_a_line": round((watcher.bytes - told) / lines),
+        }
+        for id_ in [entry.id for entry in registry.list()]:
+            remove(registry.place(id_).root)
+    return found
+
+
+def _brought() -> dict[str, list[int]]:
+    """The processes that connections of this process have brought, by what they are."""
+    mine = os.fsencode(f"QUICKSAND_DATA_DIR={paths().data}")
+    parents, found = _parents(), dict[str, list[int]]()
+    for pid, parent in parents.items():
+        with suppress(OSError, IndexError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if parent == os.getpid() and words[0].endswith(b"ssh"):
+                found.setdefault("ssh", []).append(pid)
+            elif b"--stdio" in words and mine in Path(f"/proc/{pid}/environ").read_bytes():
+                found.setdefault("serve", []).append(pid)
+                found.setdefault("sshd", []).append(parent)
+    return found
+
+
+def _parents() -> dict[int, int]:
+    """The parent of each process (proc_pid_stat(5))."""
+    found = {}
     for directory in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if directory.stat().st_uid == os.geteuid():
-                yield int(directory.name)
-
-
-def _kind_of(pid: int) -> str:
-    """What a process is that a connection has brought; "" for any other."""
-    with suppress(OSError):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        if words[0].startswith(b"sshd"):
-            return "sshd"
-        if Path(os.fsdecode(words[0])).name == "ssh":
-            return "ssh"
-        if b"serve" in words and b"--stdio" in words:
-            return "serve"
-    return ""
+            stat = (directory / "stat").read_text(errors="replace")
+            found[int(directory.name)] = int(stat.rpartition(")")[2].split()[1])
+    return found
 
 
 def listed(text: str) -> list[int]:
@@ -277,7 +363,10 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     options = parse()
-    found: Figures = {"load": [round(value, 1) for value in os.getloadavg()], "memory": options.memory}
+    found: Figures = {
+        "load": [round(value, 1) for value in os.getloadavg()],
+        "memory": options.memory,
+    }
     with fresh_places(paths()):
         if "running" in options.parts:
             found["running"] = asyncio.run(measure_running(options))
@@ -285,12 +374,16 @@ def main() -> None:
             found["disk"] = asyncio.run(measure_disk(options))
         if "listing" in options.parts:
             found["listing"] = measure_listing(options)
-        if "clients" in options.parts:
+        if {"clients", "watching"} & set(options.parts):
             with (
                 tempfile.TemporaryDirectory(prefix="qsb-") as directory,
                 with_sshd(Path(directory), far_environ()) as far,
             ):
-                found["clients"] = asyncio.run(measure_clients(options, far))
+                os.environ["PATH"] = far.environ()["PATH"]
+                if "clients" in options.parts:
+                    found["clients"] = asyncio.run(measure_clients(options, far))
+                if "watching" in options.parts:
+                    found["watching"] = asyncio.run(measure_watching(options, far))
         for place in (paths().runtime / "ssh", paths().runtime / "hosts"):
             with suppress(OSError):
                 place.rmdir()

@@ -57,7 +57,9 @@ def parse(words: Sequence[str] | None = None) -> Scenario:
     add("--no-faults", action="store_true")
     add("--seed", type=int, default=usual.seed)
     given = vars(parser.parse_args(words))
-    costs = {name: given.pop(name) for name in ("push_s", "round_trip_s", "silent_ray_s", "group_s")}
+    costs = {
+        name: given.pop(name) for name in ("push_s", "round_trip_s", "silent_ray_s", "group_s")
+    }
     faults = Faults.none() if given.pop("no_faults") else usual.faults
     fenced = not given.pop("unfenced")
     return Scenario(costs=replace(usual.costs, **costs), faults=faults, fenced=fenced, **given)

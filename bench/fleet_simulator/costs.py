@@ -22,8 +22,15 @@ class Costs:
     """A: connections that a client makes at the same time."""
     push_s: float = 0.031
     """C: from a change to the client: 30 ms in which the far end gathers changes, and the way."""
-    push_work_s: float = 0.0002
-    """A: a client's processor time for a line that it is told."""
+    line_s: float = 0.001
+    """M: a client's processor time for a line that it is told."""
+    look_s: float = 0.0001
+    """M: a far end's processor time for each sandbox on its host, once a second and at each
+    change: it looks at all of them."""
+    change_s: float = 0.005
+    """M: the same for a change, besides that look."""
+    make_s: float = 0.0005
+    """M: what a start takes more for each sandbox that is there: what died is looked for first."""
 
     silent_ssh_s: float = 45.0
     """C: until a client gives up a host that does not answer (ServerAliveInterval 15, thrice)."""

@@ -39,7 +39,9 @@ class Misfortune:
         wait_s = self._chance.expovariate(1 / every_s)
         self._clock.after(wait_s, self._happen, name, every_s, subjects, fault)
 
-    def _happen(self, name: str, every_s: float, subjects: int, fault: Callable[[int], None]) -> None:
+    def _happen(
+        self, name: str, every_s: float, subjects: int, fault: Callable[[int], None]
+    ) -> None:
         self.happened[name] = self.happened.get(name, 0) + 1
         fault(self._chance.randrange(subjects))
         self._plan(name, every_s, subjects, fault)

@@ -1,5 +1,5 @@
-"""What needs no events: what a fleet of some size takes of each machine, which limit that meets, and
-how long an image takes to reach all hosts."""
+"""What needs no events: what a fleet of some size takes of each machine, which limit that meets,
+and how long an image takes to reach all hosts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ class Parts:
 
     vm_mib: float = 37.2 + 6.0 + 13.5
     """QEMU of an idle guest of 128M from a template, one of eight; keeper; forwarder."""
-    vm_processes: int = 3
     vm_threads: float = 7.5 + 1 + 1
     vm_descriptors: int = 128 + 14 + 13
-    vm_sockets: int = 51 + 2 + 7
     list_ms: float = 0.28
     """The registry's list, for each sandbox on disk."""
 
@@ -28,10 +26,8 @@ class Parts:
     ssh_mib: float = 1.7
     """A client's ssh, for each connection; its own memory for each was too little to be seen."""
     client_descriptors: int = 3
-    client_threads: int = 1
     serve_mib: float = 22.8 + 2.5
     """A host's far end that tells what changes, and its sshd, for each client."""
-    serve_processes: int = 2
     image_mib: float = 117.1
 
 
@@ -51,43 +47,33 @@ class Limit:
 
 def client_limits(hosts: int, parts: Parts) -> list[Limit]:
     """What a client meets that is connected to all hosts."""
-    return [
-        Limit(name="descriptors of the client (soft limit)", takes=20 + parts.client_descriptors * hosts,
-              has=1024, source="the usual soft RLIMIT_NOFILE"),
-        Limit(name="processes of its user", takes=hosts, has=15_000,
-              source="a usual RLIMIT_NPROC, 8 GiB of memory"),
-        Limit(name="threads of the client", takes=4 + parts.client_threads * hosts, has=15_000,
-              source="the same"),
-        Limit(name="MiB for the client and its ssh", takes=parts.client_mib + parts.ssh_mib * hosts,
-              has=2048, source="a quarter of a machine of 8 GiB"),
-        Limit(name="connections through one address", takes=hosts, has=28_232,
-              source="net.ipv4.ip_local_port_range, to one jump host"),
-    ]  # fmt: skip
+    descriptors = 20 + parts.client_descriptors * hosts
+    memory = parts.client_mib + parts.ssh_mib * hosts
+    rows = (
+        ("descriptors of the client", descriptors, 1024, "the usual soft RLIMIT_NOFILE"),
+        ("processes and threads of its user", 4 + 2 * hosts, 31_000, "RLIMIT_NPROC, 8 GiB"),
+        ("MiB for the client and its ssh", memory, 2048, "a quarter of 8 GiB"),
+        ("ports to one jump host", hosts, 28_232, "net.ipv4.ip_local_port_range"),
+    )
+    return [Limit(name=name, takes=takes, has=has, source=why) for name, takes, has, why in rows]
 
 
 def host_limits(clients: int, sandboxes: int, memory_mib: float, parts: Parts) -> list[Limit]:
     """What a host meets with so many ``clients`` that are connected, and ``sandboxes``."""
-    vms = parts.vm_descriptors * sandboxes
-    return [
-        Limit(name="clients that connect at once", takes=clients, has=10,
-              source="sshd's MaxStartups 10:30:100; from 100 on none gets in"),
-        Limit(name="MiB for far ends", takes=parts.serve_mib * clients, has=2048,
-              source="what is kept from sandboxes"),
-        Limit(name="MiB for far ends and idle sandboxes",
-              takes=parts.serve_mib * clients + parts.vm_mib * sandboxes, has=memory_mib,
-              source="the host's memory"),
-        Limit(name="processes and threads",
-              takes=300 + clients * 4 + parts.vm_threads * sandboxes, has=32_768,
-              source="kernel.pid_max of a small kernel; 4,194,304 with systemd"),
-        Limit(name="open files of all", takes=vms + 16 * clients, has=1_000_000,
-              source="fs.file-max is more on any machine of 16 GiB"),
-        Limit(name="inotify watches' owners", takes=clients, has=128,
-              source="fs.inotify.max_user_instances, all clients one user"),
-        Limit(name="ports of forwards", takes=sandboxes, has=28_232,
-              source="net.ipv4.ip_local_port_range, one each"),
-        Limit(name="sandboxes that a client can be shown of it", takes=sandboxes, has=5000,
-              source="door/far_wire.py"),
-    ]  # fmt: skip
+    far_ends = parts.serve_mib * clients
+    threads = 300 + 4 * clients + parts.vm_threads * sandboxes
+    files = 16 * clients + parts.vm_descriptors * sandboxes
+    rows = (
+        ("clients that connect at once", clients, 10, "MaxStartups 10:30:100 of sshd"),
+        ("inotify instances of far ends", clients, 128, "fs.inotify.max_user_instances"),
+        ("MiB for far ends", far_ends, 2048, "what is kept from sandboxes"),
+        ("MiB for all", far_ends + parts.vm_mib * sandboxes, memory_mib, "idle guests of 128M"),
+        ("processes and threads", threads, 32_768, "kernel.pid_max; 4,194,304 with systemd"),
+        ("open files", files, 1_000_000, "fs.file-max with 16 GiB"),
+        ("ports of forwards", sandboxes, 28_232, "net.ipv4.ip_local_port_range, one each"),
+        ("sandboxes that a client is shown", sandboxes, 5000, "door/far_wire.py"),
+    )
+    return [Limit(name=name, takes=takes, has=has, source=why) for name, takes, has, why in rows]
 
 
 def first_list_s(hosts: int, on_disk: float, connect_s: float, at_once: int, parts: Parts) -> float:

@@ -1,5 +1,5 @@
-"""Placing by clients: each is connected to all hosts, is told how much memory they have, and asks the
-one that it takes for the best. The host decides."""
+"""Placing by clients: each is connected to all hosts, is told how much memory they have, and asks
+the one that it takes for the best. The host decides."""
 
 from __future__ import annotations
 

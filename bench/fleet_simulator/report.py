@@ -7,11 +7,18 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from bench.fleet_simulator.faults import Misfortune
-from bench.fleet_simulator.limits import Parts, client_limits, first_list_s, host_limits
+from bench.fleet_simulator.limits import (
+    Parts,
+    client_limits,
+    first_list_s,
+    host_limits,
+    image_by_star_s,
+    image_by_tree_s,
+)
 from bench.fleet_simulator.over_ray import OverRay
 from bench.fleet_simulator.over_ssh import OverSsh
 from bench.fleet_simulator.scenario import Design, Scenario
-from bench.fleet_simulator.simulation import Simulation
+from bench.fleet_simulator.simulation import Counts, Simulation
 
 SAMPLE_S = 300.0
 
@@ -44,7 +51,8 @@ def run(scenario: Scenario) -> dict[str, Any]:
         sampler.of_client, sampler.of_host = scenario.hosts, scenario.clients
         told_s = counts.pushed / scenario.clients / scenario.duration_s
         found["lines_pushed"] = counts.pushed
-        found["client_busy_with_lines"] = round(told_s * scenario.costs.push_work_s, 4)
+        found["host_processors_for_clients"] = round(_looking(scenario, counts, found), 2)
+        found["client_busy_with_lines"] = round(told_s * scenario.costs.line_s, 4)
     else:
         found["head_busy"] = round(placing.head.busy_s / scenario.duration_s, 3)
         found["head_calls"] = placing.head.calls
@@ -52,6 +60,14 @@ def run(scenario: Scenario) -> dict[str, Any]:
     found["connections_of_a_client"] = sampler.of_client
     found["clients_of_a_host"] = sampler.of_host
     return found | _taken(scenario, sampler, found["most_on_a_host"])
+
+
+def _looking(scenario: Scenario, counts: Counts, found: dict[str, Any]) -> float:
+    """Processors of each host that are busy with looking, for all clients that are connected."""
+    costs = scenario.costs
+    looks: float = costs.look_s * found["most_on_a_host"]
+    told_s = counts.pushed / scenario.hosts / scenario.duration_s
+    return scenario.clients * looks + told_s * (costs.change_s + looks)
 
 
 def _taken(scenario: Scenario, sampler: Sampler, on_a_host: int) -> dict[str, Any]:
@@ -66,6 +82,8 @@ def _taken(scenario: Scenario, sampler: Sampler, on_a_host: int) -> dict[str, An
         "client_mib": round(parts.client_mib + parts.ssh_mib * to),
         "host_mib_for_clients": round(parts.serve_mib * by),
         "first_list_s": round(first, 2),
+        "image_by_star_s": round(image_by_star_s(scenario.hosts, parts.image_mib), 1),
+        "image_by_tree_s": round(image_by_tree_s(scenario.hosts, parts.image_mib), 1),
         "met": [f"{one.name}: {one.takes:,.0f} of {one.has:,.0f}" for one in limits if one.is_met],
     }
 

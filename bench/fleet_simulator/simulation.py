@@ -120,7 +120,9 @@ class Simulation:
             self.counts.most_doubled = max(self.counts.most_doubled, len(self.world.doubled))
         self.placing.changed(host)
         processor = min(range(len(host.starts)), key=host.starts.__getitem__)
-        done = max(host.starts[processor], self.clock.now) + self.costs.start_s * host.slowness
+        costs, others = self.costs, len(host.vms) - 1
+        work_s = (costs.start_s + costs.make_s * others) * host.slowness
+        done = max(host.starts[processor], self.clock.now) + work_s
         host.starts[processor] = done
         self.clock.after(done - self.clock.now, self._started, vm)
         return True
