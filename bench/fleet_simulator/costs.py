@@ -32,6 +32,11 @@ class Costs:
     make_s: float = 0.0005
     """M: what a start takes more for each sandbox that is there: what died is looked for first."""
 
+    answer_s: float = 30.0
+    """C: a host that does not say within this whether it has the memory is left for another."""
+    refused_s: float = 5.0
+    """C: for so long a client does not ask a host again that has refused."""
+
     silent_ssh_s: float = 45.0
     """C: until a client gives up a host that does not answer (ServerAliveInterval 15, thrice)."""
     grace_s: float = 30.0
@@ -39,8 +44,9 @@ class Costs:
     reconnect_s: float = 15.0
     """C: half of the longest pause between attempts to connect again."""
 
-    silent_ray_s: float = 63.0
-    """R: until Ray calls a frozen machine dead, by default."""
+    silent_ray_s: float = 20.0
+    """C: until Ray gives up a frozen machine, with a look every 2 s of which five must fail; 63 s
+    by default (R)."""
     group_s: float = 0.005
     """R: the head's time for a placement group (60 at once in 0.3 s)."""
     group_delay_s: float = 0.0025
@@ -49,8 +55,8 @@ class Costs:
     """R: a call of a host's actor."""
     check_work_s: float = 0.0002
     """A: the head's time to look at a node."""
-    check_every_s: float = 3.0
-    """R: how often it looks at each, by default."""
+    check_every_s: float = 2.0
+    """C: how often it looks at each."""
     head_back_s: float = 120.0
     """A: until a lost head is replaced."""
     join_s: float = 0.02

@@ -95,9 +95,7 @@ class OverRay:
             self._settle(sandbox, host)
         elif host.is_silent:
             self._simulation.counts.hung += 1
-            self._clock.after(
-                costs.silent_ray_s + costs.grace_s, self._unheard, sandbox, host, epoch
-            )
+            self._clock.after(costs.answer_s, self._unheard, sandbox, host, epoch)
         else:
             has_begun = self._simulation.begin(sandbox, host)
             self._settle(sandbox, host)

@@ -19,11 +19,13 @@ class Client:
     """What one client knows besides what the hosts tell."""
 
     offset: int
-    """Where it begins to look, so that not all take the first of equals."""
+    """Where it begins to look, so that not all take the first of equals (`Choice.OWN_ORDER`)."""
     began: float
     """When it began to connect."""
     asked: dict[int, int] = field(default_factory=dict)
     """MiB by host that it has asked for, and of which it was told nothing yet."""
+    refused: dict[int, float] = field(default_factory=dict)
+    """Hosts that it does not ask, and until when."""
     cut: dict[int, float] = field(default_factory=dict)
     """Hosts that it cannot reach, and until when."""
 
@@ -77,8 +79,14 @@ class OverSsh:
         view = self._told.copy()
         for number, mib in client.asked.items():
             view[number] -= mib
-        hosts, offset = len(view), client.offset
-        if self._simulation.scenario.choice is Choice.TWO and self._reached(client) == hosts:
+        for number, until in list(client.refused.items()):
+            if until > self._clock.now:
+                view[number] = -1
+            else:
+                del client.refused[number]
+        choice, hosts = self._simulation.scenario.choice, len(view)
+        offset = 0 if choice is Choice.MOST_FREE else client.offset
+        if choice is Choice.TWO and self._reached(client) == hosts:
             for _ in range(DRAWS):
                 one, other = (int(self._simulation.chance.random() * hosts) for _ in range(2))
                 better = one if view[one] >= view[other] else other
@@ -99,9 +107,11 @@ class OverSsh:
             return
         if host.is_silent or client.cut.get(host.number, 0.0) > self._clock.now:
             self._simulation.counts.hung += 1
-            # It may have begun there: only when the host has ended it for sure, another is asked.
-            self._clock.after(costs.silent_ssh_s + costs.grace_s, self._again, sandbox, epoch)
+            # Only memory was asked for, which that host frees again when nobody comes for it.
+            client.refused[host.number] = self._clock.now + costs.answer_s + costs.refused_s
+            self._clock.after(costs.answer_s, self._again, sandbox, epoch)
         elif not self._simulation.begin(sandbox, host):
+            client.refused[host.number] = self._clock.now + costs.refused_s
             self._clock.after(costs.round_trip_s / 2, self._again, sandbox, epoch)
 
     def _answered(self, client: Client, number: int, mib: int) -> None:

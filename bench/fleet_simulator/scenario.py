@@ -21,6 +21,9 @@ class Choice(StrEnum):
     """Which host a client asks first."""
 
     MOST_FREE = "most-free"
+    """Of equals the first by name: the same for all clients."""
+    OWN_ORDER = "own-order"
+    """The same, but each client has an order of its own."""
     TWO = "two"
     """The better of two that are drawn."""
 
