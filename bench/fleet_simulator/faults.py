@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 from bench.fleet_simulator.over_ray import OverRay
@@ -20,7 +21,9 @@ class Misfortune:
     def __init__(self, simulation: Simulation, placing: OverSsh | OverRay) -> None:
         self._simulation = simulation
         self._placing = placing
-        self._clock, self._chance = simulation.clock, simulation.chance
+        self._clock = simulation.clock
+        # Of its own, so that the same goes wrong with both designs.
+        self._chance = random.Random(f"{simulation.scenario.seed} faults")
         self.happened: dict[str, int] = {}
         faults, hosts = simulation.scenario.faults, simulation.scenario.hosts
         clients = simulation.scenario.clients

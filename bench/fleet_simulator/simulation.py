@@ -65,14 +65,16 @@ class Simulation:
         self.scenario = scenario
         self.costs = scenario.costs
         self.clock = Clock()
-        self.chance = random.Random(scenario.seed)
+        self.chance = random.Random(f"{scenario.seed} placing")
+        self._wishes = random.Random(f"{scenario.seed} wishes")
+        """Apart, so that both designs get the same wishes."""
         self.world = World(scenario.hosts, scenario.host_mib, scenario.processors)
         self.counts = Counts()
         self.running = 0
         """Sandboxes that have a place, reachable or not."""
         self.placing = design(self)
         for number in range(scenario.sandboxes):
-            self.clock.after(self.chance.uniform(0, scenario.arrive_s), self._wish, number)
+            self.clock.after(self._wishes.uniform(0, scenario.arrive_s), self._wish, number)
 
     def run(self, *, watch: Callable[[], object] | None = None) -> None:
         """Simulate all of it; ``watch`` is called after each event."""
@@ -81,7 +83,7 @@ class Simulation:
     # From a wish to its end
 
     def _wish(self, _: int) -> None:
-        scenario, chance = self.scenario, self.chance
+        scenario, chance = self.scenario, self._wishes
         attached = chance.random() < scenario.attached
         sandbox = Sandbox(
             number=len(self.world.sandboxes),

@@ -100,6 +100,20 @@ def test_another_seed_gives_another_run() -> None:
     assert run(Scenario(seed=1))["to_place_s"] != run(Scenario(seed=2))["to_place_s"]
 
 
+def test_both_designs_get_the_same_wishes_and_the_same_faults() -> None:
+    faults = Faults(silence=20, cut=20, client=5, head=5)
+    ssh, ray = (
+        simulated(Scenario(design=design, sandboxes=50, faults=faults), watched=False)
+        for design in Design
+    )
+    wishes = [
+        [(one.asked_at, one.client, one.life_s, one.restarts) for one in each.world.sandboxes]
+        for each in (ssh, ray)
+    ]
+    assert wishes[0] == wishes[1]
+    assert run(ssh.scenario)["faults"] == run(ray.scenario)["faults"] != {}
+
+
 @pytest.mark.parametrize("design", Design)
 def test_without_faults_all_that_fits_is_placed(design: Design) -> None:
     found = run(Scenario(design=design, hosts=5, sandboxes=400, faults=Faults.none()))
