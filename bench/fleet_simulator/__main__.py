@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bench.fleet_simulator.report import run
-from bench.fleet_simulator.scenario import Choice, Design, Faults, Scenario
+from bench.fleet_simulator.scenario import Choice, Design, Scenario
 
 
 def count(text: str) -> int:
@@ -18,14 +18,14 @@ def count(text: str) -> int:
     return int(text)
 
 
-def seconds(text: str) -> float:
+def amount(text: str) -> float:
     """Reads a positive number."""
     try:
         found = float(text)
     except ValueError:
         found = 0.0
     if not 0 < found < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
     return found
 
 
@@ -45,22 +45,24 @@ def parse(words: Sequence[str] | None = None) -> Scenario:
     add("--sandboxes", type=count, default=usual.sandboxes)
     add("--needs-mib", type=numbers, default=usual.needs_mib, metavar="MIB,…")
     add("--host-mib", type=count, default=usual.host_mib)
-    add("--arrive-s", type=seconds, default=usual.arrive_s)
-    add("--life-s", type=seconds, default=usual.life_s)
-    add("--duration-s", type=seconds, default=usual.duration_s)
+    add("--arrive-s", type=amount, default=usual.arrive_s)
+    add("--life-s", type=amount, default=usual.life_s)
+    add("--duration-s", type=amount, default=usual.duration_s)
     add("--choice", type=Choice, choices=list(Choice), default=usual.choice)
-    add("--push-s", type=seconds, default=usual.costs.push_s)
-    add("--round-trip-s", type=seconds, default=usual.costs.round_trip_s)
-    add("--silent-ray-s", type=seconds, default=usual.costs.silent_ray_s)
-    add("--group-s", type=seconds, default=usual.costs.group_s)
+    add("--push-s", type=amount, default=usual.costs.push_s)
+    add("--round-trip-s", type=amount, default=usual.costs.round_trip_s)
+    add("--silent-ray-s", type=amount, default=usual.costs.silent_ray_s)
+    add("--group-s", type=amount, default=usual.costs.group_s)
     add("--unfenced", action="store_true", help="a twin starts though the first may run on")
     add("--no-faults", action="store_true")
+    add("--faults-times", type=amount, default=1.0, metavar="FACTOR", help="so much more often")
     add("--seed", type=int, default=usual.seed)
     given = vars(parser.parse_args(words))
     costs = {
         name: given.pop(name) for name in ("push_s", "round_trip_s", "silent_ray_s", "group_s")
     }
-    faults = Faults.none() if given.pop("no_faults") else usual.faults
+    factor = given.pop("faults_times")
+    faults = usual.faults.times(0.0 if given.pop("no_faults") else factor)
     fenced = not given.pop("unfenced")
     return Scenario(costs=replace(usual.costs, **costs), faults=faults, fenced=fenced, **given)
 

@@ -17,7 +17,8 @@ class Costs:
     round_trip_s: float = 0.001
     """A: between any two machines."""
     connect_s: float = 0.55
-    """M: ssh and the far end's Python, until its first look is here; on an idle machine."""
+    """A: ssh and the far end's Python, until its first look is here: half of the least that was
+    measured on a busy machine."""
     connects_at_once: int = 16
     """A: connections that a client makes at the same time."""
     push_s: float = 0.031

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from bench.fleet_simulator.costs import Costs
@@ -51,7 +51,12 @@ class Faults:
     @classmethod
     def none(cls) -> Faults:
         """Nothing goes wrong."""
-        return cls(power=0, silence=0, slow=0, cut=0, client=0, head=0)
+        return cls().times(0.0)
+
+    def times(self, factor: float) -> Faults:
+        """The same, so many times as often."""
+        rates = ("power", "silence", "slow", "cut", "client", "head")
+        return replace(self, **{name: getattr(self, name) * factor for name in rates})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
