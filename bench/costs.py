@@ -36,13 +36,12 @@ from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.base.process_usage import memory_of, process_usage
 from quicksand.base.removal import make_marked, remove
 from quicksand.life.all_processes import OurProcess, Role, list_all
-from quicksand.records.config import SandboxConfig
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import Record, new_id
 from quicksand.remote.channel import Channel
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
 
+from bench.commands import record_of
 from quicksand_tui.cli.measuring.machines import make_warm
 from quicksand_tui.door.far_wire import Learner, Lines
 from tests.conftest import fresh_places
@@ -166,20 +165,6 @@ async def measure_disk(options: argparse.Namespace) -> Figures:
 def _mib(place: Path) -> float:
     """What removing it would free: layers and templates that others share count there."""
     return round(Footprint(place).own / MIB, 1)
-
-
-def record_of(number: int) -> Record:
-    """The record of a stopped sandbox."""
-    return Record(
-        id=new_id(),
-        name=f"bench-{number}",
-        config=SandboxConfig(image="debian"),
-        image_digest="",
-        chain=(),
-        created=time.time(),
-        committed=True,
-        discard=False,
-    )
 
 
 def make_recorded(data: Path, count: int) -> Registry:
