@@ -245,6 +245,19 @@ def free_port() -> int:
             return int(asked.getsockname()[1])
 
 
+def listens(port: int) -> bool:
+    """Whether somebody listens at a port of this host. Who takes a connection and resets it at
+    once, since nothing in the guest takes it, does; the reset may come before the connection is
+    told of."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=30).close()
+    except ConnectionRefusedError:
+        return False
+    except ConnectionResetError:
+        return True
+    return True
+
+
 @contextlib.contextmanager
 def fake_qemu(place: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process with the command line of a QEMU of the sandbox in ``place``; killed in the end."""

@@ -102,13 +102,24 @@ def differs(found: Image.Image, wanted: Image.Image) -> float:
     return max(ImageStat.Stat(ImageChops.difference(found, scaled)).mean)
 
 
+def has_pixels(image: Image.Image | None, place: Place) -> bool:
+    """Whether an image has all pixels of the cell that shows a part of it."""
+    if image is None:
+        return False
+    wide, high = (place.of_column + 1) * CELL[0], (place.of_row + 1) * CELL[1]
+    return image.width >= wide and image.height >= high
+
+
 def shows(terminal: PtyTerminal, picture: Image.Image) -> set[Place]:
-    """Waits until the terminal shows that picture, in images and nothing else; where it does."""
+    """Waits until the terminal shows that picture, in images and nothing else; where it does. By
+    then it has each of them, and none is a coarse one that a finer one is to replace: even with
+    those a picture may be much like itself."""
     found: list[Place] = []
 
     def is_there() -> bool:
         found[:] = places(terminal)
-        if not found:
+        known = images(terminal).images
+        if not found or not all(has_pixels(known.get(place.image), place) for place in found):
             return False
         left, top, right, bottom = box_of(found)
         is_whole = len(found) == (right - left) * (bottom - top)
