@@ -170,7 +170,7 @@ def nothing_left(prepared: Paths) -> Iterator[None]:
     before = set(Path("/tmp").glob(f"{PREFIX}*"))
     descriptors = len(os.listdir("/proc/self/fd"))
     yield
-    wait_for(lambda: not our_processes(), what="processes of tests to end", timeout=10)
+    wait_for(lambda: not our_processes(), what="processes of tests to end")
     gc.collect()  # which also warns of what was not closed
     left = set(Path("/tmp").glob(f"{PREFIX}*")) - before
     assert not left, f"directories are left: {left}"
@@ -203,6 +203,10 @@ def our_processes(mark: str = f"/{PREFIX}") -> list[str]:
     return found
 
 
+PATIENCE_S = 60.0
+"""Seconds. A deadline is for what never comes; a shorter one tells how busy the host is."""
+
+
 class Patience:
     """Seconds that one waits for something that is looked at again and again. Of the time from one
     look to the next half a second counts at most: a host that stands still for seconds holds up
@@ -228,7 +232,7 @@ async def in_time(attempt: Callable[[], Awaitable[float]], seconds: float) -> bo
     return False
 
 
-def wait_for(condition: Callable[[], object], *, what: str, timeout: float = 30.0) -> None:
+def wait_for(condition: Callable[[], object], *, what: str, timeout: float = PATIENCE_S) -> None:
     """Wait until ``condition`` is true; fail after ``timeout`` seconds."""
     patience = Patience(timeout)
     while not condition():

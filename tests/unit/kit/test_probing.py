@@ -231,7 +231,7 @@ def test_a_terminal_that_goes_away_ends_the_app() -> None:
     with PtyTerminal(APP, answers=WHOLE) as terminal:
         terminal.sees("Sandboxes")
         terminal.hang_up()
-        assert terminal.process.wait(20) == 129
+        assert terminal.process.wait(60) == 129
 
 
 def test_stopped_and_continued_it_is_as_before() -> None:

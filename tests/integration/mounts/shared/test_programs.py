@@ -82,7 +82,7 @@ async def test_git_clones_commits_and_is_clean_on_both_sides(both: Both, tmp_pat
     assert git(clone, "ls-files", "-s", "new.sh", "text").split()[::4] == ["100755", "100644"]
     (clone / "changes").write_text("from the host\n")
     git(clone, "commit", "-qam", "on the host")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         # The guest may not know for a second of new directories, nor of a file's new times.
         look = "cd clone && git log -1 --format=%s && git status --porcelain || true"
         while await both.run(look) != "on the host":
