@@ -207,6 +207,10 @@ PATIENCE_S = 60.0
 """Seconds. A deadline is for what never comes; a shorter one tells how busy the host is."""
 
 
+LOOK_S = 0.05
+"""Seconds between two looks, in the end."""
+
+
 class Patience:
     """Seconds that one waits for something that is looked at again and again. Of the time from one
     look to the next half a second counts at most: a host that stands still for seconds holds up
@@ -234,10 +238,12 @@ async def in_time(attempt: Callable[[], Awaitable[float]], seconds: float) -> bo
 
 def wait_for(condition: Callable[[], object], *, what: str, timeout: float = PATIENCE_S) -> None:
     """Wait until ``condition`` is true; fail after ``timeout`` seconds."""
-    patience = Patience(timeout)
+    patience, pause_s = Patience(timeout), 0.01
     while not condition():
         assert not patience.is_over(), f"waited {timeout} s for {what}"
-        time.sleep(0.01)
+        time.sleep(pause_s)
+        # A look may be a program or all of /proc: it takes the time of what is waited for.
+        pause_s = min(pause_s * 1.2, LOOK_S)
 
 
 def free_port() -> int:
