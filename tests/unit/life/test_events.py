@@ -184,6 +184,27 @@ async def test_events_come_in_their_order_and_the_last_says_how_it_ended(qemu: F
     assert [event.time for event in found] == sorted(event.time for event in found)
 
 
+async def test_a_revert_in_the_qemu_that_runs_is_told_when_it_happens(qemu: FakeQemu) -> None:
+    """Its monitors stay connected."""
+    events = qemu.watch()
+    first = asyncio.ensure_future(anext(events))
+    await asyncio.wait_for(qemu.connected.wait(), 60)
+    qemu.emit("STOP")
+    assert (await first).kind is EventKind.PAUSED
+    machine = qemu.runtime.make("2")
+    for number in range(QMP_MONITORS):
+        machine.qmp_socket(number).hardlink_to(qemu.machine.qmp_socket(number))
+    publish_state(machine, replace(RUN, origin="clean"))
+    (qemu.runtime.root / "next").symlink_to("2")
+    (qemu.runtime.root / "next").replace(qemu.runtime.current_link)
+    qemu.emit("RESUME")
+    told, resumed = [await asyncio.wait_for(anext(events), 60) for _ in range(2)]
+    assert (told.kind, told.detail) == (EventKind.REVERTED, "clean")
+    assert resumed.kind is EventKind.RESUMED
+    qemu.end(asked=True)
+    assert kinds(await collect(events)) == [EventKind.STOPPED]
+
+
 async def test_a_crash_says_why(qemu: FakeQemu) -> None:
     watcher = await watching(qemu)
     qemu.end(code=-11)
