@@ -39,10 +39,12 @@ pytest's long directories: a Unix socket's path has 104 bytes."""
 ID_MAX = 80
 
 
-# The same examples in each run; `make soak` draws fresh ones. What those find is kept as an
-# @example of its test, not in a database that nobody else has. No example is too slow on a busy
+# The same examples in each run, and few; `make soak` draws fresh ones. What those find is kept as
+# an @example of its test, not in a database that nobody else has. No example is too slow on a busy
 # host.
-hypothesis.settings.register_profile("same", deadline=None, derandomize=True, database=None)
+hypothesis.settings.register_profile(
+    "same", deadline=None, derandomize=True, database=None, max_examples=34
+)
 hypothesis.settings.register_profile("fresh", deadline=None, max_examples=300, print_blob=True)
 
 
