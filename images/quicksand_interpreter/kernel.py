@@ -7,14 +7,17 @@ import contextlib
 import queue
 import secrets
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from jupyter_client import AsyncKernelClient, AsyncKernelManager
+import zmq.asyncio
+from jupyter_client import AsyncKernelClient
+from jupyter_client.connect import write_connection_file
 
 from quicksand_interpreter.cells import at_start
 from quicksand_interpreter.contexts import KernelGoneError
+from quicksand_interpreter.forking import Process, Zygote
 from quicksand_interpreter.messages import Line, line_of
 
 START_S = 120.0
@@ -26,44 +29,42 @@ LOOK_S = 1.0
 INTERRUPT_S = 10.0
 """Seconds that an interrupted cell has to end before its kernel is ended."""
 
-OPTIONS = ("--HistoryManager.enabled=False",)
-
 
 class JupyterKernel:
-    """Its sockets are files in ``place``."""
+    """Its sockets are files in ``place``: no port of the guest's loopback leads to it."""
 
-    def __init__(self, cwd: str, place: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, cwd: str, place: Path, zygote: Zygote) -> None:
         self._cwd = cwd
         self._place = place
-        self._env = dict(env)
-        self._manager: AsyncKernelManager | None = None
+        self._zygote = zygote
+        self._name = ""
+        self._process: Process | None = None
         self._client: AsyncKernelClient | None = None
+
+    @property
+    def is_up(self) -> bool:
+        return self._client is not None
 
     async def start(self) -> None:
         """Raises KernelGoneError."""
         await self.end()
-        name = secrets.token_hex(8)
-        # Sockets as files: no port of the guest's loopback leads to a kernel.
-        manager = AsyncKernelManager(
-            kernel_name="python3",
-            transport="ipc",
-            ip=str(self._place / name),
-            connection_file=str(self._place / f"{name}.json"),
-        )
-        self._manager = manager
+        self._name = secrets.token_hex(8)
+        connection = str(self._place / f"{self._name}.json")
         try:
-            await manager.start_kernel(
-                cwd=self._cwd,
-                env=self._env,
-                extra_arguments=list(OPTIONS),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL,
+            write_connection_file(
+                connection,
+                transport="ipc",
+                ip=str(self._place / self._name),
+                key=secrets.token_hex(32).encode(),
             )
-            client = manager.client()
+            self._process = await self._zygote.fork(connection, self._cwd)
+            client = AsyncKernelClient(
+                connection_file=connection, context=zmq.asyncio.Context.instance()
+            )
+            client.load_connection_file()
             client.start_channels(stdin=False, hb=False)
             self._client = client
-            await client.wait_for_ready(timeout=START_S)
+            await self._until_ready(client, self._process)
             await self.run_silently(at_start())
         except (OSError, RuntimeError) as error:
             await self.end()
@@ -72,21 +73,36 @@ class JupyterKernel:
             await self.end()
             raise
 
-    @property
-    def is_up(self) -> bool:
-        return self._client is not None
+    async def _until_ready(self, client: AsyncKernelClient, process: Process) -> None:
+        """Raises KernelGoneError, RuntimeError."""
+        ready = asyncio.create_task(client.wait_for_ready(timeout=START_S))
+        gone = asyncio.create_task(process.gone.wait())
+        try:
+            await asyncio.wait({ready, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not ready.done():
+                raise KernelGoneError("the kernel has ended")
+            await ready
+        finally:
+            ready.cancel()
+            gone.cancel()
+            await asyncio.gather(ready, gone, return_exceptions=True)
 
     async def kill(self) -> None:
-        if self._manager is not None and self._manager.has_kernel:
-            await self._manager.signal_kernel(signal.SIGKILL)
+        if self._process is not None:
+            self._process.signal(signal.SIGKILL)
 
     async def end(self) -> None:
-        manager, self._manager = self._manager, None
+        process, self._process = self._process, None
         client, self._client = self._client, None
+        name, self._name = self._name, ""
         if client is not None:
             client.stop_channels()
-        if manager is not None and manager.has_kernel:
-            await manager.shutdown_kernel(now=True)
+        if process is not None:
+            process.signal(signal.SIGKILL)
+            await process.gone.wait()
+        if name:
+            for path in self._place.glob(f"{name}*"):
+                path.unlink(missing_ok=True)
 
     async def execute(self, code: str) -> AsyncGenerator[Line]:
         """Raises KernelGoneError."""
@@ -103,7 +119,9 @@ class JupyterKernel:
                 pass
 
     async def _run(self, code: str, *, silent: bool) -> AsyncGenerator[dict[str, Any]]:
-        client = self._require()
+        client = self._client
+        if client is None:
+            raise KernelGoneError("the kernel has ended")
         id_ = client.execute(code, silent=silent, store_history=not silent, allow_stdin=False)
         is_over = False
         try:
@@ -128,13 +146,13 @@ class JupyterKernel:
                 if is_replied:
                     return  # the end was among what a full queue has dropped
                 is_replied = await self._has_reply(client, id_)
-                await self._require_alive()
+                self._require_alive()
                 continue
             if message["parent_header"].get("msg_id") != id_:
                 continue
             if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
                 while not is_replied and not await self._has_reply(client, id_, LOOK_S):
-                    await self._require_alive()
+                    self._require_alive()
                 return
             yield message
 
@@ -146,23 +164,18 @@ class JupyterKernel:
                     return True
         return False
 
-    async def _require_alive(self) -> None:
-        if self._manager is None or not await self._manager.is_alive():
+    def _require_alive(self) -> None:
+        if self._process is None or self._process.gone.is_set():
             raise KernelGoneError("the kernel has ended")
 
     async def _break_off(self, client: AsyncKernelClient, id_: str) -> None:
         """Interrupt the cell; if it goes on all the same, end the kernel."""
         try:
             async with asyncio.timeout(INTERRUPT_S):
-                await self._require_alive()
-                assert self._manager is not None
-                await self._manager.interrupt_kernel()
+                self._require_alive()
+                assert self._process is not None
+                self._process.signal(signal.SIGINT)
                 async for _ in self._messages(client, id_):
                     pass
         except (KernelGoneError, TimeoutError):
             await self.end()
-
-    def _require(self) -> AsyncKernelClient:
-        if self._client is None:
-            raise KernelGoneError("the kernel has ended")
-        return self._client

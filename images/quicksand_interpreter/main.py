@@ -1,5 +1,5 @@
 """`code-interpreter start` starts the server as the sandbox's user, unless it runs, and waits until
-its first kernel does; `serve` is the server."""
+its first kernel does; `serve` is the server, `zygote` what kernels are forked from."""
 
 from __future__ import annotations
 
@@ -11,14 +11,9 @@ import pwd
 import subprocess
 import sys
 import time
-import traceback
 from pathlib import Path
 
-from quicksand_interpreter.cells import warm
-from quicksand_interpreter.contexts import Contexts
-from quicksand_interpreter.kernel import JupyterKernel
-from quicksand_interpreter.server import listen
-from quicksand_interpreter.service import Service
+from quicksand_interpreter import zygote
 
 HOST = "127.0.0.1"
 PORT = 49999
@@ -40,9 +35,13 @@ def main(argv: list[str]) -> int:
         case ["start", *rest] if rest in ([], ["--warm"]):
             return start(rest)
         case ["serve", *rest] if rest in ([], ["--warm"]):
+            from quicksand_interpreter.serving import serve  # noqa: PLC0415
+
             with contextlib.suppress(KeyboardInterrupt):
-                asyncio.run(serve(is_warm=bool(rest)))
+                asyncio.run(serve(HOST, PORT, PLACE, is_warm=bool(rest)))
             return 0
+        case ["zygote", *rest] if rest in ([], ["--warm"]):
+            return zygote.run(str(Path(__file__).parents[1]), is_warm=bool(rest))
         case _:
             sys.stderr.write("usage: code-interpreter start|serve [--warm]\n")
             return 2
@@ -54,7 +53,7 @@ def start(options: list[str]) -> int:
         user = _user()
         PLACE.mkdir(mode=0o700, exist_ok=True)
         os.chown(PLACE, user.pw_uid, user.pw_gid)
-        log = PLACE / "log"
+        log = PLACE / "server.log"
         process = _spawn(user, options, log)
         deadline = time.monotonic() + START_S
         while (status := _health()) is None and time.monotonic() < deadline:
@@ -114,24 +113,3 @@ def _health() -> int | None:
         return 0
     finally:
         connection.close()
-
-
-async def serve(*, is_warm: bool) -> None:
-    """Serve until cancelled. Raises OSError if the port is taken."""
-    contexts = Contexts(_make_kernel, str(Path.home()))
-    ready = asyncio.create_task(contexts.prepare(warm() if is_warm else ""))
-    try:
-        async with await listen(Service(contexts, ready).handle, HOST, PORT) as server:
-            try:
-                await ready
-            except Exception:  # noqa: BLE001 - the next cell tries again
-                traceback.print_exc()
-            await server.serve_forever()
-    finally:
-        ready.cancel()
-        await asyncio.gather(ready, return_exceptions=True)
-        await contexts.close()
-
-
-def _make_kernel(cwd: str) -> JupyterKernel:
-    return JupyterKernel(cwd, PLACE, os.environ)
