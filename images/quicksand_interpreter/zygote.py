@@ -16,10 +16,26 @@ import sys
 import traceback
 from typing import Any
 
-USUAL = ("ipykernel.ipkernel", "ipykernel.kernelapp")
-MORE = ("numpy", "pandas", "matplotlib.pyplot")
-"""What most cells use: loaded for a template. Not the back end of matplotlib, which looks for the
-kernel when it is loaded."""
+USUAL = (
+    "ipykernel.debugger",
+    "ipykernel.ipkernel",
+    "ipykernel.kernelapp",
+    "IPython.core.completerlib",
+    "IPython.core.debugger",
+    "IPython.extensions.storemagic",
+)
+"""What a kernel loads while it starts."""
+
+MORE = (
+    "numpy",
+    "pandas",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.pyplot",
+    "pygments.formatters.terminal256",
+    "stack_data",
+)
+"""What most cells and each traceback use: loaded for a template. Not the back end of matplotlib,
+which looks for the kernel when it is loaded."""
 
 REQUEST_MAX = 256 * 1024
 OPTIONS = ("--HistoryManager.enabled=False",)
@@ -33,8 +49,11 @@ def run(place: str, *, is_warm: bool) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
     # As ipykernel does, which is too late for what is loaded here.
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
+    # Without it kernels cannot be debugged; with it they take twice as long to start.
+    sys.modules["debugpy"] = None  # type: ignore[assignment]
     for name in USUAL + (MORE if is_warm else ()):
         importlib.import_module(name)
+    del sys.modules["debugpy"]  # cells may load it
     sys.path[:] = [path for path in sys.path if not path.startswith(place)]
     while data := requests.recv(REQUEST_MAX):
         pid = os.fork()
