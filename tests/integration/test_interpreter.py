@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from quicksand.base.paths import Paths
 from quicksand.disks.images.store import ImageStore
-from quicksand_images.build import build_image
+from quicksand_images.build import ensure_image
 
 from tests.integration.test_api import Box, Server, server
 
@@ -56,7 +56,7 @@ async def call(box: Box, method: str, path: str, value: object = None) -> Any:
 
 
 async def test_cells_run_in_the_image_that_its_recipe_makes(places: Paths, server: Server) -> None:
-    await build_image("code-interpreter", store=ImageStore(places.images))
+    await ensure_image("code-interpreter", store=ImageStore(places.images))
     box = await server.create("code-interpreter-v1", envVars={"FROM": "sandbox"})
 
     assert await run(box, "import os; x = 1") == []
