@@ -66,7 +66,7 @@ def _head(machine: MachineView, world: World) -> Iterable[Words]:
         yield f"  {said}", "error" if machine.state is MachineState.UNFIT else "warning"
     if counts := _counts(machine, world):
         yield f"{' · ' if said else '  '}{counts}", "muted"
-    if room := machine.host.room:
+    if (room := machine.host.room) and not machine.is_drained:
         yield f"  {_bar(room)} {size_text(room.free)} free", "muted"
 
 
