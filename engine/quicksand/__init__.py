@@ -67,6 +67,18 @@ if TYPE_CHECKING:
     from quicksand.disks.diff.versions import FileVersions
     from quicksand.disks.images.provider import ImageProvider, ResolvedImage
     from quicksand.display.keys import Key
+    from quicksand.fleet.batch import BatchResult
+    from quicksand.fleet.fleet import Fleet
+    from quicksand.fleet.interface import (
+        FleetEvent,
+        FleetEventKind,
+        FleetHost,
+        HostLack,
+        HostState,
+        Lack,
+        Need,
+        Reservation,
+    )
     from quicksand.guest.connections import GuestConnection, GuestListener
     from quicksand.guest.datagrams import GuestDatagrams
     from quicksand.guest.execution import Command, ExecuteResult
@@ -130,6 +142,7 @@ __all__ = [
     "AlpineDesktopSandbox",
     "AlpineSandbox",
     "Architecture",
+    "BatchResult",
     "BootTimeoutError",
     "BootTiming",
     "BundleError",
@@ -152,8 +165,12 @@ __all__ = [
     "FileChange",
     "FileType",
     "FileVersions",
+    "Fleet",
     "FleetError",
+    "FleetEvent",
+    "FleetEventKind",
     "FleetFullError",
+    "FleetHost",
     "FleetHostNotFoundError",
     "Forward",
     "Guest",
@@ -173,12 +190,15 @@ __all__ = [
     "HistoryError",
     "Host",
     "HostError",
+    "HostLack",
+    "HostState",
     "HostUsage",
     "HostedSandbox",
     "ImageError",
     "ImageNotFound",
     "ImageProvider",
     "Key",
+    "Lack",
     "Login",
     "MachineError",
     "MachineType",
@@ -189,6 +209,7 @@ __all__ = [
     "MountType",
     "MovedSave",
     "NameTakenError",
+    "Need",
     "NetworkMode",
     "NoDisplayError",
     "Patch",
@@ -207,6 +228,7 @@ __all__ = [
     "RemoteRefusedError",
     "RemoteUnansweredError",
     "RemoteUnreachableError",
+    "Reservation",
     "ResolvedImage",
     "RevertedError",
     "RuntimeInfo",
@@ -303,6 +325,18 @@ _HOMES = {
         "UnfitGuestError",
         "UnknownOptionError",
         "UnreachableError",
+    ),
+    "fleet.batch": ("BatchResult",),
+    "fleet.fleet": ("Fleet",),
+    "fleet.interface": (
+        "FleetEvent",
+        "FleetEventKind",
+        "FleetHost",
+        "HostLack",
+        "HostState",
+        "Lack",
+        "Need",
+        "Reservation",
     ),
     "hosted.host": ("RemoteHost",),
     "hosted.known": ("HostedSandbox",),

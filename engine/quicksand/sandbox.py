@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeGuard, Unpack
 
 from quicksand.base.delegation import Attribute, Delegation
+from quicksand.base.errors import ConfigError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import paths
 from quicksand.life import machinery
@@ -30,6 +31,7 @@ from quicksand.records.registry import Registry
 
 if TYPE_CHECKING:
     from quicksand.base.progress import Progress
+    from quicksand.fleet.fleet import Fleet
     from quicksand.guest.files import GuestFiles
     from quicksand.hosted.host import RemoteHost
     from quicksand.records.params import MachineOptions, ResumeOptions
@@ -42,7 +44,7 @@ LOCAL = "local"
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
 OWN = (
     *("name", "ephemeral", "warm", "build", "progress_callback"),
-    *("save", "workspace", "base_dir", "trust", "host"),
+    *("save", "workspace", "base_dir", "trust", "host", "fleet"),
 )
 
 
@@ -98,6 +100,7 @@ class Sandbox:
         base_dir: str | Path | None = None,
         trust: bool = False,
         host: str | RemoteHost | None = None,
+        fleet: Fleet | bool | None = None,
         progress_callback: Progress | None = None,
         **options: Unpack[MachineOptions],
     ) -> None:
@@ -128,6 +131,10 @@ class Sandbox:
         table [hosts], or a `RemoteHost`; "local" is this one. Paths are that machine's, and must be
         absolute; image and save are looked for by `start`.
 
+        ``fleet``: a `Fleet`, on one of whose machines `start` places it, or True for the fleet that
+        is up, else that of the config's hosts. All else is as with ``host``; `start` waits for a
+        place, and raises FleetFullError, which says what each machine lacks.
+
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
         SaveError for a save that cannot be used; for a bundle BundleError (a SaveError),
         ImageNotFound, PathError.
@@ -141,7 +148,7 @@ class Sandbox:
             **{"build": build, "save": save, "workspace": workspace, "base_dir": base_dir},
             **{"trust": trust, "progress_callback": progress_callback},
         }
-        self._parts = _make(host, own, options)
+        self._parts = _make(host, fleet, own, options)
 
     @classmethod
     def _of(cls, parts: Parts) -> Sandbox:
@@ -440,6 +447,7 @@ class Sandbox:
     logs = _to_facts(Facts.logs)
     id = _to_facts.attribute(Facts.id)
     name = _to_facts.attribute(Facts.name)
+    host = _to_facts.attribute(Facts.host)
     config = _to_facts.attribute(Facts.config)
     is_running = _to_facts.attribute(Facts.is_running)
     accelerator = _to_facts.attribute(Facts.accelerator)
@@ -453,8 +461,17 @@ class Sandbox:
 
 
 def _make(
-    host: str | RemoteHost | None, own: Mapping[str, Any], options: Mapping[str, Any]
+    host: str | RemoteHost | None,
+    fleet: Fleet | bool | None,
+    own: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> Parts:
+    if fleet not in (None, False):
+        if host is not None:
+            raise ConfigError("host= and fleet= exclude each other: a fleet chooses the machine")
+        from quicksand.fleet.life import make_in_fleet  # noqa: PLC0415
+
+        return make_in_fleet(fleet, own, options)
     if _is_elsewhere(host):
         from quicksand.hosted.making import make_there  # noqa: PLC0415
 
