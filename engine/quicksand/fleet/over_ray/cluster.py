@@ -81,7 +81,9 @@ def ray_root() -> Path:
     return TEMPORARY / f"quicksand-ray-{os.getuid()}"
 
 
-def new_cluster(listen: str = LOOPBACK, *, health_period_s: float = HEALTH_PERIOD_S) -> ClusterRecord:
+def new_cluster(
+    listen: str = LOOPBACK, *, health_period_s: float = HEALTH_PERIOD_S
+) -> ClusterRecord:
     """Make the directory and the secret of a cluster whose head will be here. Raises HostError,
     FleetError without Ray."""
     require_ray()
@@ -95,7 +97,9 @@ def joined_cluster(address: str, token: str, listen: str) -> ClusterRecord:
     FleetError, HostError."""
     require_ray()
     if not ADDRESS.fullmatch(address):
-        raise FleetError(f"{address!r:.200} is no HOST:PORT", hint="`fleet status` on its head tells")
+        raise FleetError(
+            f"{address!r:.200} is no HOST:PORT", hint="`fleet status` on its head tells"
+        )
     if not TOKEN.fullmatch(token):
         raise FleetError(
             "the token of a cluster is 64 hex digits",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,9 @@ NAMESPACE = "quicksand"
 MARK = "QUICKSAND_RAY_CLUSTER"
 """The variable in the environment of each of Ray's processes that tells whose it is: the id of our
 cluster. Processes are ended by it, and by nothing else."""
+
+NAME_VARIABLE, ADDRESS_VARIABLE = "QUICKSAND_FLEET_NAME", "QUICKSAND_FLEET_ADDRESS"
+"""The variables that tell a raylet's actor what its machine is called, and how it is reached."""
 
 CLUSTER_ID = re.compile(r"[0-9a-f]{12}")
 MACHINE_ID = re.compile(r"[0-9a-f]{32}")
@@ -53,7 +55,7 @@ class ClusterRecord:
     listen: str
     """The address of this machine in it, at which Ray's processes listen."""
     directory: Path
-    """Ray's own directory for this cluster, with its token. It is short: Ray's sockets are there."""
+    """Ray's own directory for this cluster, with its token. Its path is short, for Ray's sockets."""
     is_head: bool = True
     """Whether the head is on this machine."""
     health_period_s: float = HEALTH_PERIOD_S
@@ -128,9 +130,3 @@ def machine_of(resources: Mapping[str, object]) -> str:
         if kind == "machine" and MACHINE_ID.fullmatch(machine_id):
             return machine_id
     return ""
-
-
-def without_mark(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """An environment for what must outlive Ray's processes: a sandbox is none of them."""
-    found = os.environ if environment is None else environment
-    return {name: value for name, value in found.items() if name != MARK}
