@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import secrets
 import signal
 import socket
@@ -22,11 +21,10 @@ from quicksand.base.errors import FleetError, HostError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import TEMPORARY, make_private_dir
 from quicksand.base.processes import PROC, is_process, send_signal, start_of
-from quicksand.base.regular import create, read_word
+from quicksand.base.regular import create
 from quicksand.base.removal import make_marked, remove
 from quicksand.base.text import printable
 from quicksand.fleet.over_ray.cluster_record import (
-    ADDRESS,
     HEALTH_PERIOD_S,
     LOOPBACK,
     MARK,
@@ -51,7 +49,6 @@ START_S = 60.0
 END_S = 5.0
 """Seconds from SIGTERM to SIGKILL."""
 
-TOKEN = re.compile(r"[0-9a-f]{64}")
 MISSING = "'quicksand-tui[fleet]'"
 
 
@@ -81,72 +78,30 @@ def ray_root() -> Path:
     return TEMPORARY / f"quicksand-ray-{os.getuid()}"
 
 
-def new_cluster(
-    listen: str = LOOPBACK, *, health_period_s: float = HEALTH_PERIOD_S
-) -> ClusterRecord:
-    """Make the directory and the secret of a cluster whose head will be here. Raises HostError,
-    FleetError without Ray."""
+def new_cluster(*, health_period_s: float = HEALTH_PERIOD_S) -> ClusterRecord:
+    """Make the directory and the secret of a cluster. Raises HostError, FleetError without Ray."""
     require_ray()
-    record = _make(listen, _free_port(listen), is_head=True, health_period_s=health_period_s)
-    _write_token(record, secrets.token_hex(32))
-    return record
-
-
-def joined_cluster(address: str, token: str, listen: str) -> ClusterRecord:
-    """Make what this machine needs to take part in a cluster whose head is elsewhere. Raises
-    FleetError, HostError."""
-    require_ray()
-    if not ADDRESS.fullmatch(address):
-        raise FleetError(
-            f"{address!r:.200} is no HOST:PORT", hint="`fleet status` on its head tells"
-        )
-    if not TOKEN.fullmatch(token):
-        raise FleetError(
-            "the token of a cluster is 64 hex digits",
-            hint="it is the file `token` in the directory that `fleet status` tells on its head",
-        )
-    record = _make(listen, address, is_head=False, health_period_s=HEALTH_PERIOD_S)
-    _write_token(record, token)
-    return record
-
-
-def _make(listen: str, address: str, *, is_head: bool, health_period_s: float) -> ClusterRecord:
     id_ = secrets.token_hex(6)
     directory = make_private_dir(ray_root()) / id_
-    with map_os_errors(directory):
-        make_marked(directory)
-    return ClusterRecord(
+    record = ClusterRecord(
         id=id_,
-        address=address,
-        listen=listen,
+        address=f"{LOOPBACK}:{_free_port()}",
         directory=directory,
-        is_head=is_head,
         health_period_s=health_period_s,
     )
+    with map_os_errors(directory):
+        make_marked(directory)
+        with create(record.token) as file:
+            file.write(secrets.token_hex(32).encode("ascii"))
+    return record
 
 
-def _write_token(record: ClusterRecord, token: str) -> None:
-    with map_os_errors(record.token), create(record.token) as file:
-        file.write(token.encode("ascii"))
-
-
-def read_token(record: ClusterRecord) -> str:
-    """The secret of a cluster. Raises HostError."""
-    with map_os_errors(record.token):
-        return read_word(record.token).strip()
-
-
-def _free_port(listen: str) -> str:
+def _free_port() -> int:
     """A port that nobody has now; Ray does not start if somebody takes it meanwhile."""
     with socket.socket() as trial:
-        try:
-            trial.bind((listen, 0))
-        except OSError as error:
-            raise FleetError(
-                f"nothing can listen at {listen!r:.200}: {error.strerror}",
-                hint="say an address of this machine",
-            ) from error
-        return f"{listen}:{trial.getsockname()[1]}"
+        trial.bind((LOOPBACK, 0))
+        port: int = trial.getsockname()[1]
+        return port
 
 
 def start_head(record: ClusterRecord) -> None:
@@ -163,15 +118,13 @@ def start_seat(record: ClusterRecord, seat: Seat) -> None:
     resources = {"sandbox": SANDBOXES_MAX, resource_of(seat.machine_id): 1}
     words = ["--address", record.address, "--resources", json.dumps(resources)]
     words += ["--memory", str(seat.memory_bytes)]
-    if not record.is_head:
-        words += ["--temp-dir", str(record.directory)]
     _launch(record, words, seat.environment)
 
 
 def _launch(record: ClusterRecord, words: Sequence[str], environment: Mapping[str, str]) -> None:
     argv = [
-        *(sys.executable, "-P", "-m", LAUNCHING, record.listen, "start"),
-        *("--node-ip-address", record.listen, "--num-cpus", "0", "--num-gpus", "0"),
+        *(sys.executable, "-P", "-m", LAUNCHING, LOOPBACK, "start"),
+        *("--node-ip-address", LOOPBACK, "--num-cpus", "0", "--num-gpus", "0"),
         *("--object-store-memory", str(OBJECT_STORE), "--include-log-monitor", "false"),
         *("--disable-usage-stats", "--log-style", "record", "--log-color", "false", *words),
     ]
@@ -182,7 +135,7 @@ def _launch(record: ClusterRecord, words: Sequence[str], environment: Mapping[st
         try:
             done = subprocess.run(
                 argv,
-                env={**os.environ, **record.environment(), **environment},
+                env={**os.environ, **record.environment(), **environment, MARK: record.id},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

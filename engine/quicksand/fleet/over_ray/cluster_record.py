@@ -26,6 +26,7 @@ MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 ADDRESS = re.compile(r"[0-9A-Za-z.:\[\]-]{1,200}:[0-9]{1,5}")
 
 LOOPBACK = "127.0.0.1"
+"""Where all of Ray's processes listen: who reaches their ports, and has the token, runs code."""
 
 HEALTH_PERIOD_S = 2
 HEALTH_FAILURES = 5
@@ -51,13 +52,9 @@ class ClusterRecord:
     id: str
     """12 hex digits."""
     address: str
-    """HOST:PORT of its head (GCS)."""
-    listen: str
-    """The address of this machine in it, at which Ray's processes listen."""
+    """HOST:PORT of its head, on loopback."""
     directory: Path
-    """Ray's own directory for this cluster, with its token. Its path is short, for Ray's sockets."""
-    is_head: bool = True
-    """Whether the head is on this machine."""
+    """Ray's own directory for this cluster, with its token. Its path is short, for sockets."""
     health_period_s: float = HEALTH_PERIOD_S
 
     @property
@@ -66,7 +63,7 @@ class ClusterRecord:
         return self.directory / "token"
 
     def environment(self) -> dict[str, str]:
-        """The variables with which any process of the cluster, and any client of it, runs."""
+        """The variables with which any process of the cluster runs, and any client of it."""
         period = str(int(self.health_period_s * 1000))
         return {
             **STATIC,
@@ -74,16 +71,13 @@ class ClusterRecord:
             "RAY_health_check_timeout_ms": period,
             "RAY_health_check_failure_threshold": str(HEALTH_FAILURES),
             "RAY_AUTH_TOKEN_PATH": str(self.token),
-            MARK: self.id,
         }
 
     def to_json(self) -> dict[str, Any]:
         return {
             "id": self.id,
             "address": self.address,
-            "listen": self.listen,
             "directory": str(self.directory),
-            "is_head": self.is_head,
             "health_period_s": self.health_period_s,
         }
 
@@ -95,9 +89,7 @@ class ClusterRecord:
             record = cls(
                 id=found.text("id"),
                 address=found.text("address"),
-                listen=found.text("listen"),
                 directory=Path(found.text("directory")),
-                is_head=found.flag("is_head"),
                 health_period_s=found.real("health_period_s"),
             )
         except ValueError as error:

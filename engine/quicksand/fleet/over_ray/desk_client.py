@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from quicksand.base.errors import QuicksandError
 from quicksand.base.text import printable
 from quicksand.fleet.over_ray.cluster_record import ClusterRecord
 from quicksand.fleet.over_ray.desk import DeskError, Place
@@ -23,6 +24,7 @@ CONNECT_S = 60.0
 """Seconds until Ray must have answered; it takes 1.5 s, and far more under load."""
 AGAIN_S = 2.0
 SAID_MAX = 4096
+WHY_MAX = 300
 END_S = 2.0
 
 
@@ -45,17 +47,19 @@ class State:
             alive=frozenset(told["alive"]),
             places=tuple(Place(**one) for one in told["places"]),
             looks=told["looks"],
-            error=printable(told["error"])[:300],
+            error=printable(told["error"])[:WHY_MAX],
         )
 
 
 class DeskClient:
     """Ray, by way of its process."""
 
-    def __init__(self, record: ClusterRecord, changed: Callable[[], None]) -> None:
-        """Calls ``changed`` when `state` has changed."""
+    def __init__(self, read: Callable[[], ClusterRecord], changed: Callable[[], None]) -> None:
+        """``read`` reads where Ray is, each time that it is connected to: its head may have been
+        replaced. Calls ``changed`` when `state` has changed. Raises what ``read`` raises."""
         self.state = State()
-        self._record = record
+        self._read = read
+        self._record = read()
         self._changed = changed
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -70,6 +74,10 @@ class DeskClient:
 
     async def _run_once(self) -> str:
         """Follow one process to its end, and return why it has ended."""
+        try:
+            self._record = await asyncio.to_thread(self._read)
+        except QuicksandError as error:
+            return printable(str(error))[:WHY_MAX]
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, *PROGRAM),
@@ -86,7 +94,7 @@ class DeskClient:
         try:
             why = await self._follow(process)
             last = said.decode("utf-8", "replace").strip().splitlines()[-1:]
-            return ": ".join([why, *map(printable, last)])[:300]
+            return ": ".join([why, *map(printable, last)])[:WHY_MAX]
         finally:
             self._process = None
             for one in self._waiting.values():
@@ -117,7 +125,7 @@ class DeskClient:
             self._note(State.parse(told["state"]))
         elif (waiting := self._waiting.pop(told["id"], None)) is not None and not waiting.done():
             if "error" in told:
-                waiting.set_exception(DeskError(printable(told["error"])[:300]))
+                waiting.set_exception(DeskError(printable(told["error"])[:WHY_MAX]))
             else:
                 waiting.set_result(told["value"])
 

@@ -99,7 +99,8 @@ class DeskProcess:
             self._looks[machine_id] = await self._desk.ask(machine_id, "look")
         except DeskError as error:
             note(paths().engine_log, f"ask {machine_id}: {error}")
-            self._looks[machine_id] = {"error": str(error)[:300]}
+            before = self._looks.get(machine_id, {})
+            self._looks[machine_id] = {**before, "error": str(error)[:300]}
 
 
 async def _main(output: int) -> None:

@@ -40,13 +40,20 @@ from quicksand.remote.node import NODE_SCHEME, NodeDestination
 def open_back_end(record: FleetRecord, ours: Paths) -> BackEnd:
     """Open a fleet over Ray. An event loop must run. Raises FleetError."""
     require_ray()
-    cluster = ClusterRecord.from_json(record.more)
     return OverRay(
-        lambda changed: DeskClient(cluster, changed),
+        lambda changed: DeskClient(lambda: _cluster_of(ours), changed),
         [_member_of(node, ours) for node in record.nodes],
         read_drained=lambda: (read_fleet(ours) or FleetRecord()).drained,
         write_drained=lambda name, on: set_drained(ours, name, on=on),
     )
+
+
+def _cluster_of(ours: Paths) -> ClusterRecord:
+    """The cluster of the fleet that is up. Raises FleetError."""
+    record = read_fleet(ours)
+    if record is None or record.back_end != RAY:
+        raise FleetError("the fleet is down", hint="`quicksand-tui fleet up --ray` brings one up")
+    return ClusterRecord.from_json(record.more)
 
 
 def _member_of(node: NodeRecord, ours: Paths) -> Member:
@@ -69,8 +76,8 @@ def seat_of(node: NodeRecord, ours: Paths) -> Seat:
 
 
 def start_ray(ours: Paths, *, health_period_s: float = HEALTH_PERIOD_S) -> FleetRecord:
-    """Have the local nodes of the fleet that is up kept by Ray from now on: start a head, and a
-    raylet for each. If one runs already, or has run, it is replaced: no sandbox is touched. Blocks.
+    """Have Ray keep places on the local nodes of the fleet that is up: start a head, and a raylet
+    for each. If one runs already, or has run, it is replaced: no sandbox is touched. Blocks.
     Raises FleetError, HostError; nothing of Ray's is left then."""
     require_ray()
     with changing_fleet(ours):

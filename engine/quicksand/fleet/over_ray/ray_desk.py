@@ -36,14 +36,13 @@ CONCURRENCY = 64
 def connect(record: ClusterRecord) -> None:
     """Connect this process to a cluster; its environment must be that of the record. It may wait
     without end for a head that is gone."""
-    if record.listen == LOOPBACK:
-        keep_address(record.listen)
+    keep_address(LOOPBACK)
     ray.init(
         address=record.address,
         namespace=NAMESPACE,
         log_to_driver=False,
         configure_logging=False,
-        _node_ip_address=record.listen,
+        _node_ip_address=LOOPBACK,
     )
 
 
@@ -68,7 +67,7 @@ class RayDesk:
 
     async def take(self, place: Place, *, timeout_s: float) -> bool:
         """See `Desk.take`."""
-        bundle = {
+        bundle: dict[str, float] = {
             "memory": place.memory_bytes,
             "sandbox": 1,
             resource_of(place.machine_id): LITTLE,
@@ -104,7 +103,8 @@ class RayDesk:
                 return await getattr(self._hosts[machine_id], method).remote(*args)
         except (RayError, TimeoutError, ValueError) as error:
             self._hosts.pop(machine_id, None)
-            raise DeskError(f"{type(error).__name__}: {error}") from error
+            why = f"its part of Ray does not answer ({type(error).__name__})"
+            raise DeskError(why) from error
 
 
 async def _in_thread(function: Any, *args: Any) -> Any:
