@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -170,10 +169,14 @@ def down(yes: bool) -> int:
     doomed = [] if record is None else _names_of(record)
     if doomed and not yes and not _agreed(doomed):
         return Exit.FAILURE
-    end_ray(paths())
-    asyncio.run(end_fleet(paths(), told=lambda name: say(f"ending {sanitise(name)}")))
-    say("the fleet is down")
-    return Exit.OK
+
+    async def end(_: Signals) -> int:
+        await asyncio.to_thread(end_ray, paths())
+        await end_fleet(paths(), told=lambda name: say(f"ending {sanitise(name)}"))
+        say("the fleet is down")
+        return Exit.OK
+
+    return run_async(end)
 
 
 def _names_of(record: FleetRecord) -> list[str]:

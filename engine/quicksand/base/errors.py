@@ -55,7 +55,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from quicksand.base.remedies import Remedy, Say, Words
 
@@ -377,7 +377,7 @@ class FleetFullError(FleetError):
         self, message: str | Words, *, lacks: Sequence[object] = (), hint: str | Words = ""
     ) -> None:
         super().__init__(message, hint=hint)
-        self.lacks = tuple(lacks)
+        self.lacks: tuple[Any, ...] = tuple(lacks)
 
 
 class FleetHostNotFoundError(FleetError, LookupError):

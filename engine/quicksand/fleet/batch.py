@@ -163,7 +163,7 @@ class Batch:
             try:
                 found, host = await attempt
             except asyncio.CancelledError:
-                if attempt not in self._lost:
+                if attempt not in self._lost or _is_cancelled():
                     attempt.cancel()
                     await to_the_end(_cancel_all([attempt]))
                     raise
@@ -212,6 +212,7 @@ class Batch:
             await to_the_end(self._end(parts, is_away=is_away))
 
     async def _end(self, parts: FarParts, *, is_away: bool) -> None:
+        is_away = is_away or parts.life.where not in self._reachable()
         with best_effort("end a sandbox of a batch", paths().engine_log):
             if is_away:
                 parts.life.close()  # if the machine hears of it, it ends the sandbox
@@ -236,6 +237,11 @@ class Batch:
         )
 
     # Machines that are lost
+
+    def _reachable(self) -> set[str | None]:
+        """The machines that answer; None stands for none, of which nothing is asked."""
+        away = (HostState.UNREACHABLE, HostState.UNFIT)
+        return {None, *(host.name for host in self._desk.hosts() if host.state not in away)}
 
     async def _watch(self) -> None:
         """Give up what runs on machines that are away for too long."""
@@ -268,6 +274,12 @@ async def _cancel_all(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in tasks:
         if not task.cancelled():
             task.exception()
+
+
+def _is_cancelled() -> bool:
+    """Whether the task that runs was cancelled, and not only what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def at_once_for(hosts: Sequence[FleetHost], need: Need) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import weakref
 from collections.abc import AsyncIterator, MutableMapping, Sequence
 from types import TracebackType
@@ -67,13 +68,13 @@ class Desk:
 
     async def settle(self, *, timeout_s: float = 10.0) -> None:
         """Wait until each machine has answered, or has been seen not to, at most so long."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                async for _ in self.watch():
-                    if all(host.since is not None for host in self.hosts()):
-                        return
-        except TimeoutError:
-            pass
+        events = self.watch()
+        async with contextlib.aclosing(events):  # type: ignore[type-var]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    async for _ in events:
+                        if all(host.since is not None for host in self.hosts()):
+                            return
 
     async def sandboxes(self) -> dict[str, Sequence[HostedSandbox]]:
         """The sandboxes of each machine that can be reached, by its name."""

@@ -5,7 +5,9 @@ They share the images, QEMU and the cache without copying, and divide the machin
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from quicksand.base.memory import OVERHEAD, available_memory, physical_memory
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.removal import make_marked, remove
 from quicksand.base.text import size_text
+from quicksand.base.threads import in_thread_to_the_end
 from quicksand.life.sandbox_removal import remove_sandbox
 from quicksand.records.fleet_files import nodes_dir, nodes_runtime
 from quicksand.records.fleet_record import (
@@ -109,7 +112,9 @@ def take_config(paths: Paths) -> FleetRecord:
         )
     with changing_fleet(paths):
         _require_none(paths)
-        record = FleetRecord(made=time.time())
+        known = read_fleet(paths)
+        drained = frozenset() if known is None else known.drained
+        record = FleetRecord(made=time.time(), drained=drained)
         write_fleet(paths, record)
     return record
 
@@ -144,10 +149,10 @@ async def end_fleet(paths: Paths, *, told: Callable[[str], None]) -> None:
 async def _end_node(paths: Paths, node: NodeRecord, told: Callable[[str], None]) -> None:
     registry = Registry(node.paths(paths))
     with best_effort("end the spares of a node", paths.engine_log):
-        end_all(registry)
-    for entry in registry.list():
+        await asyncio.to_thread(end_all, registry)
+    for entry in await asyncio.to_thread(registry.list):
         told(f"{entry.name}@{node.name}")
         await remove_sandbox(registry, entry.id, now=True, stop=True)
     for place in (node.runtime(paths), node.data(paths)):
         with map_os_errors(place):
-            remove(place)
+            await in_thread_to_the_end(functools.partial(remove, place))

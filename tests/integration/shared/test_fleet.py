@@ -34,8 +34,9 @@ def nodes(places: Paths) -> Iterator[tuple[NodeRecord, ...]]:
 async def fleet(places: Paths, nodes: tuple[NodeRecord, ...]) -> AsyncIterator[Fleet]:
     async with Fleet.open(wait_s=60) as found:
         yield found
-    for node in nodes:
-        wait_for(lambda node=node: not sandboxes_of(places, node), what=f"{node.name} to be empty")
+    wait_for(
+        lambda: not any(sandboxes_of(places, node) for node in nodes), what="the nodes to be empty"
+    )
 
 
 async def test_a_sandbox_gets_a_place_and_gives_it_back(fleet: Fleet) -> None:

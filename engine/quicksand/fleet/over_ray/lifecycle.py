@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
+from quicksand.base.effort import describe, note
 from quicksand.base.errors import FleetError
 from quicksand.base.paths import Paths
 from quicksand.fleet.interface import BackEnd
@@ -77,8 +78,9 @@ def seat_of(node: NodeRecord, ours: Paths) -> Seat:
 
 def start_ray(ours: Paths, *, health_period_s: float = HEALTH_PERIOD_S) -> FleetRecord:
     """Have Ray keep places on the local nodes of the fleet that is up: start a head, and a raylet
-    for each. If one runs already, or has run, it is replaced: no sandbox is touched. Blocks.
-    Raises FleetError, HostError; nothing of Ray's is left then."""
+    for each. If one runs already, or has run, it is replaced: no sandbox is touched. Blocks. Raises
+    FleetError, HostError; nothing of Ray's runs then. If this process is killed, `end_ray` ends
+    what it has begun."""
     require_ray()
     with changing_fleet(ours):
         record = read_fleet(ours)
@@ -87,16 +89,15 @@ def start_ray(ours: Paths, *, health_period_s: float = HEALTH_PERIOD_S) -> Fleet
                 "there are no local nodes for Ray to keep",
                 hint="`quicksand-tui fleet up --ray --local 3` makes three",
             )
-        if record.back_end == RAY and record.more:
-            end_cluster(ClusterRecord.from_json(record.more))
+        end_ray(ours)
         cluster = new_cluster(health_period_s=health_period_s)
         with contextlib.ExitStack() as undo:
             undo.callback(end_cluster, cluster)
+            record = replace(record, back_end=RAY, more=cluster.to_json())
+            write_fleet(ours, record)
             start_head(cluster)
             for node in record.nodes:
                 start_seat(cluster, seat_of(node, ours))
-            record = replace(record, back_end=RAY, more=cluster.to_json())
-            write_fleet(ours, record)
             undo.pop_all()
     return record
 
@@ -105,5 +106,11 @@ def end_ray(ours: Paths) -> None:
     """End Ray on this machine, if the fleet that is up stands on it. Blocks. Raises FleetError,
     HostError."""
     record = read_fleet(ours)
-    if record is not None and record.back_end == RAY and record.more:
-        end_cluster(ClusterRecord.from_json(record.more))
+    if record is None or record.back_end != RAY:
+        return
+    try:
+        cluster = ClusterRecord.from_json(record.more)
+    except FleetError as error:
+        note(ours.engine_log, f"Ray is not ended: {describe(error)}")
+        return
+    end_cluster(cluster)
