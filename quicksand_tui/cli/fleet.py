@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ from quicksand.base.paths import paths
 from quicksand.fleet.fleet import Fleet
 from quicksand.fleet.interface import HostState
 from quicksand.fleet.nodes import end_fleet, make_nodes, sandboxes_of, take_config
+from quicksand.fleet.over_ray.cluster import require_ray
+from quicksand.fleet.over_ray.lifecycle import end_ray, start_ray
 from quicksand.records.fleet_record import FleetRecord, read_fleet
 
 from quicksand_tui.cli.commands import command_of
@@ -52,20 +55,39 @@ def fleet_command(ctx: click.Context, as_json: bool) -> int:
 
 
 @command_of("fleet up")
-def up(local: int | None) -> int:
+def up(local: int | None, ray: bool) -> int:
     """Bring up a fleet: of the machines of the config or, with --local, of nodes on this one.
 
     A node is a data directory of its own. All nodes share this machine's images, which they only
     read, and have equal parts of the memory that is available now, less a reserve. `fleet down`
     ends them.
+
+    With --ray, Ray keeps the places on these nodes: programs that start many sandboxes at once
+    share its books. It needs `pip install 'quicksand-tui[fleet]'`. `fleet up --ray` by itself
+    starts Ray anew for the nodes that there are; their sandboxes run on meanwhile.
     """
-    if local is None:
-        take_config(paths())
-    else:
+    if local is not None:
+        if ray:
+            require_ray()
         record = make_nodes(paths(), local)
         share = show_size(record.nodes[0].memory_bytes)
         say(f"{len(record.nodes)} nodes with {share} of memory each")
+    elif not ray:
+        take_config(paths())
+    if ray:
+        _start_ray(is_new=local is not None)
     return run_async(lambda _: _show(as_json=False))
+
+
+def _start_ray(*, is_new: bool) -> None:
+    """Start Ray for the local nodes. Nodes that were just made are ended if it fails."""
+    say("starting Ray")
+    try:
+        start_ray(paths())
+    except BaseException:
+        if is_new:
+            asyncio.run(end_fleet(paths(), told=lambda _: None))
+        raise
 
 
 @command_of("fleet status")
@@ -150,6 +172,7 @@ def down(yes: bool) -> int:
         return Exit.FAILURE
 
     async def end(_: Signals) -> int:
+        await asyncio.to_thread(end_ray, paths())
         await end_fleet(paths(), told=lambda name: say(f"ending {sanitise(name)}"))
         say("the fleet is down")
         return Exit.OK

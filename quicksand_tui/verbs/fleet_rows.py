@@ -12,7 +12,8 @@ FLEET_VERBS = (
         reads=True,
         parts=(
             part("fleet up",
-                  option("--local", Kind.COUNT, "N", "Make N nodes on this machine.", least=1)),
+                  option("--local", Kind.COUNT, "N", "Make N nodes on this machine.", least=1),
+                  flag("--ray", "Have Ray keep the places of local nodes.")),
             part("fleet status", JSON, reads=True),
             part("fleet drain",
                   argument("name", Kind.TEXT, "HOST"),

@@ -97,7 +97,7 @@ class MachineOfFleets:
         try:
             while not enough.done():
                 changes.follow(await asyncio.to_thread(self._directories))
-                now = await asyncio.to_thread(self._look)
+                now = await asyncio.to_thread(self.look)
                 if now != before:
                     await request.channel.send(Stream.STDOUT, encode_capacity(now))
                 pause = first if now != before or has_changed else min(2 * pause, longest)
@@ -119,7 +119,7 @@ class MachineOfFleets:
             found += [place for place in ours.images.iterdir() if place.is_dir()][:IMAGES_MAX]
         return [place for place in found if place.is_dir()]
 
-    def _look(self) -> Capacity:
+    def look(self) -> Capacity:
         use, claims = self._claims.look()
         free = max(0, use.free - sum(claims.values()))
         images = {image.name for image in ImageStore(self._paths.images).list() if not image.errors}

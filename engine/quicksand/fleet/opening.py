@@ -16,7 +16,7 @@ from quicksand.records.fleet_record import RAY, FleetRecord, read_fleet, set_dra
 from quicksand.records.known_hosts import read_addresses
 from quicksand.remote.node import NODE_SCHEME
 
-OVER_RAY = "quicksand.fleet.over_ray"
+OVER_RAY = "quicksand.fleet.over_ray.lifecycle"
 """Has ``open_back_end(record, paths) -> BackEnd``. Only a fleet over Ray needs it."""
 
 

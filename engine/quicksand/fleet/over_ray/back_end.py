@@ -1,0 +1,356 @@
+"""The back end over Ray (`BackEnd`).
+
+It chooses the machine itself, since Ray does not know who has which image, and asks Ray to keep the
+memory on just that one. Of two programs that want the last of it, one gets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import FleetError, FleetHostNotFoundError
+from quicksand.base.paths import paths
+from quicksand.fleet.capacity import Capacity
+from quicksand.fleet.interface import (
+    FleetEvent,
+    FleetEventKind,
+    FleetHost,
+    HostState,
+    Need,
+    Reservation,
+)
+from quicksand.fleet.over_ray.desk import DeskError, Place
+from quicksand.fleet.over_ray.desk_client import State
+from quicksand.fleet.placing import can_ever_fit, candidates, full_error, lacks_of, wanted_bytes
+from quicksand.fleet.telling import Telling
+from quicksand.hosted.codec import ForeignValueError, decode
+from quicksand.hosted.host import RemoteHost
+
+TAKE_S = 2.0
+"""Seconds in which Ray keeps a place, which takes 2 to 10 ms, or has no room."""
+UNUSED_S = 900.0
+"""Seconds after which a place is released that no sandbox has taken: a start may build an image."""
+REFUSED_S = 5.0
+"""Seconds for which a machine that has refused a sandbox is not asked for such a one again."""
+TRIES = 3
+"""How often a machine is told of the sandbox that has its place."""
+
+
+class Client(Protocol):
+    """What this needs of `DeskClient`."""
+
+    state: State
+
+    async def run(self) -> None: ...
+    async def take(self, place: Place, *, timeout_s: float) -> bool: ...
+    async def give_back(self, id_: str) -> None: ...
+    async def ask(self, machine_id: str, method: str, *args: Any) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A machine of the fleet."""
+
+    machine_id: str
+    name: str
+    address: str
+
+
+class OverRay:
+    """A fleet of machines whose places Ray keeps."""
+
+    def __init__(
+        self,
+        make: Callable[[Callable[[], None]], Client],
+        members: Sequence[Member],
+        read_drained: Callable[[], frozenset[str]],
+        write_drained: Callable[[str, bool], None],
+    ) -> None:
+        """``make`` makes the way to Ray, which calls the function that it is given when its state
+        has changed. ``members`` are known from the start; others tell of themselves."""
+        self._members = {one.machine_id: one for one in members}
+        self._read_drained, self._write_drained = read_drained, write_drained
+        self._drained = read_drained()
+        self._seen: dict[str, tuple[HostState, str, float | None]] = {}
+        """State, why, and since when, of each machine."""
+        self._asking: dict[str, tuple[str, int]] = {}
+        """What is being asked of Ray, or not in its state yet: the machine, and bytes."""
+        self._held: dict[str, Reservation] = {}
+        """Those that are not confirmed."""
+        self._refused: dict[str, tuple[float, int]] = {}
+        """Until when (by the loop's clock) which machine is not asked for so many bytes."""
+        self._changed = asyncio.Event()
+        self._telling = Telling()
+        self._is_closed = False
+        self._client = make(self._note)
+        self._running = asyncio.create_task(self._client.run(), name="quicksand-fleet")
+
+    # What is known
+
+    def hosts(self) -> Sequence[FleetHost]:
+        """See `BackEnd.hosts`."""
+        return sorted(map(self._view, self._members.values()), key=lambda host: host.name)
+
+    def _view(self, member: Member) -> FleetHost:
+        id_ = member.machine_id
+        state, why, since = self._seen.get(
+            id_, (HostState.UNREACHABLE, "Ray has not answered", None)
+        )
+        look = self._client.state.looks.get(id_, {})
+        capacity = _capacity_of(look)
+        if capacity is None:
+            return FleetHost(
+                name=member.name,
+                machine_id=id_,
+                address=member.address,
+                state=state,
+                since=since,
+                why=why,
+            )
+        reserved = self._reserved(id_, frozenset(look["kept"]))
+        if state is HostState.READY and member.name in self._drained:
+            is_empty = not capacity.sandboxes and not reserved
+            state = HostState.DRAINED if is_empty else HostState.DRAINING
+        return FleetHost(
+            name=member.name,
+            machine_id=id_,
+            address=member.address,
+            state=state,
+            since=since,
+            why=why,
+            cpus=capacity.cpus,
+            memory_bytes=capacity.memory_bytes,
+            free_bytes=max(0, capacity.free_bytes - reserved),
+            reserved_bytes=reserved,
+            sandboxes=capacity.sandboxes,
+            images=tuple(capacity.images),
+        )
+
+    def _reserved(self, machine_id: str, kept: frozenset[str]) -> int:
+        """What is reserved there for sandboxes that the machine does not count yet."""
+        told = {one.id for one in self._client.state.places}
+        places = [one for one in self._client.state.places if one.machine_id == machine_id]
+        untold = [
+            size
+            for id_, (where, size) in self._asking.items()
+            if where == machine_id and id_ not in told
+        ]
+        return sum(one.memory_bytes for one in places if one.id not in kept) + sum(untold)
+
+    def watch(self) -> AsyncIterator[FleetEvent]:
+        """See `BackEnd.watch`."""
+        return self._telling.watch()
+
+    def host(self, name: str) -> RemoteHost:
+        """See `BackEnd.host`."""
+        return RemoteHost(self._find(name).address, asks=False)
+
+    def _find(self, name: str) -> Member:
+        for member in self._members.values():
+            if member.name == name:
+                return member
+        known = ", ".join(sorted(one.name for one in self._members.values())) or "none"
+        raise FleetHostNotFoundError(
+            f"the fleet has no machine {name!r:.100}", hint=f"it has {known}"
+        )
+
+    def _note(self) -> None:
+        """Something has changed: whoever waits looks again."""
+        state = self._client.state
+        for id_, look in state.looks.items():
+            if id_ not in self._members and look.get("name") and look.get("address"):
+                self._members[id_] = Member(
+                    machine_id=id_, name=str(look["name"])[:63], address=str(look["address"])
+                )
+        for id_ in self._members:
+            self._see(id_, state)
+        told = {one.id for one in state.places}
+        self._asking = {
+            id_: found
+            for id_, found in self._asking.items()
+            if id_ not in told or id_ not in self._held
+        }
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+        self._telling.show(self.hosts())
+
+    def _see(self, id_: str, state: State) -> None:
+        look = state.looks.get(id_, {})
+        if state.error:
+            found, why = HostState.UNREACHABLE, state.error
+        elif id_ not in state.alive:
+            found, why = HostState.UNREACHABLE, "Ray does not reach it; its sandboxes may run on"
+        elif "error" in look:
+            found, why = HostState.UNREACHABLE, str(look["error"])
+        elif not look:
+            return  # it has not been asked yet
+        elif _capacity_of(look) is None:
+            found, why = HostState.UNFIT, "it tells what makes no sense"
+        else:
+            found, why = HostState.READY, ""
+        before = self._seen.get(id_)
+        is_new = before is None or before[0] is not found
+        self._seen[id_] = (found, why, time.time() if is_new or before is None else before[2])
+
+    # Places
+
+    async def reserve(self, need: Need, *, timeout_s: float) -> Reservation:
+        """See `BackEnd.reserve`."""
+        id_ = os.urandom(16).hex()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        is_told = False
+        try:
+            while True:
+                changed = self._changed
+                self._require_open()
+                if (found := await self._try_all(id_, need)) is not None:
+                    return found
+                left = deadline - loop.time()
+                if left <= 0 or not can_ever_fit(self.hosts(), need):
+                    lacks = lacks_of(self.hosts(), need, self._refusing(need))
+                    raise full_error(lacks, need, waited_s=timeout_s if left <= 0 else 0.0)
+                if not is_told:
+                    is_told = True
+                    self._telling.tell(FleetEventKind.WAITING, id=id_, need=need)
+                try:
+                    async with asyncio.timeout(min(left, REFUSED_S)):
+                        await changed.wait()
+                except TimeoutError:
+                    continue
+        except BaseException:
+            if is_told:
+                self._telling.tell(FleetEventKind.GAVE_UP, id=id_, need=need)
+            raise
+
+    async def _try_all(self, id_: str, need: Need) -> Reservation | None:
+        """Ask for a place on one machine after the other."""
+        while found := candidates(self.hosts(), need, self._refusing(need)):
+            host = found[0]
+            now = time.time()
+            place = Place(
+                id=id_,
+                machine_id=host.machine_id,
+                memory_bytes=wanted_bytes(need),
+                expires_at=int(now + UNUSED_S),
+            )
+            if await self._take(place):
+                reservation = Reservation(
+                    id=id_,
+                    host=host.name,
+                    machine_id=host.machine_id,
+                    need=need,
+                    made_at=now,
+                    expires_at=now + UNUSED_S,
+                )
+                self._held[id_] = reservation
+                self._telling.tell(FleetEventKind.PLACED, id=id_, reservation=reservation)
+                return reservation
+            self._refuse(host.name, need)
+        return None
+
+    async def _take(self, place: Place) -> bool:
+        """Raises FleetError if Ray cannot be asked."""
+        self._asking[place.id] = (place.machine_id, place.memory_bytes)
+        is_taken = False
+        try:
+            is_taken = await self._client.take(place, timeout_s=TAKE_S)
+        except DeskError as error:
+            raise _away(error) from error
+        finally:
+            if not is_taken:
+                self._asking.pop(place.id, None)
+                self._wake()
+        return is_taken
+
+    def _refusing(self, need: Need) -> set[str]:
+        now = asyncio.get_running_loop().time()
+        return {
+            name
+            for name, (until, size) in self._refused.items()
+            if now < until and need.memory_bytes >= size
+        }
+
+    def _refuse(self, name: str, need: Need) -> None:
+        until = asyncio.get_running_loop().time() + REFUSED_S
+        self._refused[name] = (until, need.memory_bytes)
+
+    async def confirm(self, reservation: Reservation, sandbox_id: str) -> None:
+        """See `BackEnd.confirm`: the place lasts as long as the sandbox runs."""
+        args = (reservation.id, sandbox_id, reservation.need.memory_bytes)
+        for attempt in range(1, TRIES + 1):
+            try:
+                await self._client.ask(reservation.machine_id, "bind", *args)
+                break
+            except DeskError as error:
+                if attempt == TRIES:
+                    raise _away(error) from error
+        self._held.pop(reservation.id, None)
+
+    async def refused(self, reservation: Reservation, why: str) -> None:
+        """See `BackEnd.refused`."""
+        self._refuse(reservation.host, reservation.need)
+        await self.release(reservation)
+
+    async def release(self, reservation: Reservation) -> None:
+        """See `BackEnd.release`. What cannot be told now, the machine finds by itself."""
+        self._held.pop(reservation.id, None)
+        self._asking.pop(reservation.id, None)
+        with best_effort("give back a place", paths().engine_log):
+            await self._client.give_back(reservation.id)
+        with best_effort("forget a place", paths().engine_log):
+            await self._client.ask(reservation.machine_id, "drop", reservation.id)
+        self._telling.tell(FleetEventKind.RELEASED, id=reservation.id, reservation=reservation)
+        self._wake()
+
+    # Draining
+
+    async def drain(self, name: str, *, on: bool = True) -> None:
+        """See `BackEnd.drain`."""
+        self._find(name)
+        await asyncio.to_thread(self._write_drained, name, on)
+        await self.look_again()
+
+    async def look_again(self) -> None:
+        """Read anew which machines are drained."""
+        self._drained = await asyncio.to_thread(self._read_drained)
+        self._wake()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise FleetError("the fleet is closed", hint="open it anew: Fleet.open()")
+
+    async def close(self) -> None:
+        """See `BackEnd.close`."""
+        self._is_closed = True
+        for reservation in list(self._held.values()):
+            await self.release(reservation)
+        self._running.cancel()
+        await asyncio.wait([self._running])
+        self._wake()
+        self._telling.close()
+
+
+def _capacity_of(look: Mapping[str, Any]) -> Capacity | None:
+    """What a machine has told; None if it has not, or if it makes no sense."""
+    try:
+        found: Capacity = decode(look["capacity"], Capacity)
+    except (KeyError, ForeignValueError):
+        return None
+    return found if isinstance(look.get("kept"), list) else None
+
+
+def _away(error: DeskError) -> FleetError:
+    return FleetError(
+        f"Ray did not keep a place: {error}",
+        hint="`quicksand-tui fleet status` shows the machines; sandboxes run on without Ray",
+    )

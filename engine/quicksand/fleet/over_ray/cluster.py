@@ -1,0 +1,234 @@
+"""Starts and ends Ray's processes on this machine: the head, and one raylet for each machine of a
+fleet that is here. Blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from quicksand.base.errors import FleetError, HostError
+from quicksand.base.files import map_os_errors
+from quicksand.base.paths import TEMPORARY, make_private_dir
+from quicksand.base.processes import PROC, is_process, send_signal, start_of
+from quicksand.base.regular import create
+from quicksand.base.removal import make_marked, remove
+from quicksand.base.text import printable
+from quicksand.fleet.over_ray.cluster_record import (
+    HEALTH_PERIOD_S,
+    LOOPBACK,
+    MARK,
+    ClusterRecord,
+    resource_of,
+)
+
+LAUNCHING = "quicksand.fleet.over_ray.launching"
+OBJECT_STORE = 80_000_000
+"""Bytes of shared memory for Ray's objects, of which we have none; Ray takes a third of the
+machine's memory if it is not told, and refuses less than 78,643,200."""
+
+SANDBOXES_MAX = 10_000
+"""The sandboxes of one machine that Ray counts; its memory is what really bounds them."""
+
+HEAD = {"quicksand_head": 1.0}
+"""The resource of Ray that only the head has."""
+
+START_S = 60.0
+"""Seconds that Ray may take to start; 2 to 5 here, and longer under load."""
+
+END_S = 5.0
+"""Seconds from SIGTERM to SIGKILL."""
+
+MISSING = "'quicksand-tui[fleet]'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """A machine of the fleet that is here: what its raylet must know."""
+
+    machine_id: str
+    memory_bytes: int
+    """What its sandboxes together may have."""
+    environment: Mapping[str, str]
+    """Variables beside our own: its directories, its budget."""
+
+
+def require_ray() -> None:
+    """Raise FleetError if Ray is not installed."""
+    if find_spec("ray") is None:
+        raise FleetError(
+            "Ray is not installed, which this fleet stands on",
+            hint=f"pip install {MISSING}",
+        )
+
+
+def ray_root() -> Path:
+    """The directory of all clusters of this user. Ray's sockets have paths of 64 characters in
+    it, of 107 (unix(7)), so it is near the root."""
+    return TEMPORARY / f"quicksand-ray-{os.getuid()}"
+
+
+def new_cluster(*, health_period_s: float = HEALTH_PERIOD_S) -> ClusterRecord:
+    """Make the directory and the secret of a cluster. Raises HostError, FleetError without Ray."""
+    require_ray()
+    id_ = secrets.token_hex(6)
+    directory = make_private_dir(ray_root()) / id_
+    record = ClusterRecord(
+        id=id_,
+        address=f"{LOOPBACK}:{_free_port()}",
+        directory=directory,
+        health_period_s=health_period_s,
+    )
+    with map_os_errors(directory):
+        make_marked(directory)
+        with create(record.token) as file:
+            file.write(secrets.token_hex(32).encode("ascii"))
+    return record
+
+
+def _free_port() -> int:
+    """A port that nobody has now; Ray does not start if somebody takes it meanwhile."""
+    with socket.socket() as trial:
+        trial.bind((LOOPBACK, 0))
+        port: int = trial.getsockname()[1]
+        return port
+
+
+def start_head(record: ClusterRecord) -> None:
+    """Start the head. It takes no sandboxes. Raises FleetError; then none of it is left."""
+    _, _, port = record.address.rpartition(":")
+    words = ["--head", "--port", port, "--temp-dir", str(record.directory)]
+    words += ["--include-dashboard", "false", "--resources", json.dumps(HEAD)]
+    _launch(record, words, {})
+
+
+def start_seat(record: ClusterRecord, seat: Seat) -> None:
+    """Start the raylet of a machine that is here. Two at once fail now and then (they take the same
+    port), so that is for the caller to avoid. Raises FleetError."""
+    resources = {"sandbox": SANDBOXES_MAX, resource_of(seat.machine_id): 1}
+    words = ["--address", record.address, "--resources", json.dumps(resources)]
+    words += ["--memory", str(seat.memory_bytes)]
+    _launch(record, words, seat.environment)
+
+
+def _launch(record: ClusterRecord, words: Sequence[str], environment: Mapping[str, str]) -> None:
+    argv = [
+        *(sys.executable, "-P", "-m", LAUNCHING, LOOPBACK, "start"),
+        *("--node-ip-address", LOOPBACK, "--num-cpus", "0", "--num-gpus", "0"),
+        *("--object-store-memory", str(OBJECT_STORE), "--include-log-monitor", "false"),
+        *("--disable-usage-stats", "--log-style", "record", "--log-color", "false", *words),
+    ]
+    # Ray leaves its processes with our output: it must be a file, or reading it would not end.
+    log = record.directory / "start.log"
+    with map_os_errors(log), log.open("ab") as output:
+        began = output.tell()
+        try:
+            done = subprocess.run(
+                argv,
+                env={**os.environ, **record.environment(), **environment, MARK: record.id},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                check=False,
+                timeout=START_S,
+                start_new_session=True,
+            )
+        except subprocess.TimeoutExpired:
+            raise _not_started(f"it took longer than {START_S:g} s", log, began) from None
+    if done.returncode:
+        raise _not_started(f"exit code {done.returncode}", log, began)
+
+
+def _not_started(why: str, log: Path, began: int) -> FleetError:
+    said = log.read_bytes()[began:].decode("utf-8", "replace").strip().splitlines()
+    last = printable(said[-1])[:300] if said else "it said nothing"
+    return FleetError(f"Ray did not start ({why}): {last}", hint=f"{log} has all that it said")
+
+
+# Ray's processes
+
+
+def processes_of_cluster(record: ClusterRecord, *, of: Seat | None = None) -> list[tuple[int, str]]:
+    """The processes of a cluster on this machine: process id and start time. They have its mark in
+    their environment, write to files in its directory (those of Ray that change their title lose
+    their environment), or are children of such. ``of``: only the raylet of this machine, and its
+    children."""
+    own = list(_own())
+    wanted = {f"{MARK}={record.id}".encode()}
+    if of is not None:
+        wanted |= {os.fsencode(f"{name}={value}") for name, value in of.environment.items()}
+    found = {
+        pid
+        for pid, _, _ in own
+        if wanted <= _environment(pid) or (of is None and _writes_to(pid, record.directory))
+    }
+    while more := {pid for pid, parent, _ in own if parent in found and pid not in found}:
+        found |= more
+    return [(pid, started) for pid, _, started in own if pid in found]
+
+
+def _own() -> Iterator[tuple[int, int, str]]:
+    """The processes of this user but this one: process id, parent, start time."""
+    for entry in os.scandir(PROC):
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError, ValueError):
+                if entry.stat().st_uid == os.getuid() and (started := start_of(int(entry.name))):
+                    yield int(entry.name), parent_of(int(entry.name)), started
+
+
+def parent_of(pid: int) -> int:
+    """The parent of a process (proc_pid_stat(5)). Raises OSError if it has ended."""
+    text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    return int(text.rpartition(")")[2].split()[1])
+
+
+def _environment(pid: int) -> set[bytes]:
+    try:
+        return {*(PROC / str(pid) / "environ").read_bytes().split(b"\0")}
+    except OSError:
+        return set()
+
+
+def _writes_to(pid: int, directory: Path) -> bool:
+    for descriptor in ("1", "2"):
+        with contextlib.suppress(OSError):
+            if (PROC / str(pid) / "fd" / descriptor).readlink().is_relative_to(directory):
+                return True
+    return False
+
+
+def end_processes(record: ClusterRecord, *, of: Seat | None = None) -> None:
+    """End those of `processes_of_cluster`, and wait for that. Raises HostError if some stay."""
+    found = processes_of_cluster(record, of=of)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + END_S
+        for pid, started in found:
+            send_signal(pid, started, number)
+            send_signal(pid, started, signal.SIGCONT)
+        while found and time.monotonic() < deadline:
+            time.sleep(0.05)
+            # Children that have lost their parents are still meant.
+            found = [one for one in found if is_process(*one)] or processes_of_cluster(
+                record, of=of
+            )
+        if not found:
+            return
+    raise HostError(f"processes of Ray did not end: {', '.join(str(pid) for pid, _ in found)}")
+
+
+def end_cluster(record: ClusterRecord) -> None:
+    """End all of a cluster that is on this machine, and remove its directory. Sandboxes run on.
+    Idempotent. Raises HostError."""
+    end_processes(record)
+    with map_os_errors(record.directory):
+        remove(record.directory)

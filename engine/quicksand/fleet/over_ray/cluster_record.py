@@ -1,0 +1,124 @@
+"""What programs must know of a Ray cluster of ours to use it; `FleetRecord.more` holds it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quicksand.base.errors import FleetError
+from quicksand.base.fields import Fields
+
+NAMESPACE = "quicksand"
+"""The namespace of Ray in which our actors and placement groups have their names."""
+
+MARK = "QUICKSAND_RAY_CLUSTER"
+"""The variable in the environment of each of Ray's processes that tells whose it is: the id of our
+cluster. Processes are ended by it, and by nothing else."""
+
+NAME_VARIABLE, ADDRESS_VARIABLE = "QUICKSAND_FLEET_NAME", "QUICKSAND_FLEET_ADDRESS"
+"""The variables that tell a raylet's actor what its machine is called, and how it is reached."""
+
+CLUSTER_ID = re.compile(r"[0-9a-f]{12}")
+MACHINE_ID = re.compile(r"[0-9a-f]{32}")
+ADDRESS = re.compile(r"[0-9A-Za-z.:\[\]-]{1,200}:[0-9]{1,5}")
+
+LOOPBACK = "127.0.0.1"
+"""Where all of Ray's processes listen: who reaches their ports, and has the token, runs code."""
+
+HEALTH_PERIOD_S = 2
+HEALTH_FAILURES = 5
+"""Ray takes a machine for lost when so many looks in a row, one each period, had no answer. Three
+looks of one second find it after 2.4 s (measured), but a machine that runs VMs may well be silent
+for that long; with these it is 8 to 12 s if its raylet is gone, and 20 s if it hangs."""
+
+STATIC = {
+    "RAY_AUTH_MODE": "token",
+    # On a machine with VMs, Ray would kill our actor because of memory that QEMU has.
+    "RAY_memory_monitor_refresh_ms": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_health_check_initial_delay_ms": "0",
+    "RAY_DEDUP_LOGS": "0",
+}
+"""Variables of Ray for each of its processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRecord:
+    """A Ray cluster of ours."""
+
+    id: str
+    """12 hex digits."""
+    address: str
+    """HOST:PORT of its head, on loopback."""
+    directory: Path
+    """Ray's own directory for this cluster, with its token. Its path is short, for sockets."""
+    health_period_s: float = HEALTH_PERIOD_S
+
+    @property
+    def token(self) -> Path:
+        """The file with the secret of the cluster."""
+        return self.directory / "token"
+
+    def environment(self) -> dict[str, str]:
+        """The variables with which any process of the cluster runs, and any client of it."""
+        period = str(int(self.health_period_s * 1000))
+        return {
+            **STATIC,
+            "RAY_health_check_period_ms": period,
+            "RAY_health_check_timeout_ms": period,
+            "RAY_health_check_failure_threshold": str(HEALTH_FAILURES),
+            "RAY_AUTH_TOKEN_PATH": str(self.token),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "address": self.address,
+            "directory": str(self.directory),
+            "health_period_s": self.health_period_s,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ClusterRecord:
+        """Parse a record. Raises FleetError."""
+        try:
+            found = Fields(dict(value), "bad cluster")
+            record = cls(
+                id=found.text("id"),
+                address=found.text("address"),
+                directory=Path(found.text("directory")),
+                health_period_s=found.real("health_period_s"),
+            )
+        except ValueError as error:
+            raise _damaged(str(error)) from error
+        if not CLUSTER_ID.fullmatch(record.id) or not ADDRESS.fullmatch(record.address):
+            raise _damaged("its id or its address makes no sense")
+        if not record.directory.is_absolute() or record.directory.name != record.id:
+            raise _damaged("its directory makes no sense")
+        return record
+
+
+def _damaged(why: str) -> FleetError:
+    return FleetError(
+        f"the record of the Ray cluster cannot be used: {why}",
+        hint="`quicksand-tui fleet down` and `quicksand-tui fleet up --ray` make another one; no "
+        "sandbox is lost",
+    )
+
+
+def resource_of(machine_id: str) -> str:
+    """The resource of Ray that only one machine has. What asks for a little of it is placed there
+    and nowhere else, and comes back with the machine, whose node of Ray is then another one."""
+    return f"machine:{machine_id}"
+
+
+def machine_of(resources: Mapping[str, object]) -> str:
+    """The machine whose resources those are, "" if it is none of ours."""
+    for name in resources:
+        kind, _, machine_id = name.partition(":")
+        if kind == "machine" and MACHINE_ID.fullmatch(machine_id):
+            return machine_id
+    return ""

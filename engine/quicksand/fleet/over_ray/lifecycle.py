@@ -1,0 +1,116 @@
+"""Brings a fleet over Ray up and down, and opens it."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from quicksand.base.effort import describe, note
+from quicksand.base.errors import FleetError
+from quicksand.base.paths import Paths
+from quicksand.fleet.interface import BackEnd
+from quicksand.fleet.over_ray.back_end import Member, OverRay
+from quicksand.fleet.over_ray.cluster import (
+    Seat,
+    end_cluster,
+    new_cluster,
+    require_ray,
+    start_head,
+    start_seat,
+)
+from quicksand.fleet.over_ray.cluster_record import (
+    ADDRESS_VARIABLE,
+    HEALTH_PERIOD_S,
+    NAME_VARIABLE,
+    ClusterRecord,
+)
+from quicksand.fleet.over_ray.desk_client import DeskClient
+from quicksand.records.fleet_files import machine_id
+from quicksand.records.fleet_record import (
+    RAY,
+    FleetRecord,
+    NodeRecord,
+    changing_fleet,
+    read_fleet,
+    set_drained,
+    write_fleet,
+)
+from quicksand.remote.node import NODE_SCHEME, NodeDestination
+
+
+def open_back_end(record: FleetRecord, ours: Paths) -> BackEnd:
+    """Open a fleet over Ray. An event loop must run. Raises FleetError."""
+    require_ray()
+    return OverRay(
+        lambda changed: DeskClient(lambda: _cluster_of(ours), changed),
+        [_member_of(node, ours) for node in record.nodes],
+        read_drained=lambda: (read_fleet(ours) or FleetRecord()).drained,
+        write_drained=lambda name, on: set_drained(ours, name, on=on),
+    )
+
+
+def _cluster_of(ours: Paths) -> ClusterRecord:
+    """The cluster of the fleet that is up. Raises FleetError."""
+    record = read_fleet(ours)
+    if record is None or record.back_end != RAY:
+        raise FleetError("the fleet is down", hint="`quicksand-tui fleet up --ray` brings one up")
+    return ClusterRecord.from_json(record.more)
+
+
+def _member_of(node: NodeRecord, ours: Paths) -> Member:
+    return Member(
+        machine_id=machine_id(node.paths(ours)),
+        name=node.name,
+        address=f"{NODE_SCHEME}{node.name}",
+    )
+
+
+def seat_of(node: NodeRecord, ours: Paths) -> Seat:
+    """What the raylet of a local node must know. Raises PathError."""
+    environment = NodeDestination.of(node, ours).environment()
+    address = f"{NODE_SCHEME}{node.name}"
+    return Seat(
+        machine_id=machine_id(node.paths(ours)),
+        memory_bytes=node.memory_bytes,
+        environment={**environment, NAME_VARIABLE: node.name, ADDRESS_VARIABLE: address},
+    )
+
+
+def start_ray(ours: Paths, *, health_period_s: float = HEALTH_PERIOD_S) -> FleetRecord:
+    """Have Ray keep places on the local nodes of the fleet that is up: start a head, and a raylet
+    for each. If one runs already, or has run, it is replaced: no sandbox is touched. Blocks. Raises
+    FleetError, HostError; nothing of Ray's runs then. If this process is killed, `end_ray` ends
+    what it has begun."""
+    require_ray()
+    with changing_fleet(ours):
+        record = read_fleet(ours)
+        if record is None or not record.nodes:
+            raise FleetError(
+                "there are no local nodes for Ray to keep",
+                hint="`quicksand-tui fleet up --ray --local 3` makes three",
+            )
+        end_ray(ours)
+        cluster = new_cluster(health_period_s=health_period_s)
+        with contextlib.ExitStack() as undo:
+            undo.callback(end_cluster, cluster)
+            record = replace(record, back_end=RAY, more=cluster.to_json())
+            write_fleet(ours, record)
+            start_head(cluster)
+            for node in record.nodes:
+                start_seat(cluster, seat_of(node, ours))
+            undo.pop_all()
+    return record
+
+
+def end_ray(ours: Paths) -> None:
+    """End Ray on this machine, if the fleet that is up stands on it. Blocks. Raises FleetError,
+    HostError."""
+    record = read_fleet(ours)
+    if record is None or record.back_end != RAY:
+        return
+    try:
+        cluster = ClusterRecord.from_json(record.more)
+    except FleetError as error:
+        note(ours.engine_log, f"Ray is not ended: {describe(error)}")
+        return
+    end_cluster(cluster)

@@ -1,0 +1,39 @@
+"""Compares what Ray keeps on a machine with what is there: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from quicksand.fleet.over_ray.desk import Place
+from quicksand.fleet.over_ray.places import Kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """What makes both agree."""
+
+    give_back: tuple[str, ...] = ()
+    """Places of Ray's that nobody uses: their sandbox has ended, or none came in time."""
+    take: tuple[Kept, ...] = ()
+    """Places of sandboxes that run, and of which Ray does not know: another head has taken over."""
+    drop: tuple[str, ...] = ()
+    """Records of places whose sandbox has ended."""
+
+
+def plan_repair(
+    places: Sequence[Place], kept: Sequence[Kept], live: Collection[str], now: float
+) -> Repair:
+    """Compare the ``places`` of one machine with its records, ``kept``. ``live`` are the ids of
+    places whose sandbox runs; ``now`` is the Unix time."""
+    known = {one.id for one in places}
+    bound = {one.id for one in kept}
+    return Repair(
+        give_back=tuple(
+            one.id
+            for one in places
+            if one.id not in live and (one.id in bound or one.expires_at <= now)
+        ),
+        take=tuple(one for one in kept if one.id in live and one.id not in known),
+        drop=tuple(one.id for one in kept if one.id not in live),
+    )
