@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 from quicksand.base.errors import ConfigError, RemoteError
 from quicksand.fleet.interface import BackEnd, FleetEvent, FleetHost, HostState, Need, Reservation
 from quicksand.fleet.opening import open_back_end
+from quicksand.fleet.waiting import seen_waiting
 from quicksand.hosted.host import RemoteHost
 from quicksand.hosted.known import HostedSandbox
 
@@ -97,7 +98,8 @@ class Desk:
     async def reserve(self, need: Need, *, timeout_s: float | None = None) -> Reservation:
         """See `BackEnd.reserve`; waits ``wait_s`` unless told otherwise."""
         seconds = self.wait_s if timeout_s is None else timeout_s
-        return await self._back_end.reserve(need, timeout_s=seconds)
+        async with seen_waiting():
+            return await self._back_end.reserve(need, timeout_s=seconds)
 
     async def confirm(self, reservation: Reservation, sandbox_id: str) -> None:
         """See `BackEnd.confirm`."""

@@ -26,7 +26,7 @@ from quicksand.base.files import (
 from quicksand.base.memory import OVERHEAD
 from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.text import size_text
-from quicksand.records.fleet_files import HEX32, fleet_dir
+from quicksand.records.fleet_files import HEX32, claims_dir
 from quicksand.records.memory_budget import Use, read_use
 from quicksand.records.registry import Registry
 
@@ -47,7 +47,7 @@ class Claims:
 
     def __init__(self, paths: Paths) -> None:
         self._registry = Registry(paths)
-        self.place = fleet_dir(paths) / "claims"
+        self.place = claims_dir(paths)
 
     def take(self, id_: str, memory_bytes: int) -> Held:
         """Claim the memory of a guest, and QEMU's own. ``id_`` are 32 hex digits. Raises

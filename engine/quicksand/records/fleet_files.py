@@ -6,6 +6,7 @@
     <data>/fleet/machine        32 hex digits: which machine, or node of one, this is to fleets
     <data>/fleet/claims/        memory that clients of other machines have claimed (claims.py)
     <data>/fleet/places/        which place, as Ray keeps it, which sandbox has (over_ray/places.py)
+    <data>/fleet/waiting/       sandboxes that wait for a place (waiting.py)
     <data>/fleet/nodes/<id>/    the data directory of a local node
     <runtime>-fleet/<id>/       its runtime directory
 """
@@ -35,6 +36,11 @@ def fleet_file(paths: Paths) -> Path:
     return fleet_dir(paths) / "fleet.json"
 
 
+def claims_dir(paths: Paths) -> Path:
+    """The directory of claims on this machine's memory."""
+    return fleet_dir(paths) / "claims"
+
+
 def nodes_dir(paths: Paths) -> Path:
     """The directory of the local nodes."""
     return fleet_dir(paths) / "nodes"
@@ -46,10 +52,20 @@ def nodes_runtime(paths: Paths) -> Path:
     return paths.runtime.with_name(f"{paths.runtime.name}-fleet")
 
 
+def is_known_to_fleets(paths: Paths) -> bool:
+    """Whether a fleet has asked this machine what it has."""
+    return _machine_file(paths).exists()
+
+
+def _machine_file(paths: Paths) -> Path:
+    return fleet_dir(paths) / "machine"
+
+
 def machine_id(paths: Paths) -> str:
     """Which machine this is: 32 hex digits that are made when they are asked for first. Raises
     PathError."""
-    place = make_private_dir(fleet_dir(paths)) / "machine"
+    make_private_dir(fleet_dir(paths))
+    place = _machine_file(paths)
     with map_os_errors(place):
         if not place.exists():
             temporary = place.with_name(f".machine.{os.urandom(4).hex()}")
