@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 import pytest
 from quicksand.base.files import try_lock
 from quicksand.base.paths import Paths
+from quicksand.base.processes import PROC
 from quicksand.fleet.fleet import Fleet
 from quicksand.fleet.interface import HostState, Need, Reservation
 from quicksand.fleet.nodes import end_fleet, make_nodes
 from quicksand.fleet.over_ray.cluster import (
-    PROC,
     parent_of,
     processes_of_cluster,
     ray_root,

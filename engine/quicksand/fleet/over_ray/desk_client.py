@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from quicksand.base.effort import best_effort
 from quicksand.base.errors import QuicksandError
+from quicksand.base.paths import paths
 from quicksand.base.text import printable
 from quicksand.fleet.over_ray.cluster_record import ClusterRecord
 from quicksand.fleet.over_ray.desk import DeskError, Place
@@ -157,7 +159,7 @@ class DeskClient:
         except asyncio.CancelledError:
             await asyncio.wait([taking])
             if not taking.exception() and taking.result():
-                with contextlib.suppress(DeskError):
+                with best_effort("give back a place", paths().engine_log):
                     await self.give_back(place.id)
             raise
 

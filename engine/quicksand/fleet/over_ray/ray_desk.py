@@ -136,7 +136,7 @@ def _remove_named(name: str) -> None:
 
 
 def _place_of(told: dict[str, Any]) -> Place | None:
-    bundle = next(iter(told["bundles"].values()), {})
+    bundle: dict[str, float] = next(iter(told["bundles"].values()), {})
     machine_id = machine_of(bundle)
     if told["state"] == "REMOVED" or not machine_id:
         return None

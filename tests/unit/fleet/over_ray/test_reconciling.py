@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.fleet.over_ray.desk import Place
 from quicksand.fleet.over_ray.places import Kept
-from quicksand.fleet.over_ray.reconciling import plan_repair
+from quicksand.fleet.over_ray.reconciling import Repair, plan_repair
 
 from tests.unit.fleet.over_ray.fakes import ONE
 
@@ -27,7 +27,7 @@ def test_a_place_that_no_sandbox_took_in_time_is_given_back() -> None:
 
 def test_a_place_lasts_as_long_as_its_sandbox_runs_whatever_its_expiry() -> None:
     repair = plan_repair([place("a", expires_at=1)], [kept("a")], {"a"}, NOW)
-    assert repair.give_back == repair.drop == repair.take == ()
+    assert repair == Repair()
 
 
 def test_place_and_record_of_a_sandbox_that_has_ended_go() -> None:
@@ -47,4 +47,4 @@ def test_after_a_repair_both_agree(placed: set[str], bound: set[str], running: s
     assert bound - {*repair.drop} == live
     assert then == live | (placed - bound)  # those that wait for a sandbox stay until they expire
     again = plan_repair([place(one) for one in then], [kept(one) for one in live], live, NOW)
-    assert again.give_back == again.drop == again.take == ()
+    assert again == Repair()
