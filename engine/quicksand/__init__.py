@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from quicksand.display.keys import Key
     from quicksand.guest.connections import GuestConnection, GuestListener
     from quicksand.guest.datagrams import GuestDatagrams
+    from quicksand.guest.directories import DirectoryWatch, WatchEvent, WatchKind
     from quicksand.guest.execution import Command, ExecuteResult
     from quicksand.guest.files import GuestFile, GuestFiles
     from quicksand.guest.shell import Shell, ShellInfo
@@ -139,6 +140,7 @@ __all__ = [
     "DebianDesktopSandbox",
     "DebianSandbox",
     "Difference",
+    "DirectoryWatch",
     "DiskSpaceError",
     "DisplayError",
     "DisplayTimeoutError",
@@ -225,6 +227,8 @@ __all__ = [
     "UnfitGuestError",
     "UnknownOptionError",
     "UnreachableError",
+    "WatchEvent",
+    "WatchKind",
     "WatchedShell",
     "detect_accelerator",
     "ensure_runtime",
@@ -302,6 +306,7 @@ _HOMES = {
     "life.installation": ("install",),
     "guest.connections": ("GuestConnection", "GuestListener"),
     "guest.datagrams": ("GuestDatagrams",),
+    "guest.directories": ("DirectoryWatch", "WatchEvent", "WatchKind"),
     "guest.execution": ("Command", "ExecuteResult"),
     "records.forwards": ("Forward", "Guest", "Host"),
     "guest.files": ("GuestFile", "GuestFiles"),
