@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     )
     from quicksand.guest.connections import GuestConnection, GuestListener
     from quicksand.guest.datagrams import GuestDatagrams
+    from quicksand.guest.directories import DirectoryWatch, WatchEvent, WatchKind
     from quicksand.guest.execution import Command, ExecuteResult
     from quicksand.guest.files import GuestFile, GuestFiles
     from quicksand.guest.shell import Shell, ShellInfo
@@ -155,6 +156,7 @@ __all__ = [
     "DebianDesktopSandbox",
     "DebianSandbox",
     "Difference",
+    "DirectoryWatch",
     "DiskSpaceError",
     "DisplayError",
     "DisplayTimeoutError",
@@ -253,6 +255,8 @@ __all__ = [
     "UnfitGuestError",
     "UnknownOptionError",
     "UnreachableError",
+    "WatchEvent",
+    "WatchKind",
     "WatchedShell",
     "detect_accelerator",
     "ensure_runtime",
@@ -345,6 +349,7 @@ _HOMES = {
     "life.installation": ("install",),
     "guest.connections": ("GuestConnection", "GuestListener"),
     "guest.datagrams": ("GuestDatagrams",),
+    "guest.directories": ("DirectoryWatch", "WatchEvent", "WatchKind"),
     "guest.execution": ("Command", "ExecuteResult"),
     "records.forwards": ("Forward", "Guest", "Host"),
     "guest.files": ("GuestFile", "GuestFiles"),

@@ -290,6 +290,7 @@ class Sandbox:
     dial_udp = _in_guest(InGuest.dial_udp)
     listen = _in_guest(InGuest.listen)
     open_sftp = _in_guest(InGuest.open_sftp)
+    watch = _in_guest(InGuest.watch)
     forward = _to_forwarding(Forwarding.forward)
     unforward = _to_forwarding(Forwarding.unforward)
     wait_disconnected = _in_guest(InGuest.wait_disconnected)
@@ -464,8 +465,7 @@ class Snapshot:
     def load(cls, path: str | Path, *, base_dir: str | Path | None = None) -> Snapshot:
         """The snapshot in the file ``path``; ``base_dir`` is searched first for its image.
 
-        Raises SaveNotFoundError if there is no such file, SaveError if it is no snapshot or is
-        damaged.
+        Raises SaveNotFoundError if there is no such file, SaveError if it is none or damaged.
         """
         found = Path(path).absolute()
         return cls(found, machinery.check_portable(found), Path(base_dir) if base_dir else None)

@@ -129,6 +129,8 @@ impl Agent {
                 "dial",
                 "dial_udp",
                 "sftp",
+                "watch",
+                "metadata",
             ],
         }
     }

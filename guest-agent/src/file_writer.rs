@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::files::{about, follow_links, make_parents};
+use crate::metadata::{self, Metadata};
 use crate::params::{Mode, Place, wrong};
 use crate::{passwd, sys};
 
@@ -42,6 +43,11 @@ pub struct WriteRequest {
     pub sparse: bool,
     /// The time of the last change that the file gets, in nanoseconds since 1970.
     mtime_ns: Option<i64>,
+    /// Writes into the file that is there, which keeps its names and its watchers.
+    #[serde(default)]
+    in_place: bool,
+    /// The notes about the file, in place of all that it has.
+    metadata: Option<Metadata>,
 }
 
 /// A write in progress. Dropping it before `commit` leaves the old file as it was.
@@ -61,8 +67,8 @@ impl FileWriter {
     /// a regular file.
     pub fn open(request: &WriteRequest) -> Result<Self> {
         let path = &request.path.0;
-        if request.sparse && request.append {
-            return Err(wrong("sparse", "does not go with append"));
+        if request.sparse && (request.append || request.in_place) {
+            return Err(wrong("sparse", "goes neither with append nor with in_place"));
         }
         let owner = request.user.as_deref().map(passwd::require_owner).transpose()?;
         let target = follow_links(path).map_err(|error| about(path, error))?;
@@ -78,7 +84,7 @@ impl FileWriter {
                 return Err(Error::BadRequest(format!("{}: not a regular file", path.display())));
             }
         }
-        if request.append || is_knob(&target) {
+        if request.append || request.in_place || is_knob(&target) {
             return Self::open_in_place(request, target, owner);
         }
         let mut writer = Self::open_beside(target, request.exclusive)?;
@@ -91,6 +97,7 @@ impl FileWriter {
             .or(kept.map(|old| old.mode() & 0o7777))
             .unwrap_or(0o644);
         writer.set_attributes(owner, Some(mode))?;
+        writer.note(request)?;
         Ok(writer)
     }
 
@@ -101,7 +108,7 @@ impl FileWriter {
             .write(true)
             .create(!knob && !request.exclusive)
             .create_new(request.exclusive)
-            .truncate(!request.append)
+            .truncate(knob && !request.append)
             .mode(0o644)
             .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
             .open(&target)
@@ -115,6 +122,12 @@ impl FileWriter {
             bytes: 0,
         };
         writer.set_attributes(owner, request.mode.map(|mode| mode.0))?;
+        writer.note(request)?;
+        // Only now can nothing be refused any more. Whoever watches an empty file is told nothing.
+        let failed = |error| about(&writer.target, error);
+        if !knob && !request.append && writer.file.metadata().map_err(failed)?.len() > 0 {
+            writer.file.set_len(0).map_err(failed)?;
+        }
         Ok(writer)
     }
 
@@ -158,6 +171,13 @@ impl FileWriter {
                 .map_err(|error| about(&self.target, error))?;
         }
         Ok(())
+    }
+
+    fn note(&self, request: &WriteRequest) -> Result<()> {
+        match &request.metadata {
+            Some(wanted) => metadata::replace(self.file.as_fd(), wanted, &self.target.display().to_string()),
+            None => Ok(()),
+        }
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The requests that describe files or change them without carrying their contents.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::base64;
 use crate::error::{Error, Result};
 use crate::params::{Mode, Place, Raw, yes};
-use crate::{blocking, passwd, sys};
+use crate::{blocking, metadata, passwd, sys};
 
 const LIST_LIMIT: u64 = 1000;
 /// The size in bytes after which a listing ends. It leaves half a frame for the last entry.
@@ -28,12 +29,16 @@ pub enum Request {
         path: Place,
         #[serde(default = "yes")]
         follow: bool,
+        #[serde(default)]
+        metadata: bool,
     },
     FileList {
         path: Place,
         #[serde(default)]
         after: Raw,
         limit: Option<u64>,
+        #[serde(default)]
+        metadata: bool,
     },
     FileRename {
         from: Place,
@@ -112,6 +117,9 @@ pub struct Status {
     target: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_b64: Option<String>,
+    /// The notes of clients about it, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<BTreeMap<String, String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,10 +143,17 @@ pub async fn call(request: Request) -> Result<Answer> {
 
 fn carry_out(request: Request) -> Result<Answer> {
     match request {
-        Request::FileStat { path, follow } => return stat(&path.0, follow).map(Answer::Status),
-        Request::FileList { path, after, limit } => {
+        Request::FileStat { path, follow, metadata } => {
+            return stat(&path.0, follow, metadata).map(Answer::Status);
+        }
+        Request::FileList {
+            path,
+            after,
+            limit,
+            metadata,
+        } => {
             let limit = limit.unwrap_or(LIST_LIMIT).clamp(1, LIST_LIMIT);
-            return list(&path.0, &OsString::from(after), limit as usize).map(Answer::Listing);
+            return list(&path.0, &OsString::from(after), limit as usize, metadata).map(Answer::Listing);
         }
         Request::FileRename {
             from: Place(from),
@@ -212,14 +227,16 @@ fn about_rename(error: io::Error, from: &Path, to: &Path) -> Error {
     }
 }
 
-fn stat(path: &Path, follow: bool) -> Result<Status> {
+fn stat(path: &Path, follow: bool, with_metadata: bool) -> Result<Status> {
     let meta = if follow {
         fs::metadata(path)
     } else {
         fs::symlink_metadata(path)
     };
     let meta = meta.map_err(|error| about(path, error))?;
-    Ok(describe(&meta, path))
+    let mut status = describe(&meta, path);
+    status.metadata = with_metadata.then(|| metadata::read(path, follow));
+    Ok(status)
 }
 
 fn describe(meta: &Metadata, path: &Path) -> Status {
@@ -241,6 +258,7 @@ fn describe(meta: &Metadata, path: &Path) -> Status {
         identity: has_names.then(|| format!("{:x}:{:x}", meta.dev(), meta.ino())),
         target,
         target_b64,
+        metadata: None,
         name: None,
         name_b64: None,
     }
@@ -272,7 +290,7 @@ fn kind(meta: &Metadata) -> &'static str {
     }
 }
 
-fn list(path: &Path, after: &OsStr, limit: usize) -> Result<Listing> {
+fn list(path: &Path, after: &OsStr, limit: usize, with_metadata: bool) -> Result<Listing> {
     let mut names: Vec<OsString> = Vec::new();
     for entry in fs::read_dir(path).map_err(|error| about(path, error))? {
         let name = entry.map_err(|error| about(path, error))?.file_name();
@@ -295,6 +313,7 @@ fn list(path: &Path, after: &OsStr, limit: usize) -> Result<Listing> {
             continue;
         };
         let mut entry = describe(&meta, &path);
+        entry.metadata = with_metadata.then(|| metadata::read(&path, false));
         (entry.name, entry.name_b64) = text_or_base64(name);
         bytes += serde_json::to_string(&entry).map_or(LIST_BYTES, |text| text.len());
         entries.push(entry);

@@ -22,6 +22,7 @@ use crate::params::{Params, Raw, Seconds, wrong};
 use crate::processes::{self, Processes};
 use crate::pty::{Attached, NewTerminal, Size, Terminals};
 use crate::signals::Signal;
+use crate::tree_watch::WatchRequest;
 use crate::volatile::{self, Volatile};
 use crate::{blocking, files, machine, shares, sys};
 
@@ -125,6 +126,8 @@ pub enum ChannelRequest {
         #[serde(default)]
         window: WindowSize,
     },
+    /// Tells what happens in a directory.
+    Watch(WatchRequest, Opening),
     /// Starts the SFTP server of a user.
     Sftp(SftpUser, Opening),
 }
@@ -227,6 +230,11 @@ pub enum ChannelAnswer {
     /// A connection whose bytes follow.
     Connected {
         channel: u32,
+    },
+    /// A directory whose events follow. Its number includes those below that are watched.
+    Watching {
+        channel: u32,
+        directories: usize,
     },
     /// A listener, and its port if it has one.
     Listening {

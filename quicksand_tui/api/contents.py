@@ -15,6 +15,7 @@ from quicksand_tui.api.fields import whole
 from quicksand_tui.api.gate import address_of, answer, by_token, is_token, require_running
 from quicksand_tui.api.guest_paths import absolute, name_of, parent_of
 from quicksand_tui.api.live import Guest, Live
+from quicksand_tui.api.metadata import noted
 from quicksand_tui.api.rpc import Streams
 from quicksand_tui.api.sandboxes import Sandboxes
 from quicksand_tui.api.signatures import READ, WRITE, check_expiration, is_signed
@@ -24,7 +25,6 @@ FILES_MAX = 1000
 """In one upload."""
 
 CHUNK = 256 * 1024
-METADATA = "x-metadata-"
 _FILENAME = re.compile(r';\s*filename="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
 
 
@@ -129,21 +129,23 @@ class FileRoutes:
 
     async def _write(self, request: web.Request) -> web.StreamResponse:
         async with self._using(request, WRITE) as (live, guest, login):
-            if any(name.lower().startswith(METADATA) for name in request.headers):
-                raise ApiError(501, "metadata of files is not implemented yet")
+            notes = noted(request.headers)
             self._streams.enter(live.id)
             try:
                 if request.content_type == "multipart/form-data":
-                    return answer(await self._take_parts(request, guest, login))
+                    return answer(await self._take_parts(request, guest, login, notes))
                 path = request.query.get("path", "")
                 if not path:
                     raise ApiError(400, "path is missing")
-                return answer([await _store(guest, path, login, request.content.iter_any())])
+                pieces = request.content.iter_any()
+                return answer([await _store(guest, path, login, pieces, notes)])
             finally:
                 self._streams.leave(live.id)
 
     @staticmethod
-    async def _take_parts(request: web.Request, guest: Guest, login: Login) -> list[dict[str, Any]]:
+    async def _take_parts(
+        request: web.Request, guest: Guest, login: Login, notes: Mapping[str, str]
+    ) -> list[dict[str, Any]]:
         """Take the parts called "file": one at the path of the address, or each at its own."""
         stored: list[dict[str, Any]] = []
         try:
@@ -158,7 +160,7 @@ class FileRoutes:
             path = request.query.get("path") or filename_of(part.headers)
             if not path:
                 raise ApiError(400, "path is missing")
-            stored.append(await _store(guest, path, login, _pieces(part)))
+            stored.append(await _store(guest, path, login, _pieces(part), notes))
         return stored
 
 
@@ -187,9 +189,14 @@ async def _pieces(part: BodyPartReader) -> AsyncIterator[bytes]:
 
 
 async def _store(
-    guest: Guest, path: str, login: Login, content: AsyncIterator[bytes]
+    guest: Guest,
+    path: str,
+    login: Login,
+    content: AsyncIterator[bytes],
+    notes: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Write a file, which is the user's, and the directories above it that are missing."""
+    """Write a file, which is the user's, and the directories above it that are missing. It is
+    written in place, as E2B's daemon does: who watches it is told of these very events."""
     place = absolute(path, login)
     files = guest.sandbox.files
     try:
@@ -199,7 +206,10 @@ async def _store(
     except GuestFileNotFoundError:
         await guest.filesystem.make_directories(parent_of(place), login)
     try:
-        await files.write(place, content, user=login.name)
+        await files.write(place, content, user=login.name, in_place=True, metadata=notes)
     except AgentRefusedError as error:
         raise file_error(error) from error
-    return {"path": place, "name": name_of(place), "type": "file"}
+    told: dict[str, Any] = {"path": place, "name": name_of(place), "type": "file"}
+    if notes:
+        told["metadata"] = dict(notes)
+    return told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Protocol
 
 HELD_MAX = 1024 * 1024
 """Bytes of output that wait for one listener. The process is blocked while there are more."""
@@ -27,6 +27,14 @@ class LeftBehind(Exception):  # noqa: N818 - reads as a fact
 
 class Cut(Exception):  # noqa: N818 - reads as a fact
     """The sandbox is gone: the connection is to be broken off."""
+
+
+class Source(Protocol):
+    """Events, one by one."""
+
+    async def next(self) -> Event | None: ...
+
+    def close(self) -> None: ...
 
 
 class Listener:
@@ -134,7 +142,7 @@ class Fanout:
         self._taken.set()
 
 
-async def events(listener: Listener, idle_s: float) -> AsyncIterator[Event]:
+async def events(listener: Source, idle_s: float) -> AsyncIterator[Event]:
     """The events, and ``{"keepalive": {}}`` whenever none came for so many seconds. Raises as
     `Listener.next`."""
     while True:

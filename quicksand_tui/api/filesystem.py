@@ -41,7 +41,7 @@ class Filesystem:
         self._users = users
 
     async def stat(self, path: str, login: Login) -> dict[str, Any]:
-        return await self._entry_at(absolute(path, login))
+        return await self.entry_at(absolute(path, login))
 
     async def make_directory(self, path: str, login: Login) -> dict[str, Any]:
         place = absolute(path, login)
@@ -55,7 +55,7 @@ class Filesystem:
             if found.is_dir:
                 raise RpcError("already_exists", f"directory already exists: {place}")
             raise RpcError("invalid_argument", f"path already exists, and is no directory: {place}")
-        return await self._entry_at(place)
+        return await self.entry_at(place)
 
     async def make_directories(self, path: str, login: Login) -> None:
         """Make a directory and those above it that are missing; they are the user's."""
@@ -92,7 +92,7 @@ class Filesystem:
             done = await self._guest.execute(["mv", "-fT", "--", old, new], timeout=None)
             if not done.ok:
                 raise RpcError("internal", f"mv failed: {done.stderr[:500]}") from error
-        return await self._entry_at(new)
+        return await self.entry_at(new)
 
     async def list_directory(self, path: str, depth: int, login: Login) -> list[dict[str, Any]]:
         """The entries down to ``depth``, each before what is in it. Links are not followed, but
@@ -106,7 +106,7 @@ class Filesystem:
         return entries
 
     async def _list(self, place: str, depth: int, entries: list[dict[str, Any]]) -> None:
-        for file in await self._guest.files.list(place):
+        for file in await self._guest.files.list(place, metadata=True):
             if len(entries) >= ENTRIES_MAX:
                 raise RpcError(
                     "resource_exhausted", f"{place} has more than {ENTRIES_MAX} entries below it"
@@ -119,8 +119,11 @@ class Filesystem:
     async def remove(self, path: str, login: Login) -> None:
         await self._guest.files.remove(absolute(path, login), recursive=True, missing_ok=True)
 
-    async def _entry_at(self, path: str) -> dict[str, Any]:
-        return await self._entry(path, await self._guest.files.stat(path, follow=False))
+    async def entry_at(self, path: str) -> dict[str, Any]:
+        """What is known of a file at an absolute path. Raises QuicksandError."""
+        return await self._entry(
+            path, await self._guest.files.stat(path, follow=False, metadata=True)
+        )
 
     async def _entry(self, path: str, file: GuestFile) -> dict[str, Any]:
         type_, target = file.type, None
@@ -132,9 +135,9 @@ class Filesystem:
                 type_ = "symlink"  # it leads to nothing
         owner, group = await self._users.names(file.uid, file.gid)
         entry: dict[str, Any] = {
-            "name": _text(name_of(path)),
+            "name": shown(name_of(path)),
             "type": _TYPES.get(type_, "FILE_TYPE_UNSPECIFIED"),
-            "path": _text(path),
+            "path": shown(path),
             "size": str(file.size),
             "mode": file.mode,
             "permissions": stat.filemode(_BITS.get(file.type, 0) | file.mode),
@@ -142,10 +145,10 @@ class Filesystem:
             "group": group,
             "modifiedTime": moment(file.mtime_ns),
             "isSymlink": file.type == "symlink",
-            "metadata": {},
+            "metadata": dict(file.metadata),
         }
         if target is not None:
-            entry["symlinkTarget"] = _text(target)
+            entry["symlinkTarget"] = shown(target)
         return entry
 
 
@@ -159,6 +162,6 @@ def moment(unix_ns: int) -> str:
     return f"{whole.replace(tzinfo=None).isoformat()}.{rest:09d}Z"
 
 
-def _text(path: str) -> str:
+def shown(path: str) -> str:
     """A name as JSON can carry it: bytes that are no UTF-8 become U+FFFD."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from quicksand_tui.api import rpc
 from quicksand_tui.api.errors import RpcError, not_running
-from quicksand_tui.api.fanout import Event, Listener
+from quicksand_tui.api.fanout import Event, Listener, Source
 from quicksand_tui.api.fields import Body
 from quicksand_tui.api.filesystem import DEPTH_MAX
 from quicksand_tui.api.gate import address_of, by_token, is_token, require_running, whole
@@ -49,15 +49,17 @@ class GuestRoutes:
             "filesystem.Filesystem/Move": self._move,
             "filesystem.Filesystem/ListDir": self._list_dir,
             "filesystem.Filesystem/Remove": self._remove,
+            "filesystem.Filesystem/CreateWatcher": self._create_watcher,
+            "filesystem.Filesystem/GetWatcherEvents": self._watcher_events,
+            "filesystem.Filesystem/RemoveWatcher": self._remove_watcher,
         }
         found = [web.post(f"/{name}", self._unary(method)) for name, method in unary.items()]
-        for name in ("WatchDir", "CreateWatcher", "GetWatcherEvents", "RemoveWatcher"):
-            found.append(web.post(f"/filesystem.Filesystem/{name}", self._no_watching))
         return [
             *found,
             web.post("/process.Process/Start", self._start),
             web.post("/process.Process/Connect", self._connect),
             web.post("/process.Process/StreamInput", self._stream_input),
+            web.post("/filesystem.Filesystem/WatchDir", self._watch),
             web.get("/health", self._health),
         ]
 
@@ -93,11 +95,6 @@ class GuestRoutes:
         if live is None or not live.is_up():
             raise not_running(address[0] if address else "")
         return web.Response(status=204)
-
-    @staticmethod
-    async def _no_watching(request: web.Request) -> web.Response:
-        error = RpcError("unimplemented", "watching directories is not implemented yet")
-        return web.json_response(error.body(), status=error.status)
 
     # Processes
 
@@ -235,8 +232,42 @@ class GuestRoutes:
         await guest.filesystem.remove(body.text("path"), login)
         return {}
 
+    # Watches
 
-_Begun = tuple[Event, Listener, Callable[[], RpcError | None]]
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        async with self.using(request) as (live, guest):
+
+            async def begin(body: Body) -> _Begun:
+                login = await guest.users.require(user_of(request.headers.get("Authorization")))
+                _, watcher = await guest.watchers.open(body, login)
+                return {"start": {}}, watcher, lambda: None
+
+            self._streams.enter(live.id)
+            try:
+                return await rpc.stream(request, begin, bounded=True, wrap=lambda event: event)
+            finally:
+                self._streams.leave(live.id)
+
+    async def _create_watcher(
+        self, guest: Guest, live: Live, request: web.Request, body: Body
+    ) -> dict[str, Any]:
+        login = await guest.users.require(user_of(request.headers.get("Authorization")))
+        id_, _ = await guest.watchers.open(body, login)
+        return {"watcherId": id_}
+
+    async def _watcher_events(
+        self, guest: Guest, live: Live, request: web.Request, body: Body
+    ) -> dict[str, Any]:
+        return {"events": await guest.watchers.require(body.text("watcherId")).news()}
+
+    async def _remove_watcher(
+        self, guest: Guest, live: Live, request: web.Request, body: Body
+    ) -> dict[str, Any]:
+        guest.watchers.require(body.text("watcherId")).close()
+        return {}
+
+
+_Begun = tuple[Event, Source, Callable[[], RpcError | None]]
 
 
 def _begun(process: Process, listener: Listener) -> _Begun:

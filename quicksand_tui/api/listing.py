@@ -14,7 +14,7 @@ from quicksand_tui.api.errors import ApiError
 from quicksand_tui.api.fields import whole
 from quicksand_tui.api.records import SandboxRecord, SnapshotRecord, State
 
-VERSION = "0.5.7"
+VERSION = "0.6.4"
 """Of the guest's daemon that clients know: what it promises is what there is here. From 0.6.2 on it
 would promise metadata of files."""
 

@@ -15,6 +15,7 @@ from quicksand_tui.api.processes import Processes
 from quicksand_tui.api.records import Records, SandboxRecord, State
 from quicksand_tui.api.tasks import Tasks
 from quicksand_tui.api.users import Users
+from quicksand_tui.api.watching import Watchers
 
 IDLE_S = 60.0
 """Seconds without a request after which the connection to a guest, which serves few, is given
@@ -30,6 +31,7 @@ class Guest:
     filesystem: Filesystem
     processes: Processes
     interpreter: Interpreter
+    watchers: Watchers
 
 
 class Live:
@@ -67,10 +69,12 @@ class Live:
     def adopt(self, sandbox: Sandbox) -> Guest:
         """Take the running machine of this sandbox."""
         users = Users(sandbox, self.record.user)
+        filesystem = Filesystem(sandbox, users)
         self._guest = Guest(
             sandbox=sandbox,
             users=users,
-            filesystem=Filesystem(sandbox, users),
+            filesystem=filesystem,
+            watchers=Watchers(sandbox, filesystem, self._tasks),
             processes=Processes(
                 sandbox,
                 lambda: self._machines.attach(self.record.name),
@@ -91,7 +95,7 @@ class Live:
     def give_back(self) -> None:
         """Give the connection to the guest back if nobody has needed it for a while."""
         guest = self._guest
-        if guest is None or self._in_use or guest.processes.are_running:
+        if guest is None or self._in_use or guest.processes.are_running or guest.watchers.are_open:
             return
         if time.monotonic() - self._used > IDLE_S:
             guest.sandbox.disconnect()
@@ -109,6 +113,7 @@ class Live:
         guest, self._guest = self._guest, None
         if guest is not None:
             guest.processes.cut()
+            guest.watchers.cut()
             guest.sandbox.close()
 
     def is_up(self) -> bool:

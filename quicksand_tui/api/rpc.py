@@ -13,7 +13,7 @@ from quicksand import QuicksandError
 
 from quicksand_tui.api import wire
 from quicksand_tui.api.errors import ApiError, RpcError, rpc_error
-from quicksand_tui.api.fanout import Cut, Event, LeftBehind, Listener, events
+from quicksand_tui.api.fanout import Cut, Event, LeftBehind, Source, events
 from quicksand_tui.api.fields import Body, parse_json
 from quicksand_tui.api.gate import read_body
 
@@ -105,13 +105,14 @@ async def only_message(request: web.Request) -> Body:
 
 async def stream(
     request: web.Request,
-    begin: Callable[[Body], Awaitable[tuple[Event, Listener, Callable[[], RpcError | None]]]],
+    begin: Callable[[Body], Awaitable[tuple[Event, Source, Callable[[], RpcError | None]]]],
     *,
     bounded: bool,
+    wrap: Callable[[Event], Event] = lambda event: {"event": event},
 ) -> web.StreamResponse:
     """Answer a procedure with a stream. ``begin`` gives its first event, whom the others come from,
     and what tells the error that ended them. If ``bounded``, the time that the request gives is
-    that of the stream."""
+    that of the stream. ``wrap`` makes the message of an event."""
     response = web.StreamResponse(headers={"Content-Type": wire.STREAM})
     try:
         first, listener, failure = await begin(await only_message(request))
@@ -121,11 +122,11 @@ async def stream(
         return response
     try:
         await response.prepare(request)
-        await _send(response, wire.encode({"event": first}))
+        await _send(response, wire.encode(wrap(first)))
         until = timeout_of(request) if bounded else None
         async with asyncio.timeout(until):
             async for event in events(listener, _idle_of(request)):
-                await _send(response, wire.encode({"event": event}))
+                await _send(response, wire.encode(wrap(event)))
         await _send(response, wire.encode_end(failure()))
     except TimeoutError:
         await response.write(
@@ -134,6 +135,8 @@ async def stream(
     except LeftBehind:
         end = RpcError("resource_exhausted", "the client took the output too slowly")
         await _send(response, wire.encode_end(end))
+    except RpcError as error:
+        await _send(response, wire.encode_end(error))
     except Cut:
         cut_off(request)
     finally:

@@ -8,7 +8,7 @@ import binascii
 import builtins
 import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from quicksand.base.errors import (
@@ -26,6 +26,7 @@ from quicksand.guest.agent.channel import Channel
 from quicksand.guest.agent.extents import Extent
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
+from quicksand.guest.carried import require_able
 from quicksand.guest.execution import StdinSource, checked, iterate_chunks
 
 COPIES = "copies"
@@ -35,6 +36,12 @@ LIST_PAGE = 1000
 LIST_MAX = 1_000_000
 LIST_TEXT_MAX = 64 * 1024 * 1024
 """Bytes of all names and link targets that `list` returns, at most."""
+
+METADATA = "metadata"
+"""The capability of agents that keep notes about files, and can write a file in place."""
+
+METADATA_MAX = 4096
+"""Bytes of all keys and values of one file."""
 
 IDENTITY_MAX = 40
 """Bytes: two hexadecimal numbers of 64 bits and a colon are 33."""
@@ -71,6 +78,8 @@ class GuestFile:
     old to report it."""
     links: int = 1
     """Its hard links; 1 if the agent is too old to report them."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """What clients have noted about it (`GuestFiles.write`), if that was asked for."""
 
     @property
     def is_dir(self) -> bool:
@@ -95,6 +104,7 @@ class GuestFile:
                 mtime_ns=values.whole(value["mtime_ns"]),
                 identity=values.text(value.get("identity", ""), IDENTITY_MAX),
                 links=values.whole(value.get("links", 1)),
+                metadata=_notes(value.get("metadata", {})),
             )
         except (AssertionError, KeyError, ValueError) as error:
             raise AgentProtocolError(
@@ -177,12 +187,20 @@ class GuestFiles:
         append: bool = False,
         exclusive: bool = False,
         mtime_ns: int | None = None,
+        in_place: bool = False,
+        metadata: Mapping[str, str] | None = None,
     ) -> int:
         """Write a file; returns the bytes written. An old file stays until all has arrived.
 
         ``content`` may be bytes, text, an open file or an (async) iterable of bytes. ``parents``
         creates missing directories, ``exclusive`` refuses to replace a file. ``mtime_ns`` is the
         time of its last change, in nanoseconds since 1970; an older agent leaves it out.
+
+        ``in_place`` writes into the file that is there, so that its hard links and those who watch
+        it stay with it; readers then see it grow, and what has arrived stays if the rest does not.
+        An older agent replaces it all the same. ``metadata`` is noted about the file in place of
+        all that was (extended attributes ``user.e2b.KEY``, 4096 bytes at most): StateError if the
+        agent is too old for it, code "unsupported" if the file system keeps none.
         """
         params: dict[str, Any] = {
             **_path("path", path),
@@ -192,8 +210,13 @@ class GuestFiles:
             "append": append,
             "exclusive": exclusive,
             "mtime_ns": mtime_ns,
+            "in_place": in_place,
+            "metadata": None if metadata is None else dict(metadata),
         }
-        return await self._write(await self._session(), path, params, checked(content))
+        session = await self._session()
+        if metadata:
+            require_able(session, METADATA, "metadata of files")
+        return await self._write(session, path, params, checked(content))
 
     async def write_extents(
         self,
@@ -249,9 +272,11 @@ class GuestFiles:
             await channel.write(chunk)
         channel.write_eof()
 
-    async def stat(self, path: str, *, follow: bool = True) -> GuestFile:
-        """The metadata of ``path``; ``follow`` resolves a symlink."""
-        reply = await self._request("file_stat", {**_path("path", path), "follow": follow})
+    async def stat(self, path: str, *, follow: bool = True, metadata: bool = False) -> GuestFile:
+        """What is known of ``path``; ``follow`` resolves a symlink. With ``metadata`` what clients
+        have noted about it is read, too; an older agent knows of none."""
+        flags = {"follow": follow, "metadata": metadata}
+        reply = await self._request("file_stat", {**_path("path", path), **flags})
         return GuestFile.parse(reply, name=path.rstrip("/").rpartition("/")[2] or "/")
 
     async def exists(self, path: str) -> bool:
@@ -264,13 +289,13 @@ class GuestFiles:
             return False
         return True
 
-    async def list(self, path: str) -> builtins.list[GuestFile]:
-        """The entries of a directory, sorted by name."""
+    async def list(self, path: str, *, metadata: bool = False) -> builtins.list[GuestFile]:
+        """The entries of a directory, sorted by name. ``metadata`` is that of `stat`."""
         found: list[GuestFile] = []
         text = 0
         after: dict[str, Any] = {}
         while True:
-            params = {**_path("path", path), "limit": LIST_PAGE, **after}
+            params = {**_path("path", path), "limit": LIST_PAGE, "metadata": metadata, **after}
             reply = await self._request("file_list", params)
             entries = reply.get("entries")
             if not isinstance(entries, list) or len(entries) > LIST_PAGE:
@@ -278,7 +303,7 @@ class GuestFiles:
             found += [GuestFile.parse(entry) for entry in entries]
             if not entries or (reply.get("next") is None and reply.get("next_b64") is None):
                 return found
-            text += sum(len(f.name) + len(f.target or "") for f in found[-len(entries) :])
+            text += sum(map(_text_of, found[-len(entries) :]))
             if len(found) > LIST_MAX or text > LIST_TEXT_MAX:
                 raise AgentProtocolError(f"{path} has too many entries: more than {len(found)}")
             after = _path("after", found[-1].name)
@@ -380,6 +405,21 @@ async def _content(channel: Channel, path: str) -> AsyncIterator[bytes]:
             if (error := item.get("error")) is not None:
                 raise channel.refusal(error, f"reading {path} failed")
             return
+
+
+def _text_of(file: GuestFile) -> int:
+    notes = sum(len(key) + len(value) for key, value in file.metadata.items())
+    return len(file.name) + len(file.target or "") + notes
+
+
+def _notes(value: object) -> dict[str, str]:
+    """The metadata of a file. Raises ValueError."""
+    if not isinstance(value, dict):
+        raise ValueError("no metadata")
+    found = {values.text(key, METADATA_MAX): values.text(value[key], METADATA_MAX) for key in value}
+    if sum(len(key) + len(text) for key, text in found.items()) > METADATA_MAX:
+        raise ValueError("too much metadata")
+    return found
 
 
 def _path(key: str, path: str) -> dict[str, str]:

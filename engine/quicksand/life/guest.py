@@ -18,6 +18,7 @@ from quicksand.life import machinery
 if TYPE_CHECKING:
     from quicksand.guest.connections import GuestConnection, GuestListener
     from quicksand.guest.datagrams import GuestDatagrams
+    from quicksand.guest.directories import DirectoryWatch
     from quicksand.guest.shell import Shell, ShellInfo
     from quicksand.guest.traffic import GuestTraffic
     from quicksand.guest.users import Login, SandboxUser
@@ -291,6 +292,20 @@ class InGuest:
         """Start an SFTP server, version 3, as a user, by default whom the image says, or root. It
         speaks on the command's stdin and stdout. Raises as `dial`."""
         return await machinery.open_sftp(await self._life.session(), user)
+
+    async def watch(
+        self, path: str, *, recursive: bool = False, local: bool = False
+    ) -> DirectoryWatch:
+        """Watch a directory, and with ``recursive`` those below it on the same file system, 8192 at
+        most; see `DirectoryWatch`. When this returns, the watch stands. What is in a directory that
+        appears later may be told twice. ``local`` refuses a directory on a network file system, of
+        whose other hosts' changes nobody tells.
+
+        Raises AgentRefusedError with the codes "not_found", "bad_request" (errno ENOTDIR),
+        "too_many" and "unsupported" (``local``); ConfigError for what is no path; StateError if too
+        many are open or the guest's agent is too old; and as `execute` if the guest is gone."""
+        session = await self._life.session()
+        return await machinery.watch(session, path, recursive=recursive, local=local)
 
     async def wait_disconnected(self) -> AgentError:
         """Connect to the guest's agent, wait until that connection ends, and return why: the

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from quicksand.disks.images.resolve import is_bundle
     from quicksand.guest.connections import address, dial, listen, open_sftp
     from quicksand.guest.datagrams import dial_udp
+    from quicksand.guest.directories import watch
     from quicksand.guest.files import GuestFiles
     from quicksand.guest.shell import Shell
     from quicksand.guest.traffic import read_traffic
@@ -118,6 +119,7 @@ __all__ = [
     "suggested_options",
     "take_checkpoint",
     "unpack",
+    "watch",
     "watch_events",
     "why_gone",
     "with_desktop",
@@ -131,6 +133,7 @@ _HOMES = {
     "disks.images.resolve": ("is_bundle",),
     "guest.connections": ("address", "dial", "listen", "open_sftp"),
     "guest.datagrams": ("dial_udp",),
+    "guest.directories": ("watch",),
     "guest.files": ("GuestFiles",),
     "guest.shell": ("Shell",),
     "guest.traffic": ("read_traffic",),

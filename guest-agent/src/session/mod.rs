@@ -10,6 +10,7 @@ mod requests;
 mod state;
 mod udp;
 mod waiting;
+mod watching;
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::state::{Origin, Session};
-use super::{connections, exec, files, listening, pty};
+use super::{connections, exec, files, listening, pty, watching};
 use crate::channel::{CANCEL_GRACE, Channel, Stop, WindowSize};
 use crate::error::{Error, Result};
 use crate::methods::{self, Answer, ChannelAnswer, ChannelRequest, Request, Typed};
@@ -31,6 +31,7 @@ pub fn open_channel(session: &Session, origin: &Origin, request: Request) -> Res
         ChannelRequest::Dial(_, opening) => (opening.window, true, Some("dial")),
         ChannelRequest::Accept { window, .. } => (*window, true, Some("accept")),
         ChannelRequest::Listen(_) => (WindowSize::default(), false, Some("listen")),
+        ChannelRequest::Watch(_, opening) => (opening.window, true, Some("watch")),
         ChannelRequest::Sftp(_, opening) => (opening.window, true, Some("sftp")),
         _ => return Ok((request, None)),
     };
@@ -91,6 +92,7 @@ async fn call_on(
             connections::serve(session, origin, socket, channel).await?;
         }
         ChannelRequest::Listen(address) => listening::listen(session, origin, address, channel).await?,
+        ChannelRequest::Watch(wanted, _) => watching::watch(session, origin, wanted, channel).await?,
         ChannelRequest::Sftp(wanted, _) => exec::sftp(session, origin, &wanted, channel).await?,
         request => return call(session, request).await.map(Some),
     }

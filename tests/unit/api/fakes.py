@@ -22,6 +22,8 @@ from quicksand import (
     Login,
     Sandbox,
     StateError,
+    WatchEvent,
+    WatchKind,
 )
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.execution import ExitStatus
@@ -85,10 +87,41 @@ class FakeCommand:
         self.input.put_nowait(None)
 
 
+class FakeWatch:
+    """A watch whose events the test makes."""
+
+    def __init__(self, path: str, *, recursive: bool, local: bool) -> None:
+        self.path, self.recursive, self.local = path, recursive, local
+        self.events: asyncio.Queue[WatchEvent] = asyncio.Queue()
+        self.closed = False
+        self._asked = asyncio.Event()
+
+    def happens(self, kind: WatchKind, name: str) -> None:
+        self.events.put_nowait(WatchEvent(kind=kind, name=name))
+
+    def __aiter__(self) -> FakeWatch:
+        return self
+
+    async def __anext__(self) -> WatchEvent:
+        if self.events.empty():
+            self._asked.set()
+        return await self.events.get()
+
+    async def catch_up(self) -> None:
+        self._asked.clear()
+        if not self.events.empty():
+            await self._asked.wait()
+        await asyncio.sleep(0)
+
+    def close(self) -> None:
+        self.closed = True
+
+
 @dataclass
 class FakeFiles:
     """Files by path; a directory is None."""
 
+    notes: dict[str, dict[str, str]] = field(default_factory=dict)
     found: dict[str, bytes | None] = field(
         default_factory=lambda: {
             "/": None, "/home": None, "/home/user": None, "/etc": None,
@@ -105,12 +138,13 @@ class FakeFiles:
             name=path.rpartition("/")[2], type="dir" if content is None else "file",
             size=len(content or b""), allocated=0, mode=0o755 if content is None else 0o644,
             uid=1000, gid=1000, mtime=1.5, mtime_ns=1_500_000_000, target=None,
+            metadata=self.notes.get(path, {}),
         )  # fmt: skip
 
-    async def stat(self, path: str, *, follow: bool = True) -> GuestFile:
+    async def stat(self, path: str, *, follow: bool = True, metadata: bool = False) -> GuestFile:
         return self._about(path)
 
-    async def list(self, path: str) -> list[GuestFile]:
+    async def list(self, path: str, *, metadata: bool = False) -> list[GuestFile]:
         below = path.rstrip("/") + "/"
         names = [
             p for p in sorted(self.found) if p.startswith(below) and "/" not in p[len(below) :]
@@ -127,10 +161,13 @@ class FakeFiles:
             raise GuestIsADirectoryError(f"{path} is a directory", code="bad_request")
         yield content
 
-    async def write(self, path: str, content: Any, *, user: str) -> int:
+    async def write(
+        self, path: str, content: Any, *, user: str, in_place: bool, metadata: dict[str, str]
+    ) -> int:
         if path.startswith("/full/"):
             raise AgentRefusedError("no space left", code="no_space", errno=28)
         self.found[path] = b"".join([piece async for piece in content])
+        self.notes[path] = metadata
         return len(self.found[path] or b"")
 
     async def mkdir(self, path: str) -> None:
@@ -154,6 +191,7 @@ class FakeGuest:
     def __init__(self) -> None:
         self.files = FakeFiles()
         self.commands: dict[int, FakeCommand] = {}
+        self.watches: list[FakeWatch] = []
         self.spawned: list[dict[str, Any]] = []
         self.users = {"root"}
         self.closed = False
@@ -190,6 +228,10 @@ class FakeGuest:
             raise AgentRefusedError("no such process", code="not_found", errno=3)
         command.signalled.set_result(params["signal"])
         return {}
+
+    async def watch(self, path: str, *, recursive: bool, local: bool) -> FakeWatch:
+        self.watches.append(FakeWatch(path, recursive=recursive, local=local))
+        return self.watches[-1]
 
     async def shells(self) -> list[Any]:
         return []

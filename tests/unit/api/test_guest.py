@@ -361,7 +361,6 @@ async def test_directories_are_made_moved_and_removed(api: Api) -> None:
     assert (await call("Remove", path="new"))[0] == 200
     assert (await call("Stat", path="new/g"))[0] == 404
     assert (await call("ListDir", path="nothing"))[0] == 404
-    assert (await call("WatchDir", path="x"))[0] == 501
 
 
 async def test_contents_go_both_ways_and_errors_are_told(api: Api) -> None:
@@ -386,9 +385,6 @@ async def test_contents_go_both_ways_and_errors_are_told(api: Api) -> None:
     assert (await api.client.post("/files", data=b"x", headers=headers)).status == 400
     nobody = {"path": "x", "username": "nobody-here"}
     assert (await api.client.get("/files", params=nobody, headers=headers)).status == 401
-    other = {**headers, "X-Metadata-a": "b"}
-    meta = await api.client.post("/files", params={"path": "x"}, data=b"", headers=other)
-    assert meta.status == 501
 
 
 async def test_forms_carry_one_file_or_several(api: Api) -> None:
