@@ -7,12 +7,9 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from quicksand import AgentRefusedError, QuicksandError, Sandbox
-from quicksand.base.fields import Fields
-from quicksand.base.files import read_json, write_json
 
 from quicksand_tui.api.errors import RpcError
 from quicksand_tui.api.fanout import LISTENERS_MAX, Cut, Listener
@@ -26,11 +23,8 @@ from quicksand_tui.api.process import (
     TerminalSource,
     began,
 )
+from quicksand_tui.api.process_list import PROCESSES_MAX, ProcessList
 from quicksand_tui.api.tasks import Tasks
-
-SCHEMA = 1
-PROCESSES_MAX = 500
-"""That run at a time."""
 
 REMEMBERED_S = 30.0
 """Seconds for which the end of a process is told to who connects late."""
@@ -88,25 +82,23 @@ class Processes:
         self,
         guest: Sandbox,
         connect: Callable[[], Sandbox],
-        record: Path,
+        listed: ProcessList,
         tasks: Tasks,
-        tell: Callable[[str], None],
     ) -> None:
-        """``connect`` makes another connection to the same guest. ``tell`` is told if the list
-        cannot be written: another server would not find all that runs."""
+        """``connect`` makes another connection to the same guest."""
         self._guest = guest
         self._lines = Lines(guest, connect)
-        self._record = record
-        self._tell = tell
         self._tasks = tasks
+        self._list = listed
         self._running: dict[int, Process] = {}
         self._ended: dict[int, Process] = {}
-        self._earlier: dict[int, Facts] = _read(record)
+        self._earlier: dict[int, Facts] = self._list.read()
         """Started by another server, and not looked for yet."""
         self._finding = asyncio.Lock()
 
     async def start(self, order: Order) -> tuple[Process, Listener]:
-        """Start a process. Raises RpcError, QuicksandError."""
+        """Start a process. When this returns, another server would find it. Raises RpcError,
+        QuicksandError."""
         if len(self._running) >= PROCESSES_MAX:
             raise RpcError("resource_exhausted", f"{PROCESSES_MAX} processes run in this sandbox")
         argv = [order.config["cmd"], *order.config["args"]]
@@ -128,7 +120,9 @@ class Processes:
         except BaseException:
             self._lines.give_back(line)
             raise
-        return self._take(Process(facts, source, self._guest), line)
+        taken = self._take(Process(facts, source, self._guest), line)
+        await self._list.written()
+        return taken
 
     def _take(self, process: Process, line: Line) -> tuple[Process, Listener]:
         """Begin to read a process, with one who listens from its start on."""
@@ -138,7 +132,7 @@ class Processes:
         self._earlier.pop(pid, None)
         self._running[pid] = process
         self._tasks.start(self._run(process, line), f"api-process-{pid}")
-        self._write()
+        self._list.put(self._all())
         self._tasks.start(self._note_begin(process), f"api-process-begin-{pid}")
         return process, listener
 
@@ -156,28 +150,17 @@ class Processes:
         with contextlib.suppress(QuicksandError):
             at = await began(self._guest, process.facts.pid)
             process.facts = replace(process.facts, began=at)
-            self._write()
+            self._list.put(self._all())
 
     def _has_ended(self, process: Process) -> None:
         self._running.pop(process.facts.pid, None)
         self._ended[process.facts.pid] = process
         while len(self._ended) > REMEMBERED_MAX:
             del self._ended[next(iter(self._ended))]
-        self._write()
+        self._list.put(self._all())
 
-    def _write(self) -> None:
-        known = [*self._earlier.values(), *(p.facts for p in self._running.values())]
-        listed = [
-            {
-                "pid": f.pid, "tag": f.tag, "config": f.config, "session": f.session,
-                "deadline": f.deadline, "began": f.began,
-            }
-            for f in known
-        ]  # fmt: skip
-        try:
-            write_json(self._record, {"schema_version": SCHEMA, "processes": listed}, durable=False)
-        except QuicksandError as error:  # what runs goes on
-            self._tell(f"the list of processes is not written: {error}")
+    def _all(self) -> list[Facts]:
+        return [*self._earlier.values(), *(found.facts for found in self._running.values())]
 
     # Finding them
 
@@ -226,7 +209,7 @@ class Processes:
                 if source is None:
                     self._lines.give_back(line)
                     del self._earlier[pid]
-                    self._write()
+                    self._list.put(self._all())
                     continue
                 _, listener = self._take(Process(source.facts, source, self._guest), line)
                 listener.close()
@@ -262,30 +245,3 @@ def _cannot_start(error: AgentRefusedError) -> RpcError:
     if error.parameter in ("argv", "shell", "cwd") or error.code in ("not_found", "bad_request"):
         return RpcError("invalid_argument", str(error))
     return RpcError("resource_exhausted" if error.code == "too_many" else "internal", str(error))
-
-
-def _read(path: Path) -> dict[int, Facts]:
-    try:
-        found = Fields(read_json(path), "bad processes")
-        if found.whole("schema_version") != SCHEMA:
-            return {}
-        facts = [_parse(item) for item in found.items("processes")[:PROCESSES_MAX]]
-    except (OSError, ValueError):
-        return {}
-    return {fact.pid: fact for fact in facts}
-
-
-def _parse(value: object) -> Facts:
-    """Raises ValueError."""
-    found = Fields(value, "bad process")
-    config = found.any("config")
-    if not isinstance(config, dict):
-        raise ValueError("bad process: config is no object")
-    return Facts(
-        pid=found.whole("pid"),
-        tag=found.text("tag"),
-        config=config,
-        session=found.text("session"),
-        deadline=found.maybe("deadline", found.real),
-        began=found.maybe("began", found.whole),
-    )

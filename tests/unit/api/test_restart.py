@@ -37,10 +37,10 @@ async def _one(machines: FakeMachines, place: Path, **asked: object) -> Sandboxe
     return sandboxes
 
 
-def _set(sandboxes: Sandboxes, state: State) -> None:
+async def _set(sandboxes: Sandboxes, state: State) -> None:
     """As a server leaves it that is killed in this state."""
     (live,) = sandboxes
-    sandboxes.records.save(live.record.with_state(state))
+    await sandboxes.records.save(live.record.with_state(state))
 
 
 async def test_what_runs_goes_on_with_its_time_and_its_secrets(
@@ -59,7 +59,7 @@ async def test_what_runs_goes_on_with_its_time_and_its_secrets(
 async def test_what_was_half_made_or_half_ended_is_removed(
     machines: FakeMachines, tmp_path: Path, state: State, exists: bool
 ) -> None:
-    _set(await _one(machines, tmp_path), state)
+    await _set(await _one(machines, tmp_path), state)
     if not exists:
         machines.found.clear()
 
@@ -86,7 +86,7 @@ async def test_a_pause_is_finished_or_has_not_been(
     has_checkpoint: bool,
     wanted: tuple[State, bool],
 ) -> None:
-    _set(await _one(machines, tmp_path), State.PAUSING)
+    await _set(await _one(machines, tmp_path), State.PAUSING)
     (machine,) = machines.found.values()
     machine.is_live = is_live
     machine.checkpoints = {"api-pause"} if has_checkpoint else set()
@@ -99,7 +99,7 @@ async def test_a_pause_is_finished_or_has_not_been(
 async def test_one_that_was_just_resumed_has_time_again(
     machines: FakeMachines, tmp_path: Path
 ) -> None:
-    _set(await _one(machines, tmp_path, timeout_s=0), State.PAUSED)
+    await _set(await _one(machines, tmp_path, timeout_s=0), State.PAUSED)
 
     (after,) = await _server(machines, tmp_path)
 
@@ -124,8 +124,8 @@ async def test_half_a_snapshot_is_undone_and_a_whole_one_keeps_its_sandbox(
     making = Making(sandboxes, USUAL)
     whole = await making.snapshot(live, "", memory=True)
     half = await making.snapshot(live, "", memory=True)
-    sandboxes.records.save(replace(half, is_whole=False))
-    _set(sandboxes, State.ENDING)
+    await sandboxes.records.save(replace(half, is_whole=False))
+    await _set(sandboxes, State.ENDING)
 
     after = await _server(machines, tmp_path)
 
