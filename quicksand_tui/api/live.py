@@ -90,6 +90,12 @@ class Live:
         self._used = time.monotonic()
         return self._guest or self.adopt(self._machines.attach(self.record.name))
 
+    async def find_processes(self) -> None:
+        """Connect to the processes that another server has started: their ends are to be seen, and
+        their limits of time kept. Raises QuicksandError."""
+        if self._list.read():
+            await self.guest().processes.find_earlier()
+
     def give_back(self) -> None:
         """Give the connection to the guest back if nobody has needed it for a while."""
         guest = self._guest

@@ -90,6 +90,7 @@ def _told(facts: Facts) -> dict[str, object]:
         config = {**config, "args": [], "envs": {}}
     return {
         "pid": facts.pid, "tag": facts.tag, "config": config, "session": facts.session,
+        "command": facts.command, "has_stdin": facts.has_stdin,
         "deadline": facts.deadline, "began": facts.began,
     }  # fmt: skip
 
@@ -105,6 +106,8 @@ def _parse(value: object) -> Facts:
         tag=found.text("tag"),
         config=config,
         session=found.text("session"),
+        command=found.text("command", default=""),
+        has_stdin=found.flag("has_stdin", default=False),
         deadline=found.maybe("deadline", found.real),
         began=found.maybe("began", found.whole),
     )

@@ -59,8 +59,10 @@ async def _begin(guest: Sandbox, argv: list[str], order: Order) -> tuple[Facts, 
         command = await guest.spawn(
             argv, timeout=timeout_s, cwd=cwd, user=user, env=env, stdin=stdin, detach=True
         )
-        facts = Facts(pid=command.pid, tag=order.tag, config=config)
-        return facts, CommandSource(command, has_stdin=stdin)
+        facts = Facts(
+            pid=command.pid, tag=order.tag, config=config, command=command.name, has_stdin=stdin
+        )
+        return facts, CommandSource(command, facts)
     columns, rows = order.terminal
     shell = await guest.shell(argv, columns=columns, rows=rows, cwd=cwd, user=user, env=env)
     listed = {found.session: found.pid for found in await guest.shells()}
@@ -166,7 +168,7 @@ class Processes:
 
     async def require(self, pid: int | None, tag: str) -> Process:
         """A process that runs, by its number or its tag. Raises RpcError ("not_found")."""
-        await self._find_earlier()
+        await self.find_earlier()
         for process in self._running.values():
             if process.facts.pid == pid or (pid is None and tag and process.facts.tag == tag):
                 return process
@@ -192,11 +194,12 @@ class Processes:
         await (await self.require(pid, tag)).signal(number)
 
     async def list(self) -> list[Facts]:
-        await self._find_earlier()
+        await self.find_earlier()
         return [process.facts for process in self._running.values()]
 
-    async def _find_earlier(self) -> None:
-        """Connect to what another server has started, as far as it still runs."""
+    async def find_earlier(self) -> None:
+        """Connect to what another server has started, as far as it still runs or has just ended.
+        Raises QuicksandError."""
         async with self._finding:
             while self._earlier:
                 pid, facts = next(iter(self._earlier.items()))
@@ -214,7 +217,14 @@ class Processes:
                 _, listener = self._take(Process(source.facts, source, self._guest), line)
                 listener.close()
 
-    async def _find(self, facts: Facts, guest: Sandbox) -> FoundSource | TerminalSource | None:
+    async def _find(self, facts: Facts, guest: Sandbox) -> Source | None:
+        if facts.command:
+            try:
+                command = await guest.attach_command(facts.command, stdin=facts.has_stdin)
+                return CommandSource(command, facts)
+            except AgentRefusedError as error:
+                if error.code != "busy":  # somebody of this machine has it by now
+                    return None
         if not facts.session:
             at = await began(self._guest, facts.pid)
             if at is None or facts.began not in (None, at):

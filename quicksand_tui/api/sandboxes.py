@@ -113,6 +113,12 @@ class Sandboxes:
                 await self._try(f"undo {snapshot.id}", self.forget_snapshot(snapshot))
         for live in self:
             await self._try(f"take over {live.id}", self._take_over(live))
+        self.tasks.start(self._find_processes(), "api-find-processes")
+
+    async def _find_processes(self) -> None:
+        for live in self:
+            if live.is_up():
+                await self._try(f"find the processes of {live.id}", live.find_processes())
 
     async def _try(self, what: str, work: object) -> None:
         try:

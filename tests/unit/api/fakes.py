@@ -27,7 +27,7 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.guest.execution import ExitStatus
 
 from quicksand_tui.api.keys import Keys
-from quicksand_tui.api.machines import Machines
+from quicksand_tui.api.machines import Machines, Usage
 from quicksand_tui.api.making import Usual
 from quicksand_tui.api.records import Records
 from quicksand_tui.api.sandboxes import Sandboxes
@@ -47,6 +47,7 @@ class FakeCommand:
         self.input: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.signalled: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.closed = False
+        self.name = f"c{self.pid}"
 
     async def __aenter__(self) -> FakeCommand:
         return self
@@ -180,6 +181,12 @@ class FakeGuest:
         self.commands[command.pid] = command
         return command
 
+    async def attach_command(self, name: str, *, stdin: bool) -> FakeCommand:
+        for command in self.commands.values():
+            if command.name == name:
+                return command
+        raise AgentRefusedError(f"no command {name!r}", code="not_found")
+
     async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         if method == "info":
             return {"disk": {"total": 8 << 30}}
@@ -250,6 +257,10 @@ class FakeMachines:
 
     def live_names(self) -> frozenset[str]:
         return frozenset(name for name, machine in self.found.items() if machine.is_live)
+
+    def usage(self) -> list[Usage]:
+        live = sorted(self.live_names())
+        return [Usage(name=name, memory_bytes=3 << 20, cpu_seconds=1.5) for name in live]
 
     async def pause(self, name: str, *, memory: bool) -> None:
         self._fail()

@@ -13,6 +13,7 @@ from quicksand import MachineError
 from quicksand_tui.api import sandboxes as module
 from quicksand_tui.api.asked import Asked
 from quicksand_tui.api.making import Making
+from quicksand_tui.api.processes import Order
 from quicksand_tui.api.records import State
 from quicksand_tui.api.sandboxes import Sandboxes
 from tests.unit.api.fakes import USUAL, FakeMachines, make_sandboxes, until
@@ -105,6 +106,51 @@ async def test_one_that_was_just_resumed_has_time_again(
 
     assert after.record.state is State.RUNNING
     assert after.record.ends > after.record.created + 100
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_command_is_found_again_with_its_output_and_its_end(
+    machines: FakeMachines, tmp_path: Path, is_known: bool
+) -> None:
+    earlier = await _one(machines, tmp_path)
+    (before,) = earlier
+    config: dict[str, object] = {
+        "cmd": "/bin/bash",
+        "args": ["-l", "-c", "cat"],
+        "envs": {},
+        "cwd": None,
+    }
+    order = Order(
+        config=config,
+        user="user",
+        env={},
+        tag="mine",
+        has_stdin=True,
+        terminal=None,
+        timeout_s=None,
+    )
+    process, _ = await before.guest().processes.start(order)
+    await earlier.finish()
+    (machine,) = machines.found.values()
+    if not is_known:  # its end is no longer remembered
+        machine.guest.commands.clear()
+
+    sandboxes = await _server(machines, tmp_path)
+    (after,) = sandboxes
+    found = after.guest().processes
+    if not is_known:
+        assert await found.list() == []
+        await sandboxes.finish()
+        return
+    assert await found.list() == [process.facts]
+    again, listener = await found.listen(None, "mine")
+    await again.write(b"typed", to_terminal=False)
+    assert await listener.next() == {"data": {"stdout": "dHlwZWQ="}}
+    await again.close_stdin()
+    end = await listener.next()
+    assert end is not None
+    assert end["end"]["exitCode"] == 0
+    await sandboxes.finish()
 
 
 async def test_records_of_sandboxes_that_are_gone_are_forgotten(
