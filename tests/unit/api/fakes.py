@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from aiohttp import ClientResponse
@@ -131,6 +132,8 @@ class FakeFiles:
     async def write(self, path: str, content: Any, *, user: str) -> int:
         if path.startswith("/full/"):
             raise AgentRefusedError("no space left", code="no_space", errno=28)
+        if path in self.found and self.found[path] is None:
+            raise GuestIsADirectoryError(f"{path} is a directory", code="bad_request")
         self.found[path] = b"".join([piece async for piece in content])
         return len(self.found[path] or b"")
 
@@ -197,6 +200,15 @@ class FakeGuest:
             raise AgentRefusedError("no such process", code="not_found", errno=3)
         command.signalled.set_result(params["signal"])
         return {}
+
+    async def stats(self) -> Any:
+        return SimpleNamespace(
+            host=SimpleNamespace(cpu_seconds=1.0, uptime_s=2.0),
+            guest_memory_total=4096,
+            guest_memory_available=1024,
+            guest_disk_total=8 << 30,
+            guest_disk_free=4 << 30,
+        )
 
     async def shells(self) -> list[Any]:
         return []
