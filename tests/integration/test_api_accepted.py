@@ -16,7 +16,7 @@ import pytest
 from quicksand.base.paths import Paths
 from quicksand.records.registry import Registry
 
-pytestmark = [pytest.mark.vm, pytest.mark.soak]
+pytestmark = [pytest.mark.vm, pytest.mark.soak, pytest.mark.timeout(900)]
 
 PROGRAM = shlex.join([sys.executable, "-m", "quicksand_tui"])
 
