@@ -6,7 +6,8 @@ DIR (or $E2B_SUITE) has the directory `tests` of packages/python-sdk of E2B's re
 of the SDK; it is not part of this project. The SDK is installed from PyPI into a virtual
 environment that is removed afterwards, unless --python names an interpreter that has it, with
 pytest, pytest-asyncio, pytest-dotenv and pytest-timeout. PARTs are directories or files below
-`tests`; by default those that talk to a server. Sandboxes are real VMs.
+`tests`; by default those that talk to a server. Sandboxes are real VMs. The server listens with
+TLS, too, since `get_host` leads there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -31,6 +33,20 @@ LIVE = (
 NOT_LIVE = "test_config_propagation.py"
 """Asserts the addresses of E2B's own service."""
 
+RESOLVER = """
+import socket
+
+usual = socket.getaddrinfo
+
+def getaddrinfo(host, *more, **named):
+    name = host.decode() if isinstance(host, bytes) else host
+    loopback = isinstance(name, str) and name.endswith(".localhost")
+    return usual("127.0.0.1" if loopback else host, *more, **named)
+
+socket.getaddrinfo = getaddrinfo
+"""
+"""Has Python find names below localhost where the host's resolver does not (RFC 6761, 6.3)."""
+
 TOOLS = ("pytest", "pytest-asyncio", "pytest-dotenv", "pytest-timeout")
 ROOT = Path(__file__).parents[1]
 SERVER = (sys.executable, "-m", "quicksand_tui", "api")
@@ -44,9 +60,12 @@ def main() -> int:
         return 2
     with tempfile.TemporaryDirectory(prefix="e2b-suite-") as scratch:
         python = options.python or install(Path(scratch) / "venv", options.sdk)
-        server = subprocess.Popen([*SERVER, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE)
+        tls = f"127.0.0.1:{free_port()}"
+        command = [*SERVER, "--listen", "127.0.0.1:0", "--tls", tls]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE)
+        (Path(scratch) / "sitecustomize.py").write_text(RESOLVER)
         try:
-            environment = {**os.environ, **variables(server)}
+            environment = {**os.environ, **variables(server, tls), "PYTHONPATH": scratch}
             environment.pop("E2B_DEBUG", None)
             return run(python, tests, options.parts or LIVE, environment, Path(scratch))
         finally:
@@ -70,14 +89,27 @@ def install(place: Path, version: str) -> str:
     return python
 
 
-def variables(server: subprocess.Popen[bytes]) -> dict[str, str]:
-    """What `api env` prints for the server that has just started."""
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def variables(server: subprocess.Popen[bytes], tls: str) -> dict[str, str]:
+    """What `api env` prints for the server that has just started, and where its authority is."""
     assert server.stdout is not None
     found = re.search(rb"http://(\S+:\d+)", server.stdout.readline())
     assert found is not None, "the server did not start"
-    command = [*SERVER, "env", "--listen", found[1].decode()]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return dict(re.findall(r"export (\w+)=(\S+)", printed))
+    plain, secure = (
+        dict(re.findall(r"export (\w+)=(\S+)", printed))
+        for printed in (
+            subprocess.run(
+                [*SERVER, "env", *words], check=True, capture_output=True, text=True
+            ).stdout
+            for words in (("--listen", found[1].decode()), ("--tls", tls))
+        )
+    )
+    return {**plain, "SSL_CERT_FILE": secure["SSL_CERT_FILE"]}
 
 
 def run(

@@ -279,6 +279,7 @@ class Sandbox:
 
     execute = _in_guest(InGuest.execute)
     spawn = _in_guest(InGuest.spawn)
+    attach_command = _in_guest(InGuest.attach_command)
     shell = _in_guest(InGuest.shell)
     attach_shell = _in_guest(InGuest.attach_shell)
     watch_shell = _in_guest(InGuest.watch_shell)

@@ -14,6 +14,7 @@ use crate::freeze::Freezer;
 use crate::host_time::Watch;
 use crate::hostchanges::Watching;
 use crate::identity::Prepared;
+use crate::kept::KeptCommands;
 use crate::passwd::{self, User};
 use crate::pty::Ptys;
 use crate::shares::UnderWay;
@@ -36,6 +37,7 @@ pub struct Agent {
     pub null: Arc<OwnedFd>,
     pub commands: Gate,
     pub ptys: Ptys,
+    pub kept: KeptCommands,
     pub freezer: Freezer,
     /// A thread that sets the clock holds this lock.
     pub time: Arc<Mutex<Watch>>,
@@ -61,6 +63,7 @@ impl Agent {
             null: Arc::new(spawn::open_null()?),
             commands: Gate::default(),
             ptys: Ptys::default(),
+            kept: KeptCommands::default(),
             freezer: Freezer::default(),
             time: Arc::default(),
             mounts_under_way: UnderWay::default(),
@@ -113,6 +116,7 @@ impl Agent {
             capabilities: &[
                 "exec",
                 "command_bytes",
+                "command_attach",
                 "pty",
                 "pty_watch",
                 "files",

@@ -1,7 +1,7 @@
 //! One open request of a client: its windows, its input, and the ways to end it early.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -25,6 +25,8 @@ pub struct Channel {
     /// The process group of the command while it runs, otherwise 0.
     pub group: AtomicI32,
     stop: watch::Sender<Option<Stop>>,
+    /// The channel by which the command was started, if this one was attached to it later.
+    leader: OnceLock<Arc<Channel>>,
 }
 
 /// The reason for which a channel has to end early.
@@ -50,7 +52,18 @@ impl Channel {
             stderr: Window::new(window),
             group: AtomicI32::new(0),
             stop: watch::Sender::new(None),
+            leader: OnceLock::new(),
         }
+    }
+
+    /// From now on, what ends or signals this channel ends or signals the command of `leader`.
+    pub fn follow(&self, leader: &Arc<Self>) {
+        // It is attached once.
+        let _ = self.leader.set(leader.clone());
+    }
+
+    fn leader(&self) -> &Self {
+        self.leader.get().map_or(self, |leader| leader)
     }
 
     /// Returns the window of an output stream. Input and unknown streams have none.
@@ -64,7 +77,7 @@ impl Channel {
 
     /// Asks the task that runs the request to end it.
     pub fn stop(&self, stop: Stop) {
-        self.stop.send_replace(Some(stop));
+        self.leader().stop.send_replace(Some(stop));
     }
 
     /// Ends the channel because its client broke the protocol.
@@ -74,7 +87,7 @@ impl Channel {
 
     /// Waits until the channel has to end.
     pub async fn stopped(&self) -> Stop {
-        let mut receiver = self.stop.subscribe();
+        let mut receiver = self.leader().stop.subscribe();
         let stop = receiver
             .wait_for(Option::is_some)
             .await
@@ -88,7 +101,7 @@ impl Channel {
 
     /// Signals the command's process group. Returns false when no command runs.
     pub fn signal(&self, signal: i32) -> bool {
-        let group = self.group.load(Relaxed);
+        let group = self.leader().group.load(Relaxed);
         group > 0 && sys::kill(-group, signal).is_ok()
     }
 }
@@ -165,6 +178,11 @@ impl Window {
                 () = closed.wait() => {}
             }
         }
+    }
+
+    /// The number of bytes that may be sent now.
+    pub fn left(&self) -> usize {
+        self.left.load(Relaxed)
     }
 
     /// Notes that `count` bytes were sent.

@@ -14,8 +14,8 @@ use crate::channel::{Channel, Stop};
 use crate::closed::Closed;
 use crate::command::Command;
 use crate::error::{Error, Result};
-use crate::events::Event;
 use crate::feed::{Feed, Stdin};
+use crate::outcome::Outcome;
 use crate::output::{self, End, Sink, pump};
 use crate::source::Source;
 use crate::spawn::{self, Child, Leads};
@@ -41,36 +41,14 @@ pub struct Running {
     _slot: Slot,
 }
 
-/// The end of a command.
-#[derive(Debug)]
-pub struct Outcome {
-    pub exit_code: i32,
-    pub signal: Option<i32>,
-    pub timed_out: bool,
-    pub canceled: bool,
-    /// The mistake of the client, if the agent ended the command because of it.
-    pub broken: Option<String>,
-    pub duration: Duration,
-}
-
-impl Outcome {
-    /// Returns the event that tells a session how the command on its channel ended.
-    pub fn exit_event(self, channel: u32) -> Event {
-        Event::Exit {
-            channel,
-            exit_code: self.exit_code,
-            signal: self.signal,
-            timed_out: self.timed_out,
-            canceled: self.canceled,
-            duration_s: self.duration.as_secs_f64(),
-            error: self.broken.map(|why| Error::BadRequest(why).refusal()),
-        }
-    }
-}
-
 impl Running {
     pub fn pid(&self) -> i32 {
         self.child.pid
+    }
+
+    /// Takes the end of the input pipe, which is the caller's to feed and to close from then on.
+    pub fn take_stdin(&mut self) -> Option<OwnedFd> {
+        self.stdin.take()
     }
 }
 

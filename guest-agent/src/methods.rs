@@ -99,6 +99,8 @@ pub enum ChannelRequest {
     },
     Execute(Program, Input, Opening),
     ExecuteStream(Program, Streaming, Opening),
+    /// Goes on with a command that an earlier client has left.
+    CommandAttach(CommandAttachment, Opening),
     Stdin(Typed),
     Signal {
         id: u32,
@@ -168,6 +170,18 @@ pub struct Streaming {
     /// Tells whether the command outlives the session.
     #[serde(default)]
     pub detach: bool,
+    /// Tells whether it does so, and a later session can attach to it.
+    #[serde(default)]
+    pub keep: bool,
+}
+
+/// The parameters of a client that attaches to a command.
+#[derive(Debug, Deserialize)]
+pub struct CommandAttachment {
+    pub command: String,
+    /// Tells whether the client sends input.
+    #[serde(default)]
+    pub stdin: bool,
 }
 
 /// A piece of input for a command that runs.
@@ -205,6 +219,9 @@ pub enum ChannelAnswer {
     Started {
         channel: u32,
         pid: i32,
+        /// By which a later session can attach to it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        command: Option<String>,
     },
     Delivered {
         delivered: bool,

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::channel::Channel;
 use crate::error::{Error, Result};
 use crate::events::{OldEvent, StreamEvent};
+use crate::kept::Kept;
 use crate::outbox::Outbox;
 use crate::scrollback::TerminalOutput;
 use crate::source::{Moved, Source};
@@ -54,6 +55,12 @@ pub enum Sink {
     /// Fills the scrollback of a terminal, which serves the terminal's clients.
     Terminal {
         output: Arc<TerminalOutput>,
+        buffer: Vec<u8>,
+    },
+    /// Sends data frames to whoever is attached to a command, and drops what comes without one.
+    Kept {
+        kept: Arc<Kept>,
+        stream: u8,
         buffer: Vec<u8>,
     },
     Discard {
@@ -104,6 +111,14 @@ impl Sink {
         }
     }
 
+    pub fn kept(kept: &Arc<Kept>, stream: u8) -> Self {
+        Self::Kept {
+            kept: kept.clone(),
+            stream,
+            buffer: Vec::new(),
+        }
+    }
+
     pub fn discard() -> Self {
         Self::Discard { buffer: Vec::new() }
     }
@@ -119,6 +134,7 @@ impl Sink {
                 output.wait_for_room().await;
                 Ok(CHUNK)
             }
+            Self::Kept { kept, stream, .. } => Ok(kept.room(*stream).await.unwrap_or(CHUNK)),
             _ => Ok(CHUNK),
         }
     }
@@ -181,6 +197,10 @@ impl Sink {
                 }
                 Ok(moved)
             }
+            Self::Kept { kept, stream, buffer } => match kept.forward(source, *stream, limit).await {
+                Some(moved) => Ok(moved),
+                None => Ok(read(source, buffer, limit)),
+            },
             Self::Discard { buffer } => Ok(read(source, buffer, limit)),
         }
     }

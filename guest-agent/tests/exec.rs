@@ -6,7 +6,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Agent, Frame, STDIN, STDOUT, is_alive, read_number, wait_for};
+use common::{Agent, Frame, STDERR, STDIN, STDOUT, is_alive, read_number, wait_for};
 use serde_json::json;
 
 #[test]
@@ -310,4 +310,95 @@ fn a_disconnect_ends_what_is_not_detached() {
     agent
         .session()
         .result("kill", json!({"pid": kept, "signal": "KILL", "group": true}));
+}
+
+#[test]
+fn a_later_client_goes_on_with_a_kept_command() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let script = "echo first; read line; echo got $line >&2; read line; exit 7";
+    let id = client.send(
+        "execute_stream",
+        json!({"command": script, "keep": true, "stdin": true}),
+    );
+    let reply = client.wait_reply(id);
+    let command = reply["result"]["command"].as_str().unwrap().to_owned();
+    let pid = reply["result"]["pid"].as_i64().unwrap();
+    assert!(matches!(client.next(), Frame::Data { stream: STDOUT, bytes, .. } if bytes == b"first\n"));
+    let mut other = agent.session();
+    let refused = other.send("command_attach", json!({"command": command}));
+    assert_eq!(other.wait_reply(refused)["error"]["code"], "busy");
+
+    drop(client);
+    let id = other.send("command_attach", json!({"command": command, "stdin": true}));
+    assert_eq!(other.wait_reply(id)["result"]["pid"], pid);
+    other.data(STDIN, id, b"word\n");
+    assert!(matches!(other.next(), Frame::Data { stream: STDERR, channel, bytes }
+        if bytes == b"got word\n" && channel == id));
+    drop(other);
+    let mut last = agent.session();
+    let id = last.send("command_attach", json!({"command": command, "stdin": true}));
+    last.wait_reply(id);
+    // The end of the input.
+    last.data(STDIN, id, b"");
+    let exit = last.next_json();
+    assert_eq!(
+        (&exit["event"], &exit["channel"], &exit["exit_code"]),
+        (&json!("exit"), &json!(id), &json!(7))
+    );
+}
+
+#[test]
+fn a_kept_command_ends_without_a_client_and_its_end_is_remembered() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let flood = "head -c 5000000 /dev/zero; echo done; exit 3";
+    let id = client.send(
+        "execute_stream",
+        json!({"command": flood, "keep": true, "window": 65536}),
+    );
+    let reply = client.wait_reply(id);
+    let command = reply["result"]["command"].as_str().unwrap().to_owned();
+    let pid = reply["result"]["pid"].as_i64().unwrap();
+    // No credit is given, so that it waits.
+    client.next();
+    drop(client);
+
+    wait_for("its end", || (!is_alive(pid)).then_some(()));
+    for _ in 0..2 {
+        let mut other = agent.session();
+        let id = other.send("command_attach", json!({"command": command}));
+        other.wait_reply(id);
+        let exit = other.next_json();
+        assert_eq!((&exit["event"], &exit["exit_code"]), (&json!("exit"), &json!(3)));
+    }
+    let mut other = agent.session();
+    let id = other.send("command_attach", json!({"command": "c99"}));
+    assert_eq!(other.wait_reply(id)["error"]["code"], "not_found");
+}
+
+#[test]
+fn a_kept_command_is_signaled_and_canceled_through_a_later_channel() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let script = "trap 'echo usr1' USR1; echo ready; while :; do sleep 0.05; done";
+    let id = client.send("execute_stream", json!({"command": script, "keep": true}));
+    let command = client.wait_reply(id)["result"]["command"].as_str().unwrap().to_owned();
+    client.next();
+    drop(client);
+
+    let mut other = agent.session();
+    let id = other.send("command_attach", json!({"command": command}));
+    other.wait_reply(id);
+    assert_eq!(
+        other.result("signal", json!({"id": id, "signal": "USR1"}))["delivered"],
+        true
+    );
+    assert!(matches!(other.next(), Frame::Data { stream: STDOUT, bytes, .. } if bytes == b"usr1\n"));
+    other.send("cancel", json!({"id": id}));
+    let exit = wait_for("the exit", || match other.next() {
+        Frame::Json(event) if event["event"] == "exit" => Some(event),
+        _ => None,
+    });
+    assert_eq!((&exit["canceled"], &exit["channel"]), (&json!(true), &json!(id)));
 }

@@ -7,10 +7,12 @@ import time
 from dataclasses import dataclass
 
 from quicksand import QuicksandError, Sandbox
+from quicksand.base.threads import to_the_end
 
 from quicksand_tui.api.filesystem import Filesystem
 from quicksand_tui.api.interpreter import Interpreter
 from quicksand_tui.api.machines import Machines
+from quicksand_tui.api.process_list import ProcessList
 from quicksand_tui.api.processes import Processes
 from quicksand_tui.api.records import Records, SandboxRecord, State
 from quicksand_tui.api.tasks import Tasks
@@ -45,6 +47,7 @@ class Live:
         self._machines = machines
         self._records = records
         self._tasks = tasks
+        self._list = ProcessList(records.processes_of(record.id), tasks, records.tell)
         self._guest: Guest | None = None
         self._used = time.monotonic()
         self._in_use = 0
@@ -60,10 +63,13 @@ class Live:
         """Whether its clients see it."""
         return self.record.state in (State.RUNNING, State.PAUSED, State.PAUSING)
 
-    def save(self, state: State | None = None, **changes: object) -> None:
-        """Change the record, on disk first. Raises DiskSpaceError, PathError."""
-        record = self.record.with_state(state or self.record.state, **changes)
-        self._records.save(record)
+    async def save(self, state: State | None = None, **changes: object) -> None:
+        """Change the record, on disk first and to the end: after a cancellation both have it.
+        Raises DiskSpaceError, PathError."""
+        await to_the_end(self._save(self.record.with_state(state or self.record.state, **changes)))
+
+    async def _save(self, record: SandboxRecord) -> None:
+        await self._records.save(record)
         self.record = record
 
     def adopt(self, sandbox: Sandbox) -> Guest:
@@ -78,9 +84,8 @@ class Live:
             processes=Processes(
                 sandbox,
                 lambda: self._machines.attach(self.record.name),
-                self._records.processes_of(self.id),
+                self._list,
                 self._tasks,
-                self._records.tell,
             ),
             interpreter=Interpreter(sandbox, lambda: self.record.env),
         )
@@ -91,6 +96,12 @@ class Live:
         QuicksandError if it does not run."""
         self._used = time.monotonic()
         return self._guest or self.adopt(self._machines.attach(self.record.name))
+
+    async def find_processes(self) -> None:
+        """Connect to the processes that another server has started: their ends are to be seen, and
+        their limits of time kept. Raises QuicksandError."""
+        if self._list.read():
+            await self.guest().processes.find_earlier()
 
     def give_back(self) -> None:
         """Give the connection to the guest back if nobody has needed it for a while."""
@@ -115,6 +126,11 @@ class Live:
             guest.processes.cut()
             guest.watchers.cut()
             guest.sandbox.close()
+
+    async def forget(self) -> None:
+        """Remove what is on disk of it, of which nothing is left."""
+        await self._list.close()
+        await self._records.forget(self.record)
 
     def is_up(self) -> bool:
         """Whether it runs, by its record and by the engine."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from quicksand import (
     CheckpointNotFoundError,
@@ -15,9 +16,23 @@ from quicksand import (
     saves,
 )
 from quicksand.base.paths import Paths
+from quicksand.base.process_usage import process_usage
 from quicksand.disks.images.store import ImageStore
 from quicksand.life.sandbox_removal import remove_sandbox
+from quicksand.qemu.host_usage import qemu_memory
 from quicksand.records.registry import Registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a machine takes of its host now."""
+
+    name: str
+    memory_bytes: int
+    """Of its own: without what is read from files."""
+    cpu_seconds: float
+    """Since its QEMU has started."""
+
 
 PAUSE_TAG = "api-pause"
 """The checkpoint at which a paused sandbox goes on."""
@@ -67,6 +82,16 @@ class Machines:
             for entry in self._registry.list()
             if entry.status in (Status.RUNNING, Status.PAUSED)
         )
+
+    def usage(self) -> list[Usage]:
+        """What each machine takes that runs. Blocks for I/O."""
+        found = []
+        for entry in self._registry.list():
+            if entry.run is not None:
+                seconds, _ = process_usage(entry.run.qemu_pid)
+                memory, _ = qemu_memory(entry.run.qemu_pid, entry.run.qemu_command)
+                found.append(Usage(name=entry.name, memory_bytes=memory, cpu_seconds=seconds))
+        return found
 
     async def pause(self, name: str, *, memory: bool) -> None:
         """End the machine, with a checkpoint at which it goes on if the memory is kept."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import time
 from dataclasses import dataclass, replace
@@ -64,10 +65,11 @@ class Making:
         live = self._sandboxes.add(replace(record, request_key=key, request_digest=digest))
         async with live.lock:
             try:
+                await live.save()
                 sandbox = await self._start(live, snapshot)
                 await self._settle(live, sandbox)
                 live.adopt(sandbox)
-                self._sandboxes.begin(live, asked.timeout_s)
+                await self._sandboxes.begin(live, asked.timeout_s)
             except BaseException:
                 await to_the_end(self._sandboxes.undo(live))
                 raise
@@ -111,7 +113,7 @@ class Making:
         disk = info.get("disk")
         total = disk.get("total") if isinstance(disk, dict) else 0
         disk_mb = total >> 20 if isinstance(total, int) else 0
-        live.save(user=user, disk_mb=min(disk_mb, 2**40))
+        await live.save(user=user, disk_mb=min(disk_mb, 2**40))
 
     async def fork(self, live: Live, count: int, timeout_s: float) -> list[Live]:
         """Make sandboxes that go on from the present state of one that runs: all or none."""
@@ -130,18 +132,26 @@ class Making:
                 request_digest="",
             )
             made.append(self._sandboxes.add(record))
-        try:
-            names = [clone.record.name for clone in made]
-            async with live.lock:
-                clones = await self._machines.clone(live.record.name, names, at=None, memory=True)
-            for clone, sandbox in zip(made, clones, strict=True):
-                clone.adopt(sandbox)
-                self._sandboxes.begin(clone, timeout_s)
-        except BaseException:
+        async with contextlib.AsyncExitStack() as locks:
             for clone in made:
-                await to_the_end(self._sandboxes.undo(clone))
-            raise
+                await locks.enter_async_context(clone.lock)
+            try:
+                await self._clone(live, made, timeout_s)
+            except BaseException:
+                for clone in made:
+                    await to_the_end(self._sandboxes.undo(clone))
+                raise
         return made
+
+    async def _clone(self, live: Live, made: list[Live], timeout_s: float) -> None:
+        for clone in made:
+            await clone.save()
+        names = [clone.record.name for clone in made]
+        async with live.lock:
+            clones = await self._machines.clone(live.record.name, names, at=None, memory=True)
+        for clone, sandbox in zip(made, clones, strict=True):
+            clone.adopt(sandbox)
+            await self._sandboxes.begin(clone, timeout_s)
 
     async def snapshot(self, live: Live, name: str, *, memory: bool) -> SnapshotRecord:
         """Keep the present state of one that runs, which goes on."""
@@ -159,13 +169,13 @@ class Making:
             memory_mb=live.record.memory_mb,
             disk_mb=live.record.disk_mb,
         )
-        self._sandboxes.records.save(record)
         self._sandboxes.snapshots[record.id] = record
         try:
+            await self._sandboxes.records.save(record)
             async with live.lock:
                 await self._machines.checkpoint(live.record.name, record.tag)
             whole = replace(record, is_whole=True)
-            self._sandboxes.records.save(whole)
+            await self._sandboxes.records.save(whole)
         except BaseException:
             await to_the_end(self._sandboxes.forget_snapshot(record))
             raise

@@ -41,6 +41,10 @@ class Facts:
     """What was asked for: ``cmd``, ``args``, ``envs``, ``cwd``."""
     session: str = ""
     """Of its terminal; "" if it has none."""
+    command: str = ""
+    """By which the guest finds a command again; "" if it cannot."""
+    has_stdin: bool = False
+    """Whether a command takes input."""
     deadline: float | None = None
     """Unix time at which it is killed."""
     began: int | None = None
@@ -49,6 +53,8 @@ class Facts:
 
 class Source(Protocol):
     """How a process is reached."""
+
+    facts: Facts
 
     async def pump(self, fanout: Fanout) -> dict[str, Any]:
         """Hand on its output until it ends, and return the event of its end. Raises
@@ -129,9 +135,9 @@ async def kill(guest: Sandbox, pid: int, number: int) -> None:
 class CommandSource:
     """A command of which this process has the channel."""
 
-    def __init__(self, command: Command, *, has_stdin: bool) -> None:
+    def __init__(self, command: Command, facts: Facts) -> None:
         self._command = command
-        self._has_stdin = has_stdin
+        self.facts = facts
 
     async def pump(self, fanout: Fanout) -> dict[str, Any]:
         async for stream, data in self._command.output():
@@ -145,12 +151,12 @@ class CommandSource:
     async def write(self, data: bytes, *, to_terminal: bool) -> None:
         if to_terminal:
             raise RpcError("invalid_argument", "the process has no terminal")
-        if not self._has_stdin:
+        if not self.facts.has_stdin:
             raise RpcError("failed_precondition", "the process was started without stdin")
         await self._command.write(data)
 
     async def close_stdin(self) -> None:
-        if not self._has_stdin:
+        if not self.facts.has_stdin:
             raise RpcError("failed_precondition", "the process was started without stdin")
         self._command.close_stdin()
 
@@ -201,8 +207,8 @@ class TerminalSource:
 
 
 class FoundSource:
-    """A command that another server has started: it can be signalled and its end be noticed. What
-    it writes went to that server, and how it ends is known to nobody."""
+    """A command that another server has started in a guest whose agent does not keep its pipes: it
+    can be signalled and its end be noticed, and how it ends is known to nobody."""
 
     def __init__(self, guest: Sandbox, facts: Facts) -> None:
         self._guest = guest

@@ -7,12 +7,9 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from quicksand import AgentRefusedError, QuicksandError, Sandbox
-from quicksand.base.fields import Fields
-from quicksand.base.files import read_json, write_json
 
 from quicksand_tui.api.errors import RpcError
 from quicksand_tui.api.fanout import LISTENERS_MAX, Cut, Listener
@@ -26,11 +23,8 @@ from quicksand_tui.api.process import (
     TerminalSource,
     began,
 )
+from quicksand_tui.api.process_list import PROCESSES_MAX, ProcessList
 from quicksand_tui.api.tasks import Tasks
-
-SCHEMA = 1
-PROCESSES_MAX = 500
-"""That run at a time."""
 
 REMEMBERED_S = 30.0
 """Seconds for which the end of a process is told to who connects late."""
@@ -65,8 +59,10 @@ async def _begin(guest: Sandbox, argv: list[str], order: Order) -> tuple[Facts, 
         command = await guest.spawn(
             argv, timeout=timeout_s, cwd=cwd, user=user, env=env, stdin=stdin, detach=True
         )
-        facts = Facts(pid=command.pid, tag=order.tag, config=config)
-        return facts, CommandSource(command, has_stdin=stdin)
+        facts = Facts(
+            pid=command.pid, tag=order.tag, config=config, command=command.name, has_stdin=stdin
+        )
+        return facts, CommandSource(command, facts)
     columns, rows = order.terminal
     shell = await guest.shell(argv, columns=columns, rows=rows, cwd=cwd, user=user, env=env)
     listed = {found.session: found.pid for found in await guest.shells()}
@@ -88,25 +84,23 @@ class Processes:
         self,
         guest: Sandbox,
         connect: Callable[[], Sandbox],
-        record: Path,
+        listed: ProcessList,
         tasks: Tasks,
-        tell: Callable[[str], None],
     ) -> None:
-        """``connect`` makes another connection to the same guest. ``tell`` is told if the list
-        cannot be written: another server would not find all that runs."""
+        """``connect`` makes another connection to the same guest."""
         self._guest = guest
         self._lines = Lines(guest, connect)
-        self._record = record
-        self._tell = tell
         self._tasks = tasks
+        self._list = listed
         self._running: dict[int, Process] = {}
         self._ended: dict[int, Process] = {}
-        self._earlier: dict[int, Facts] = _read(record)
+        self._earlier: dict[int, Facts] = self._list.read()
         """Started by another server, and not looked for yet."""
         self._finding = asyncio.Lock()
 
     async def start(self, order: Order) -> tuple[Process, Listener]:
-        """Start a process. Raises RpcError, QuicksandError."""
+        """Start a process. When this returns, another server would find it. Raises RpcError,
+        QuicksandError."""
         if len(self._running) >= PROCESSES_MAX:
             raise RpcError("resource_exhausted", f"{PROCESSES_MAX} processes run in this sandbox")
         argv = [order.config["cmd"], *order.config["args"]]
@@ -128,7 +122,9 @@ class Processes:
         except BaseException:
             self._lines.give_back(line)
             raise
-        return self._take(Process(facts, source, self._guest), line)
+        taken = self._take(Process(facts, source, self._guest), line)
+        await self._list.written()
+        return taken
 
     def _take(self, process: Process, line: Line) -> tuple[Process, Listener]:
         """Begin to read a process, with one who listens from its start on."""
@@ -138,7 +134,7 @@ class Processes:
         self._earlier.pop(pid, None)
         self._running[pid] = process
         self._tasks.start(self._run(process, line), f"api-process-{pid}")
-        self._write()
+        self._list.put(self._all())
         self._tasks.start(self._note_begin(process), f"api-process-begin-{pid}")
         return process, listener
 
@@ -156,34 +152,23 @@ class Processes:
         with contextlib.suppress(QuicksandError):
             at = await began(self._guest, process.facts.pid)
             process.facts = replace(process.facts, began=at)
-            self._write()
+            self._list.put(self._all())
 
     def _has_ended(self, process: Process) -> None:
         self._running.pop(process.facts.pid, None)
         self._ended[process.facts.pid] = process
         while len(self._ended) > REMEMBERED_MAX:
             del self._ended[next(iter(self._ended))]
-        self._write()
+        self._list.put(self._all())
 
-    def _write(self) -> None:
-        known = [*self._earlier.values(), *(p.facts for p in self._running.values())]
-        listed = [
-            {
-                "pid": f.pid, "tag": f.tag, "config": f.config, "session": f.session,
-                "deadline": f.deadline, "began": f.began,
-            }
-            for f in known
-        ]  # fmt: skip
-        try:
-            write_json(self._record, {"schema_version": SCHEMA, "processes": listed}, durable=False)
-        except QuicksandError as error:  # what runs goes on
-            self._tell(f"the list of processes is not written: {error}")
+    def _all(self) -> list[Facts]:
+        return [*self._earlier.values(), *(found.facts for found in self._running.values())]
 
     # Finding them
 
     async def require(self, pid: int | None, tag: str) -> Process:
         """A process that runs, by its number or its tag. Raises RpcError ("not_found")."""
-        await self._find_earlier()
+        await self.find_earlier()
         for process in self._running.values():
             if process.facts.pid == pid or (pid is None and tag and process.facts.tag == tag):
                 return process
@@ -209,11 +194,12 @@ class Processes:
         await (await self.require(pid, tag)).signal(number)
 
     async def list(self) -> list[Facts]:
-        await self._find_earlier()
+        await self.find_earlier()
         return [process.facts for process in self._running.values()]
 
-    async def _find_earlier(self) -> None:
-        """Connect to what another server has started, as far as it still runs."""
+    async def find_earlier(self) -> None:
+        """Connect to what another server has started, as far as it still runs or has just ended.
+        Raises QuicksandError."""
         async with self._finding:
             while self._earlier:
                 pid, facts = next(iter(self._earlier.items()))
@@ -226,12 +212,19 @@ class Processes:
                 if source is None:
                     self._lines.give_back(line)
                     del self._earlier[pid]
-                    self._write()
+                    self._list.put(self._all())
                     continue
                 _, listener = self._take(Process(source.facts, source, self._guest), line)
                 listener.close()
 
-    async def _find(self, facts: Facts, guest: Sandbox) -> FoundSource | TerminalSource | None:
+    async def _find(self, facts: Facts, guest: Sandbox) -> Source | None:
+        if facts.command:
+            try:
+                command = await guest.attach_command(facts.command, stdin=facts.has_stdin)
+                return CommandSource(command, facts)
+            except AgentRefusedError as error:
+                if error.code != "busy":  # somebody of this machine has it by now
+                    return None
         if not facts.session:
             at = await began(self._guest, facts.pid)
             if at is None or facts.began not in (None, at):
@@ -262,30 +255,3 @@ def _cannot_start(error: AgentRefusedError) -> RpcError:
     if error.parameter in ("argv", "shell", "cwd") or error.code in ("not_found", "bad_request"):
         return RpcError("invalid_argument", str(error))
     return RpcError("resource_exhausted" if error.code == "too_many" else "internal", str(error))
-
-
-def _read(path: Path) -> dict[int, Facts]:
-    try:
-        found = Fields(read_json(path), "bad processes")
-        if found.whole("schema_version") != SCHEMA:
-            return {}
-        facts = [_parse(item) for item in found.items("processes")[:PROCESSES_MAX]]
-    except (OSError, ValueError):
-        return {}
-    return {fact.pid: fact for fact in facts}
-
-
-def _parse(value: object) -> Facts:
-    """Raises ValueError."""
-    found = Fields(value, "bad process")
-    config = found.any("config")
-    if not isinstance(config, dict):
-        raise ValueError("bad process: config is no object")
-    return Facts(
-        pid=found.whole("pid"),
-        tag=found.text("tag"),
-        config=config,
-        session=found.text("session"),
-        deadline=found.maybe("deadline", found.real),
-        began=found.maybe("began", found.whole),
-    )

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from quicksand.base.fields import Fields
 from quicksand.base.files import read_json, write_json
 from quicksand.base.paths import make_private_dir
+from quicksand.base.threads import in_thread_to_the_end
 
 SCHEMA = 1
 ID_LENGTH = 20
@@ -176,7 +177,8 @@ class SnapshotRecord:
 
 
 class Records:
-    """The files below one directory. Its methods raise DiskSpaceError, PathError."""
+    """The files below one directory. Its methods raise DiskSpaceError, PathError. Writing waits for
+    the disk, so it is done in a thread; who changes one record waits for the change before."""
 
     def __init__(self, directory: Path, tell: Callable[[str], None]) -> None:
         """``tell`` is told of what cannot be read or written when nobody has asked."""
@@ -209,10 +211,14 @@ class Records:
             else:
                 yield found
 
-    def save(self, record: SandboxRecord | SnapshotRecord) -> None:
-        write_json(self._path(record), record.to_json())
+    async def save(self, record: SandboxRecord | SnapshotRecord) -> None:
+        value = record.to_json()
+        await in_thread_to_the_end(lambda: write_json(self._path(record), value))
 
-    def forget(self, record: SandboxRecord | SnapshotRecord) -> None:
+    async def forget(self, record: SandboxRecord | SnapshotRecord) -> None:
+        await in_thread_to_the_end(lambda: self._forget(record))
+
+    def _forget(self, record: SandboxRecord | SnapshotRecord) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._path(record).unlink()
         if isinstance(record, SandboxRecord):

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from quicksand import QuicksandError
+from quicksand.base.threads import to_the_end
 
 from quicksand_tui.api.asked import PAUSE, TIMEOUT_S
 from quicksand_tui.api.errors import ApiError, RpcError, no_such_sandbox
@@ -73,8 +74,9 @@ class Sandboxes:
         return live
 
     def add(self, record: SandboxRecord) -> Live:
-        """Take a new one, whose record is written first."""
-        self.records.save(record)
+        """Take a new one, of which no client hears yet. Who looks for its idempotency key finds it
+        from now on. The caller has its `lock` at once, and saves it before there is anything of
+        it."""
         return self._know(record)
 
     def _know(self, record: SandboxRecord) -> Live:
@@ -82,14 +84,19 @@ class Sandboxes:
         self._known[record.id] = live
         return live
 
-    def begin(self, live: Live, timeout_s: float) -> None:
+    async def begin(self, live: Live, timeout_s: float) -> None:
         """It runs from now on, for so many seconds."""
-        live.save(State.RUNNING, ends=time.time() + timeout_s)
-        self._changed.set()
+        try:
+            await live.save(State.RUNNING, ends=time.time() + timeout_s)
+        finally:
+            self._changed.set()
 
-    def drop(self, live: Live) -> None:
+    async def drop(self, live: Live) -> None:
         """Forget one of which nothing is left."""
-        self.records.forget(live.record)
+        await to_the_end(self._drop(live))
+
+    async def _drop(self, live: Live) -> None:
+        await live.forget()
         self._known.pop(live.id, None)
         self._again.pop(live.id, None)
 
@@ -106,6 +113,12 @@ class Sandboxes:
                 await self._try(f"undo {snapshot.id}", self.forget_snapshot(snapshot))
         for live in self:
             await self._try(f"take over {live.id}", self._take_over(live))
+        self.tasks.start(self._find_processes(), "api-find-processes")
+
+    async def _find_processes(self) -> None:
+        for live in self:
+            if live.is_up():
+                await self._try(f"find the processes of {live.id}", live.find_processes())
 
     async def _try(self, what: str, work: object) -> None:
         try:
@@ -119,7 +132,7 @@ class Sandboxes:
         match record.state:
             case State.MAKING:
                 await self.machines.remove(record.name)
-                self.drop(live)
+                await self.drop(live)
             case State.ENDING:
                 await self.kill(live)
             case State.HELD:
@@ -127,21 +140,21 @@ class Sandboxes:
             case State.PAUSING | State.RUNNING | State.PAUSED if not self.machines.exists(
                 record.name
             ):
-                self.drop(live)
+                await self.drop(live)
             case State.PAUSING:
-                self._note_pause(live)
+                await self._note_pause(live)
             case State.PAUSED if is_live:  # the server was killed just after it had resumed it
-                live.save(State.RUNNING, ends=max(record.ends, time.time() + TIMEOUT_S))
+                await live.save(State.RUNNING, ends=max(record.ends, time.time() + TIMEOUT_S))
             case _:
                 pass
 
-    def _note_pause(self, live: Live) -> None:
+    async def _note_pause(self, live: Live) -> None:
         """Note what has become of a pause that was broken off."""
         if self.machines.is_live(live.record.name):
-            live.save(State.RUNNING)
+            await live.save(State.RUNNING)
         elif self.machines.exists(live.record.name):
             memory = self.machines.has_pause(live.record.name)
-            live.save(State.PAUSED, paused_memory=memory)
+            await live.save(State.PAUSED, paused_memory=memory)
 
     # What is done with one
 
@@ -152,24 +165,24 @@ class Sandboxes:
             await self.machines.remove(live.record.name)
         except (QuicksandError, OSError) as error:
             self._tell(f"cannot remove {live.id}, which could not be made: {error}")
-            live.save(State.ENDING)
+            await live.save(State.ENDING)
             self._changed.set()
         else:
-            self.drop(live)
+            await self.drop(live)
 
     async def kill(self, live: Live) -> None:
         """End a sandbox and remove it; it is kept, unseen, while there are snapshots of it."""
         async with live.lock:
             if live.record.state is State.HELD or live.id not in self._known:
                 return
-            live.save(State.ENDING)
+            await live.save(State.ENDING)
             live.let_go()
             if self._is_held(live.id):
                 await self.machines.end(live.record.name)
-                live.save(State.HELD)
+                await live.save(State.HELD)
                 return
             await self.machines.remove(live.record.name)
-            self.drop(live)
+            await self.drop(live)
 
     async def pause(self, live: Live, *, memory: bool) -> None:
         """Raises ApiError (409) if it is paused already, 404 if it does not run."""
@@ -178,15 +191,15 @@ class Sandboxes:
                 raise ApiError(409, f"the sandbox {live.id} is paused already")
             if not live.is_up():
                 raise no_such_sandbox(live.id)
-            live.save(State.PAUSING)
+            await live.save(State.PAUSING)
             try:
                 await self.machines.pause(live.record.name, memory=memory)
             except BaseException:
-                self._note_pause(live)
+                await self._note_pause(live)
                 raise
             finally:
                 live.let_go()
-            live.save(State.PAUSED, paused_memory=memory)
+            await live.save(State.PAUSED, paused_memory=memory)
 
     async def resume(self, live: Live, timeout_s: float, *, memory: bool = True) -> bool:
         """Have it run for at least so many seconds from now. Returns whether it was paused. A
@@ -195,19 +208,19 @@ class Sandboxes:
             if live.record.state is State.PAUSED:
                 kept = live.record.paused_memory and memory
                 live.adopt(await self.machines.resume(live.record.name, memory=kept))
-                self.begin(live, timeout_s)
+                await self.begin(live, timeout_s)
                 return True
             if not live.is_listed or not live.is_up():
                 raise no_such_sandbox(live.id)
             if time.time() + timeout_s > live.record.ends:
-                self.begin(live, timeout_s)
+                await self.begin(live, timeout_s)
             return False
 
     async def set_timeout(self, live: Live, timeout_s: float) -> None:
         async with live.lock:
             if live.record.state is State.PAUSED or not live.is_up():
                 raise no_such_sandbox(live.id)
-            self.begin(live, timeout_s)
+            await self.begin(live, timeout_s)
 
     # Snapshots of it
 
@@ -227,7 +240,7 @@ class Sandboxes:
         if source is not None:
             async with source.lock:
                 await self.machines.delete_checkpoint(source.record.name, snapshot.tag)
-        self.records.forget(snapshot)
+        await self.records.forget(snapshot)
         self.snapshots.pop(snapshot.id, None)
         if source is not None:
             await self._remove_unless_held(source)
@@ -236,7 +249,7 @@ class Sandboxes:
         async with live.lock:
             if live.record.state is State.HELD and not self._is_held(live.id):
                 await self.machines.remove(live.record.name)
-                self.drop(live)
+                await self.drop(live)
 
     # The clock
 

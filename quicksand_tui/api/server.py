@@ -22,6 +22,7 @@ from quicksand_tui.api.guest_routes import GuestRoutes
 from quicksand_tui.api.keys import Keys
 from quicksand_tui.api.machines import Machines
 from quicksand_tui.api.making import Making, Usual
+from quicksand_tui.api.metrics import Metrics
 from quicksand_tui.api.places import api_dir
 from quicksand_tui.api.ports import PortRoutes
 from quicksand_tui.api.records import Records
@@ -61,7 +62,9 @@ def make_app(
     streams = Streams()
     ports = PortRoutes(sandboxes, streams)
     gate = middleware(options.names, ports.by_host, tell)
-    app = web.Application(middlewares=[gate], client_max_size=0)
+    metrics = Metrics(sandboxes, keys, options.names)
+    app = web.Application(middlewares=[metrics.middleware(), gate], client_max_size=0)
+    app.add_routes(metrics.routes())
     making = Making(sandboxes, options.usual)
     app.add_routes(ControlRoutes(sandboxes, making, keys, domain).routes())
     app.add_routes(GuestRoutes(sandboxes, streams).routes())

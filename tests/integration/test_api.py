@@ -237,10 +237,8 @@ async def test_a_killed_server_loses_neither_sandboxes_nor_what_runs_in_them(
     }  # fmt: skip
     terminal = await box.open("process.Process/Start", value)
     pty = (await next_message(terminal))["event"]["start"]["pid"]
-    command, response = await box.start("sleep 0.2; exec sleep 300", stdin=False)
-    # From here on its beginning is on disk, too.
-    record = api_dir(paths()) / "processes" / f"{box.id}.json"
-    wait_for(lambda: '"began": null' not in record.read_text().split('"tag": ""')[-1], what="it")
+    script = "read a; echo got $a; read b; echo and $b >&2; exit 5"
+    command, response = await box.start(script, stdin=True)
 
     await server.end(signal.SIGKILL)
     terminal.close()
@@ -260,9 +258,13 @@ async def test_a_killed_server_loses_neither_sandboxes_nor_what_runs_in_them(
     assert messages[-2]["event"]["end"]["exitCode"] == 7
     connected = await box.open("process.Process/Connect", {"process": {"pid": command}})
     assert (await next_message(connected))["event"] == {"start": {"pid": command}}
-    stop = {"process": {"pid": command}, "signal": "SIGNAL_SIGTERM"}
-    assert (await box.rpc("process.Process/SendSignal", stop))[0] == 200
-    assert decode(await connected.read())[0]["event"]["end"]["exited"] is False
+    told = base64.b64encode(b"one\ntwo\n").decode()
+    sent = {"process": {"pid": command}, "input": {"stdin": told}}
+    assert (await box.rpc("process.Process/SendInput", sent))[0] == 200
+    messages = decode(await connected.read())
+    assert text_of(messages) == "got one\n"
+    assert text_of(messages, "stderr") == "and two\n"
+    assert messages[-2]["event"]["end"]["exitCode"] == 5
 
 
 async def test_pauses_snapshots_and_forks_keep_memory_and_disk(server: Server) -> None:

@@ -36,6 +36,12 @@ hanging."""
 END_TIMEOUT_S = 5.0
 """Seconds to wait for the end of a cancelled command, which the agent kills after 0.2 s."""
 
+ATTACH = "command_attach"
+"""What an agent can that keeps commands for later clients."""
+
+NAME_MAX = 128
+"""Characters of the agent's name for a command."""
+
 STDIN_CHUNK = 256 * 1024
 """Bytes of a file that are read at once."""
 
@@ -142,12 +148,21 @@ class Command:
     if the agent refuses the request.
     """
 
-    def __init__(self, session: Session, channel: Channel, pid: int, timeout: float | None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        channel: Channel,
+        pid: int,
+        timeout: float | None,
+        name: str = "",
+    ) -> None:
         self._session = session
         self._channel = channel
         self._timeout = timeout
         self.pid = pid
         """Its process id in the guest."""
+        self.name = name
+        """By which `Sandbox.attach_command` finds it again; "" if that cannot."""
         self.status: ExitStatus | None = None
         """How it ended; None until `output` has ended."""
         self.ended: Callable[[ExitStatus], None] = lambda status: None
@@ -319,15 +334,37 @@ async def spawn(
     """Start a command. Raises AgentRefusedError when it cannot be started, and as
     `open_command`."""
     params = {**params, "stdin": stdin, "detach": detach}
+    if detach and session.can(ATTACH):
+        params["keep"] = True
     channel = open_command(session, "execute_stream", params, streams=ALL_OUTPUT)
+    return await _opened(session, channel, params.get("timeout"))
+
+
+async def attach(session: Session, name: str, *, stdin: bool) -> Command:
+    """Go on with a command that was started with ``detach``. Raises AgentRefusedError (code
+    "not_found", or "busy" while somebody else is connected to it), StateError if the guest's agent
+    is too old for it."""
+    if not session.can(ATTACH):
+        raise StateError(
+            "the guest's agent is older than connecting to a command again",
+            hint="stop the sandbox and start it again",
+        )
+    params = {"command": name, "stdin": stdin}
+    channel = session.open("command_attach", params, streams=ALL_OUTPUT)
+    return await _opened(session, channel, None)
+
+
+async def _opened(session: Session, channel: Channel, timeout: float | None) -> Command:
     try:
         reply = await channel.opened()
     except BaseException:
         channel.close()
         raise
+    pid, name = 0, ""
     with contextlib.suppress(ValueError):
-        return Command(session, channel, values.whole(reply.get("pid")), params.get("timeout"))
-    return Command(session, channel, 0, params.get("timeout"))
+        pid = values.whole(reply.get("pid"))
+        name = values.text(reply.get("command") or "", NAME_MAX)
+    return Command(session, channel, pid, timeout, name)
 
 
 async def run(

@@ -138,7 +138,8 @@ class InGuest:
         entrypoint: bool = False,
     ) -> Command:
         """Start a command and return at once; see `Command`. Parameters and errors are those of
-        `execute`. With ``detach`` the command keeps running after this process disconnects.
+        `execute`. With ``detach`` the command keeps running after this process disconnects, and
+        `attach_command` goes on with it.
         """
         params = execution.command_params(
             command,
@@ -155,6 +156,13 @@ class InGuest:
         running = await execution.spawn(session, params, stdin=stdin, detach=detach)
         running.ended = lambda status: self._life.note_command(command, status)
         return running
+
+    async def attach_command(self, name: str, *, stdin: bool = False) -> Command:
+        """Go on with a command that was spawned with ``detach`` and whose client has left, by its
+        `Command.name`. Its output comes from now on, and its end also up to 60 s later. Raises
+        AgentRefusedError (code "not_found", or "busy" while another client is connected to it),
+        StateError if the guest's agent is too old for it."""
+        return await execution.attach(await self._life.session(), name, stdin=stdin)
 
     async def shell(
         self,

@@ -62,6 +62,7 @@ pub async fn execute_stream(State(agent): State<Arc<Agent>>, body: Body) -> Resu
     let Streaming {
         stdin: takes_input,
         detach,
+        ..
     } = params.take()?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     let (started, has_started) = oneshot::channel();

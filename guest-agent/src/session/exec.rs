@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::kept;
 use super::state::{Origin, Session};
 use crate::channel::Channel;
 use crate::command::{Command, Program};
@@ -35,6 +36,9 @@ pub async fn execute_stream(
     channel: &Arc<Channel>,
 ) -> Result<()> {
     let command = Command::new(program, &session.agent.me)?;
+    if streaming.keep {
+        return kept::start(session, origin, command, channel).await;
+    }
     stream(session, origin, command, streaming.detach, channel).await
 }
 
@@ -57,6 +61,7 @@ async fn stream(
         let started = ChannelAnswer::Started {
             channel: channel.id,
             pid: running.pid(),
+            command: None,
         };
         session
             .reply(origin, Ok(Answer::Channel(started)), wire::JSON_LIMIT)

@@ -4,6 +4,7 @@ mod carrying;
 mod connections;
 mod exec;
 mod files;
+mod kept;
 mod listening;
 mod pty;
 mod requests;

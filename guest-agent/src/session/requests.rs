@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::state::{Origin, Session};
-use super::{connections, exec, files, listening, pty, watching};
+use super::{connections, exec, files, kept, listening, pty, watching};
 use crate::channel::{CANCEL_GRACE, Channel, Stop, WindowSize};
 use crate::error::{Error, Result};
 use crate::methods::{self, Answer, ChannelAnswer, ChannelRequest, Request, Typed};
@@ -23,7 +23,10 @@ pub fn open_channel(session: &Session, origin: &Origin, request: Request) -> Res
     };
     let (window, takes_input, needs_hello) = match asked {
         ChannelRequest::Execute(_, _, opening) => (opening.window, false, None),
-        ChannelRequest::ExecuteStream(_, streaming, opening) => (opening.window, streaming.stdin, None),
+        ChannelRequest::ExecuteStream(_, streaming, opening) => {
+            (opening.window, streaming.stdin, streaming.keep.then_some("keep"))
+        }
+        ChannelRequest::CommandAttach(wanted, opening) => (opening.window, wanted.stdin, Some("command_attach")),
         ChannelRequest::FileRead(_, opening) => (opening.window, false, Some("file_read")),
         ChannelRequest::FileWrite(_, opening) => (opening.window, true, Some("file_write")),
         ChannelRequest::PtyOpen(_, _, _, opening) => (opening.window, true, Some("pty_open")),
@@ -81,6 +84,7 @@ async fn call_on(
         ChannelRequest::ExecuteStream(program, streaming, _) => {
             exec::execute_stream(session, origin, program, &streaming, channel).await?;
         }
+        ChannelRequest::CommandAttach(wanted, _) => kept::resume(session, origin, &wanted, channel).await?,
         ChannelRequest::FileRead(wanted, _) => files::read_to_client(session, origin, wanted, channel).await?,
         ChannelRequest::PtyOpen(program, terminal, size, _) => {
             pty::open(session, origin, (program, terminal, size), channel).await?;

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from aiohttp import ClientResponse
@@ -29,7 +30,7 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.guest.execution import ExitStatus
 
 from quicksand_tui.api.keys import Keys
-from quicksand_tui.api.machines import Machines
+from quicksand_tui.api.machines import Machines, Usage
 from quicksand_tui.api.making import Usual
 from quicksand_tui.api.records import Records
 from quicksand_tui.api.sandboxes import Sandboxes
@@ -49,6 +50,7 @@ class FakeCommand:
         self.input: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.signalled: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.closed = False
+        self.name = f"c{self.pid}"
 
     async def __aenter__(self) -> FakeCommand:
         return self
@@ -166,6 +168,8 @@ class FakeFiles:
     ) -> int:
         if path.startswith("/full/"):
             raise AgentRefusedError("no space left", code="no_space", errno=28)
+        if path in self.found and self.found[path] is None:
+            raise GuestIsADirectoryError(f"{path} is a directory", code="bad_request")
         self.found[path] = b"".join([piece async for piece in content])
         self.notes[path] = metadata
         return len(self.found[path] or b"")
@@ -218,6 +222,12 @@ class FakeGuest:
         self.commands[command.pid] = command
         return command
 
+    async def attach_command(self, name: str, *, stdin: bool) -> FakeCommand:
+        for command in self.commands.values():
+            if command.name == name:
+                return command
+        raise AgentRefusedError(f"no command {name!r}", code="not_found")
+
     async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         if method == "info":
             return {"disk": {"total": 8 << 30}}
@@ -232,6 +242,15 @@ class FakeGuest:
     async def watch(self, path: str, *, recursive: bool, local: bool) -> FakeWatch:
         self.watches.append(FakeWatch(path, recursive=recursive, local=local))
         return self.watches[-1]
+
+    async def stats(self) -> Any:
+        return SimpleNamespace(
+            host=SimpleNamespace(cpu_seconds=1.0, uptime_s=2.0),
+            guest_memory_total=4096,
+            guest_memory_available=1024,
+            guest_disk_total=8 << 30,
+            guest_disk_free=4 << 30,
+        )
 
     async def shells(self) -> list[Any]:
         return []
@@ -298,6 +317,10 @@ class FakeMachines:
 
     def live_names(self) -> frozenset[str]:
         return frozenset(name for name, machine in self.found.items() if machine.is_live)
+
+    def usage(self) -> list[Usage]:
+        live = sorted(self.live_names())
+        return [Usage(name=name, memory_bytes=3 << 20, cpu_seconds=1.5) for name in live]
 
     async def pause(self, name: str, *, memory: bool) -> None:
         self._fail()

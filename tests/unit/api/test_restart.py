@@ -13,6 +13,7 @@ from quicksand import MachineError
 from quicksand_tui.api import sandboxes as module
 from quicksand_tui.api.asked import Asked
 from quicksand_tui.api.making import Making
+from quicksand_tui.api.processes import Order
 from quicksand_tui.api.records import State
 from quicksand_tui.api.sandboxes import Sandboxes
 from tests.unit.api.fakes import USUAL, FakeMachines, make_sandboxes, until
@@ -37,10 +38,10 @@ async def _one(machines: FakeMachines, place: Path, **asked: object) -> Sandboxe
     return sandboxes
 
 
-def _set(sandboxes: Sandboxes, state: State) -> None:
+async def _set(sandboxes: Sandboxes, state: State) -> None:
     """As a server leaves it that is killed in this state."""
     (live,) = sandboxes
-    sandboxes.records.save(live.record.with_state(state))
+    await sandboxes.records.save(live.record.with_state(state))
 
 
 async def test_what_runs_goes_on_with_its_time_and_its_secrets(
@@ -59,7 +60,7 @@ async def test_what_runs_goes_on_with_its_time_and_its_secrets(
 async def test_what_was_half_made_or_half_ended_is_removed(
     machines: FakeMachines, tmp_path: Path, state: State, exists: bool
 ) -> None:
-    _set(await _one(machines, tmp_path), state)
+    await _set(await _one(machines, tmp_path), state)
     if not exists:
         machines.found.clear()
 
@@ -86,7 +87,7 @@ async def test_a_pause_is_finished_or_has_not_been(
     has_checkpoint: bool,
     wanted: tuple[State, bool],
 ) -> None:
-    _set(await _one(machines, tmp_path), State.PAUSING)
+    await _set(await _one(machines, tmp_path), State.PAUSING)
     (machine,) = machines.found.values()
     machine.is_live = is_live
     machine.checkpoints = {"api-pause"} if has_checkpoint else set()
@@ -99,12 +100,57 @@ async def test_a_pause_is_finished_or_has_not_been(
 async def test_one_that_was_just_resumed_has_time_again(
     machines: FakeMachines, tmp_path: Path
 ) -> None:
-    _set(await _one(machines, tmp_path, timeout_s=0), State.PAUSED)
+    await _set(await _one(machines, tmp_path, timeout_s=0), State.PAUSED)
 
     (after,) = await _server(machines, tmp_path)
 
     assert after.record.state is State.RUNNING
     assert after.record.ends > after.record.created + 100
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_command_is_found_again_with_its_output_and_its_end(
+    machines: FakeMachines, tmp_path: Path, is_known: bool
+) -> None:
+    earlier = await _one(machines, tmp_path)
+    (before,) = earlier
+    config: dict[str, object] = {
+        "cmd": "/bin/bash",
+        "args": ["-l", "-c", "cat"],
+        "envs": {},
+        "cwd": None,
+    }
+    order = Order(
+        config=config,
+        user="user",
+        env={},
+        tag="mine",
+        has_stdin=True,
+        terminal=None,
+        timeout_s=None,
+    )
+    process, _ = await before.guest().processes.start(order)
+    await earlier.finish()
+    (machine,) = machines.found.values()
+    if not is_known:  # its end is no longer remembered
+        machine.guest.commands.clear()
+
+    sandboxes = await _server(machines, tmp_path)
+    (after,) = sandboxes
+    found = after.guest().processes
+    if not is_known:
+        assert await found.list() == []
+        await sandboxes.finish()
+        return
+    assert await found.list() == [process.facts]
+    again, listener = await found.listen(None, "mine")
+    await again.write(b"typed", to_terminal=False)
+    assert await listener.next() == {"data": {"stdout": "dHlwZWQ="}}
+    await again.close_stdin()
+    end = await listener.next()
+    assert end is not None
+    assert end["end"]["exitCode"] == 0
+    await sandboxes.finish()
 
 
 async def test_records_of_sandboxes_that_are_gone_are_forgotten(
@@ -124,8 +170,8 @@ async def test_half_a_snapshot_is_undone_and_a_whole_one_keeps_its_sandbox(
     making = Making(sandboxes, USUAL)
     whole = await making.snapshot(live, "", memory=True)
     half = await making.snapshot(live, "", memory=True)
-    sandboxes.records.save(replace(half, is_whole=False))
-    _set(sandboxes, State.ENDING)
+    await sandboxes.records.save(replace(half, is_whole=False))
+    await _set(sandboxes, State.ENDING)
 
     after = await _server(machines, tmp_path)
 

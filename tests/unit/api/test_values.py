@@ -194,14 +194,14 @@ def _record() -> SandboxRecord:
     )  # fmt: skip
 
 
-def test_records_are_read_as_they_were_written_and_damaged_ones_told(
+async def test_records_are_read_as_they_were_written_and_damaged_ones_told(
     tmp_path: Path,
 ) -> None:
     told: list[str] = []
     records = Records(tmp_path, told.append)
     records.prepare()
     record = _record()
-    records.save(record)
+    await records.save(record)
     place = tmp_path / "sandboxes"
     (place / f"{new_id()}.json").write_text("{")
     (place / f"{new_id()}.json").write_text(json.dumps({**record.to_json(), "schema_version": 2}))
@@ -214,8 +214,8 @@ def test_records_are_read_as_they_were_written_and_damaged_ones_told(
         if damaged.stem != record.id:
             damaged.unlink()
 
-    records.forget(record)
-    records.forget(record)
+    await records.forget(record)
+    await records.forget(record)
     assert list(records.sandboxes()) == []
 
 

@@ -1,0 +1,106 @@
+//! Commands that outlive their session and can be attached to by a later one.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use super::state::{Origin, Session};
+use crate::agent::Agent;
+use crate::channel::Channel;
+use crate::command::Command;
+use crate::error::Result;
+use crate::exec::{self, Running, Ties};
+use crate::feed::{self, Stdin};
+use crate::kept::{Client, Kept, Seat};
+use crate::methods::{Answer, ChannelAnswer, CommandAttachment};
+use crate::output::Sink;
+use crate::wire::{self, STDERR, STDOUT};
+
+/// Starts a command and serves it on the channel. Fails as `exec::start` does.
+pub async fn start(session: &Arc<Session>, origin: &Origin, command: Command, channel: &Arc<Channel>) -> Result<()> {
+    let agent = &session.agent;
+    let mut running = exec::start(agent, command, channel.takes_input).await?;
+    let stdin = running.take_stdin();
+    let kept = agent.kept.add(running.pid(), channel, stdin);
+    let seat = kept.seat().await;
+    tell(session, origin, channel, &kept).await;
+    if let Ok(seat) = seat {
+        attach(session, channel, &kept);
+        tokio::spawn(live(agent.clone(), kept.clone(), running));
+        serve(session, channel, &kept, seat).await;
+    } else {
+        tokio::spawn(live(agent.clone(), kept, running));
+    }
+    Ok(())
+}
+
+/// Serves a command that was started before on the channel. Fails with `NotFound` when there is
+/// none, and with `Busy` when another client is attached to it.
+pub async fn resume(
+    session: &Arc<Session>,
+    origin: &Origin,
+    wanted: &CommandAttachment,
+    channel: &Arc<Channel>,
+) -> Result<()> {
+    let kept = session.agent.kept.find(&wanted.command)?;
+    let seat = kept.seat().await?;
+    channel.follow(&kept.first);
+    tell(session, origin, channel, &kept).await;
+    attach(session, channel, &kept);
+    serve(session, channel, &kept, seat).await;
+    Ok(())
+}
+
+async fn tell(session: &Session, origin: &Origin, channel: &Channel, kept: &Kept) {
+    let started = ChannelAnswer::Started {
+        channel: channel.id,
+        pid: kept.pid,
+        command: Some(kept.id.clone()),
+    };
+    session
+        .reply(origin, Ok(Answer::Channel(started)), wire::JSON_LIMIT)
+        .await;
+}
+
+fn attach(session: &Session, channel: &Arc<Channel>, kept: &Kept) {
+    kept.attach(Client {
+        out: session.out.clone(),
+        channel: channel.clone(),
+    });
+}
+
+/// Reads the command to its end, whoever is attached.
+async fn live(agent: Arc<Agent>, kept: Arc<Kept>, running: Running) {
+    let [mut stdout, mut stderr] = [STDOUT, STDERR].map(|stream| Sink::kept(&kept, stream));
+    let ties = Ties {
+        channel: &kept.first,
+        closed: None,
+    };
+    let outcome = exec::run(running, Stdin::None, [&mut stdout, &mut stderr], ties).await;
+    agent.kept.finish(&kept, outcome);
+}
+
+/// Ends with the command or with the session.
+async fn serve(session: &Session, channel: &Arc<Channel>, kept: &Kept, mut seat: Seat) {
+    let input = async {
+        if channel.takes_input {
+            if let Some(pipe) = seat.as_ref() {
+                feed::copy(channel, Some(&session.out), pipe, pin!(std::future::pending())).await;
+            }
+            // The input has ended, or the command has closed it.
+            *seat = None;
+            feed::abandon(channel, Some(&session.out)).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    let outcome = tokio::select! {
+        outcome = kept.ended() => Some(outcome),
+        () = session.closed.wait() => None,
+        () = input => None,
+    };
+    kept.leave(channel);
+    if let Some(outcome) = outcome {
+        *seat = None;
+        session.event(&outcome.exit_event(channel.id)).await;
+        feed::abandon(channel, Some(&session.out)).await;
+    }
+}
