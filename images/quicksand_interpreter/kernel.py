@@ -26,8 +26,9 @@ START_S = 120.0
 LOOK_S = 1.0
 """Seconds of silence after which it is looked whether the kernel lives."""
 
-INTERRUPT_S = 10.0
-"""Seconds that an interrupted cell has to end before its kernel is ended."""
+INTERRUPT_S = 30.0
+"""Seconds that an interrupted cell has to end before its kernel is ended. One that floods has much
+to write out yet, which takes an emulated guest on a busy host more than ten."""
 
 
 class JupyterKernel:
