@@ -447,6 +447,7 @@ class Sandbox:
     boot_timing = _to_facts.attribute(Facts.boot_timing)
     qemu_command = _to_facts.attribute(Facts.qemu_command)
     port_forwards = _to_facts.attribute(Facts.port_forwards)
+    udp_port_forwards = _to_facts.attribute(Facts.udp_port_forwards)
     agent_url = _to_facts.attribute(Facts.agent_url)
     agent_token = _to_facts.attribute(Facts.agent_token)
     notices = _to_facts.attribute(Facts.notices)

@@ -345,9 +345,9 @@ def unforward(world: World, selection: Selection) -> str | None:
     sandbox, why = _selected(world, selection)
     if sandbox is None:
         return why
-    if sandbox.forwards:
+    if sandbox.forwards or sandbox.udp_forwards:
         return _busy(world, sandbox)
-    if sandbox.ports:
+    if sandbox.ports or sandbox.udp_ports:
         return f"the forwards of {sandbox.name} are those of its start, and end with it"
     return _no_port(world, sandbox)
 
@@ -356,7 +356,7 @@ def copy_port(world: World, selection: Selection) -> str | None:
     sandbox, why = _selected(world, selection)
     if sandbox is None:
         return why
-    return None if sandbox.ports else _no_port(world, sandbox)
+    return None if sandbox.ports or sandbox.udp_ports else _no_port(world, sandbox)
 
 
 def _no_port(world: World, sandbox: SandboxView) -> str:

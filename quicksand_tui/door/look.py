@@ -384,4 +384,5 @@ def _view(entry: Entry) -> SandboxView:
         ports=entry.ports,
         udp_ports=entry.udp_ports,
         forwards=tuple(sorted({*entry.ports} - {*run.forwards})),
+        udp_forwards=tuple(sorted({*entry.udp_ports} - {*run.udp_forwards})),
     )

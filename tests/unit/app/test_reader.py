@@ -53,6 +53,7 @@ def run_state(qemu_pid: int) -> RunState:
         accel="tcg",
         accel_reason="kvm: no\x1b[2J",
         forwards=((8080, 80),),
+        udp_forwards=((5353, 53),),
         http_port=None,
         run="r1",
         origin="",
@@ -136,6 +137,7 @@ def test_forwards_show_as_they_come_and_go(places: Paths, monkeypatch: pytest.Mo
         looking = Reader()
         found = only(looking.read(VISIBLE).sandboxes)
         assert (found.ports, found.forwards) == (((8080, 80),), ())
+        assert (found.udp_ports, found.udp_forwards) == (((5353, 53),), ())
         # No reading of what it uses is due: they show nevertheless.
         monkeypatch.setattr(reader, "USAGE_EVERY_S", 3600.0)
         looking.read(frozenset(), fresh=True)
