@@ -399,6 +399,8 @@ def diff(world: World, selection: Selection) -> str | None:
     """Checkpoints are compared whatever is under way: that only reads."""
     if selection.sandbox is None or selection.checkpoint is None:
         return "no checkpoint is selected"
+    if selection.sandbox.away:
+        return _away(selection.sandbox)
     if selection.checkpoint.error:
         return "it cannot be read"
     return None
@@ -407,6 +409,8 @@ def diff(world: World, selection: Selection) -> str | None:
 def compare(world: World, selection: Selection) -> str | None:
     if selection.checkpoint is None or selection.sandbox is None:
         return "no checkpoint is selected"
+    if selection.sandbox.away:
+        return _away(selection.sandbox)
     return None if selection.sandbox.has_display else "it has no display, so there are no screens"
 
 

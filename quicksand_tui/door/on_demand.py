@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from quicksand_tui.door.far_guest import PlaceThere
     from quicksand_tui.door.far_hosts import FarHosts
     from quicksand_tui.door.far_log import FarLog
+    from quicksand_tui.door.far_sandbox import open_there
     from quicksand_tui.door.logs import FileLog
     from quicksand_tui.door.look import Reader
     from quicksand_tui.door.places import PlaceHere
@@ -40,6 +41,7 @@ __all__ = [
     "SavesReader",
     "TrafficWatch",
     "ask_traffic",
+    "open_there",
     "paths",
     "reach_here",
     "with_traffic",
@@ -58,6 +60,7 @@ _HOMES = {
     "quicksand_tui.door.far_hosts": ("FarHosts",),
     "quicksand_tui.door.ssh_questions": ("askpass_for",),
     "quicksand_tui.door.far_log": ("FarLog",),
+    "quicksand_tui.door.far_sandbox": ("open_there",),
     "quicksand_tui.door.logs": ("FileLog",),
     "quicksand_tui.door.look": ("Reader",),
     "quicksand_tui.door.places": ("PlaceHere",),

@@ -6,12 +6,29 @@ import asyncio
 import contextlib
 import weakref
 from collections.abc import Iterator, MutableMapping
-from typing import ClassVar
+from contextlib import AbstractContextManager
+from typing import ClassVar, Protocol
 
 from quicksand.base.errors import HostError, RemoteError, RemoteUnreachableError
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
 from quicksand.remote.link import Link
+
+
+class Sharing(Protocol):
+    """What `quicksand.hosted` needs of a connection that others use, too. See
+    `SharedConnection`."""
+
+    @property
+    def destination(self) -> Destination: ...
+    @property
+    def generation(self) -> int: ...
+    def use(self) -> AbstractContextManager[None]: ...
+    async def link(self) -> Link: ...
+    def present(self) -> Link: ...
+    def can(self, capability: str) -> bool: ...
+    def got_on(self) -> None: ...
+    async def ended(self) -> None: ...
 
 
 class SharedConnection:

@@ -294,6 +294,14 @@ def test_changes_whose_connection_breaks_are_made_once(
     assert cut("start", "twin") == b"twin\n"
     cut("rm", "-f", "twin")
     assert names() == [web]
+    assert cut("run", "debian", "--name", "made", "--detach") == b"made\n"
+    assert names() == ["made", web]
+    assert in_vm("made", "hostname") == "made"
+    cut("save", web, "kept")
+    saved = json.loads(there(far, "saves", "--json").stdout)
+    assert [one["name"] for one in saved].count("kept") == 1
+    assert there(far, "rm", "-f", "made").returncode == 0
+    assert there(far, "saves", "rm", "-y", "kept").returncode == 0
     cut("checkpoint", "rm", web, "cut")
     assert "cut" not in tags()
 
