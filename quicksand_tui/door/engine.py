@@ -17,7 +17,7 @@ from quicksand.disks.diff.changes import ChangeKind, FileChange, FileType
 from quicksand.guest.traffic import GuestTraffic
 from quicksand.sandbox import Sandbox
 
-from quicksand_tui.door import diffs, on_demand
+from quicksand_tui.door import diffs
 from quicksand_tui.door.far_guest import reach_there
 from quicksand_tui.door.far_verbs import carry_out_there
 from quicksand_tui.door.protocol import ShellView
@@ -71,12 +71,15 @@ class Engine:
     def __init__(
         self,
         learn: Callable[[Mapping[str, Found]], None],
-        find_there: Callable[[str], tuple[FarHost, str] | None] = lambda _: None,
+        find_there: Callable[[str], tuple[FarHost, str] | None],
+        open_there: Callable[[FarHost, str], Sandbox],
     ) -> None:
         """Calls ``learn`` with the verdicts of verified saves, by key. ``find_there`` returns the
-        machine of a sandbox, and its id there; None if it is this machine's."""
+        machine of a sandbox, and its id there; None if it is this machine's. ``open_there`` opens
+        one of another machine."""
         self._learn = learn
         self._find_there = find_there
+        self._open_there = open_there
 
     def reach(self, sandbox_id: str) -> AbstractAsyncContextManager[Guest]:
         """Reaches a guest of any machine, as `door.reach.Reach`."""
@@ -88,7 +91,7 @@ class Engine:
         """A sandbox of any machine."""
         there = self._find_there(sandbox_id)
         if there is not None:
-            sandbox = on_demand.open_there(*there)
+            sandbox = self._open_there(*there)
         else:
             sandbox = Sandbox.attach(sandbox_id) if must_run else Sandbox.open(sandbox_id)
         with contextlib.closing(sandbox):

@@ -260,7 +260,11 @@ class EngineService:
     def _current_engine(self) -> Engine:
         """Returns the engine, importing it the first time. On the engine's loop."""
         if self._engine is None:
-            self._engine = on_demand.Engine(self._saves.learn, self._there)
+            self._engine = on_demand.Engine(
+                self._saves.learn,
+                self._there,
+                lambda host, sandbox_id: on_demand.open_there(host, sandbox_id),
+            )
         return self._engine
 
     async def _on_the_loop(self, title: str, work: Callable[[], Awaitable[T]]) -> T:
