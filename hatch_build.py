@@ -46,5 +46,8 @@ def recipe_files(images: Path) -> list[Path]:
         for path in images.rglob("*")
         if path.is_file()
         and path.relative_to(images).parts[0] != "quicksand_images"
-        and not any(part.startswith((".", "__")) for part in path.parts[len(images.parts) :])
+        and not any(
+            part.startswith(".") or part == "__pycache__"
+            for part in path.parts[len(images.parts) :]
+        )
     )

@@ -20,21 +20,25 @@ from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, new_id
 
 
+def record_of(number: int) -> Record:
+    """The record of a stopped sandbox."""
+    return Record(
+        id=new_id(),
+        name=f"bench-{number}",
+        config=SandboxConfig(image="debian"),
+        image_digest="",
+        chain=(),
+        created=time.time(),
+        committed=True,
+        discard=False,
+    )
+
+
 def make_sandboxes(data: Path, count: int) -> None:
     """Put ``count`` stopped sandboxes on disk."""
     registry = Registry(Paths(runtime=data / "run", data=data, cache=data / "cache"))
     for number in range(count):
-        record = Record(
-            id=new_id(),
-            name=f"bench-{number}",
-            config=SandboxConfig(image="debian"),
-            image_digest="",
-            chain=(),
-            created=time.time(),
-            committed=True,
-            discard=False,
-        )
-        os.close(registry.create(record))
+        os.close(registry.create(record_of(number)))
 
 
 def places_in(data: Path) -> dict[str, str]:

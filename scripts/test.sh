@@ -28,7 +28,16 @@ $bin/python scripts/tools.py
 # would compile anew what has changed since `make setup`.
 $bin/python -m compileall -q engine smb3 quicksand_tui images
 
-# Two files at a time, those that take longest first: a test on a VM needs one processor.
+# A test on a VM waits half of its time. A worker and the guests of its test take 2.5 GB.
+workers() {
+    most=$((2 * $(nproc)))
+    room=$(awk '/^MemAvailable:/ { print int($2 / 2500000) }' /proc/meminfo)
+    [ "$room" -lt "$most" ] && most=$room
+    [ "$most" -lt 2 ] && most=2
+    echo "$most"
+}
+
+# One file at a time each, those that take longest first.
 step "tests: on VMs, in tmux, and unit tests"
-exec $bin/python -m pytest -n "${JOBS:-2}" --dist loadfile --no-loadscope-reorder \
+exec $bin/python -m pytest -n "${JOBS:-$(workers)}" --dist loadfile --no-loadscope-reorder \
     tests/integration tests/e2e tests/unit

@@ -39,10 +39,12 @@ pytest's long directories: a Unix socket's path has 104 bytes."""
 ID_MAX = 80
 
 
-# The same examples in each run; `make soak` draws fresh ones. What those find is kept as an
-# @example of its test, not in a database that nobody else has. No example is too slow on a busy
+# The same examples in each run, and few; `make soak` draws fresh ones. What those find is kept as
+# an @example of its test, not in a database that nobody else has. No example is too slow on a busy
 # host.
-hypothesis.settings.register_profile("same", deadline=None, derandomize=True, database=None)
+hypothesis.settings.register_profile(
+    "same", deadline=None, derandomize=True, database=None, max_examples=34
+)
 hypothesis.settings.register_profile("fresh", deadline=None, max_examples=300, print_blob=True)
 
 
@@ -170,7 +172,7 @@ def nothing_left(prepared: Paths) -> Iterator[None]:
     before = set(Path("/tmp").glob(f"{PREFIX}*"))
     descriptors = len(os.listdir("/proc/self/fd"))
     yield
-    wait_for(lambda: not our_processes(), what="processes of tests to end", timeout=10)
+    wait_for(lambda: not our_processes(), what="processes of tests to end")
     gc.collect()  # which also warns of what was not closed
     left = set(Path("/tmp").glob(f"{PREFIX}*")) - before
     assert not left, f"directories are left: {left}"
@@ -203,6 +205,14 @@ def our_processes(mark: str = f"/{PREFIX}") -> list[str]:
     return found
 
 
+PATIENCE_S = 60.0
+"""Seconds. A deadline is for what never comes; a shorter one tells how busy the host is."""
+
+
+LOOK_S = 0.05
+"""Seconds between two looks, in the end."""
+
+
 class Patience:
     """Seconds that one waits for something that is looked at again and again. Of the time from one
     look to the next half a second counts at most: a host that stands still for seconds holds up
@@ -228,12 +238,14 @@ async def in_time(attempt: Callable[[], Awaitable[float]], seconds: float) -> bo
     return False
 
 
-def wait_for(condition: Callable[[], object], *, what: str, timeout: float = 30.0) -> None:
+def wait_for(condition: Callable[[], object], *, what: str, timeout: float = PATIENCE_S) -> None:
     """Wait until ``condition`` is true; fail after ``timeout`` seconds."""
-    patience = Patience(timeout)
+    patience, pause_s = Patience(timeout), 0.01
     while not condition():
         assert not patience.is_over(), f"waited {timeout} s for {what}"
-        time.sleep(0.01)
+        time.sleep(pause_s)
+        # A look may be a program or all of /proc: it takes the time of what is waited for.
+        pause_s = min(pause_s * 1.2, LOOK_S)
 
 
 def free_port() -> int:
@@ -243,6 +255,19 @@ def free_port() -> int:
         with socket.socket() as asked, contextlib.suppress(OSError):
             asked.bind(("127.0.0.1", random.randrange(20_000, 32_768)))
             return int(asked.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    """Whether somebody listens at a port of this host. Who takes a connection and resets it at
+    once, since nothing in the guest takes it, does; the reset may come before the connection is
+    told of."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=30).close()
+    except ConnectionRefusedError:
+        return False
+    except ConnectionResetError:
+        return True
+    return True
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -36,7 +35,7 @@ from quicksand.records.registry import Registry
 from quicksand.snapshots import finisher
 from quicksand.snapshots.history import AUTO_KEPT, History
 
-from tests.conftest import fresh_places, our_processes, wait_for
+from tests.conftest import fresh_places, listens, our_processes, wait_for
 from tests.crash_client import Order
 from tests.integration.snapshots.files import check_files, check_litter
 
@@ -434,7 +433,7 @@ class Box:
             self.history.sweep()
         check_litter(self.place)
         for port in self.vm.port_forwards.values():
-            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+            assert listens(port)
         left = {node.id for node in self.history.nodes()}
         check_lost(self.contents.keys() - left, self.nodes)
         self.contents = {id_: content for id_, content in self.contents.items() if id_ in left}

@@ -90,7 +90,7 @@ class PtyTerminal:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         self._ended.set()
         self._thread.join()
         os.close(self._slave)
@@ -145,7 +145,7 @@ class PtyTerminal:
         """Send a signal to the program."""
         os.kill(self.process.pid, number)
 
-    def sees(self, *words: str, timeout: float = 20.0) -> None:
+    def sees(self, *words: str, timeout: float = 60.0) -> None:
         """Wait until the screen shows all ``words``."""
         try:
             wait_for(
@@ -167,7 +167,7 @@ class PtyTerminal:
             last, seen = now, latest
             return rested > seconds
 
-        wait_for(is_at_rest, what="a terminal at rest", timeout=20)
+        wait_for(is_at_rest, what="a terminal at rest")
 
     def quits(self) -> int:
         """Press q until the program has ended; its status. One that follows another key at once is
@@ -182,10 +182,10 @@ class PtyTerminal:
                 self.type(b"q")
             return over
 
-        wait_for(is_over, what="the end", timeout=20)
+        wait_for(is_over, what="the end")
         return self.ends()
 
-    def ends(self, timeout: float = 20.0) -> int:
+    def ends(self, timeout: float = 60.0) -> int:
         """Wait until the program has ended and all is read; return its status."""
         status = self.process.wait(timeout)
         with contextlib.suppress(OSError):  # the terminal is gone

@@ -97,7 +97,7 @@ def with_sshd(root: Path, env: Mapping[str, str], *settings: str) -> Iterator[Fa
             yield FarHost(address=address, bin=root / "bin", has_sshd=True)
         finally:
             server.terminate()
-            server.wait(10)
+            server.wait(60)
 
 
 def lock_key(far: FarHost, passphrase: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from pathlib import Path
 
 import quicksand_smb
 
-from tests.conftest import free_port
+from tests.conftest import free_port, listens
 
 LIST = Path(__file__).with_name("smbtorture.txt")
 PASSWORD = "Pa55word"
@@ -87,8 +86,7 @@ def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
     """Until the server takes connections."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
-        with contextlib.suppress(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port)).close()
+        if listens(port):
             return
         with contextlib.suppress(subprocess.TimeoutExpired):
             raise AssertionError(f"the server has ended with {process.wait(0.02)}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeGuard, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from quicksand.base.delegation import Attribute, Delegation
 from quicksand.base.files import map_os_errors
@@ -19,7 +19,7 @@ from quicksand.life.facts import Facts
 from quicksand.life.forwarding import Forwarding
 from quicksand.life.guest import InGuest
 from quicksand.life.host_directories import HostDirectories
-from quicksand.life.making import attach_here, make_here, restore_here
+from quicksand.life.making import attach_here, restore_here
 from quicksand.life.parts import LocalParts, Parts
 from quicksand.life.pausing import Pausing
 from quicksand.life.sandbox_life import Life
@@ -27,22 +27,21 @@ from quicksand.life.saves import Saves
 from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.option_values import refuse_unknown
 from quicksand.records.registry import Registry
+from quicksand.where import is_elsewhere, make_parts, open_parts
 
 if TYPE_CHECKING:
     from quicksand.base.progress import Progress
+    from quicksand.fleet.fleet import Fleet
     from quicksand.guest.files import GuestFiles
     from quicksand.hosted.host import RemoteHost
     from quicksand.records.params import MachineOptions, ResumeOptions
     from quicksand.records.sandboxes import Entry
     from quicksand.saves.manifest import SaveManifest
 
-LOCAL = "local"
-"""The name of this machine, as a ``host``."""
-
 OPTIONS = tuple(SandboxConfig.__dataclass_fields__)
 OWN = (
     *("name", "ephemeral", "warm", "build", "progress_callback"),
-    *("save", "workspace", "base_dir", "trust", "host"),
+    *("save", "workspace", "base_dir", "trust", "host", "fleet"),
 )
 
 
@@ -98,6 +97,7 @@ class Sandbox:
         base_dir: str | Path | None = None,
         trust: bool = False,
         host: str | RemoteHost | None = None,
+        fleet: Fleet | bool | None = None,
         progress_callback: Progress | None = None,
         **options: Unpack[MachineOptions],
     ) -> None:
@@ -127,6 +127,8 @@ class Sandbox:
         table [hosts], or a `RemoteHost`; "local" is this one. Paths are that machine's, and must be
         absolute; image and save are looked for by `start`.
 
+        ``fleet``: a `Fleet` that finds a machine when it starts, or True for the one that is up.
+
         Raises ConfigError for a bad value, UnknownOptionError (a TypeError) for an unknown keyword,
         SaveError for a save that cannot be used; for a bundle BundleError (a SaveError),
         ImageNotFound, PathError.
@@ -134,13 +136,13 @@ class Sandbox:
         refuse_unknown(options, {*OPTIONS, *OWN})
         if name is not None:
             check_name(name)
-        is_ephemeral = name is None if ephemeral is None else ephemeral
         own = {
-            **{"image": image, "name": name, "ephemeral": is_ephemeral, "warm": warm},
+            **{"image": image, "name": name, "warm": warm},
+            "ephemeral": name is None if ephemeral is None else ephemeral,
             **{"build": build, "save": save, "workspace": workspace, "base_dir": base_dir},
             **{"trust": trust, "progress_callback": progress_callback},
         }
-        self._parts = _make(host, own, options)
+        self._parts = make_parts(host, fleet, own, options)
 
     @classmethod
     def _of(cls, parts: Parts) -> Sandbox:
@@ -239,10 +241,8 @@ class Sandbox:
 
         Raises SandboxNotFoundError, or StateError if the sandbox is not running.
         """
-        if _is_elsewhere(host):
-            from quicksand.hosted.making import open_there  # noqa: PLC0415
-
-            return cls._of(open_there(host, id_or_name))
+        if is_elsewhere(host):
+            return cls._of(open_parts(host, id_or_name))
         return cls._of(attach_here(id_or_name, set_clock=set_clock))
 
     @classmethod
@@ -260,10 +260,8 @@ class Sandbox:
         pass ``to_end_it`` and call `stop` or `kill`. ``host`` is that of `attach`. Raises
         SandboxNotFoundError, StateError.
         """
-        if _is_elsewhere(host):
-            from quicksand.hosted.making import open_there  # noqa: PLC0415
-
-            parts = open_there(
+        if is_elsewhere(host):
+            parts = open_parts(
                 host,
                 id_or_name,
                 must_run=False,
@@ -439,6 +437,7 @@ class Sandbox:
     logs = _to_facts(Facts.logs)
     id = _to_facts.attribute(Facts.id)
     name = _to_facts.attribute(Facts.name)
+    host = _to_facts.attribute(Facts.host)
     config = _to_facts.attribute(Facts.config)
     is_running = _to_facts.attribute(Facts.is_running)
     accelerator = _to_facts.attribute(Facts.accelerator)
@@ -450,20 +449,6 @@ class Sandbox:
     agent_url = _to_facts.attribute(Facts.agent_url)
     agent_token = _to_facts.attribute(Facts.agent_token)
     notices = _to_facts.attribute(Facts.notices)
-
-
-def _make(
-    host: str | RemoteHost | None, own: Mapping[str, Any], options: Mapping[str, Any]
-) -> Parts:
-    if _is_elsewhere(host):
-        from quicksand.hosted.making import make_there  # noqa: PLC0415
-
-        return make_there(host, own, options)
-    return make_here(own, options)
-
-
-def _is_elsewhere(host: str | RemoteHost | None) -> TypeGuard[str | RemoteHost]:
-    return host is not None and host != LOCAL
 
 
 class Snapshot:

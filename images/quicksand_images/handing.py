@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from quicksand.base.arch import Architecture
@@ -22,6 +23,17 @@ STEPS = 6
 def needs_apt(layer: Layer, base: Base) -> bool:
     """Whether the layer's packages are fetched by apt."""
     return bool(layer.packages) and base.apks is None
+
+
+def hand_files(files: Iterable[tuple[str, bytes]], handed: Path) -> None:
+    """Put files into ``handed``, below "files", as they are to be in the guest. Raises OSError."""
+    for name, data in files:
+        path = handed / "files" / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        path.chmod(0o644)
+        for parent in path.relative_to(handed).parents[:-1]:
+            (handed / parent).chmod(0o755)  # whatever the umask is
 
 
 async def fetch_all(

@@ -46,6 +46,11 @@ if [ -d "$handed/wheels" ]; then
     unset PYTHONPATH
 fi
 
+if [ -d "$handed/files" ]; then
+    echo 'stage: copying the files of the recipe'
+    cp -R "$handed/files/." /
+fi
+
 if [ -s "$handed/steps" ]; then
     echo 'stage: running the steps of the recipe'
     cd /root

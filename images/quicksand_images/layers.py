@@ -31,7 +31,7 @@ from quicksand.records.config import NetworkMode
 from quicksand_images import disk
 from quicksand_images.bases import Base, hold_base, look_at, system_facts
 from quicksand_images.benches import Bench
-from quicksand_images.handing import STEPS, fetch_all, needs_apt
+from quicksand_images.handing import STEPS, fetch_all, hand_files, needs_apt
 from quicksand_images.in_vm import HANDED, BuildMachine, build_config, run_machine, run_script
 from quicksand_images.log import BuildLog
 from quicksand_images.recipe import Layer
@@ -97,6 +97,7 @@ async def build_layer(
     with map_os_errors(handed):
         handed.mkdir(mode=0o755)
         (handed / "steps").write_text(layer.script, encoding="utf-8")
+        hand_files(layer.files, handed)
         async with bench.opened(apt=apt) as opened:
             await fetch_all(layer, base, arch, handed, place, opened, log)
             log.stage("making a disk to hand over", 2, STEPS)

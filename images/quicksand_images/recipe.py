@@ -34,6 +34,9 @@ _SIZE_MIN = 1024**3
 _SCRIPT_MAX = 64 * 1024
 """Bytes of a recipe's script: it is passed on as one variable of an environment, which Linux limits
 to 128 KiB (MAX_ARG_STRLEN, execve(2))."""
+_FILES_MAX = 1024 * 1024
+"""Bytes of all files of a recipe."""
+_GUEST_PATH = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 _BUILD_SPACE = "2G"
 _JOURNAL_MAX = 1024
 ALPINE = "alpine"
@@ -116,6 +119,8 @@ class Layer:
     """Packages of the base's distribution. They are downloaded and verified on the host."""
     wheels: tuple[str, ...]
     """Python packages, each with its version ("uv==0.13.9"); likewise."""
+    files: tuple[tuple[str, bytes], ...]
+    """What is put into the guest next, by its path there."""
     script: str
     """What is run then, by `sh -eu` as root; "" for nothing."""
     network: bool
@@ -195,6 +200,7 @@ def _read_layer(table: Table, path: Path, arch: Architecture | None) -> Layer:
         arch=arch,
         packages=table.lines("packages", pattern=_PACKAGE),
         wheels=_wheels(table),
+        files=_read_files(table, path.parent),
         script="\n".join([script, *steps] if script else steps),
         network=table.flag("network"),
         build_bytes=table.size("build_space", default=_BUILD_SPACE),
@@ -324,6 +330,32 @@ def _check_option(name: str, value: object) -> None:
     """Raises ValueError, ConfigError."""
     known = known_options(check_suggested({name: value}))
     SandboxConfig.parse({"image": "x", **known})
+
+
+def _read_files(table: Table, place: Path) -> tuple[tuple[str, bytes], ...]:
+    """Read the files that a recipe in the directory ``place`` puts into the guest. Raises
+    RecipeError."""
+    inner = table.table("files")
+    found: list[tuple[str, bytes]] = []
+    for target, name in inner.rest().items():
+        if not _GUEST_PATH.fullmatch(target):
+            raise inner.bad(target, "is no absolute path of a file or a directory")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise inner.bad(
+                target, f"is not the name of a file or a directory beside the recipe: {name!r:.100}"
+            )
+        found += inner.checked(target, partial(_read_tree, place / name, target))
+    if sum(len(data) for _, data in found) > _FILES_MAX:
+        raise table.bad("files", f"have more than {_FILES_MAX} bytes together")
+    return tuple(found)
+
+
+def _read_tree(path: Path, target: str) -> list[tuple[str, bytes]]:
+    """Read a file, or those directly in a directory. Raises OSError."""
+    if not path.is_dir():
+        return [(target, path.read_bytes())]
+    files = (one for one in sorted(path.iterdir()) if one.is_file() and one.name[0] != ".")
+    return [(f"{target}/{one.name}", one.read_bytes()) for one in files]
 
 
 def _read_script(table: Table, place: Path) -> str:

@@ -221,6 +221,7 @@ class ControlRoutes:
 
     async def _alias(self, request: web.Request, owner: str) -> web.Response:
         name = request.match_info["alias"]
+        await self._making.require_alias(name)
         known = name in ALIASES or self._making.find_snapshot(owner, name) is not None
         if not known and not await asyncio.to_thread(self._sandboxes.machines.has_image, name):
             raise ApiError(404, f"there is no template {name!r:.140}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from quicksand import QuicksandError, Sandbox
 
 from quicksand_tui.api.filesystem import Filesystem
+from quicksand_tui.api.interpreter import Interpreter
 from quicksand_tui.api.machines import Machines
 from quicksand_tui.api.processes import Processes
 from quicksand_tui.api.records import Records, SandboxRecord, State
@@ -28,6 +29,7 @@ class Guest:
     users: Users
     filesystem: Filesystem
     processes: Processes
+    interpreter: Interpreter
 
 
 class Live:
@@ -76,6 +78,7 @@ class Live:
                 self._tasks,
                 self._records.tell,
             ),
+            interpreter=Interpreter(sandbox, lambda: self.record.env),
         )
         return self._guest
 

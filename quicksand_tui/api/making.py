@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from dataclasses import dataclass, replace
@@ -9,14 +10,17 @@ from dataclasses import dataclass, replace
 from quicksand import AgentRefusedError, Sandbox
 from quicksand.base.threads import to_the_end
 
+from quicksand_tui.api import interpreter
 from quicksand_tui.api.asked import Asked
 from quicksand_tui.api.errors import ApiError
 from quicksand_tui.api.live import Live
 from quicksand_tui.api.records import SandboxRecord, SnapshotRecord, State, new_id, new_token
 from quicksand_tui.api.sandboxes import Sandboxes
 
-ALIASES = ("base", "code-interpreter-v1")
-"""Templates that clients ask for if their users name none; here they are the usual image."""
+BASE = "base"
+ALIASES = (BASE, interpreter.TEMPLATE)
+"""Templates that clients ask for if their users name none: the usual image, and that with the code
+interpreter."""
 
 USER = "user"
 ROOT = "root"
@@ -54,6 +58,8 @@ class Making:
                     raise ApiError(409, "the sandbox of that idempotency key is gone")
                 return earlier
         snapshot = self.find_snapshot(owner, asked.template)
+        if snapshot is None:
+            await self.require_alias(asked.template)
         record = self._record(owner, asked, snapshot)
         live = self._sandboxes.add(replace(record, request_key=key, request_digest=digest))
         async with live.lock:
@@ -65,14 +71,29 @@ class Making:
             except BaseException:
                 await to_the_end(self._sandboxes.undo(live))
                 raise
+        if asked.template in (interpreter.TEMPLATE, interpreter.IMAGE):
+            # After a boot it is not there yet: who comes later waits less.
+            self._sandboxes.tasks.start(_prepare(live), f"api-interpreter-{live.id}")
         return live
+
+    async def require_alias(self, template: str) -> None:
+        """Raises ApiError (404) if a template is an alias for an image that is not here."""
+        if template == interpreter.TEMPLATE and not await asyncio.to_thread(
+            self._machines.has_image, interpreter.IMAGE
+        ):
+            raise interpreter.no_image()
+
+    def _image_of(self, template: str) -> str:
+        return {BASE: self._usual.image, interpreter.TEMPLATE: interpreter.IMAGE}.get(
+            template, template
+        )
 
     async def _start(self, live: Live, snapshot: SnapshotRecord | None) -> Sandbox:
         record = live.record
         if snapshot is None:
             return await self._machines.start(
                 record.name,
-                self._usual.image if record.template in ALIASES else record.template,
+                self._image_of(record.template),
                 memory_mb=record.memory_mb,
                 cpus=record.cpus,
                 internet=record.internet,
@@ -207,6 +228,14 @@ async def _require_user(sandbox: Sandbox) -> str:
         except AgentRefusedError:
             continue
     return ROOT
+
+
+async def _prepare(live: Live) -> None:
+    live.enter()
+    try:
+        await live.guest().interpreter.prepare()
+    finally:
+        live.leave()
 
 
 def digest_of(body: bytes) -> str:

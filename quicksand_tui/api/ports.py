@@ -1,7 +1,8 @@
 """Ports of a guest over HTTP: what listens there is reached by name or by path, websockets too.
 
 The agent carries the connections, so the guest needs no network. `PORT-ID.…` as the Host leads to a
-port of a sandbox, and so does the path ``/ports/PORT-ID/…``, which is cut off.
+port of a sandbox, and so does the path ``/ports/PORT-ID/…``, which is cut off. At the port of the
+code interpreter it is seen to that this runs (`interpreter.py`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import aiohttp
 from aiohttp import web
 from quicksand import AgentRefusedError, GuestConnection, QuicksandError
 
+from quicksand_tui.api import interpreter
 from quicksand_tui.api.errors import PORT_CLOSED, ApiError
-from quicksand_tui.api.gate import is_same, require_running
+from quicksand_tui.api.gate import is_same, is_token, require_running
+from quicksand_tui.api.live import Guest, Live
 from quicksand_tui.api.rpc import Streams
 from quicksand_tui.api.sandboxes import Sandboxes
 from quicksand_tui.api.tasks import Tasks
@@ -64,16 +67,12 @@ class PortRoutes:
         """Carry a request to a port and its answer back. Raises ApiError (502) if nobody listens
         there, 403 without the token of a port that is not public."""
         live = await require_running(self._sandboxes.find(id_), id_, self._sandboxes)
-        record = live.record
-        if not record.is_public and not is_same(
-            request.headers.get(TRAFFIC_TOKEN, ""), record.traffic_token
-        ):
-            raise ApiError(403, f"the sandbox is not public: {TRAFFIC_TOKEN} is missing or wrong")
+        _require_access(request, live, port)
         self._streams.enter(id_)
         live.enter()
         try:
             try:
-                connection = await live.guest().sandbox.dial(port)
+                connection = await _dial(live.guest(), port)
             except AgentRefusedError as error:
                 raise ApiError(502, PORT_CLOSED, sandboxId=id_, port=port) from error
             async with connection, _session(connection, self._sandboxes.tasks) as session:
@@ -86,6 +85,25 @@ class PortRoutes:
         finally:
             live.leave()
             self._streams.leave(id_)
+
+
+def _require_access(request: web.Request, live: Live, port: int) -> None:
+    """Raises ApiError (403). Whoever reaches the code interpreter runs what they like, so that is
+    never public."""
+    record = live.record
+    if is_same(request.headers.get(TRAFFIC_TOKEN, ""), record.traffic_token):
+        return
+    if port == interpreter.PORT:
+        if not is_token(request, live):
+            raise ApiError(403, f"the code interpreter wants {TRAFFIC_TOKEN} or X-Access-Token")
+    elif not record.is_public:
+        raise ApiError(403, f"the sandbox is not public: {TRAFFIC_TOKEN} is missing or wrong")
+
+
+async def _dial(guest: Guest, port: int) -> GuestConnection:
+    if port == interpreter.PORT:
+        return await guest.interpreter.dial()
+    return await guest.sandbox.dial(port)
 
 
 class _OverGuest(aiohttp.BaseConnector):

@@ -10,7 +10,7 @@ VARIABLE = "QUICKSAND_HOST"
 LOCAL = "local"
 """The name of this machine."""
 
-HERE = frozenset({"completions", "hosts", "serve"})
+HERE = frozenset({"completions", "fleet", "hosts", "serve"})
 """Commands that are about this machine, whatever QUICKSAND_HOST says."""
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import click
 import quicksand
 from quicksand.base.errors import RemoteRefusedError
+from quicksand.fleet.offering import fleet_offer
 from quicksand.hosted.offering import all_offers
 from quicksand.remote.serving import Offer, serve_stdio
 
@@ -38,7 +39,11 @@ def serve_command(stdio: bool) -> int:
         raise click.UsageError("say --stdio: it answers at stdin and stdout only")
     if not all(_is_pipe(descriptor) for descriptor in (0, 1)):
         raise click.UsageError("stdin and stdout must be pipes: `--host` calls this by ssh")
-    offers: tuple[Offer, ...] = (*all_offers(lambda: quicksand.Sandbox), WatchOffer())
+    offers: tuple[Offer, ...] = (
+        *all_offers(lambda: quicksand.Sandbox),
+        fleet_offer(),
+        WatchOffer(),
+    )
     asyncio.run(serve_stdio(PROGRAM, _check, offers))
     return Exit.OK
 

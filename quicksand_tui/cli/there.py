@@ -20,6 +20,7 @@ from quicksand.remote.agents import agent_session
 from quicksand.remote.asking import AskedCommand, CommandLine
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import SCHEME, Destination
+from quicksand.remote.node import NODE_SCHEME, NodeDestination, find_node, parse_address
 from quicksand.remote.sending import (
     fetch_file,
     make_place,
@@ -99,16 +100,18 @@ def _open_app(chosen: Chosen) -> int:
     return open_app() if not chosen.argv else invoke(chosen.argv)
 
 
-def find_destination(host: str) -> Destination:
+def find_destination(host: str) -> Destination | NodeDestination:
     """Returns the machine of that name or address. Raises ConfigError."""
-    if host.startswith(SCHEME):
-        return Destination.parse(host)
+    if host.startswith((SCHEME, NODE_SCHEME)):
+        return parse_address(host)
     if "@" in host or ":" in host:  # as the app calls a machine that has no name
         return Destination.parse(f"{SCHEME}{host}")
     try:
         known = read_hosts(config_file())
     except HostsError as error:
         raise ConfigError(str(error), hint=error.hint) from error
+    if host not in known and (node := find_node(host)) is not None:
+        return node
     if host not in known:
         near = did_you_mean(host, list(known), cutoff=0.5)
         raise ConfigError(
@@ -118,7 +121,7 @@ def find_destination(host: str) -> Destination:
     return Destination.parse(known[host])
 
 
-def _copy(destination: Destination, argv: Sequence[str]) -> int:
+def _copy(destination: Destination | NodeDestination, argv: Sequence[str]) -> int:
     """Copies between this machine and a guest of another one: `cp` runs here, and talks to the
     guest's agent there. Raises click.UsageError, QuicksandError."""
     command = load(find_verb(COPY))
@@ -146,7 +149,10 @@ def _may_ask() -> bool:
 
 
 async def _carry_out(
-    destination: Destination, line: Line, files: Sequence[LocalFile], signals: Signals
+    destination: Destination | NodeDestination,
+    line: Line,
+    files: Sequence[LocalFile],
+    signals: Signals,
 ) -> int:
     streams = (sys.stdin, sys.stdout, sys.stderr)
     in_terminal = all(stream.isatty() for stream in streams)

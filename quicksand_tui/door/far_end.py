@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from quicksand.base.disk_changes import DiskChanges
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.hello import WATCH
 
 from quicksand_tui.door import on_demand
-from quicksand_tui.door.disk_changes import DiskChanges
 from quicksand_tui.door.far_wire import SANDBOXES_MAX, difference, encode_line
 from quicksand_tui.model.jobs import OperationError
 

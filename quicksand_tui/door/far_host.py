@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from quicksand.base.errors import (
     ConfigError,
+    FleetError,
     HostError,
     QuicksandError,
     RemoteError,
@@ -25,6 +26,7 @@ from quicksand.base.errors import (
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
 from quicksand.remote.hello import WATCH
+from quicksand.remote.node import NodeDestination, parse_address
 
 from quicksand_tui.door.far_wire import FarWorld, Learner, Lines, WireError
 from quicksand_tui.model.remedies import hint_of, text_of
@@ -102,7 +104,7 @@ class FarHost:
     # What others ask
 
     @property
-    def destination(self) -> Destination:
+    def destination(self) -> Destination | NodeDestination:
         return self._live.destination
 
     @property
@@ -175,11 +177,11 @@ class FarHost:
         """Connects, again and again, until it is cancelled."""
         async with contextlib.AsyncExitStack() as stack:
             try:
-                destination = Destination.parse(self._address)
+                destination = parse_address(self._address)
                 askpass = self._askpass()
                 if askpass is not None:
                     await stack.enter_async_context(askpass)
-            except (ConfigError, HostError, OSError) as error:
+            except (ConfigError, FleetError, HostError, OSError) as error:
                 self._note(MachineState.UNFIT, error)
                 return
             await self._stay(Connection(destination, asks=False, askpass=askpass))

@@ -85,12 +85,15 @@ class FarHosts:
         for host in self._hosts.values():
             self._do(host.ask_again)
 
-    def joined(self, world: World) -> World:
-        """Returns the world of this machine with those of the others."""
+    def joined(self, world: World, drained: Collection[str] = ()) -> World:
+        """Returns the world of this machine with those of the others, of which some are drained."""
         hosts = list(self._hosts.values())
         return replace(
             world,
-            machines=tuple(host.view for host in hosts),
+            machines=tuple(
+                replace(host.view, is_drained=True) if host.name in drained else host.view
+                for host in hosts
+            ),
             sandboxes=(*world.sandboxes, *(view for host in hosts for view in host.sandboxes)),
             error=world.error or next((host.error for host in hosts if host.error), ""),
         )

@@ -12,8 +12,8 @@ from quicksand.hosted.host import RemoteHost
 from quicksand.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from quicksand.remote.destination import Destination
     from quicksand.remote.link import Link
+    from quicksand.remote.shared import Way
 
     from quicksand_tui.door.far_host import FarHost
 
@@ -31,7 +31,7 @@ class FarSharing:
         self._host = host
 
     @property
-    def destination(self) -> Destination:
+    def destination(self) -> Way:
         return self._host.destination
 
     @property

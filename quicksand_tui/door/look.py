@@ -14,6 +14,7 @@ from quicksand.base.footprint import allocated_size
 from quicksand.base.paths import paths
 from quicksand.base.process_usage import process_usage
 from quicksand.mounts.known import known_mounts
+from quicksand.records.fleet_files import claims_dir
 from quicksand.records.layout import runtime_dir
 from quicksand.records.mount import CIFS
 from quicksand.records.nodes import Node
@@ -201,6 +202,7 @@ class Reader:
         yield self._paths.sandboxes
         yield self._paths.runtime
         yield self._paths.images
+        yield claims_dir(self._paths)
         for id_ in self._seen:
             yield self._registry.place(id_).root
             yield self._registry.place(id_).checkpoints

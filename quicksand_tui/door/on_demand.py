@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from quicksand_tui.door.far_hosts import FarHosts
     from quicksand_tui.door.far_log import FarLog
     from quicksand_tui.door.far_sandbox import open_there
+    from quicksand_tui.door.fleet_look import FleetLook
     from quicksand_tui.door.logs import FileLog
     from quicksand_tui.door.look import Reader
     from quicksand_tui.door.places import PlaceHere
@@ -33,6 +34,7 @@ __all__ = [
     "FarHosts",
     "FarLog",
     "FileLog",
+    "FleetLook",
     "PlaceHere",
     "PlaceThere",
     "QuicksandError",
@@ -61,6 +63,7 @@ _HOMES = {
     "quicksand_tui.door.ssh_questions": ("askpass_for",),
     "quicksand_tui.door.far_log": ("FarLog",),
     "quicksand_tui.door.far_sandbox": ("open_there",),
+    "quicksand_tui.door.fleet_look": ("FleetLook",),
     "quicksand_tui.door.logs": ("FileLog",),
     "quicksand_tui.door.look": ("Reader",),
     "quicksand_tui.door.places": ("PlaceHere",),

@@ -8,6 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from quicksand.remote.askpass import Askpass
+    from quicksand.sandbox import Sandbox
 
     from quicksand_tui.door.engine import Engine
     from quicksand_tui.door.far_host import FarHost
     from quicksand_tui.door.far_hosts import FarHosts
+    from quicksand_tui.door.fleet_look import FleetLook, FleetView
     from quicksand_tui.door.look import Reader
     from quicksand_tui.door.protocol import (
         GuestScreen,
@@ -70,6 +73,12 @@ class EngineService:
     def __init__(self) -> None:
         self._reader: Reader | None = None
         self._looking = threading.Lock()
+        self._meeting = threading.Lock()
+        self._of_config: Mapping[str, str] = {}
+        """The addresses of the machines of the config, by their names."""
+        self._nodes: Mapping[str, str] = {}
+        """The same of the fleet's local nodes."""
+        self._fleet_look: FleetLook | None = None
         self._saves_reader: SavesReader | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -98,19 +107,40 @@ class EngineService:
         lets it read nothing now.
         """
         # The engine is imported here, in the reading thread.
+        with _reading("The record of the fleet cannot be read"):
+            fleet = self._follow_fleet()
         hosts = self._hosts
         own = visible if hosts is None else hosts.want(visible, fresh=fresh)
         with self._looking, _reading("The store cannot be read"):
             world = self._sandboxes.read(frozenset(own), fresh=fresh)
+        world = replace(world, waiting=fleet.waiting, error=world.error or fleet.error)
         if hosts is None:
             return on_demand.with_traffic(world, self._traffic_of(network))
         there = [id_ for id_ in network if hosts.find(id_) is None]
-        return hosts.joined(on_demand.with_traffic(world, self._traffic_of(there)))
+        world = on_demand.with_traffic(world, self._traffic_of(there))
+        return hosts.joined(world, fleet.drained)
+
+    def _follow_fleet(self) -> FleetView:
+        """Looks at the fleet, and meets its local nodes if they are others than before."""
+        if self._fleet_look is None:
+            self._fleet_look = on_demand.FleetLook()
+        fleet = self._fleet_look.read()
+        if fleet.nodes != self._nodes:
+            with self._meeting:
+                self._nodes = fleet.nodes
+                self._meet_all()
+        return fleet
 
     def meet(self, hosts: Mapping[str, str]) -> None:
-        """Sets the other machines: their addresses by their names. They are connected to with the
-        next `read`, and at once if there were others before."""
-        hosts = {**hosts, **self.asked_for}
+        """Sets the other machines of the config: their addresses by their names. They are connected
+        to with the next `read`, and at once if there were others before."""
+        with self._meeting:
+            self._of_config = hosts
+            self._meet_all()
+
+    def _meet_all(self) -> None:
+        nodes = {name: self._nodes[name] for name in self._nodes if name not in self._of_config}
+        hosts = {**self._of_config, **nodes, **self.asked_for}
         if self._hosts is None:
             if not hosts:
                 return
@@ -263,7 +293,7 @@ class EngineService:
             self._engine = on_demand.Engine(
                 self._saves.learn,
                 self._there,
-                lambda host, sandbox_id: on_demand.open_there(host, sandbox_id),
+                _open_there,
             )
         return self._engine
 
@@ -359,6 +389,11 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:
         loop.close()
+
+
+def _open_there(host: FarHost, sandbox_id: str) -> Sandbox:
+    """Opens a sandbox of another machine; what that needs is imported at the first one."""
+    return on_demand.open_there(host, sandbox_id)
 
 
 def _resolve(ended: asyncio.Future[None]) -> None:

@@ -5,6 +5,7 @@ This needs much of the engine, so the app looks at the sandboxes first.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,12 +17,15 @@ from quicksand.disks.images.resolve import ImageInfo, ImageResolver
 from quicksand.life.all_processes import spare_memory
 from quicksand.life.image_building import buildable_images, find_suggested_options
 from quicksand.qemu.debs import is_apt_host
+from quicksand.records.claims import Claims
+from quicksand.records.fleet_files import is_known_to_fleets
 from quicksand.records.machine_options import NO, YES
+from quicksand.records.memory_budget import BUDGET
 
 from quicksand_tui.door.stamps import Stamp, dir_stamp, directories
 from quicksand_tui.model.sandboxes import ImageView
 from quicksand_tui.model.text import error_text, sanitise
-from quicksand_tui.model.world import HostView
+from quicksand_tui.model.world import HostView, RoomView
 
 if TYPE_CHECKING:
     from quicksand.base.paths import Paths
@@ -96,9 +100,19 @@ class Surroundings:
                 disk_free=disk >> 28 << 28,
                 spares=spares,
                 spares_memory=taken >> 24 << 24,
+                room=self._room(),
             )
         except (OSError, QuicksandError):
             return HostView()  # shown as unknown
+
+    def _room(self) -> RoomView | None:
+        """Returns what fleets are told of this machine; None if none has asked."""
+        if BUDGET not in os.environ and not is_known_to_fleets(self._paths):
+            return None
+        use, claims = Claims(self._paths).look()
+        kept = [taken for taken in claims.values() if taken]
+        free = max(0, use.free - sum(kept))
+        return RoomView(memory=use.budget, free=free >> 26 << 26, claims=len(kept))
 
 
 def _not_built(found: Sequence[ImageInfo]) -> tuple[ImageView, ...]:

@@ -23,6 +23,18 @@ if TYPE_CHECKING:
 
 
 @frozen
+class RoomView:
+    """What a machine of a fleet has for sandboxes, in bytes."""
+
+    memory: int
+    """What all of them together may have."""
+    free: int
+    """What new ones may still have."""
+    claims: int = 0
+    """Places that are kept for sandboxes that do not run yet."""
+
+
+@frozen
 class HostView:
     """Free memory and disk of the host, in bytes; None if unknown."""
 
@@ -32,6 +44,8 @@ class HostView:
     """Machines that wait for the next starts."""
     spares_memory: int = 0
     """Bytes of memory that they take."""
+    room: RoomView | None = None
+    """Of machines of a fleet."""
 
 
 class MachineState(StrEnum):
@@ -63,6 +77,8 @@ class MachineView:
     hint: str = ""
     images: tuple[ImageView, ...] = ()
     host: HostView = HostView()
+    is_drained: bool = False
+    """The fleet places no new sandboxes there."""
 
     @property
     def key(self) -> str:
@@ -94,7 +110,9 @@ class World:
     images_error: str = ""
     """The same of the images."""
     machines: tuple[MachineView, ...] = ()
-    """The other machines, in their order in the config."""
+    """The other machines: in their order in the config, then the local nodes of the fleet."""
+    waiting: int = 0
+    """How many sandboxes wait for a place in the fleet."""
     jobs: tuple[Job, ...] = ()
     saves: SavesView = NO_SAVES
     """Read only while a screen shows them."""

@@ -8,6 +8,7 @@ its completion (`quicksand_tui.actions.line`), and the commands that the app sho
 from __future__ import annotations
 
 from quicksand_tui.verbs.api_rows import API_VERBS
+from quicksand_tui.verbs.fleet_rows import FLEET_VERBS
 from quicksand_tui.verbs.host_rows import HOST_VERBS
 from quicksand_tui.verbs.image_rows import IMAGE_VERBS
 from quicksand_tui.verbs.row import Kind, VerbRecord, argument, flag, option
@@ -362,7 +363,7 @@ _LOOK = _section(
         reads=True),
 )
 
-_HOSTS = _section("Other machines", *HOST_VERBS)
+_HOSTS = _section("Other machines", *HOST_VERBS, *FLEET_VERBS)
 
 _HOST = _section(
     "This host",

@@ -92,8 +92,13 @@ def progress_text(job: Job) -> str:
     share = share_of(job)
     if share is None:
         return job.progress or "under way"
+    return f"{bar_of(share)} {job.progress}"
+
+
+def bar_of(share: float) -> str:
+    """Returns a bar that is full to a share from 0 to 1."""
     full = int(share * BAR_CELLS)
-    return f"{DONE * full}{LEFT * (BAR_CELLS - full)} {job.progress}"
+    return DONE * full + LEFT * (BAR_CELLS - full)
 
 
 def share_of(job: Job) -> float | None:

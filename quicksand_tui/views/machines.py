@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from quicksand_tui.model.amounts import age_text, size_text
 from quicksand_tui.model.sandboxes import SandboxView
 from quicksand_tui.model.world import HERE, MachineState, MachineView
+from quicksand_tui.views.jobs import bar_of
 from quicksand_tui.views.rows import Line, Row, Words, arrange_sandboxes, counted, sandbox_row
 
 if TYPE_CHECKING:
-    from quicksand_tui.model.world import World
+    from quicksand_tui.model.world import RoomView, World
 
 Listed = SandboxView | MachineView
 """A row of the list: a sandbox, or the header of a machine."""
@@ -65,11 +66,21 @@ def _head(machine: MachineView, world: World) -> Iterable[Words]:
         yield f"  {said}", "error" if machine.state is MachineState.UNFIT else "warning"
     if counts := _counts(machine, world):
         yield f"{' · ' if said else '  '}{counts}", "muted"
+    if (room := machine.host.room) and not machine.is_drained:
+        yield f"  {_bar(room)} {size_text(room.free)} free", "muted"
+
+
+def _bar(room: RoomView) -> str:
+    """Returns a bar that is full when nothing is free."""
+    share = 1 - room.free / room.memory if room.memory > 0 else 1.0
+    return bar_of(max(0.0, min(1.0, share)))
 
 
 def state_text(machine: MachineView, now: float) -> str:
-    """Returns how a machine can be reached; "" if it is there."""
+    """Returns how a machine can be reached; if it is there, whether it is drained, else ""."""
     match machine.state:
+        case MachineState.THERE if machine.is_drained:
+            return "drained"
         case MachineState.CONNECTING:
             return "connecting…"
         case MachineState.AWAY:
@@ -107,6 +118,14 @@ def describe_machine(machine: MachineView, world: World) -> tuple[str, list[Line
         lines.append(("", [(machine.hint, "muted")]))
     if counts := _counts(machine, world):
         lines.append(("Sandboxes", [(counts, "")]))
+    if room := machine.host.room:
+        amounts = f"{size_text(room.free)} of {size_text(room.memory)} free for sandboxes"
+        lines.append(("Fleet", [(f"{_bar(room)} {amounts}", "")]))
+        if room.claims:
+            places = "place is" if room.claims == 1 else "places are"
+            lines.append(("", [(f"{room.claims} {places} kept for sandboxes that start", "muted")]))
+    if machine.is_drained:
+        lines.append(("", [("drained: the fleet places nothing new here", "warning")]))
     free = machine.host if machine.name else world.host
     if free.memory_free is not None:
         lines.append(("Memory", [(f"{size_text(free.memory_free)} free", "")]))

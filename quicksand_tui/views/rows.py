@@ -395,6 +395,9 @@ def host_text(world: World) -> str:
     if host.memory_free is None:
         return ""
     free = f"{size_text(host.memory_free)} RAM · {size_text(host.disk_free)} disk free"
+    if world.waiting:
+        wait = "sandbox waits" if world.waiting == 1 else "sandboxes wait"
+        free = f"{world.waiting} {wait} for a place in the fleet · {free}"
     if not host.spares:
         return free
     spares = "spare" if host.spares == 1 else "spares"

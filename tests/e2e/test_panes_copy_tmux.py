@@ -24,7 +24,7 @@ PRESS, DRAG, RELEASE, WHEEL_DOWN = (
 
 def copied(terminal: Terminal, text: str) -> None:
     """The clipboard of the terminal, which tmux is here, has ``text``."""
-    wait_for(lambda: terminal.clipboard == text, what=f"{text!r} on the clipboard", timeout=20)
+    wait_for(lambda: terminal.clipboard == text, what=f"{text!r} on the clipboard")
 
 
 def test_what_scrolled_off_is_found_copied_and_pasted(terminal: Terminal) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from tests.conftest import wait_for
+from tests.conftest import PATIENCE_S, wait_for
 from tests.unit.terminal.tmux import FACTS
 
 ENVIRONMENT = (
@@ -31,8 +31,6 @@ STATES = {"●": "running", "○": "stopped", "‖": "paused"}
 ANSWER_S = 3.0
 """After which an answer was none: it came too early."""
 PERSON_S = 0.25
-PATIENCE_S = 60.0
-"""What takes a second may take so long where two guests are emulated on a busy host."""
 
 
 class Terminal:

@@ -30,14 +30,17 @@ def places(prepared: Paths) -> Iterator[Paths]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that waits is taken over, a checkpoint has its picture and held keys are released,
-    however long a busy host holds them up. Otherwise a start, a revert or a checkpoint does without
-    after a second or two."""
+    """A machine that waits is taken over, a checkpoint has its picture, held keys are released and
+    a guest's clock is set exactly, however long a busy host holds them up. Otherwise a start, a
+    revert or a checkpoint does without after a second or two."""
     for module, name in (
         (claiming, "ANSWER_S"),
         (handover, "CONNECT_S"),
         (hands, "LIFT_S"),
         (thumbnails, "PATIENCE_S"),
         (guest_resume, "FIRST_HELLO_S"),
+        (guest_resume, "CLOCK_S"),
     ):
         monkeypatch.setattr(module, name, 10.0)
+    exactly = guest_resume.CLOCK_TRIES_S[:1]
+    monkeypatch.setattr(guest_resume, "CLOCK_TRIES_S", exactly * 200)

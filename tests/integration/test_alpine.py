@@ -116,7 +116,7 @@ async def test_commands_users_and_files(vm: Sandbox) -> None:
     shell = await vm.shell()
     await shell.write(b"echo $((6 * 7)); exit\n")
     seen = b""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for data in shell.output():
             seen += data
     assert b"42" in seen
@@ -152,7 +152,7 @@ async def test_directories_of_the_host(vm: Sandbox, tmp_path: Path) -> None:
 async def test_a_port(vm: Sandbox) -> None:
     await say(vm, f"(echo hello | nc -l -p {PORT} > /dev/null 2>&1 &) ; sleep 0.2")
     reader, writer = await asyncio.open_connection("127.0.0.1", vm.port_forwards[PORT])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await reader.read(6) == b"hello\n"
     writer.close()
     await writer.wait_closed()

@@ -92,7 +92,7 @@ async def test_a_sandbox_with_ports_and_commands_in_it(service: EngineService) -
         )
     )
     count = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'sleep 432[1]'"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await run(count))[1] != ("1",):
             pass
     task.cancel()

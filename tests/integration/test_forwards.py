@@ -21,7 +21,7 @@ from quicksand.records.layout import sandbox_dir
 from quicksand.records.port_forwards import Protocol
 from quicksand.records.registry import Registry
 
-from tests.conftest import wait_for
+from tests.conftest import free_port, listens, wait_for
 from tests.integration.guests import forwarders, say
 
 pytestmark = pytest.mark.vm
@@ -103,14 +103,6 @@ async def ask(port: int, text: bytes = b"hi", host: str = "127.0.0.1") -> bytes:
             writer.write(text)
             writer.write_eof()
             return await reader.read()
-
-
-def connects(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=30).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 @contextlib.contextmanager
@@ -288,7 +280,7 @@ async def test_the_ports_of_a_start_lead_to_the_guests_own_loopback(
     (pid,) = forwarders()
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not forwarders(), what="its end")
-    wait_for(lambda: not connects(port), what="its ports to be free")
+    wait_for(lambda: not listens(port), what="its ports to be free")
     assert await say(with_port, "echo alive") == "alive"
     assert await ask(port) == b"guest:hi"
     assert await echoed(udp) == b"hi"
@@ -312,13 +304,12 @@ async def test_each_of_1000_connections_at_once_is_answered_or_reset(with_port: 
 
 async def test_ports_are_free_when_the_sandbox_has_ended_and_are_there_again(places: Paths) -> None:
     """With a stop, and without one."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     sandbox = Sandbox(image="debian", port_forwards=[PortForward(port, 8000)])
     await sandbox.start()
-    assert connects(port)
+    assert listens(port)
     await sandbox.stop(grace=0)
-    assert not connects(port)
+    assert not listens(port)
     if has_ipv6():
         with (
             socket.create_server(("::1", port), family=socket.AF_INET6),
@@ -327,13 +318,13 @@ async def test_ports_are_free_when_the_sandbox_has_ended_and_are_there_again(pla
             await sandbox.start()
     await sandbox.start()
     assert sandbox.port_forwards == {8000: port}
-    assert connects(port)
+    assert listens(port)
     run = Registry(places).find(sandbox.id).run
     assert run is not None
     os.kill(run.qemu_pid, signal.SIGKILL)
     lock = sandbox_dir(places, sandbox.id).lock
     wait_for(lambda: not is_locked(lock), what="the end of the sandbox")
-    assert not connects(port)
+    assert not listens(port)
     await sandbox.trash()
 
 
@@ -355,9 +346,9 @@ async def test_ports_end_with_a_script_that_is_killed(places: Paths) -> None:
     with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         port = int(await asyncio.to_thread(owner.stdout.readline))
-        assert connects(port)
+        assert listens(port)
         owner.kill()
-    wait_for(lambda: not connects(port), what="its port to be free")
+    wait_for(lambda: not listens(port), what="its port to be free")
     wait_for(lambda: not forwarders(), what="the process of its ports to end")
     wait_for(lambda: not list(places.runtime.glob("*")), what="the end of the sandbox")
 

@@ -160,7 +160,7 @@ async def check_running_commands(client: Client) -> None:
         body = json.dumps({"argv": ["cat"], "stdin": True}).encode()
         reading = asyncio.create_task(client.ask("post", "/execute_stream", body))
         processes: list[int] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not processes:
                 found = (await client.post("/processes"))["processes"]
                 processes = [p["pid"] for p in found if p["command"] == "cat"]

@@ -138,7 +138,7 @@ async def test_what_ends_under_an_adopted_keeper_is_told(
         await sandbox.request("shutdown", {"mode": "poweroff", "grace": 0})
     else:
         os.kill(qemu, signal.SIGKILL)
-    wait_for(lambda: not is_locked(root / "lock"), what="the end", timeout=20)
+    wait_for(lambda: not is_locked(root / "lock"), what="the end")
     entry = Sandbox.list()[0]
     assert entry.status is (Status.STOPPED if graceful else Status.CRASHED)
     assert graceful or "killed" in entry.error
@@ -169,8 +169,8 @@ async def test_killing_owner_and_keeper_leaves_nothing_that_runs(places: Paths, 
         assert pids(root, ProcessKind.QEMU), "its owner lives"
         owner.kill()
     await owner.wait()
-    wait_for(lambda: not processes_of(root), what="the end of all", timeout=5)
-    wait_for(lambda: not is_locked(root / "lock"), what="the lock", timeout=5)
+    wait_for(lambda: not processes_of(root), what="the end of all")
+    wait_for(lambda: not is_locked(root / "lock"), what="the lock")
     await Sandbox.open("owned").stop()
     assert not list(places.runtime.glob("*"))
 

@@ -213,7 +213,7 @@ while True:
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
     writer.write(b"x")
-    return await asyncio.wait_for(reader.read(1), 20)
+    return await asyncio.wait_for(reader.read(1), 60)
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux can do that")
@@ -231,7 +231,7 @@ async def test_connections_through_qemu_are_ended_from_outside(places: Paths) ->
                 if b"up" in data:
                     break
             port = sandbox.port_forwards[8080]
-            pairs = [await asyncio.wait_for(outwards.get(), 20)]
+            pairs = [await asyncio.wait_for(outwards.get(), 60)]
             pairs += [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
             assert [await echo(*pair) for pair in pairs] == [b"x"] * 3
             (pid,) = [
@@ -240,7 +240,7 @@ async def test_connections_through_qemu_are_ended_from_outside(places: Paths) ->
                 if found.kind is ProcessKind.QEMU
             ]
             assert end_forwarded(pid, keep=[]) == 1
-            assert await asyncio.wait_for(pairs[0][0].read(), 20) == b""
+            assert await asyncio.wait_for(pairs[0][0].read(), 60) == b""
             # The others do not go through QEMU's network.
             assert [await echo(*pair) for pair in pairs[1:]] == [b"x"] * 2
             for _, writer in pairs:

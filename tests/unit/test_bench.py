@@ -1,10 +1,11 @@
-"""bench/checkpoints.py and bench/curves.py refuse at once what they cannot measure or draw, and
-name what they have measured."""
+"""bench/checkpoints.py, bench/curves.py and bench/costs.py refuse at once what they cannot measure
+or draw, and name what they have measured."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 from dataclasses import dataclass
 from itertools import product
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from quicksand import QuicksandError
 
-from bench import checkpoints, curves
+from bench import checkpoints, costs, curves
 
 Output = pytest.CaptureFixture[str]
 
@@ -38,6 +39,33 @@ def test_wrong_arguments_are_refused_at_once(words: list[str], said: str, capsys
         checkpoints.parse(words)
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["everything"], "there is no part 'everything'; one of running, disk"),
+        (["--clients", "1,0"], "'1,0' is no list of whole numbers from 1 on"),
+        (["--recorded", "1,,2"], "'1,,2' is no list of whole numbers from 1 on"),
+    ],
+)
+def test_wrong_arguments_for_costs_are_refused(words: list[str], said: str, capsys: Output) -> None:
+    with pytest.raises(SystemExit) as ended:
+        costs.parse(words)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_recorded_sandboxes_are_those_that_the_registry_lists(tmp_path: Path) -> None:
+    registry = costs.make_recorded(tmp_path, 3)
+    assert [entry.status.value for entry in registry.list()] == ["stopped"] * 3
+    assert registry.reap() == []
+
+
+def test_a_process_is_counted_with_what_it_has_open() -> None:
+    found = costs.counts_of(os.getpid())
+    assert found["descriptors"] > 0 < found["threads"]
+    assert costs.medians([found, {}, found])["processes"] == 2
 
 
 def test_the_file_for_the_result_is_tried_and_not_touched(tmp_path: Path) -> None:

@@ -45,13 +45,17 @@
     │   ├── RemoteProtocolError           it sent something that it must not send
     │   ├── RemoteRefusedError            it refused: ``code`` says why
     │   └── RemoteUnansweredError         ssh asked the user, who gave up
+    ├── FleetError                        a fleet of machines: none is up, or it cannot be used
+    │   ├── FleetFullError                no machine of it has room; ``lacks`` says why not
+    │   └── FleetHostNotFoundError (LookupError)  it has no machine of that name
     └── CommandFailedError                a command of the guest failed, and was to be checked
 """
 
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from quicksand.base.remedies import Remedy, Say, Words
 
@@ -359,6 +363,25 @@ class RemoteRefusedError(RemoteError):
 class RemoteUnansweredError(RemoteError):
     """ssh asked the user something on the way to another machine, and got no answer. Trying again
     by itself would ask again."""
+
+
+class FleetError(QuicksandError, RuntimeError):
+    """There is no fleet, or it cannot be used."""
+
+
+class FleetFullError(FleetError):
+    """No machine of a fleet has room for a sandbox. ``lacks`` holds a `fleet.interface.HostLack`
+    for each machine."""
+
+    def __init__(
+        self, message: str | Words, *, lacks: Sequence[object] = (), hint: str | Words = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.lacks: tuple[Any, ...] = tuple(lacks)
+
+
+class FleetHostNotFoundError(FleetError, LookupError):
+    """A fleet has no machine of that name."""
 
 
 class CommandFailedError(QuicksandError, RuntimeError):

@@ -33,6 +33,11 @@ def check_memory(wanted: int) -> None:
         )
 
 
+def physical_memory() -> int:
+    """Return the bytes of memory that the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def _host_available() -> int:
     try:
         for line in (PROC / "meminfo").read_text(encoding="ascii").splitlines():
@@ -40,7 +45,7 @@ def _host_available() -> int:
                 return int(line.split()[1]) * 1024
     except FileNotFoundError:
         pass  # macOS: take the physical memory instead
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return physical_memory()
 
 
 def _cgroup_available() -> list[int]:

@@ -18,6 +18,9 @@ if sys.platform != "linux":
 
 APP = "quicksand"
 
+SHARED_IMAGES = "QUICKSAND_SHARED_IMAGES"
+"""The variable that says that the images are another data directory's, and are only read here."""
+
 TEMPORARY = Path("/tmp")  # noqa: S108
 TEMPORARY_TOO = Path("/var/tmp")  # noqa: S108
 IN_MEMORY = Path("/dev/shm")  # noqa: S108

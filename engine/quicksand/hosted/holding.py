@@ -34,6 +34,7 @@ from quicksand.hosted.protocol import (
     SANDBOX_METHODS,
     SETTLE_S,
 )
+from quicksand.records.claims import Claims
 from quicksand.records.registry import Registry
 from quicksand.remote.hello import HEX32
 from quicksand.remote.link import Request
@@ -255,6 +256,7 @@ class HeldSandboxes:
         match params.get("open"):
             case {"make": dict(options)}:
                 made = self._make(**self._options(options, handle))
+                await asyncio.to_thread(Claims(paths()).bind, str(handle), made.id)
             case {"name": str(name), "must_run": bool(must_run), "to_end_it": bool(to_end_it)}:
                 made = await asyncio.to_thread(self._reach, name, must_run, to_end_it, handle)
             case _:

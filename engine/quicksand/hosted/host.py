@@ -16,7 +16,8 @@ from quicksand.hosted.known import HostedSandbox
 from quicksand.hosted.protocol import GRACE_MAX_S, GRACE_S
 from quicksand.hosted.save_moving import MovedSave, Mover, Terms
 from quicksand.records.known_hosts import find_address
-from quicksand.remote.destination import SCHEME, Destination
+from quicksand.remote.destination import SCHEME
+from quicksand.remote.node import NODE_SCHEME, parse_address
 from quicksand.remote.shared import SharedConnection, SharedConnections, Sharing
 
 STDIN = 0
@@ -35,18 +36,20 @@ class RemoteHost:
     is needed first, and ends with the last sandbox that uses it.
     """
 
-    def __init__(self, address: str, *, grace: float = GRACE_S) -> None:
-        """``address``: ``ssh://[USER@]HOST[:PORT]``, or a name in the config's table [hosts].
-        ``grace``: seconds without this program after which sandboxes that belong to it end; 3600 at
-        most. Raises ConfigError."""
+    def __init__(self, address: str, *, grace: float = GRACE_S, asks: bool = True) -> None:
+        """``address``: ``ssh://[USER@]HOST[:PORT]``, a name in the config's table [hosts], or
+        ``node://NAME`` for a local node of a fleet. ``grace``: seconds without this program after
+        which sandboxes that belong to it end; 3600 at most. ``asks``: ssh may ask for passwords if
+        stdin is a terminal. Raises ConfigError, FleetError."""
         if not isinstance(address, str):
             raise ConfigError(f"{address!r:.80} is no address of a machine")
         if isinstance(grace, bool) or not isinstance(grace, int | float):
             raise ConfigError(f"grace must be a number of seconds, not {grace!r:.80}")
         if not 0 <= grace <= GRACE_MAX_S:
             raise ConfigError(f"grace must be 0 to {GRACE_MAX_S:g} seconds, not {grace}")
-        found = address if address.startswith(SCHEME) else find_address(address)
-        self._destination = Destination.parse(found)
+        is_address = address.startswith((SCHEME, NODE_SCHEME))
+        self._destination = parse_address(address if is_address else find_address(address))
+        self._asks = asks
         self._sharing: Sharing | None = None
         self.grace = float(grace)
 
@@ -76,7 +79,7 @@ class RemoteHost:
 
     def shared(self) -> SharedConnection:
         """The connection of this program (its event loop) to the machine."""
-        return SharedConnections.find(self._destination, asks=os.isatty(STDIN))
+        return SharedConnections.find(self._destination, asks=self._asks and os.isatty(STDIN))
 
     async def list(self) -> Sequence[HostedSandbox]:
         """Every sandbox of the user there, running or not, oldest first. Raises RemoteError,

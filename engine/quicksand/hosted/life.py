@@ -49,7 +49,7 @@ class FarLife:
 
     def __init__(
         self,
-        host: RemoteHost,
+        host: RemoteHost | None,
         known: Known,
         opening: dict[str, Any],
         *,
@@ -57,8 +57,8 @@ class FarLife:
         progress: Progress | None = None,
     ) -> None:
         """``opening`` is how the other machine finds or makes it; ``handle`` is its name there if
-        it is held already."""
-        self.host = host
+        it is held already. Without a ``host`` it has no place yet (`put_on`)."""
+        self._host = host
         self.known = known
         self.progress = progress
         self._opening = opening
@@ -73,6 +73,24 @@ class FarLife:
         self._agent_lock = asyncio.Lock()
         if handle:
             self._generation = self._use().generation
+
+    @property
+    def host(self) -> RemoteHost:
+        """Its machine. Raises StateError if it has no place yet."""
+        if self._host is None:
+            raise StateError("the sandbox has no place in the fleet yet: start it first")
+        return self._host
+
+    @property
+    def where(self) -> str | None:
+        """How its machine is called; None if it has none yet."""
+        return None if self._host is None else self._host.address
+
+    def put_on(self, host: RemoteHost | None, handle: str = "") -> None:
+        """Have it made on a machine, or on none, under that name; it must not exist yet."""
+        self._let_go()
+        self._host = host
+        self._handle = handle or os.urandom(16).hex()
 
     # The connection
 

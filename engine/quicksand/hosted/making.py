@@ -23,6 +23,17 @@ RELATIVE = ("./", "../")
 def make_there(host: str | RemoteHost, own: Mapping[str, Any], options: Mapping[str, Any]) -> Parts:
     """The parts of a sandbox that `start` makes there. ``own`` are the keywords of `Sandbox` that
     are no options of the machine. Raises ConfigError."""
+    known, opening = describe(own, options)
+    progress: Progress | None = own["progress_callback"]
+    life = FarLife(find_host(host), known, opening, progress=progress)
+    return FarParts(life).as_parts()
+
+
+def describe(
+    own: Mapping[str, Any], options: Mapping[str, Any]
+) -> tuple[Known, dict[str, dict[str, Any]]]:
+    """What is known of a sandbox before it is made on another machine, and how it is made there.
+    Raises ConfigError."""
     image = own["image"]
     config = SandboxConfig.parse({**options, "image": image})
     for mount in config.mounts:
@@ -44,9 +55,7 @@ def make_there(host: str | RemoteHost, own: Mapping[str, Any], options: Mapping[
     if sent["build"] is None:
         sent["build"] = sys.stderr.isatty()
     known = Known(id="", name=own["name"] or "", config=config)
-    progress: Progress | None = own["progress_callback"]
-    life = FarLife(find_host(host), known, {"make": {**sent, **given}}, progress=progress)
-    return FarParts(life).as_parts()
+    return known, {"make": {**sent, **given}}
 
 
 def open_there(

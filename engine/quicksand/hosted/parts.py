@@ -209,6 +209,9 @@ class FarFacts(FarPart):
     def name(self) -> str:
         return self._life.known.name
 
+    def host(self) -> str | None:
+        return self._life.where
+
     def config(self) -> SandboxConfig:
         return self._life.known.config
 

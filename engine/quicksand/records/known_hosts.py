@@ -21,18 +21,25 @@ def config_file() -> Path:
     return config_place() / "config.toml"
 
 
-def find_address(name: str) -> str:
-    """The address of the machine of that name. Raises ConfigError."""
+def read_addresses() -> dict[str, str]:
+    """The addresses of all machines by their names. Raises ConfigError."""
     path = config_file()
     try:
         table = tomllib.loads(read_file(path).decode("utf-8-sig")) if path.exists() else {}
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     hosts = table.get("hosts")
-    address = hosts.get(name) if isinstance(hosts, dict) else None
-    if not isinstance(address, str):
+    if not isinstance(hosts, dict):
+        return {}
+    return {name: one for name, one in hosts.items() if isinstance(one, str)}
+
+
+def find_address(name: str) -> str:
+    """The address of the machine of that name. Raises ConfigError."""
+    address = read_addresses().get(name)
+    if address is None:
         raise ConfigError(
-            f"there is no host {name!r:.100} in {path}",
+            f"there is no host {name!r:.100} in {config_file()}",
             hint="write its address, ssh://USER@HOST, or add it to the table [hosts] there",
         )
     return address

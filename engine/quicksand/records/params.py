@@ -64,6 +64,8 @@ class SandboxOptions(MachineOptions, total=False):
     trust: bool
     host: Any
     """A text, or a `RemoteHost`, which this room does not know."""
+    fleet: Any
+    """True, or a `Fleet`, which it does not know either."""
     progress_callback: Progress | None
 
 

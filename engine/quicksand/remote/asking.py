@@ -21,6 +21,7 @@ from quicksand.guest.agent.wire import Stream
 from quicksand.remote.channel import Channel, Piece
 from quicksand.remote.destination import Destination
 from quicksand.remote.link import Link
+from quicksand.remote.node import NodeDestination
 
 LASTED_S = 30.0
 """Seconds after which a connection counts as one that worked, even if nothing came."""
@@ -54,7 +55,7 @@ class Way(Protocol):
     """The part of a `Connection` that a command needs; who shares one has another."""
 
     @property
-    def destination(self) -> Destination: ...
+    def destination(self) -> Destination | NodeDestination: ...
 
     @property
     def link(self) -> Link:

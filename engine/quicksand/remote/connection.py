@@ -13,7 +13,8 @@ from quicksand.remote.askpass import Askpass
 from quicksand.remote.destination import Destination
 from quicksand.remote.hello import PROTOCOL, Hello, Welcome
 from quicksand.remote.link import Link
-from quicksand.remote.ssh import Ssh, greet, start_ssh
+from quicksand.remote.node import NodeDestination
+from quicksand.remote.ssh import Ssh, greet, start_way
 
 AGAIN_S = (1.0, 30.0)
 """The first and the longest pause between two attempts to connect again, in seconds; each is twice
@@ -28,7 +29,11 @@ class Connection:
     it; `again` opens it anew."""
 
     def __init__(
-        self, destination: Destination, *, asks: bool, askpass: Askpass | None = None
+        self,
+        destination: Destination | NodeDestination,
+        *,
+        asks: bool,
+        askpass: Askpass | None = None,
     ) -> None:
         """``asks``: ssh may ask the user for passwords, on our terminal, but not when it connects
         again. With ``askpass`` it asks there, each time."""
@@ -71,7 +76,7 @@ class Connection:
         async with self._opening:
             await self._end()
             asks = self._asks and not resume
-            ssh = await start_ssh(self.destination, asks=asks, askpass=self._askpass)
+            ssh = await start_way(self.destination, asks=asks, askpass=self._askpass)
             try:
                 hello = Hello(client=self._client, resume=resume)
                 welcome = await greet(ssh, hello, asks=asks)

@@ -61,3 +61,10 @@ class Destination:
     def short(self) -> str:
         """The name of the machine in messages."""
         return str(self).removeprefix(SCHEME)
+
+    @property
+    def trial(self) -> str:
+        """A command that shows whether ssh gets there."""
+        port = f"-p {self.port} " if self.port else ""
+        user = f"{self.user}@" if self.user else ""
+        return f"ssh {port}{user}{self.host} true"

@@ -13,6 +13,10 @@ from quicksand.base.errors import HostError, RemoteError, RemoteUnreachableError
 from quicksand.remote.connection import Connection
 from quicksand.remote.destination import Destination
 from quicksand.remote.link import Link
+from quicksand.remote.node import NodeDestination
+
+Way = Destination | NodeDestination
+"""Where a connection leads."""
 
 
 class Sharing(Protocol):
@@ -20,7 +24,7 @@ class Sharing(Protocol):
     `SharedConnection`."""
 
     @property
-    def destination(self) -> Destination: ...
+    def destination(self) -> Way: ...
     @property
     def generation(self) -> int: ...
     def use(self) -> AbstractContextManager[None]: ...
@@ -35,7 +39,7 @@ class SharedConnection:
     """The connection to one machine. It is made when it is needed first, made anew as soon as it
     breaks (the other machine ends what has no client), and ended when nobody uses it any more."""
 
-    def __init__(self, destination: Destination, *, asks: bool) -> None:
+    def __init__(self, destination: Way, *, asks: bool) -> None:
         """``asks``: ssh may ask the user for passwords, on our terminal."""
         self.destination = destination
         self.generation = 0
@@ -142,11 +146,11 @@ class SharedConnections:
     """The connections of one event loop, by the machines that they lead to."""
 
     _of_loops: ClassVar[
-        MutableMapping[asyncio.AbstractEventLoop, MutableMapping[Destination, SharedConnection]]
+        MutableMapping[asyncio.AbstractEventLoop, MutableMapping[Way, SharedConnection]]
     ] = weakref.WeakKeyDictionary()
 
     @classmethod
-    def find(cls, destination: Destination, *, asks: bool) -> SharedConnection:
+    def find(cls, destination: Way, *, asks: bool) -> SharedConnection:
         """The connection of this loop to a machine, which need not be there yet."""
         of_loop = cls._of_loops.setdefault(asyncio.get_running_loop(), {})
         if destination not in of_loop:

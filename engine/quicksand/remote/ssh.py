@@ -21,6 +21,7 @@ from quicksand.base.text import printable
 from quicksand.remote.askpass import Asker, Askpass
 from quicksand.remote.destination import Destination
 from quicksand.remote.hello import Hello, Welcome, read_welcome
+from quicksand.remote.node import NodeDestination, start_node
 
 OPTIONS = (
     *("-T", "-e", "none"),
@@ -68,9 +69,9 @@ INSTALL = "install it there: `pipx install quicksand-tui`, or `pip install --use
 
 @dataclass(slots=True)
 class Ssh:
-    """A running ssh."""
+    """A running ssh, or the program of a local node."""
 
-    destination: Destination
+    destination: Destination | NodeDestination
     process: asyncio.subprocess.Process
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -114,10 +115,19 @@ class Ssh:
         return _shown(b"".join(self.said))
 
 
+async def start_way(
+    destination: Destination | NodeDestination, *, asks: bool, askpass: Askpass | None = None
+) -> Ssh:
+    """Start what leads to a machine: ssh, or the program of a local node. ``asks``: ssh may ask the
+    user for passwords, on our terminal; with ``askpass`` it does so there, and never on a terminal.
+    Raises HostError if there is no ssh here."""
+    if isinstance(destination, NodeDestination):
+        return _listened(destination, await start_node(destination))
+    return await start_ssh(destination, asks=asks, askpass=askpass)
+
+
 async def start_ssh(destination: Destination, *, asks: bool, askpass: Askpass | None = None) -> Ssh:
-    """Start ssh to a machine. ``asks``: it may ask the user for passwords, on our terminal; with
-    ``askpass`` it does so there, and never on a terminal. Raises HostError if there is no ssh
-    here."""
+    """Start ssh to a machine, as `start_way`. Raises HostError if there is no ssh here."""
     program = shutil.which("ssh")
     if program is None:
         raise HostError("there is no ssh on this machine", hint="install the OpenSSH client")
@@ -144,6 +154,15 @@ async def start_ssh(destination: Destination, *, asks: bool, askpass: Askpass | 
         if asker is not None:
             asker.end()
         raise
+    return _listened(destination, process, asker)
+
+
+def _listened(
+    destination: Destination | NodeDestination,
+    process: asyncio.subprocess.Process,
+    asker: Asker | None = None,
+) -> Ssh:
+    """Follow a process that has started."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -181,7 +200,7 @@ async def greet(ssh: Ssh, hello: Hello, *, asks: bool) -> Welcome:
     except TimeoutError:
         raise RemoteUnreachableError(
             f"{name} did not answer within {seconds:g} s{_heard(ssh)}",
-            hint=f"try `ssh {_shell_words(ssh.destination)} true` by itself",
+            hint=f"try `{ssh.destination.trial}` by itself",
         ) from None
 
 
@@ -234,7 +253,7 @@ async def _why_ended(ssh: Ssh) -> RemoteError | HostError:
     if code == SSH_FAILED:
         return RemoteUnreachableError(
             f"cannot connect to {name}{_heard(ssh)}",
-            hint=f"`ssh {_shell_words(ssh.destination)} true` must work first",
+            hint=f"`{ssh.destination.trial}` must work first",
         )
     if code == MISSING:
         return RemoteError(f"there is no quicksand-tui on {name}{_heard(ssh)}", hint=INSTALL)
@@ -243,9 +262,3 @@ async def _why_ended(ssh: Ssh) -> RemoteError | HostError:
         f"ssh to {name} ended before quicksand-tui answered there ({how}){_heard(ssh)}",
         hint="what is run there by ssh must reach quicksand-tui, with nothing else in between",
     )
-
-
-def _shell_words(destination: Destination) -> str:
-    port = f"-p {destination.port} " if destination.port else ""
-    user = f"{destination.user}@" if destination.user else ""
-    return f"{port}{user}{destination.host}"

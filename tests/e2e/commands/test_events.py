@@ -53,6 +53,6 @@ def test_what_other_processes_do_is_told_as_it_happens(vm: str) -> None:
         succeed("checkpoint", "rm", vm, "one")
         assert until("checkpoint_deleted")["tag"] == "one"
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 130
+        assert process.wait(timeout=60) == 130
     past = [json.loads(line) for line in succeed("events", "--json", vm).splitlines()]
     assert {"created", "state", "command"} <= {event["event"] for event in past}

@@ -68,7 +68,7 @@ def gateway(vm: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gatew
     found = Gateway(tmp_path_factory.mktemp("gateway"))
     yield found
     found.process.terminate()
-    found.process.communicate(timeout=20)
+    found.process.communicate(timeout=60)
     assert found.process.returncode == 128 + 15
     found.log.close()
 

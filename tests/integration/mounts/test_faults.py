@@ -159,18 +159,37 @@ async def test_a_killed_server_loses_nothing_that_was_synced(
     assert len(told) == 300
 
 
-async def test_a_mount_whose_attendant_is_killed_fails_and_can_be_replaced(
-    vm: Sandbox, places: Paths, tmp_path: Path
-) -> None:
-    (tmp_path / "data" / "f").write_text("x")
+async def kill_attendant(vm: Sandbox, places: Paths) -> None:
     (share,) = shares_of(vm, places)
     os.kill(share.pid, signal.SIGKILL)
     wait_for(lambda: not shares_of(vm, places), what="the share to end")
-    assert (await vm.execute(f"cat {AT}/f", timeout=GONE_S)).exit_code != 0
+
+
+async def replace_mount(vm: Sandbox, directory: Path) -> None:
+    """In place of one without a server; in ``directory``'s file ``f`` there is an ``x``."""
     assert [one.is_served for one in vm.active_mounts] == [False]
     await vm.unmount(AT, force=True)
-    await vm.mount(tmp_path / "data", AT)
+    await vm.mount(directory, AT)
     assert await say(vm, f"cat {AT}/f") == "x"
+
+
+async def test_a_mount_whose_attendant_is_killed_can_be_replaced(
+    vm: Sandbox, places: Paths, tmp_path: Path
+) -> None:
+    (tmp_path / "data" / "f").write_text("x")
+    await kill_attendant(vm, places)
+    await replace_mount(vm, tmp_path / "data")
+
+
+@pytest.mark.soak
+async def test_a_mount_whose_attendant_is_killed_fails_and_can_be_replaced(
+    vm: Sandbox, places: Paths, tmp_path: Path
+) -> None:
+    """It fails when the guest's kernel has given up, which takes half a minute."""
+    (tmp_path / "data" / "f").write_text("x")
+    await kill_attendant(vm, places)
+    assert (await vm.execute(f"cat {AT}/f", timeout=GONE_S)).exit_code != 0
+    await replace_mount(vm, tmp_path / "data")
 
 
 async def test_a_directory_that_is_deleted_or_replaced_is_not_followed(

@@ -166,11 +166,11 @@ async def test_rights_that_are_taken_away_meanwhile(vm: Sandbox, data: Path) -> 
     await asyncio.to_thread(wait_for, (data / "open" / "done").exists, what="the end of it")
     with log:
         assert log.read() == "first\nsecond\n", "what is open stays open"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await try_it(vm, "cat mine/log")).exit_code == 0:
             await asyncio.sleep(0.1)
     (data / "fixed").chmod(0o755)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await try_it(vm, "mv -f fixed/file mine/file")).exit_code != 0:
             await asyncio.sleep(0.1)
     assert (data / "mine" / "file").read_text() == "fixed"

@@ -26,7 +26,7 @@ family = socket.AF_UNIX if sys.argv[1].startswith("/") else socket.AF_INET
 server = socket.socket(family)
 server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 server.bind(sys.argv[1] if family == socket.AF_UNIX else ("127.0.0.1", int(sys.argv[1])))
-server.listen(64)
+server.listen(256)  # more than connect at once: no connection waits to be tried again
 print("ready", flush=True)
 def echo(peer):
     while data := peer.recv(65536):

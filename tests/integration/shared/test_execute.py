@@ -250,13 +250,13 @@ async def test_a_source_of_input_that_fails_ends_the_command(vm: Sandbox) -> Non
 
 async def test_cancelling_the_call_ends_the_command(vm: Sandbox) -> None:
     call = asyncio.create_task(vm.execute("sleep 6124", timeout=60))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not await sleeping(vm, "sleep 6124"):
             await asyncio.sleep(0.05)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while await sleeping(vm, "sleep 6124"):
             await asyncio.sleep(0.05)
 
@@ -307,11 +307,11 @@ async def test_a_detached_command_outlives_its_client(vm: Sandbox) -> None:
     other = Sandbox.attach(vm.name)
     await other.spawn("sleep 6125", detach=True)
     await other.spawn("sleep 6126")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not await sleeping(vm, "sleep 6126"):
             await asyncio.sleep(0.05)
     other.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while await sleeping(vm, "sleep 6126"):
             await asyncio.sleep(0.05)
     assert await sleeping(vm, "sleep 6125")

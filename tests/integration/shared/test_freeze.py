@@ -13,7 +13,7 @@ from quicksand import Sandbox
 from quicksand.base.errors import AgentRefusedError, AgentUnreachableError
 from quicksand.guest.execution import ExecuteResult
 
-from tests.conftest import in_time
+from tests.conftest import PATIENCE_S, Patience, in_time
 
 pytestmark = pytest.mark.vm
 
@@ -29,9 +29,9 @@ async def other(vm: Sandbox) -> AsyncIterator[Sandbox]:
 
 async def until(condition: Callable[[], Awaitable[bool]], *, what: str) -> None:
     """Wait until the guest says that ``condition`` is true."""
-    deadline = time.monotonic() + 20
+    patience = Patience(PATIENCE_S)
     while not await condition():
-        assert time.monotonic() < deadline, f"waited 20 s for {what}"
+        assert not patience.is_over(), f"waited {PATIENCE_S} s for {what}"
         await asyncio.sleep(0.02)
 
 

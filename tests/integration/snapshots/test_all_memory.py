@@ -101,15 +101,16 @@ async def test_a_page_that_is_missed_is_noticed(
     await look(vm)
 
 
+@pytest.mark.parametrize("much", [24, pytest.param(100, marks=pytest.mark.soak)])
 async def test_a_present_that_is_overwritten_after_its_pause_is_kept_whole(
-    vm: Sandbox, monkeypatch: pytest.MonkeyPatch
+    vm: Sandbox, monkeypatch: pytest.MonkeyPatch, much: int
 ) -> None:
     """The guest writes all the time. Written again from the checkpoint, its memory is as it was,
     and it runs on. With little room most goes to the file."""
     await look(vm)
     await load(vm, f"({BUSY}) > /dev/null 2>&1 &")
     registry = Registry(paths())
-    for mib, room_mib in ((1, 512), (100, 512), (100, 16)):
+    for mib, room_mib in ((1, 512), (much, 512), (much, much // 6)):
         monkeypatch.setattr(copying, "HELD_MAX", room_mib << 20)
         await load(
             vm, f"head -c {mib}M /dev/urandom > /dev/shm/a; sha256sum /dev/shm/a > /root/sum"

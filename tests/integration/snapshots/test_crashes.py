@@ -9,7 +9,7 @@ from tests.crash import REVERTS, run_matrix
 
 pytestmark = pytest.mark.vm
 
-POINTS = 8
+POINTS = 6
 SOAK_POINTS = 50
 
 

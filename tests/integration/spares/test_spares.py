@@ -93,10 +93,13 @@ async def test_what_is_given_when_it_is_taken(places: Paths, make: Make, tmp_pat
         assert asked - 1 <= int(date) <= answered + 1
         assert int(size) > 11 * 1024**2, "KiB"
         assert (await sandbox.execute("cat /mnt/host/file")).stdout == "from the host"
-        await sandbox.spawn("echo served | nc -l -p 8000 || python3 -m http.server", detach=True)
-        (port,) = sandbox.port_forwards.values()
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.close()
+        async with await sandbox.spawn(["python3", "-u", "-m", "http.server"]) as server:
+            await anext(server.output())  # it listens
+            (port,) = sandbox.port_forwards.values()
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET / HTTP/1.0\r\n\r\n")
+            assert await reader.readexactly(4) == b"HTTP"
+            writer.close()
         record = json.loads((places.sandboxes / spare.id / "sandbox.json").read_text())
         assert record["committed"] and record["name"] == "named"
         assert not (places.sandboxes / spare.id / "spare.json").exists()

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -218,6 +218,10 @@ class FakeMachines:
         self.fails: Exception | None = None
         """The next start, clone or pause raises it."""
 
+        self.images = {"debian", "my-save"}
+        self.prepare: Callable[[FakeGuest], None] | None = None
+        """It is called with the guest of each start."""
+
         self.stays: Exception | None = None
         """Removing raises it."""
 
@@ -231,9 +235,11 @@ class FakeMachines:
         if self.starting is not None:
             await self.starting.wait()
         self._fail()
-        if image not in ("debian", "my-save"):
+        if not self.has_image(image):
             raise ImageNotFound(f"Image not found: {image!r}")
         self.found[name] = FakeMachine(FakeGuest())
+        if self.prepare is not None:
+            self.prepare(self.found[name].guest)
         return self.found[name].guest
 
     def attach(self, name: str) -> FakeGuest:
@@ -296,7 +302,7 @@ class FakeMachines:
         return [self.found[new].guest for new in names]
 
     def has_image(self, name: str) -> bool:
-        return name in ("debian", "my-save")
+        return name in self.images
 
     def console(self, name: str) -> list[str]:
         return ["booted"]

@@ -334,7 +334,7 @@ async def test_what_there_is_not_says_so(api: Api, method: str, path: str) -> No
 
 
 async def test_templates_are_known_by_their_names(api: Api) -> None:
-    for name in ("base", "code-interpreter-v1", "debian", "my-save"):
+    for name in ("base", "debian", "my-save"):
         assert (await api.call("GET", f"/templates/aliases/{name}")).status == 200
     assert (await api.call("GET", "/templates/aliases/nothing")).status == 404
     await api.create(templateID="my-save")

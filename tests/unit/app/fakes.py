@@ -56,7 +56,7 @@ from quicksand_tui.verbs import starting
 from quicksand_tui.verbs.record import Progress, Report, SandboxVerb, Verb
 from quicksand_tui.verbs.removal import Back
 from quicksand_tui.verbs.starting import Started
-from tests.conftest import Patience
+from tests.conftest import PATIENCE_S, Patience
 from tests.unit.app import fake_saves
 from tests.unit.app.fake_saves import FakeSaves
 from tests.unit.app.fake_wall import FakeWall
@@ -767,7 +767,7 @@ def create(app: QuicksandApp, spec: NewSpec) -> None:
     app.operations.begin(starting.create(spec), sandbox_id=f"new:{spec.name}", name=spec.name)
 
 
-async def until(condition: Callable[[], object], *, timeout: float = 30.0) -> None:
+async def until(condition: Callable[[], object], *, timeout: float = PATIENCE_S) -> None:
     """Wait for a condition of the UI; fail when it does not come true."""
     patience = Patience(timeout)
     while not condition():

@@ -102,19 +102,30 @@ def differs(found: Image.Image, wanted: Image.Image) -> float:
     return max(ImageStat.Stat(ImageChops.difference(found, scaled)).mean)
 
 
+def has_pixels(image: Image.Image | None, place: Place) -> bool:
+    """Whether an image has all pixels of the cell that shows a part of it."""
+    if image is None:
+        return False
+    wide, high = (place.of_column + 1) * CELL[0], (place.of_row + 1) * CELL[1]
+    return image.width >= wide and image.height >= high
+
+
 def shows(terminal: PtyTerminal, picture: Image.Image) -> set[Place]:
-    """Waits until the terminal shows that picture, in images and nothing else; where it does."""
+    """Waits until the terminal shows that picture, in images and nothing else; where it does. By
+    then it has each of them, and none is a coarse one that a finer one is to replace: even with
+    those a picture may be much like itself."""
     found: list[Place] = []
 
     def is_there() -> bool:
         found[:] = places(terminal)
-        if not found:
+        known = images(terminal).images
+        if not found or not all(has_pixels(known.get(place.image), place) for place in found):
             return False
         left, top, right, bottom = box_of(found)
         is_whole = len(found) == (right - left) * (bottom - top)
         return is_whole and differs(shown(terminal), picture) < 8
 
-    wait_for(is_there, what="the picture", timeout=20)
+    wait_for(is_there, what="the picture")
     return set(found)
 
 
@@ -170,7 +181,7 @@ def test_all_others_show_half_cells(
     }
     with watching(screen, answers, env=env) as terminal:
         open_desktop(terminal)
-        wait_for(lambda: terminal.text.count("▀") > 500, what="half cells", timeout=20)
+        wait_for(lambda: terminal.text.count("▀") > 500, what="half cells")
         assert PLACEHOLDER not in terminal.text
         assert b"\x1b_Ga=T" not in terminal.output
         terminal.type(b"\x1dd")
@@ -189,7 +200,7 @@ def test_a_screen_at_rest_costs_nothing_and_a_change_only_its_tiles(screen: Fake
         changed = desktop()
         changed.paste("red", (300, 200, 340, 230))
         screen.show(changed, (300, 200, 340, 230))
-        wait_for(lambda: b"a=T" in terminal.output[before:], what="the change", timeout=20)
+        wait_for(lambda: b"a=T" in terminal.output[before:], what="the change")
         terminal.rests()
         shows(terminal, changed)
         drawn = bytes(terminal.output[before:])
@@ -206,14 +217,14 @@ def test_a_dialog_lies_over_the_picture_and_nothing_of_either_stays(screen: Fake
         whole = shows(terminal, desktop())
         terminal.type(b"\x1d?")  # the help, which tints what is below
         terminal.sees("Show all keys")
-        wait_for(lambda: not places(terminal), what="half cells below", timeout=20)
+        wait_for(lambda: not places(terminal), what="half cells below")
         wait_for(lambda: images(terminal).images == {}, what="the images to be deleted")
         terminal.type(b"\x1b")
         assert shows(terminal, desktop()) == whole
         terminal.type(b"\x1dd")
         terminal.sees("q quit")
         terminal.type(b"l")  # the log
-        wait_for(lambda: not places(terminal), what="another tab", timeout=20)
+        wait_for(lambda: not places(terminal), what="another tab")
         wait_for(lambda: images(terminal).images == {}, what="the images to be deleted")
         terminal.sees("f follow")  # drawn after the tab: an older footer has "n new"
         terminal.type(b"\x1b")
@@ -233,7 +244,7 @@ def test_a_toast_over_the_picture_leaves_it_whole(screen: FakeDesktop) -> None:
             terminal.type(b"\x1dk")  # no such command: a toast says so
         wait_for(lambda: set(places(terminal)) < whole, what="toasts over the picture")
         assert places(terminal), "what is not covered is as it was"
-        wait_for(lambda: set(places(terminal)) == whole, what="the toast's end", timeout=20)
+        wait_for(lambda: set(places(terminal)) == whole, what="the toast's end")
         leave(terminal)
 
 
@@ -243,7 +254,7 @@ def test_it_follows_the_size_of_the_terminal_and_of_the_screen(screen: FakeDeskt
         shows(terminal, desktop())
         for size in ((90, 24), (COLUMNS, ROWS)):
             terminal.resize(*size)
-            wait_for(_fits(terminal, size), what=f"{size}", timeout=20)
+            wait_for(_fits(terminal, size), what=f"{size}")
             shows(terminal, desktop())
         screen.show(desktop(1000, 300))
         shows(terminal, desktop(1000, 300))
@@ -277,7 +288,7 @@ def test_after_a_stop_all_of_it_is_drawn_again(screen: FakeDesktop) -> None:
         wait_for(lambda: b"\x1b[?1049l" in terminal.output[before:], what="the usual screen")
         terminal.restore_modes()
         terminal.kill(signal.SIGCONT)
-        wait_for(lambda: b"a=T" in terminal.output[before:], what="the images", timeout=20)
+        wait_for(lambda: b"a=T" in terminal.output[before:], what="the images")
         shows(terminal, desktop())
         leave(terminal)
 
@@ -293,7 +304,7 @@ def test_two_viewers_of_a_guest_that_changes_its_mode_all_the_time_until_it_ends
             screen.show(Image.new("RGB", (64 + 31 * number, 48 + 17 * (number % 7)), "red"))
         screen.show(desktop())
         shows(one, desktop())
-        wait_for(lambda: other.text.count("▀") > 500, what="half cells", timeout=20)
+        wait_for(lambda: other.text.count("▀") > 500, what="half cells")
         screen.end()
         for terminal in (one, other):
             terminal.sees("has ended")
@@ -309,7 +320,7 @@ def test_characters_of_no_us_keyboard_are_typed_in_order_with_the_keys(screen: F
     typed = screen.path.with_name("typed")
     with watching(screen, NO_IMAGES) as terminal:
         open_desktop(terminal)
-        wait_for(lambda: terminal.text.count("▀") > 500, what="half cells", timeout=20)
+        wait_for(lambda: terminal.text.count("▀") > 500, what="half cells")
         terminal.type("aéß".encode())
         wait_for(lambda: typed.exists() and typed.read_text() == "éß", what="the text")
         terminal.type("漢😀\x1b[200~ein\r\nText\x1b[201~".encode())

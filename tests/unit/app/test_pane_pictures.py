@@ -82,10 +82,10 @@ def test_kitty_shows_them_in_images_that_move_with_the_text(said: Path, protocol
         assert (before[2] - before[0], before[3] - before[1]) == (20, 9)
         sent = terminal.output.count(b"a=T")
         terminal.type(b"n" * 8)
-        wait_for(lambda: box_of(places(terminal))[3] < before[3], what="scrolling", timeout=20)
+        wait_for(lambda: box_of(places(terminal))[3] < before[3], what="scrolling")
         assert terminal.output.count(b"a=T") == sent, "moving costs no pixels"
         terminal.type(b"c")
-        wait_for(lambda: not places(terminal), what="the end of the picture", timeout=20)
+        wait_for(lambda: not places(terminal), what="the end of the picture")
         leave(terminal)
 
 
@@ -97,7 +97,7 @@ def test_an_image_of_a_picture_that_is_forgotten_is_deleted_soon(said: Path) -> 
         sent = set(re.findall(rb"a=T,U=1[^;]*,i=(\d+)", bytes(terminal.output)))
         assert len(sent) == 4
         terminal.type(b"d")
-        wait_for(lambda: deleted(terminal) == sent, what="the end of the images", timeout=20)
+        wait_for(lambda: deleted(terminal) == sent, what="the end of the images")
         leave(terminal)
 
 
@@ -111,7 +111,7 @@ def test_a_dialog_over_them_has_half_cells_below_it_and_they_come_back(said: Pat
         terminal.type(b"k")
         shows(terminal, picture())
         terminal.type(b"\x1d?")
-        wait_for(lambda: not places(terminal), what="no images below the help", timeout=20)
+        wait_for(lambda: not places(terminal), what="no images below the help")
         terminal.type(b"\x1b")
         shows(terminal, picture())
         leave(terminal)
@@ -128,7 +128,7 @@ def test_all_others_show_half_cells(
     with shell(said, answers, env=env) as terminal:
         open_shell(terminal)
         terminal.type(b"x")
-        wait_for(lambda: len(half_cells(terminal)) >= 100, what="half cells", timeout=20)
+        wait_for(lambda: len(half_cells(terminal)) >= 100, what="half cells")
         assert {colour for row in half_cells(terminal) for colour in row} >= {0xFF0000, 0x0000FF}
         assert PLACEHOLDER not in terminal.text
         sent = bytes(terminal.output)

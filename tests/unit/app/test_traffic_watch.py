@@ -47,7 +47,7 @@ class Guests:
         await asyncio.sleep(0)
 
     async def run(self) -> None:
-        await asyncio.wait_for(self.watch.run(), 10)
+        await asyncio.wait_for(self.watch.run(), 60)
 
 
 async def test_those_that_are_seen_are_asked_in_turn_every_few_seconds() -> None:

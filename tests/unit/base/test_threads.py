@@ -96,5 +96,5 @@ async def test_patience_with_work_that_goes_on_after_a_cancellation_ends() -> No
     assert not task.done()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
     assert ended.is_set()

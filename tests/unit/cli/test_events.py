@@ -67,7 +67,7 @@ def test_what_happens_in_another_process_is_told_line_by_line(places: Paths) -> 
         line = json.loads(out.readline())
         assert (line["event"], line["id"]) == ("deleted", record.id)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == Exit.INTERRUPTED
+        assert process.wait(timeout=60) == Exit.INTERRUPTED
 
 
 def test_a_list_that_is_watched_is_shown_again_when_it_changes(places: Paths) -> None:
@@ -76,7 +76,7 @@ def test_a_list_that_is_watched_is_shown_again_when_it_changes(places: Paths) ->
         make_stopped(places, "web")
         assert [entry["name"] for entry in json.loads(out.readline())] == ["web"]
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == Exit.INTERRUPTED
+        assert process.wait(timeout=60) == Exit.INTERRUPTED
 
 
 def test_a_watched_list_of_names_is_for_scripts_too(places: Paths) -> None:

@@ -388,4 +388,4 @@ def test_an_orphan_is_named_by_doctor_and_ended_by_clean(places: Paths, capsys: 
         assert {"kind": "QEMU", "pid": process.pid, "of": str(gone)} in orphans
         assert process.poll() is None
         run(["clean", "--yes"])
-        assert process.wait(10) == -9
+        assert process.wait(60) == -9

@@ -42,7 +42,7 @@ async def test_a_command_that_has_ended_is_not_signalled_by_its_pid(has_ended: b
     sandbox, tasks = Asked(), Tasks()
     async with session_with(script) as session:
         command = await execution.spawn(session, params, stdin=True)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await session.request("ping")  # whatever was sent before has come
             await tasks.end(0)  # the connection is over, and no output is waited for
             await hang_up(cast("Any", sandbox), command, tasks)

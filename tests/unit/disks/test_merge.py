@@ -17,6 +17,7 @@ from quicksand.disks.images.merge import write_merged
 from quicksand.disks.images.overlay import BACKING_NAME_MAX, CLUSTER, L2_COVERS, create_overlay
 from quicksand.disks.images.qcow2 import VIRTUAL_SIZE_MAX, check_qcow2
 
+from tests.conftest import examples
 from tests.faults import Fault, fault
 from tests.unit.disks.diff.disks import write_clusters
 from tests.unit.disks.test_overlay import QemuImg, qemu_img
@@ -96,7 +97,7 @@ def assert_merges(
 SIZES = st.none() | st.integers(1, SIZE_MAX + 3 * CLUSTER)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(made=st.lists(ODD, min_size=1, max_size=5), size=SIZES, compress=st.booleans())
 def test_it_reads_as_its_layers_whatever_their_sizes_and_clusters(
     made: list[Made], size: int | None, compress: bool
@@ -105,7 +106,7 @@ def test_it_reads_as_its_layers_whatever_their_sizes_and_clusters(
         assert_merges(Path(directory), made, size=size, compress=compress, known=True)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(made=st.lists(EVEN, min_size=1, max_size=5), compress=st.booleans())
 def test_where_clusters_fit_the_base_is_not_needed(made: list[Made], compress: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -115,7 +116,7 @@ def test_where_clusters_fit_the_base_is_not_needed(made: list[Made], compress: b
         }
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(made=st.lists(ODD, min_size=1, max_size=5), size=SIZES)
 def test_a_base_can_be_hidden(made: list[Made], size: int | None) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -381,7 +382,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     assert not target.exists()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     flips=st.lists(
         st.tuples(st.integers(0, 6 * CLUSTER - 1), st.binary(min_size=1, max_size=8)),

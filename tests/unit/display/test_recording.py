@@ -183,7 +183,7 @@ async def test_a_process_that_is_told_to_end_completes_it(
 
 async def test_it_is_stopped_without_signals(screens: Screens, target: Path) -> None:
     with ignored(signal.SIGTERM), ignored(signal.SIGINT):
-        await asyncio.wait_for(recorded_with(screens, target, Recording.stop), 20)
+        await asyncio.wait_for(recorded_with(screens, target, Recording.stop), 60)
     assert colours(target) == [(255, 0, 0)]
 
 

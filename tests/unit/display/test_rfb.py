@@ -198,7 +198,7 @@ async def test_keys_and_the_pointer(socket: Path) -> None:
         await client.pointer(1000, -3)
         await client.key(0xFF0D, True)
         await client.key(0xFF0D, False)
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 60)
 
 
 @pytest.mark.parametrize("status", [0, 1, 3, 4])

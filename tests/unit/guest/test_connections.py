@@ -47,7 +47,7 @@ async def test_each_direction_ends_on_its_own() -> None:
         assert await found.read() == b""
         await found.write(b"still")
         found.write_eof()
-        await asyncio.wait_for(found.finish(), 10)
+        await asyncio.wait_for(found.finish(), 60)
 
 
 @pytest.mark.parametrize("after_eof", [False, True])
@@ -63,7 +63,7 @@ async def test_who_writes_to_a_connection_that_has_ended_does_not_wait_for_ever(
         event(agent, "end", request["id"], error=error)
 
     async with session_with(script) as session, await dial(able(session), {"port": 80}) as found:
-        await asyncio.wait_for(found.write(bytes(2 * INPUT_WINDOW)), 10)
+        await asyncio.wait_for(found.write(bytes(2 * INPUT_WINDOW)), 60)
         if not after_eof:
             with pytest.raises(AgentRefusedError) as caught:
                 await found.read()
@@ -87,7 +87,7 @@ async def test_a_connection_that_is_closed_early_is_cancelled_and_what_still_com
         for _ in range(300):
             cancelled.clear()
             (await dial(able(session), {"port": 80})).close()
-            await asyncio.wait_for(cancelled.wait(), 10)
+            await asyncio.wait_for(cancelled.wait(), 60)
         assert session.budget.reserved == 0
         assert await session.request("cancel", {"id": 1}) == {}
 
@@ -102,7 +102,7 @@ async def test_a_dial_that_is_given_up_is_cancelled() -> None:
         task = asyncio.create_task(dial(able(session), {"port": 80}))
         await asked.wait()
         task.cancel()
-        await asyncio.wait_for(cancelled.wait(), 10)
+        await asyncio.wait_for(cancelled.wait(), 60)
         await asyncio.wait((task,))
         assert task.cancelled()
 

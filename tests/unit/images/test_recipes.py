@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from quicksand_images.alpine import repositories
 from quicksand_images.apk_keys import TrustedKeys
 from quicksand_images.bases import system_facts
 from quicksand_images.builder import suggested_options
+from quicksand_images.handing import hand_files
 from quicksand_images.recipe import (
     Layer,
     Recipe,
@@ -224,6 +226,55 @@ def test_several_scripts_are_run_in_their_order(write: Write, tmp_path: Path) ->
     (tmp_path / "a.sh").write_text("#" * 40_000)
     with pytest.raises(RecipeError, match="more than 65536 bytes"):
         read_recipe(write('base = "debian"\ncustomize = ["a.sh", "a.sh"]\n'))
+
+
+def test_files_beside_the_recipe_are_put_into_the_guest(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "tree" / "below").mkdir(parents=True)
+    (tmp_path / "tree" / "a.py").write_bytes(b"\0a")
+    (tmp_path / "tree" / ".hidden").touch()
+    (tmp_path / "one").write_text("1")
+    files = '[files]\n"/usr/lib/x" = "tree"\n"/etc/one.conf" = "one"\n'
+    layer = read_recipe(write(f'base = "debian"\n{files}'))
+    assert isinstance(layer, Layer)
+    assert layer.files == (("/usr/lib/x/a.py", b"\0a"), ("/etc/one.conf", b"1"))
+
+    handed = tmp_path / "handed"
+    handed.mkdir()
+    before = os.umask(0o077)
+    try:
+        hand_files(layer.files, handed)
+    finally:
+        os.umask(before)
+    modes = {
+        str(path.relative_to(handed)): path.stat().st_mode & 0o777 for path in handed.rglob("*")
+    }
+    directories = ("files", "files/usr", "files/usr/lib", "files/usr/lib/x", "files/etc")
+    assert modes == {
+        **dict.fromkeys(directories, 0o755),
+        "files/usr/lib/x/a.py": 0o644,
+        "files/etc/one.conf": 0o644,
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('"usr/x" = "one"', "no absolute path"),
+        ('"/usr/../x" = "one"', "no absolute path"),
+        ('"/" = "one"', "no absolute path"),
+        ('"/x" = "../one"', "beside the recipe"),
+        ('"/x" = 1', "beside the recipe"),
+        ('"/x" = "absent"', "No such file"),
+        ('"/x" = "large"', "more than 1048576 bytes"),
+    ],
+)
+def test_files_of_a_recipe_that_cannot_be_are_told(
+    write: Write, tmp_path: Path, line: str, why: str
+) -> None:
+    (tmp_path / "one").touch()
+    (tmp_path / "large").write_bytes(bytes(1024 * 1024 + 1))
+    with pytest.raises(RecipeError, match=f"line [23]: files.*{why}"):
+        read_recipe(write(f'base = "debian"\n[files]\n{line}\n'))
 
 
 def test_who_asks_for_a_whole_system_gets_no_layer(write: Write) -> None:

@@ -180,7 +180,7 @@ def test_no_outline_leaves_no_sketch_to_draw_into() -> None:
 
 def waiting(gate: threading.Event) -> Callable[[], World]:
     def look() -> World:
-        gate.wait(20)
+        gate.wait(60)
         return World(taken=1.0)
 
     return look
@@ -191,7 +191,7 @@ def test_a_slow_disk_delays_the_app_for_a_moment_only() -> None:
     look = FirstLook(waiting(gate))
     assert look.wait(0.01) is None
     gate.set()
-    assert look.wait(20) == World(taken=1.0)
+    assert look.wait(60) == World(taken=1.0)
     assert look.wait() == World(taken=1.0)
 
 

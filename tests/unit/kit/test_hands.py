@@ -210,8 +210,19 @@ SCREENS = {
 TEXTS = (" ".join(WORDS), "\n".join(reversed(WORDS)) + "\n")
 
 
-@pytest.mark.parametrize("gap", [TYPED_S, 0.0], ids=["typed", "burst"])
-@pytest.mark.parametrize("keys", SCREENS.values(), ids=SCREENS)
+SOME = ("sandboxes", "tree", "trash", "delete", "marked")
+"""Those that have words one at a time outside `make soak`, too: the app deals with each of a
+word before the next one comes, which takes three times as long."""
+
+
+def on_each_screen() -> Iterator[Any]:
+    for name, keys in SCREENS.items():
+        yield pytest.param(keys, 0.0, id=f"{name}-burst")
+        marks = [] if name in SOME else [pytest.mark.soak]
+        yield pytest.param(keys, TYPED_S, id=f"{name}-typed", marks=marks)
+
+
+@pytest.mark.parametrize(("keys", "gap"), on_each_screen())
 async def test_a_hundred_words_lose_nothing(keys: tuple[str, ...], gap: float) -> None:
     service = FakeService(replace(KEPT, sandboxes=(WEB_PAST, PAUSED)))
     before = service.kept

@@ -11,6 +11,7 @@ import sys
 import termios
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from quicksand.base.paths import Paths
@@ -52,7 +53,13 @@ def check_keys(log: Path, *typed: str) -> None:
     assert {*came[len(typed) :]} == {"q"}
 
 
-@pytest.mark.parametrize("delay_s", [0, 0.05, 0.15, 0.3, 1.0])
+def delays() -> list[Any]:
+    """Before all else is there, in the midst of it, and long after it."""
+    seldom = [pytest.param(delay_s, marks=pytest.mark.soak) for delay_s in (0.05, 0.3)]
+    return [0, 0.15, 1.0, *seldom]
+
+
+@pytest.mark.parametrize("delay_s", delays())
 @pytest.mark.parametrize("env", [{}, {"SSH_TTY": "/dev/pts/0"}], ids=["local", "ssh"])
 def test_answers_are_no_keys_however_late_they_come(
     tmp_path: Path, delay_s: float, env: dict[str, str]
@@ -231,7 +238,7 @@ def test_a_terminal_that_goes_away_ends_the_app() -> None:
     with PtyTerminal(APP, answers=WHOLE) as terminal:
         terminal.sees("Sandboxes")
         terminal.hang_up()
-        assert terminal.process.wait(20) == 129
+        assert terminal.process.wait(60) == 129
 
 
 def test_stopped_and_continued_it_is_as_before() -> None:

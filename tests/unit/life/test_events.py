@@ -150,7 +150,7 @@ async def qemu(places: Paths) -> AsyncIterator[FakeQemu]:
 
 
 async def collect(stream: AsyncIterator[Event]) -> list[Event]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return [event async for event in stream]
 
 
@@ -161,7 +161,7 @@ def kinds(found: list[Event]) -> list[EventKind]:
 async def watching(qemu: FakeQemu) -> asyncio.Task[list[Event]]:
     """A watcher that is connected."""
     task = asyncio.create_task(collect(qemu.watch()))
-    await asyncio.wait_for(qemu.connected.wait(), 10)
+    await asyncio.wait_for(qemu.connected.wait(), 60)
     return task
 
 
@@ -182,6 +182,27 @@ async def test_events_come_in_their_order_and_the_last_says_how_it_ended(qemu: F
     ]
     assert found[4].detail == "Input/output error"
     assert [event.time for event in found] == sorted(event.time for event in found)
+
+
+async def test_a_revert_in_the_qemu_that_runs_is_told_when_it_happens(qemu: FakeQemu) -> None:
+    """Its monitors stay connected."""
+    events = qemu.watch()
+    first = asyncio.ensure_future(anext(events))
+    await asyncio.wait_for(qemu.connected.wait(), 60)
+    qemu.emit("STOP")
+    assert (await first).kind is EventKind.PAUSED
+    machine = qemu.runtime.make("2")
+    for number in range(QMP_MONITORS):
+        machine.qmp_socket(number).hardlink_to(qemu.machine.qmp_socket(number))
+    publish_state(machine, replace(RUN, origin="clean"))
+    (qemu.runtime.root / "next").symlink_to("2")
+    (qemu.runtime.root / "next").replace(qemu.runtime.current_link)
+    qemu.emit("RESUME")
+    told, resumed = [await asyncio.wait_for(anext(events), 60) for _ in range(2)]
+    assert (told.kind, told.detail) == (EventKind.REVERTED, "clean")
+    assert resumed.kind is EventKind.RESUMED
+    qemu.end(asked=True)
+    assert kinds(await collect(events)) == [EventKind.STOPPED]
 
 
 async def test_a_crash_says_why(qemu: FakeQemu) -> None:
@@ -236,7 +257,7 @@ async def test_a_slow_reader_gets_the_latest_events_and_memory_stays_bounded(
     assert numbers == list(range(500, EVENTS_MAX + 500)), "the oldest went, the order stayed"
     waiting = asyncio.ensure_future(anext(stream))
     qemu.emit("X", number=-1)
-    assert (await asyncio.wait_for(waiting, 10))["data"]["number"] == -1
+    assert (await asyncio.wait_for(waiting, 60))["data"]["number"] == -1
     assert isinstance(stream, AsyncGenerator)
     await stream.aclose()
     await monitor.close()
@@ -249,8 +270,8 @@ async def test_events_that_came_before_the_end_are_told_also_after_it(qemu: Fake
     await monitor.execute("query-status")
     qemu.hang_up()
     with pytest.raises(QemuDiedError):
-        await asyncio.wait_for(monitor.execute("query-status"), 10)
-    async with asyncio.timeout(10):
+        await asyncio.wait_for(monitor.execute("query-status"), 60)
+    async with asyncio.timeout(60):
         found = [event["data"]["number"] async for event in monitor.events()]
     assert found == list(range(5))
     await monitor.close()
@@ -283,14 +304,14 @@ async def test_an_event_that_qemu_does_not_live_to_send_is_an_error(
         if when == "before":
             qemu.hang_up()
             with pytest.raises(QemuDiedError):
-                await asyncio.wait_for(monitor.execute("query-status"), 10)
+                await asyncio.wait_for(monitor.execute("query-status"), 60)
         waiting = asyncio.ensure_future(
             wait_for_event(events, lambda step: step["status"] == "completed", doing="a load")
         )
         await asyncio.sleep(0)
         qemu.hang_up()
         with pytest.raises(QemuDiedError, match="during a load"):
-            await asyncio.wait_for(waiting, 10)
+            await asyncio.wait_for(waiting, 60)
     await monitor.close()
 
 
@@ -302,7 +323,7 @@ async def test_who_stops_watching_leaves_neither_task_nor_monitor_behind(
         qemu.connected.clear()
         stream = qemu.watch()
         first = asyncio.ensure_future(anext(stream))
-        await asyncio.wait_for(qemu.connected.wait(), 10)
+        await asyncio.wait_for(qemu.connected.wait(), 60)
         if taken == "busy":
             qemu.emit("STOP")
             assert (await first).kind is EventKind.PAUSED
@@ -389,7 +410,7 @@ async def test_nothing_is_sent_while_qemu_takes_a_descriptor(
         await asyncio.sleep(0)
     assert qemu.commands[-1] == "add-fd"
     qemu.let_go()
-    await asyncio.wait_for(dump, 10)
+    await asyncio.wait_for(dump, 60)
     assert qemu.commands[-3:] == ["add-fd", "screendump", "remove-fd"]
     os.close(descriptor)
     await monitor.close()

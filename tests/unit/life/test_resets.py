@@ -35,7 +35,7 @@ async def test_a_peer_that_resets_is_told_of_though_its_data_wait() -> None:
         resets.watch(mine.fileno(), told.set)
         theirs.send(b"unread")
         break_off(theirs)
-        await asyncio.wait_for(told.wait(), 20)
+        await asyncio.wait_for(told.wait(), 60)
         resets.forget(mine.fileno(), told.set)
     resets.close()
 
@@ -52,6 +52,6 @@ async def test_an_end_with_data_that_wait_is_none_and_what_is_forgotten_is_not_t
         break_off(reset)
         resets.watch(third.fileno(), last.set)
         break_off(end)
-        await asyncio.wait_for(last.wait(), 20)
+        await asyncio.wait_for(last.wait(), 60)
         assert not told.is_set()
     resets.close()

@@ -310,7 +310,7 @@ async def test_a_flood_in_one_pane_does_not_hold_up_keys() -> None:
             guest.say(b"flood \x1b[32mof\x1b[m output\r\n" * 1000)
         await pilot.press("q")
         assert guest.typed == b"q"
-        await until(lambda: guest.unread == 0, timeout=20)
+        await until(lambda: guest.unread == 0)
 
 
 async def test_a_clipboard_is_only_written_by_the_one_in_use() -> None:

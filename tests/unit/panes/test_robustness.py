@@ -111,7 +111,7 @@ async def test_a_guest_that_dies_in_a_flood(state: LinkState) -> None:
         guest.say(b"\x1b]0;" + b"x" * 5000)
         await pilot.press("a", "b")
         await until(lambda: "enter opens a new one" in screen_text(app_of(pilot)))
-        await until(lambda: "the last words" in screen_text(app_of(pilot)), timeout=20)
+        await until(lambda: "the last words" in screen_text(app_of(pilot)))
         assert guest.typed == b""
         await pilot.press("enter")
         await until(lambda: len(service.terminals) == 2)

@@ -90,13 +90,13 @@ class Stage:
         return self.shells[-1]
 
     async def until_open(self) -> Shell:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await self.statuses.get()).state is not LinkState.OPEN:
                 pass
         return self.shells[-1]
 
     async def until_written(self, data: bytes) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.shells[-1].written != data:
                 await asyncio.sleep(0.001)
 
@@ -162,7 +162,7 @@ async def test_what_is_typed_while_the_next_connection_is_made_and_the_machine_c
     old.left.set()
     stage.before_opening = opening = asyncio.get_running_loop().create_future()
     old.breaks.set_exception(RevertedError("it was reverted"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(stage.shells) < 2:
             await asyncio.sleep(0.001)
     stage.terminal.write(b"new")

@@ -87,21 +87,21 @@ def guest(socket: Path) -> Iterator[FakeDesktop]:
 def test_pictures_come_one_after_the_other_is_drained(
     guest: FakeDesktop, screen: GuestScreen, sink: Sink
 ) -> None:
-    first = sink.pictures.get(timeout=20)
+    first = sink.pictures.get(timeout=60)
     assert (first.width, first.height, first.is_whole) == (320, 200, True)
     assert colours(first) == {RED}
     guest.show(plain("lime"))
     guest.show(plain("blue"))
     assert sink.pictures.empty(), "the first one was not drained"
     screen.order(drained=1)
-    second = sink.pictures.get(timeout=20)
+    second = sink.pictures.get(timeout=60)
     assert colours(second) == {BLUE} and not second.is_whole
 
 
 def test_keys_pointer_and_png(
     guest: FakeDesktop, screen: GuestScreen, sink: Sink, tmp_path: Path
 ) -> None:
-    sink.pictures.get(timeout=20)
+    sink.pictures.get(timeout=60)
     screen.press(Chord("a", control=True))
     screen.point(12, 34, 1)
     wait_for(lambda: ("pointer", 12, 34, 1) in guest.events, what="the pointer")
@@ -109,9 +109,9 @@ def test_keys_pointer_and_png(
     assert keys == [(0xFFE3, 1), (97, 1), (97, 0), (0xFFE3, 0)]
     told: queue.Queue[str] = queue.Queue()
     screen.save(tmp_path / "one.png", told.put)
-    assert told.get(timeout=20) == ""
+    assert told.get(timeout=60) == ""
     screen.save(tmp_path / "missing" / "one.png", told.put)
-    assert "No such file" in told.get(timeout=20)
+    assert "No such file" in told.get(timeout=60)
     with Image.open(tmp_path / "one.png") as saved:
         assert saved.size == (320, 200)
 
@@ -119,18 +119,18 @@ def test_keys_pointer_and_png(
 def test_a_screen_that_is_gone_is_told_and_the_next_one_is_shown(
     guest: FakeDesktop, screen: GuestScreen, sink: Sink, socket: Path
 ) -> None:
-    sink.pictures.get(timeout=20)
+    sink.pictures.get(timeout=60)
     screen.order(drained=1)  # it is found out when there is a next one to wait for
     guest.end()
-    assert "has ended" in sink.whys.get(timeout=20)
+    assert "has ended" in sink.whys.get(timeout=60)
     with FakeDesktop(socket, desktop()):
-        assert sink.pictures.get(timeout=20).is_whole
+        assert sink.pictures.get(timeout=60).is_whole
 
 
 def test_a_closed_screen_leaves_no_connection(
     guest: FakeDesktop, screen: GuestScreen, sink: Sink
 ) -> None:
-    sink.pictures.get(timeout=20)
+    sink.pictures.get(timeout=60)
     assert guest.viewers == 2
     screen.close()
     wait_for(lambda: guest.viewers == 0, what="the end of both connections")

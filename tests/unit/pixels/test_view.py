@@ -87,7 +87,7 @@ def looks_like(terminal: PtyTerminal, picture: Image.Image) -> bool:
 
 
 def shows(terminal: PtyTerminal, picture: Image.Image) -> None:
-    wait_for(lambda: looks_like(terminal, picture), what="the picture", timeout=20)
+    wait_for(lambda: looks_like(terminal, picture), what="the picture")
 
 
 def pressed(screen: FakeDesktop) -> list[int]:

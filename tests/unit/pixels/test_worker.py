@@ -66,7 +66,7 @@ async def test_the_columns_that_vnc_adds_are_no_part_of_the_picture(
     picture.paste(desktop(600, 400), (0, 0))
     with FakeDesktop(tmp_path / "vnc.sock", picture) as guest:
         async with working(guest.path) as worker:
-            first = await asyncio.wait_for(drawn.get(), 20)
+            first = await asyncio.wait_for(drawn.get(), 60)
             assert (first.width, first.height, first.is_whole) == (600, 400, True)
             shown = KittyImages((10, 20))
             shown.feed(first.data)
@@ -77,11 +77,11 @@ async def test_the_columns_that_vnc_adds_are_no_part_of_the_picture(
             picture.paste("lime", (0, 0, 40, 40))
             guest.show(picture)
             worker.take(replace(ORDER, drained=1))
-            second = await asyncio.wait_for(drawn.get(), 20)
+            second = await asyncio.wait_for(drawn.get(), 60)
             assert (second.width, second.is_whole) == (600, False)
             guest.show(Image.new("RGB", (320, 200), "blue"))
             worker.take(replace(ORDER, drained=2))
-            third = await asyncio.wait_for(drawn.get(), 20)
+            third = await asyncio.wait_for(drawn.get(), 60)
             assert (third.width, third.height, third.is_whole) == (320, 200, True)
 
 

@@ -88,7 +88,7 @@ async def save(qemu: FakeQemu) -> None:
 async def saving(qemu: FakeQemu) -> asyncio.Task[None]:
     """A job that QEMU is still at, and that is waited for."""
     task = asyncio.create_task(save(qemu))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await qemu.waited.wait()
     assert not task.done()
     return task
@@ -108,7 +108,7 @@ async def test_qemu_is_asked_nothing_while_it_is_at_the_job() -> None:
     task = await saving(qemu)
     assert qemu.said == ["snapshot-save"]
     qemu.tell(qemu.jobs[-1], "concluded")
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 60)
     assert qemu.said == ["snapshot-save", "query-jobs", "job-dismiss"]
 
 
@@ -132,7 +132,7 @@ async def test_the_end_of_qemu_during_the_job_is_told() -> None:
     task = await saving(qemu)
     qemu.die()
     with pytest.raises(QemuDiedError, match="during snapshot-save"):
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
 
 
 async def test_a_job_that_qemu_refuses_is_not_waited_for() -> None:

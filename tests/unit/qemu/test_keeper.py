@@ -101,7 +101,7 @@ class Stage:
     async def end(self, script: str, *arguments: str, **options: Any) -> dict[str, Any]:
         """Run a script to its end; how the keeper says that it ended."""
         owned = await self.launch(script, *arguments, **options)
-        await asyncio.wait_for(owned.wait(), 10)
+        await asyncio.wait_for(owned.wait(), 60)
         return self.ended()
 
     def ended(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ async def stage(places: Paths) -> AsyncIterator[Stage]:
         owned.cut()
         with contextlib.suppress(ProcessLookupError):
             os.kill(owned.keeper_pid, signal.SIGTERM)
-        await asyncio.wait_for(owned.wait(), 10)
+        await asyncio.wait_for(owned.wait(), 60)
     await stage.until_gone()
 
 
@@ -372,7 +372,7 @@ async def test_endless_output_stays_within_two_pieces(stage: Stage) -> None:
     await asyncio.to_thread(wait_for, three_pieces, what="the third piece of the log")
     assert alive(owned.qemu_pid), "it is not stopped for that"
     owned.cut()
-    await asyncio.wait_for(owned.wait(), 10)
+    await asyncio.wait_for(owned.wait(), 60)
     assert sorted(p.name for p in stage.place.root.glob("console*")) == [
         "console.log",
         "console.log.1",
@@ -472,7 +472,7 @@ async def test_a_cut_lifeline_kills_at_once(stage: Stage, script: str) -> None:
         begun = time.monotonic()
         owned.cut()
         owned.cut()
-        await asyncio.wait_for(owned.wait(), 20)
+        await asyncio.wait_for(owned.wait(), 60)
         taken = time.monotonic() - begun
         assert not alive(owned.qemu_pid)
         assert (stage.ended()["code"], stage.ended()["asked"]) == (-9, True)
@@ -486,7 +486,7 @@ async def test_a_stopped_process_is_killed_too(stage: Stage) -> None:
     owned = await stage.launch(FOR_EVER)
     os.kill(owned.qemu_pid, signal.SIGSTOP)
     owned.cut()
-    await asyncio.wait_for(owned.wait(), 10)
+    await asyncio.wait_for(owned.wait(), 60)
     assert stage.ended()["code"] == -9
 
 
@@ -518,7 +518,7 @@ async def test_a_sandbox_dies_with_its_script_even_on_kill_9(stage: Stage) -> No
     program = stage.script(FOR_EVER)
     arguments = [str(path) for path in (stage.place.root, stage.runtime.root, program)]
     script = await asyncio.create_subprocess_exec(sys.executable, "-c", OWNER, *arguments)
-    assert await asyncio.wait_for(script.wait(), 10) == -9
+    assert await asyncio.wait_for(script.wait(), 60) == -9
     await stage.until_gone()
     assert not stage.runtime.root.exists()
     await asyncio.to_thread(wait_for, lambda: not stage.place.root.exists(), what="the discarding")
@@ -546,7 +546,7 @@ async def test_bytes_that_mean_nothing_neither_detach_nor_kill(stage: Stage) -> 
     os.write(owned._lifeline, b"x\0\n")
     os.kill(owned.qemu_pid, 0)
     owned.cut()
-    await asyncio.wait_for(owned.wait(), 10)
+    await asyncio.wait_for(owned.wait(), 60)
     assert stage.ended()["code"] == -9
 
 
@@ -572,7 +572,7 @@ async def test_asked_to_stop_it_ends_with_sigterm(stage: Stage) -> None:
     owned = await stage.launch("trap 'echo closing; exit 0' TERM; echo ready; while :; do :; done")
     await stage.said("ready")
     os.kill(owned.keeper_pid, signal.SIGTERM)
-    await asyncio.wait_for(owned.wait(), 10)
+    await asyncio.wait_for(owned.wait(), 60)
     assert (stage.ended()["code"], stage.ended()["asked"]) == (0, True)
     assert stage.console().endswith("closing\n")
 
@@ -583,7 +583,7 @@ async def test_one_that_does_not_listen_is_killed_after_its_grace(stage: Stage) 
     started = time.monotonic()
     for _ in range(3):
         os.kill(owned.keeper_pid, signal.SIGTERM)
-    await asyncio.wait_for(owned.wait(), 10)
+    await asyncio.wait_for(owned.wait(), 60)
     assert time.monotonic() - started >= TERM_GRACE_S - 0.1
     assert (stage.ended()["code"], stage.ended()["asked"]) == (-9, True)
 
@@ -592,7 +592,7 @@ async def test_a_stopped_process_sees_the_signal(stage: Stage) -> None:
     owned = await stage.launch(FOR_EVER)
     os.kill(owned.qemu_pid, signal.SIGSTOP)
     os.kill(owned.keeper_pid, signal.SIGTERM)
-    await asyncio.wait_for(owned.wait(), 10)
+    await asyncio.wait_for(owned.wait(), 60)
     assert stage.ended()["code"] == -15
 
 
@@ -603,7 +603,7 @@ async def test_what_is_discarded_goes_when_its_owner_is_gone(stage: Stage) -> No
     owned = await stage.launch(FOR_EVER, discard=True)
     (stage.place.root / "disk.qcow2").write_text("data")
     owned.cut()
-    await asyncio.wait_for(owned.wait(), 10)
+    await asyncio.wait_for(owned.wait(), 60)
     assert not stage.place.root.exists()
     assert not stage.runtime.root.exists()
 
@@ -626,7 +626,7 @@ async def test_what_is_kept_is_kept(stage: Stage) -> None:
     (stage.place.root / "disk.qcow2").write_text("data")
     owned = await stage.launch(FOR_EVER)
     owned.cut()
-    await asyncio.wait_for(owned.wait(), 10)
+    await asyncio.wait_for(owned.wait(), 60)
     assert (stage.place.root / "disk.qcow2").read_text() == "data"
 
 

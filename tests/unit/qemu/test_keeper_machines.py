@@ -113,7 +113,7 @@ async def scene(places: Paths) -> AsyncIterator[Scene]:
     for link in scene.links:
         link.close()
     scene.owner.cut()
-    await asyncio.wait_for(scene.owner.wait(), 10)
+    await asyncio.wait_for(scene.owner.wait(), 60)
     await scene.until_gone()
 
 
@@ -352,7 +352,7 @@ async def test_the_end_of_the_current_machine_ends_the_others_and_is_recorded(
     link = await scene.link()
     pid = await scene.start(link, "2")
     os.kill(scene.owner.qemu_pid, signal.SIGKILL)
-    await asyncio.wait_for(scene.owner.wait(), 10)
+    await asyncio.wait_for(scene.owner.wait(), 60)
     assert not alive(pid)
     assert (scene.ended()["machine"], scene.ended()["code"]) == ("1", -9)
     assert not scene.runtime.root.exists()
@@ -376,7 +376,7 @@ async def test_after_a_promotion_the_new_machine_s_end_is_the_sandbox_s(
             scene.owner.cut()
         case _:
             os.kill(pid, signal.SIGSEGV)
-    await asyncio.wait_for(scene.owner.wait(), 10)
+    await asyncio.wait_for(scene.owner.wait(), 60)
     assert not alive(pid)
     assert not alive(scene.owner.qemu_pid)
     assert scene.ended()["machine"] == "2"
@@ -395,14 +395,14 @@ async def test_a_sandbox_that_is_to_end_changes_no_machine(scene: Scene) -> None
     os.kill(scene.owner.keeper_pid, signal.SIGCONT)
     with pytest.raises(MachineError):
         await asking
-    await asyncio.wait_for(scene.owner.wait(), 10)
+    await asyncio.wait_for(scene.owner.wait(), 60)
     assert scene.ended()["machine"] == "1"
 
 
 async def test_what_is_asked_of_a_sandbox_that_has_ended_says_that_it_has(scene: Scene) -> None:
     link = await scene.link()
     scene.owner.cut()
-    await asyncio.wait_for(scene.owner.wait(), 10)
+    await asyncio.wait_for(scene.owner.wait(), 60)
     with pytest.raises(MachineError, match="went away and did not guard") as caught:
         await link.ask("guard", on=True)
     assert "`quicksand-tui ps -a` tells" in hint_of(caught.value)

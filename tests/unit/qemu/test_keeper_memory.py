@@ -74,7 +74,7 @@ async def stage(places: Paths) -> AsyncIterator[Stage]:
     yield stage
     for owned in stage.owned:
         owned.cut()
-        await asyncio.wait_for(owned.wait(), 10)
+        await asyncio.wait_for(owned.wait(), 60)
     await stage.until_gone()
 
 

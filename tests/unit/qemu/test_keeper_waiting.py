@@ -35,7 +35,7 @@ async def stage(places: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     yield stage
     for owned in stage.owned:
         owned.cut()
-        await asyncio.wait_for(owned.wait(), 10)
+        await asyncio.wait_for(owned.wait(), 60)
     await stage.until_gone()
     for root in (stage.runtime.root, stage.place.root):
         if root.exists():  # the keeper was killed, or the sandbox was not to be discarded
@@ -100,7 +100,7 @@ async def test_it_ends_with_its_new_owner(stage: Stage, keeper_lives: bool) -> N
         kill(owned.keeper_pid)
         assert alive(owned.qemu_pid)
     owned.cut()
-    await asyncio.wait_for(owned.wait(), 10)
+    await asyncio.wait_for(owned.wait(), 60)
     await stage.until_gone()
     assert stage.place.root.exists()
 
@@ -111,7 +111,7 @@ async def test_its_new_owner_can_detach_it(stage: Stage, keeper_lives: bool) -> 
     if not keeper_lives:
         kill(owned.keeper_pid)
     owned.detach()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises((MachineError, OSError)):
             await own(stage, owned)
     assert alive(owned.qemu_pid)
@@ -121,7 +121,7 @@ async def test_its_new_owner_can_detach_it(stage: Stage, keeper_lives: bool) -> 
 async def test_it_is_discarded_if_its_owner_dies_and_says_so(stage: Stage) -> None:
     owned = await own(stage, await waits(stage), discard=True)
     owned.cut()
-    await asyncio.wait_for(owned.wait(), 10)
+    await asyncio.wait_for(owned.wait(), 60)
     assert not stage.place.root.exists()
     assert not stage.runtime.root.exists()
 
@@ -129,7 +129,7 @@ async def test_it_is_discarded_if_its_owner_dies_and_says_so(stage: Stage) -> No
 async def test_its_owner_can_end_it_and_look_at_it(stage: Stage) -> None:
     owned = await own(stage, await waits(stage), discard=True)
     owned.kill()
-    await asyncio.wait_for(owned.wait(), 10)
+    await asyncio.wait_for(owned.wait(), 60)
     assert stage.ended()["asked"] is True
 
 

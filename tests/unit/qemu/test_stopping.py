@@ -47,10 +47,10 @@ def test_all_qemus_of_a_sandbox_are_ended_and_nothing_else(places: Paths, stack:
     editor = start(stack, "-name", str(mine.root))
     end_strays(mine, only=foreign.pid)
     end_strays(mine, but=strays[0].pid)
-    assert strays[1].wait(10) == -9
+    assert strays[1].wait(60) == -9
     assert [p.poll() for p in (strays[0], editor, foreign)] == [None] * 3
     end_strays(mine)
-    assert strays[0].wait(10) == -9
+    assert strays[0].wait(60) == -9
     assert [p.poll() for p in (editor, foreign)] == [None] * 2
 
 

@@ -296,4 +296,4 @@ def test_the_typed_keywords_are_the_options() -> None:
     own = set(inspect.signature(Sandbox.__init__).parameters) - {"self", "image", "options"}
     assert own == set(OWN)
     resume = ResumeOptions.__annotations__.keys()
-    assert resume == SandboxOptions.__annotations__.keys() - {"base_dir", "host"}
+    assert resume == SandboxOptions.__annotations__.keys() - {"base_dir", "host", "fleet"}

@@ -285,7 +285,7 @@ def test_the_texts_of_a_hint_are_bounded() -> None:
 async def test_a_silent_far_end_is_taken_for_gone_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linking, "SILENCE_MAX_S", 0.2)
     async with links(echo) as (asking, _):
-        await asyncio.wait_for(asking.watch(), 20)
+        await asyncio.wait_for(asking.watch(), 60)
         with pytest.raises(RemoteUnreachableError, match="no sign of life"):
             asking.open("echo")
 
@@ -299,7 +299,7 @@ async def test_a_connection_that_this_end_ends_is_no_longer_read() -> None:
     await asyncio.sleep(0)
     error = RemoteUnreachableError("the client came over another connection")
     link.end(error)
-    assert await asyncio.wait_for(running, 20) is error
+    assert await asyncio.wait_for(running, 60) is error
     with pytest.raises(RemoteUnreachableError, match="another connection"):
         await channel.reply
     other.close()

@@ -14,6 +14,7 @@ from quicksand_smb.frames import IN_PLACE, Frames
 from quicksand_smb.traffic import private_counters
 from quicksand_smb.wire import ProtocolError
 
+from tests.conftest import examples
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.test_in_step import GREETING
 from tests.unit.smb_attack.test_reading import Disk, disk
@@ -40,7 +41,7 @@ def received(data: bytes, *, resynchronises: bool, most: int = 50) -> list[bytes
 
 
 @given(st.lists(FRAME, max_size=8))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_frames_come_out_as_they_went_in(said: list[bytes]) -> None:
     for resynchronises in (False, True):
         sent = b"".join(raw.frame(one) for one in said)
@@ -48,7 +49,7 @@ def test_frames_come_out_as_they_went_in(said: list[bytes]) -> None:
 
 
 @given(st.lists(FRAME, min_size=1, max_size=4), st.binary(max_size=400), FRAME)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_garbage_is_a_protocol_error_or_passed_over(
     before: list[bytes], garbage: bytes, after: bytes
 ) -> None:

@@ -19,6 +19,7 @@ from quicksand_smb.sender import Sender
 from quicksand_smb.server_state import ServerState
 from quicksand_smb.session import Session
 
+from tests.conftest import examples
 from tests.unit.smb_attack import raw
 from tests.unit.smb_attack.guest import Guest, Server, StreamEnded, serving
 
@@ -229,7 +230,7 @@ def find_negotiate_response(heard: bytes) -> int:
 
 
 @given(st.binary(max_size=300), st.integers(0, len(GREETING)))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_only_a_whole_negotiate_at_the_end_is_one(before: bytes, cut: int) -> None:
     whole = b"\0\0\x10\0\xfeSMB" + before + GREETING
     assert find_negotiate(memoryview(whole)) == len(whole) - len(GREETING)

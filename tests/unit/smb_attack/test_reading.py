@@ -44,7 +44,7 @@ class Disk:
         self.is_hanging.clear()
         self.works.clear()
         self.guest.send(self.guest.message(raw.CREATE, raw.create("file")))
-        assert self.is_hanging.wait(10)
+        assert self.is_hanging.wait(60)
 
     def end(self) -> None:
         self.works.set()

@@ -14,6 +14,7 @@ from quicksand_smb import dispatch, fscc
 from quicksand_smb.signing import Algorithm, Signer
 from quicksand_smb.wire import ProtocolError
 
+from tests.conftest import examples
 from tests.unit.smb_protocol import client as c
 from tests.unit.smb_protocol.client import Answer, Client
 
@@ -66,7 +67,7 @@ def asked(name: str, level: int, *, posix: bool, access: int, most: int, flags: 
     return tuple(zip(ASK, bodies, strict=True))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     name=st.sampled_from(NAMES),
     level=st.sampled_from(LEVELS),

@@ -31,6 +31,7 @@ from quicksand.snapshots.tree import read_tree
 from quicksand.snapshots.verified import Verified
 
 from quicksand_tui.model.remedies import hint_of
+from tests.conftest import examples
 from tests.unit.snapshots.boxes import commit_node, image_of, make_base, make_box, tree
 
 OFFSETS = 40
@@ -173,7 +174,7 @@ def seen(box: Box) -> None:
             assert node.id == box.first.id
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_changed_bytes_in_a_record_are_an_error_or_harmless(box: Box, data: st.DataObject) -> None:
     path = box.mark(box.first)

@@ -642,7 +642,7 @@ async def test_another_process_that_holds_the_lock_is_waited_for_then_named(
     await asyncio.sleep(0)
     assert not waiting.done()
     holder.communicate()
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_the_lock_is_freed_after_any_end(history: History) -> None:

@@ -69,7 +69,7 @@ async def test_it_is_loaded_when_qemu_says_so_and_qemu_is_asked_nothing_meanwhil
     place: SandboxDir,
 ) -> None:
     qemu = FakeQemu("setup", "active", "completed")
-    await asyncio.wait_for(load(place, qemu), 10)
+    await asyncio.wait_for(load(place, qemu), 60)
     assert qemu.said == ["getfd state", "listen", "migrate-set-capabilities", "migrate-incoming"]
 
 
@@ -91,4 +91,4 @@ async def test_a_state_that_is_not_loaded_is_an_error(
 ) -> None:
     monkeypatch.setattr(hypervisor, "LOAD_TIMEOUT_S", 0.01 if "within" in told else 10.0)
     with pytest.raises(error, match=told):
-        await asyncio.wait_for(load(place, FakeQemu(*steps)), 10)
+        await asyncio.wait_for(load(place, FakeQemu(*steps)), 60)

@@ -52,7 +52,7 @@ def test_steps_are_filled_while_one_is_written_until_no_buffer_is_left(
     real = os.pwrite
 
     def slow(descriptor: int, data: memoryview, offset: int) -> int:
-        assert goes_on.wait(20)
+        assert goes_on.wait(60)
         return real(descriptor, data, offset)
 
     monkeypatch.setattr(os, "pwrite", slow)

@@ -57,7 +57,7 @@ async def test_it_waits_as_long_as_that_is_busy(worker: subprocess.Popen[str]) -
     worker.stdin.write("rest\n")
     worker.stdin.flush()
     assert await asyncio.to_thread(worker.stdout.readline) == "rests\n"
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, 60)
 
 
 async def test_it_waits_for_nobody_who_has_ended(worker: subprocess.Popen[str]) -> None:
@@ -65,20 +65,20 @@ async def test_it_waits_for_nobody_who_has_ended(worker: subprocess.Popen[str]) 
     await asyncio.sleep(0)
     worker.kill()
     await asyncio.to_thread(worker.wait)
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, 60)
 
 
 async def test_it_does_not_wait_for_ever(
     worker: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idle_machine, "PATIENCE_S", 1.0)
-    await asyncio.wait_for(waiting(worker), 20)
+    await asyncio.wait_for(waiting(worker), 60)
 
 
 async def test_another_process_of_that_number_is_not_waited_for(
     worker: subprocess.Popen[str],
 ) -> None:
-    await asyncio.wait_for(until_idle(worker.pid, "at another time"), 20)
+    await asyncio.wait_for(until_idle(worker.pid, "at another time"), 60)
 
 
 def test_what_a_maker_is_told_comes_through() -> None:

@@ -33,7 +33,7 @@ from quicksand.base.files import (
     write_json,
 )
 from quicksand.base.listing import ANY_ID, TEMPORARY, own_directories, own_files
-from quicksand.base.paths import make_private_dir
+from quicksand.base.paths import SHARED_IMAGES, make_private_dir
 from quicksand.base.regular import create, open_file, open_regular, read_word
 from quicksand.base.removal import mark, remove, require_ours
 from quicksand.disks.images.origin import KEY, Origin
@@ -220,6 +220,7 @@ class ImageStore:
 
         Raises ImageError, DiskSpaceError, PathError.
         """
+        _require_own()
         try:
             check_suggested(manifest.get("machine", {}))
         except ValueError as error:
@@ -258,6 +259,7 @@ class ImageStore:
         Raises StateError if that image is just being built or installed, ImageNotFound,
         DiskSpaceError, PathError.
         """
+        _require_own()
         place = self.root / name
         if not _is_name(name) or not place.is_dir():
             raise ImageNotFound(f"Image not found: {name!r} is not in the store")
@@ -286,6 +288,7 @@ class ImageStore:
         """Remove one version, unless it is the current one or that image is being built; return
         whether it was removed. The caller makes sure that nothing uses it. Raises PathError.
         """
+        _require_own()
         name = image.root.parent.name
         with map_os_errors(image.root):
             # A build whose result exists already makes that version the current one again.
@@ -306,6 +309,7 @@ class ImageStore:
         """Return the version as one that was not only unpacked from a bundle (`BUNDLE`) but
         imported or made as well, so that its name and its architecture find it. Raises
         DiskSpaceError, PathError."""
+        _require_own()
         if not image.bundle:
             return image
         path = image.root / MANIFEST
@@ -316,6 +320,7 @@ class ImageStore:
     def make_current(self, image: StoredImage) -> None:
         """Make a version that is in the store the one that new sandboxes boot from. Raises
         DiskSpaceError, PathError."""
+        _require_own()
         with map_os_errors(image.root):
             _point(image.root.parent, image.root.name)
 
@@ -326,6 +331,7 @@ class ImageStore:
         Raises StateError if that image is just being built or installed, ImageNotFound if the
         version is not there, DiskSpaceError, PathError.
         """
+        _require_own()
         place = image.root.parent
         with map_os_errors(image.root):
             if not image.root.is_dir():
@@ -364,6 +370,15 @@ def sha256_file(path: Path) -> str:
     """Return the hexadecimal SHA-256 of a file. Blocks for I/O. Raises OSError."""
     with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _require_own() -> None:
+    """Raise StateError if the images are another data directory's."""
+    if os.environ.get(SHARED_IMAGES):
+        raise StateError(
+            "a node of a fleet shares the images of its machine, and does not change them",
+            hint="do that on the machine itself, without --host",
+        )
 
 
 def _is_name(name: str) -> bool:

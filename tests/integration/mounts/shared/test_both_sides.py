@@ -239,7 +239,7 @@ async def test_what_is_in_use_stays_unless_by_force(both: Both, tmp_path: Path) 
     (tmp_path / "f").write_text("x")
     handle = await both.vm.mount(tmp_path, "/mnt/used")
     process = await both.vm.spawn("cd /mnt/used && exec sleep 1000")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await both.vm.execute("ls -l /proc/*/cwd | grep -q /mnt/used")).exit_code:
             await asyncio.sleep(0.05)
     with pytest.raises(MountError, match="in use"):

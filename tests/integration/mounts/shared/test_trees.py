@@ -131,7 +131,7 @@ async def test_a_repository_is_the_same_everywhere(
     both: Both, elsewhere: Both, tmp_path: Path
 ) -> None:
     source = tmp_path / "source"
-    make_tree(source, files=60)
+    make_tree(source, files=25)
     (source / "absolute").symlink_to("/usr/bin/env")
     (source / "odd").symlink_to("/a:b *?")
     git(source, "init", "-q", "-b", "main")

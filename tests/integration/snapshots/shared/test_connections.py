@@ -43,7 +43,7 @@ class Peer:
     writer: asyncio.StreamWriter
 
     async def echoes(self, word: bytes) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             self.writer.write(word)
             assert await self.reader.readexactly(len(word)) == word
 
@@ -81,7 +81,7 @@ class Host:
             self.called.notify_all()
 
     async def caller(self, word: str) -> Peer:
-        async with asyncio.timeout(20), self.called:
+        async with asyncio.timeout(60), self.called:
             await self.called.wait_for(lambda: word in self.callers)
             return self.callers.pop(word)
 

@@ -84,7 +84,7 @@ class Viewer:
             self._more.notify_all()
 
     async def sees(self, colour: str) -> None:
-        async with asyncio.timeout(20), self._more:
+        async with asyncio.timeout(60), self._more:
             await self._more.wait_for(lambda: self._seen == colour)
 
     async def leave(self) -> None:

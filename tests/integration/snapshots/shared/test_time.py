@@ -16,7 +16,7 @@ from tests.conftest import in_time
 from tests.integration.guests import say
 from tests.integration.snapshots.witnesses import State, Witness
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("patient"), pytest.mark.timeout(600)]
 
 STALL_S = 3
 """Seconds after which the kernel complains of a processor that stands still; the least that it

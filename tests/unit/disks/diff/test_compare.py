@@ -17,6 +17,7 @@ from quicksand.disks.diff.ext4.filesystem import FileSystem
 from quicksand.disks.diff.ranges import Ranges
 from quicksand_images.toolbox import Tool
 
+from tests.conftest import examples
 from tests.unit.disks.diff.disks import MIB, OURS, Maker, MemoryDisk, brief, diff_bytes, fill
 
 KINDS = {
@@ -285,7 +286,7 @@ def structures(disk: bytes) -> list[int]:
     return found
 
 
-@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(250), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_flipped_bytes_raise_anything_but_our_error(
     victims: list[bytes], data: st.DataObject, offsets: dict[int, list[int]]

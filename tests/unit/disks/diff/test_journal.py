@@ -14,6 +14,7 @@ from quicksand.disks.diff.ext4.filesystem import FileSystem
 from quicksand.disks.diff.ext4.journal import MAGIC
 from quicksand_images.toolbox import Tool
 
+from tests.conftest import examples
 from tests.unit.disks.diff.disks import MIB, OURS, Maker, MemoryDisk, brief, diff_bytes, fill
 
 BLOCK = 1024
@@ -167,7 +168,7 @@ def victim(tmp_path_factory: pytest.TempPathFactory, tools: tuple[Tool, Tool]) -
     return disk, journal_at(maker, disk)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(flips=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 63), st.integers(0, 255))))
 def test_no_flipped_bytes_of_a_journal_raise_anything_but_our_error(
     victim: tuple[bytes, int], flips: list[tuple[int, int, int]]

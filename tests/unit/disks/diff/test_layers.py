@@ -19,6 +19,7 @@ from quicksand.disks.diff.layer import Layer
 from quicksand.disks.images.overlay import CLUSTER, create_overlay
 from quicksand.qemu.binaries import find_binaries
 
+from tests.conftest import examples
 from tests.unit.disks.diff.disks import MIB, close_chain, open_chain, write_clusters
 
 CLUSTERS = 16
@@ -186,7 +187,7 @@ def test_a_table_that_is_used_twice_is_refused(tmp_path: Path) -> None:
     close_chain(chain)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.tuples(st.integers(0, 5 * CLUSTER - 1), st.integers(0, 255)), max_size=8))
 def test_no_bytes_raise_anything_but_our_error(flips: list[tuple[int, int]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

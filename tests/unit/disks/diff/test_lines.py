@@ -44,9 +44,9 @@ def test_a_shortest_way_is_found() -> None:
 def test_texts_made_to_take_long_are_given_up_within_seconds() -> None:
     rng = random.Random(1)
     a, b = ([b"%d\n" % rng.randrange(2) for _ in range(120_000)] for _ in "ab")
-    began = time.monotonic()
+    began = time.process_time()
     assert len(compare_lines(a, b)) == 1
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 30
 
 
 def test_many_pairs_share_their_steps() -> None:

@@ -48,7 +48,7 @@ async def test_what_comes_between_dialing_and_the_handshake_is_for_the_client_be
 
     async def late(path: Path) -> Session:
         session = await dial(path)
-        await asyncio.wait_for(arrived.wait(), 5)
+        await asyncio.wait_for(arrived.wait(), 60)
         await session.handshake("token", timeout=5)
         return session
 
@@ -112,7 +112,7 @@ async def test_an_agent_that_ignores_the_window_loses_the_session() -> None:
 
     async with session_with(handler) as session:
         channel = session.open("execute_stream", {})
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await session.closed.wait()
             with pytest.raises(AgentProtocolError, match="window"):
                 while True:
@@ -140,7 +140,7 @@ async def test_reading_sends_credits_so_that_output_has_no_end() -> None:
     async with session_with(handler) as session:
         channel = session.open("execute_stream", {})
         received = 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while isinstance(item := await channel.read(), tuple):
                 received += len(item[1])
         assert received == total
@@ -160,7 +160,7 @@ async def test_input_waits_for_credit() -> None:
 
     async with session_with(handler) as session:
         channel = session.open("execute_stream", {})
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await channel.write(bytes(window))
             await got.wait()
             await channel.write(bytes(10))
@@ -218,7 +218,7 @@ async def test_events_nobody_reads_are_bounded() -> None:
 
     async with session_with(handler) as session:
         session.open("execute_stream", {})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await session.closed.wait()
         with pytest.raises(AgentProtocolError, match="floods"):
             await session.request("ping")

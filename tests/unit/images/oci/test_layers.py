@@ -202,11 +202,11 @@ def test_a_layer_that_unpacks_to_too_much_is_refused_soon(
 ) -> None:
     monkeypatch.setattr(layers, "RATIO_FREE", 1024 * 1024)
     bomb = PACKINGS[packing](bytes(300 * 1024 * 1024))
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(ImageError, match="unpack to more than"):
         for _ in unpacked(pieces_of(blob(tmp_path, bomb)), len(bomb), "the layer"):
             pass
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstd_packed])

@@ -1,0 +1,91 @@
+"""What is simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from bench.fleet_simulator.costs import Costs
+
+
+class Design(StrEnum):
+    """How a place is found."""
+
+    SSH = "ssh"
+    """Each client is connected to all hosts, and asks the one that it believes to be best."""
+    RAY = "ray"
+    """A head keeps the books."""
+
+
+class Choice(StrEnum):
+    """Which host a client asks first."""
+
+    MOST_FREE = "most-free"
+    """Of equals the first by name: the same for all clients."""
+    OWN_ORDER = "own-order"
+    """The same, but each client has an order of its own."""
+    TWO = "two"
+    """The better of two that are drawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """How often things go wrong, per hour. No fleet was there to measure these: they are assumed,
+    and higher than what one should expect."""
+
+    power: float = 0.002
+    """A host loses its power: once in three weeks."""
+    silence: float = 0.01
+    """A host is frozen, or cut off from all."""
+    silence_s: float = 120.0
+    """For how long, on average."""
+    slow: float = 0.02
+    """A host gets ten times slower for five minutes."""
+    cut: float = 0.2
+    """A client loses its connection to a host."""
+    cut_s: float = 20.0
+    client: float = 0.05
+    """A client is killed."""
+    head: float = 0.05
+
+    @classmethod
+    def none(cls) -> Faults:
+        """Nothing goes wrong."""
+        return cls().times(0.0)
+
+    def times(self, factor: float) -> Faults:
+        """The same, so many times as often."""
+        rates = ("power", "silence", "slow", "cut", "client", "head")
+        return replace(self, **{name: getattr(self, name) * factor for name in rates})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One run."""
+
+    design: Design = Design.SSH
+    hosts: int = 10
+    clients: int = 10
+    sandboxes: int = 1000
+    """Wishes in all."""
+    arrive_s: float = 600.0
+    """The time in which they come, evenly at random."""
+    life_s: float = 1800.0
+    """How long one is used, on average (exponential)."""
+    duration_s: float = 3600.0
+    needs_mib: tuple[int, ...] = (608,)
+    """Memory of a sandbox, with 96 MiB for QEMU; drawn evenly."""
+    host_mib: int = 64 * 1024 - 2048
+    processors: int = 16
+    patience_s: float = 120.0
+    """How long a wish waits for a place."""
+    attached: float = 0.5
+    """Share of sandboxes that end with their client."""
+    restarts: float = 0.5
+    """Share of the others that are started elsewhere if their host is gone."""
+    choice: Choice = Choice.MOST_FREE
+    fenced: bool = True
+    """A host ends what is to be restarted elsewhere when its lease is over."""
+    faults: Faults = field(default_factory=Faults)
+    costs: Costs = field(default_factory=Costs)
+    seed: int = 1

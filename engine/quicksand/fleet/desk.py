@@ -1,0 +1,144 @@
+"""The machines of a fleet as one: what is known of them, and places on them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import weakref
+from collections.abc import AsyncIterator, MutableMapping, Sequence
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from quicksand.base.errors import ConfigError, RemoteError
+from quicksand.fleet.interface import BackEnd, FleetEvent, FleetHost, HostState, Need, Reservation
+from quicksand.fleet.opening import open_back_end
+from quicksand.fleet.waiting import seen_waiting
+from quicksand.hosted.host import RemoteHost
+from quicksand.hosted.known import HostedSandbox
+
+WAIT_S = 300.0
+"""Seconds for which a sandbox waits for a place, unless its fleet says otherwise."""
+
+
+class Desk:
+    """What knows the machines, and keeps places on them. `Fleet` is one."""
+
+    def __init__(self, back_end: BackEnd, *, wait_s: float = WAIT_S) -> None:
+        """``wait_s``: seconds for which a sandbox waits for a place. Raises ConfigError."""
+        if isinstance(wait_s, bool) or not isinstance(wait_s, int | float) or not wait_s >= 0:
+            raise ConfigError(f"wait_s must be a number of seconds, not {wait_s!r:.80}")
+        self._back_end = back_end
+        self.wait_s = float(wait_s)
+
+    @classmethod
+    def open(cls, *, wait_s: float = WAIT_S) -> Self:
+        """The fleet that is up (`quicksand-tui fleet up`); if none is, the machines of the config's
+        table [hosts]. An event loop must run. Raises FleetError if there is none, ConfigError."""
+        return cls(open_back_end(), wait_s=wait_s)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def hosts(self) -> Sequence[FleetHost]:
+        """See `BackEnd.hosts`."""
+        return self._back_end.hosts()
+
+    def watch(self) -> AsyncIterator[FleetEvent]:
+        """See `BackEnd.watch`."""
+        return self._back_end.watch()
+
+    def host(self, name: str) -> RemoteHost:
+        """See `BackEnd.host`: `Sandbox.attach(NAME, host=fleet.host("box"))`."""
+        return self._back_end.host(name)
+
+    async def drain(self, name: str, *, on: bool = True) -> None:
+        """See `BackEnd.drain`."""
+        await self._back_end.drain(name, on=on)
+
+    async def close(self) -> None:
+        """See `BackEnd.close`."""
+        await self._back_end.close()
+
+    async def settle(self, *, timeout_s: float = 10.0) -> None:
+        """Wait until each machine has answered, or has been seen not to, at most so long."""
+        events = self.watch()
+        async with contextlib.aclosing(events):  # type: ignore[type-var]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    async for _ in events:
+                        if all(host.since is not None for host in self.hosts()):
+                            return
+
+    async def sandboxes(self) -> dict[str, Sequence[HostedSandbox]]:
+        """The sandboxes of each machine that can be reached, by its name."""
+        names = [
+            host.name
+            for host in self.hosts()
+            if host.state not in (HostState.UNREACHABLE, HostState.UNFIT)
+        ]
+        found = await asyncio.gather(
+            *(self.host(name).list() for name in names), return_exceptions=True
+        )
+        for one in found:
+            if isinstance(one, BaseException) and not isinstance(one, RemoteError):
+                raise one
+        pairs = zip(names, found, strict=True)
+        return {name: one for name, one in pairs if not isinstance(one, BaseException)}
+
+    # Places
+
+    async def reserve(self, need: Need, *, timeout_s: float | None = None) -> Reservation:
+        """See `BackEnd.reserve`; waits ``wait_s`` unless told otherwise."""
+        seconds = self.wait_s if timeout_s is None else timeout_s
+        async with seen_waiting():
+            return await self._back_end.reserve(need, timeout_s=seconds)
+
+    async def confirm(self, reservation: Reservation, sandbox_id: str) -> None:
+        """See `BackEnd.confirm`."""
+        await self._back_end.confirm(reservation, sandbox_id)
+
+    async def refused(self, reservation: Reservation, why: str) -> None:
+        """See `BackEnd.refused`."""
+        await self._back_end.refused(reservation, why)
+
+    async def release(self, reservation: Reservation) -> None:
+        """See `BackEnd.release`."""
+        await self._back_end.release(reservation)
+
+
+class SharedDesks:
+    """The fleet that all sandboxes of an event loop share which were given no other."""
+
+    _of_loops: ClassVar[MutableMapping[asyncio.AbstractEventLoop, list[Any]]] = (
+        weakref.WeakKeyDictionary()
+    )
+    """The fleet, and how many use it."""
+
+    @classmethod
+    def use(cls) -> Desk:
+        """Use the fleet of this loop; `leave` is due for each call. Raises as `Desk.open`."""
+        shared = cls._of_loops.get(asyncio.get_running_loop())
+        if shared is None:
+            shared = [Desk.open(), 0]
+            cls._of_loops[asyncio.get_running_loop()] = shared
+        shared[1] += 1
+        fleet: Desk = shared[0]
+        return fleet
+
+    @classmethod
+    async def leave(cls, fleet: Desk) -> None:
+        """Use it no more; the last one closes it."""
+        loop = asyncio.get_running_loop()
+        shared = cls._of_loops[loop]
+        shared[1] -= 1
+        if not shared[1]:
+            del cls._of_loops[loop]
+            await fleet.close()

@@ -1,0 +1,125 @@
+"""One sandbox of a fleet: `start` finds it a place, and from then on it is one of that machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from quicksand.base.errors import ConfigError, MemoryBudgetError
+from quicksand.base.progress import Progress
+from quicksand.fleet.desk import Desk, SharedDesks
+from quicksand.fleet.interface import Need, Reservation
+from quicksand.hosted.known import Known
+from quicksand.hosted.life import ENDS, FarLife
+from quicksand.hosted.making import describe
+from quicksand.hosted.parts import FarParts
+from quicksand.life.parts import Parts
+from quicksand.records.config import SandboxConfig
+
+SETTLE_S = 5.0
+"""Seconds to wait for machines that have not answered yet, before one of the others is chosen."""
+
+
+class FleetLife(FarLife):
+    """A sandbox whose machine the fleet chooses when it starts."""
+
+    def __init__(
+        self,
+        fleet: Desk | None,
+        known: Known,
+        opening: dict[str, Any],
+        *,
+        progress: Progress | None = None,
+    ) -> None:
+        """Without a ``fleet`` it is the one that this program shares."""
+        super().__init__(None, known, opening, progress=progress)
+        self._fleet = fleet
+        self._shared_fleet: Desk | None = None
+        """The shared one, while it is used."""
+        self._make = opening
+        self._reservation: Reservation | None = None
+        self.last_place: str | None = None
+        """The machine where it was placed last."""
+
+    @property
+    def where(self) -> str | None:
+        """See `FarLife.where`."""
+        return None if self._reservation is None else self._reservation.host
+
+    def _opened(self) -> Desk:
+        if self._fleet is not None:
+            return self._fleet
+        if self._shared_fleet is None:
+            self._shared_fleet = SharedDesks.use()
+        return self._shared_fleet
+
+    async def start(self, at: str | None) -> None:
+        """See `Sandbox.start`. Raises FleetError, too."""
+        if self._reservation is not None and self.is_there:
+            await super().start(at)
+            return
+        fleet = self._opened()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + fleet.wait_s
+        # Else all would go to the machine that answers first.
+        await fleet.settle(timeout_s=min(SETTLE_S, fleet.wait_s))
+        need = need_of(self.known.config)
+        while True:
+            reservation = await fleet.reserve(need, timeout_s=max(0.0, deadline - loop.time()))
+            if await self._start_on(fleet, reservation, at):
+                return
+
+    async def _start_on(self, fleet: Desk, reservation: Reservation, at: str | None) -> bool:
+        """Start it there; return whether that machine had the memory. Raises as `start`."""
+        self._opening = self._make
+        self.put_on(fleet.host(reservation.host), reservation.id)
+        self._reservation, self.last_place = reservation, reservation.host
+        try:
+            await super().start(at)
+            await fleet.confirm(reservation, self.known.id)
+        except MemoryBudgetError as error:
+            self._forget_place()
+            await fleet.refused(reservation, str(error))
+            return False
+        except BaseException:
+            self._forget_place()
+            await fleet.release(reservation)
+            raise
+        return True
+
+    def _forget_place(self) -> None:
+        self._reservation = None
+        self.put_on(None)
+
+    async def call(self, name: str, *args: Any, wanted: Any = None, **keywords: Any) -> Any:
+        """See `FarLife.call`."""
+        found = await super().call(name, *args, wanted=wanted, **keywords)
+        if name in ENDS and self._reservation is not None:
+            await self._opened().release(self._reservation)
+        return found
+
+    async def leave(self) -> None:
+        """See `FarLife.leave`."""
+        await super().leave()
+        if self._reservation is not None and not self.known.exists:
+            await self._opened().release(self._reservation)
+        if self._shared_fleet is not None:
+            shared, self._shared_fleet = self._shared_fleet, None
+            await SharedDesks.leave(shared)
+
+
+def need_of(config: SandboxConfig) -> Need:
+    """What a sandbox needs of its machine."""
+    return Need(memory_bytes=config.memory_bytes, cpus=config.cpus, image=config.image)
+
+
+def make_in_fleet(fleet: Desk | bool, own: Mapping[str, Any], options: Mapping[str, Any]) -> Parts:
+    """The parts of a sandbox that `start` places. ``own`` are the keywords of `Sandbox` that are no
+    options of the machine. Raises ConfigError."""
+    if fleet is not True and not isinstance(fleet, Desk):
+        raise ConfigError(f"fleet must be a Fleet or True, not {fleet!r:.80}")
+    known, opening = describe(own, options)
+    progress: Progress | None = own["progress_callback"]
+    life = FleetLife(None if fleet is True else fleet, known, opening, progress=progress)
+    return FarParts(life).as_parts()

@@ -1,0 +1,158 @@
+"""Local nodes: several machines of a fleet on this one, each a data directory of its own.
+
+They share the images, QEMU and the cache without copying, and divide the machine's memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import time
+from collections.abc import Callable
+
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import ConfigError, FleetError, MemoryBudgetError, StateError
+from quicksand.base.files import map_os_errors
+from quicksand.base.memory import OVERHEAD, available_memory, physical_memory
+from quicksand.base.paths import Paths, make_private_dir
+from quicksand.base.removal import make_marked, remove
+from quicksand.base.text import size_text
+from quicksand.base.threads import in_thread_to_the_end
+from quicksand.life.sandbox_removal import remove_sandbox
+from quicksand.records.fleet_files import nodes_dir, nodes_runtime
+from quicksand.records.fleet_record import (
+    NODES_MAX,
+    FleetRecord,
+    NodeRecord,
+    changing_fleet,
+    read_fleet,
+    remove_fleet,
+    write_fleet,
+)
+from quicksand.records.known_hosts import read_addresses
+from quicksand.records.memory_budget import RESERVE
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Entry
+from quicksand.warm.spares.ending import end_all
+
+LEAST = 256 * 1024**2 + OVERHEAD
+"""Bytes of a node: room for one small guest."""
+MIB = 1024**2
+SHARED = ("qemu", "tools")
+"""What lies in the data directory, besides images, that a node only reads."""
+
+
+def share_of(count: int) -> int:
+    """The bytes of memory that each of ``count`` nodes gets: what is available now, less a reserve,
+    divided. Raises MemoryBudgetError if that is too little."""
+    reserve = min(RESERVE, physical_memory() // 8)
+    available = available_memory()
+    share = (available - reserve) // count // MIB * MIB
+    if share < LEAST:
+        raise MemoryBudgetError(
+            f"{count} nodes would have {size_text(max(0, share))} of memory each, and one needs "
+            f"{size_text(LEAST)}: {size_text(available)} are available, and {size_text(reserve)} "
+            "stay with the machine",
+            hint="make fewer nodes, or stop sandboxes",
+        )
+    return share
+
+
+def make_nodes(paths: Paths, count: int) -> FleetRecord:
+    """Make a fleet of local nodes. Blocks. Raises ConfigError, StateError if a fleet is up,
+    HostError; nothing is left then."""
+    if not 1 <= count <= NODES_MAX:
+        raise ConfigError(f"--local must be 1 to {NODES_MAX}, not {count}")
+    with changing_fleet(paths), contextlib.ExitStack() as undo:
+        _require_none(paths)
+        share = share_of(count)
+        cpus = max(1, (os.cpu_count() or 1) // count)
+        nodes = []
+        for number in range(1, count + 1):
+            node = NodeRecord(
+                id=os.urandom(4).hex(), name=f"node-{number}", memory_bytes=share, cpus=cpus
+            )
+            _make(paths, node, undo)
+            nodes.append(node)
+        record = FleetRecord(made=time.time(), nodes=tuple(nodes))
+        write_fleet(paths, record)
+        undo.pop_all()
+    return record
+
+
+def _make(paths: Paths, node: NodeRecord, undo: contextlib.ExitStack) -> None:
+    make_private_dir(nodes_dir(paths))
+    make_private_dir(nodes_runtime(paths))
+    make_private_dir(paths.images)
+    for place in (node.data(paths), node.runtime(paths)):
+        with map_os_errors(place):
+            undo.callback(remove, make_marked(place))
+    data = node.data(paths)
+    with map_os_errors(data):
+        (data / "images").symlink_to(paths.images)
+        for name in SHARED:
+            if (paths.data / name).is_dir():
+                (data / name).symlink_to(paths.data / name)
+
+
+def _words(record: FleetRecord) -> str:
+    return f", of {len(record.nodes)} local nodes" if record.nodes else ""
+
+
+def take_config(paths: Paths) -> FleetRecord:
+    """Make a fleet of the machines of the config. Blocks. Raises as `make_nodes`, FleetError if
+    there are none."""
+    if not read_addresses():
+        raise FleetError(
+            "the config names no other machine",
+            hint="`quicksand-tui hosts add NAME ssh://USER@HOST` adds one; `quicksand-tui fleet up "
+            "--local 2` makes nodes on this one",
+        )
+    with changing_fleet(paths):
+        _require_none(paths)
+        known = read_fleet(paths)
+        drained = frozenset() if known is None else known.drained
+        record = FleetRecord(made=time.time(), drained=drained)
+        write_fleet(paths, record)
+    return record
+
+
+def _require_none(paths: Paths) -> None:
+    """Raise StateError if a fleet is up."""
+    if (known := read_fleet(paths)) is not None and known.made:
+        raise StateError(
+            f"a fleet is up already{_words(known)}", hint="`quicksand-tui fleet down` ends it"
+        )
+
+
+def sandboxes_of(paths: Paths, node: NodeRecord) -> list[Entry]:
+    """The sandboxes of a node, running or not. Blocks."""
+    return Registry(node.paths(paths)).list()
+
+
+async def end_fleet(paths: Paths, *, told: Callable[[str], None]) -> None:
+    """End the fleet that is up: sandboxes of local nodes, with their disks, and the nodes. What is
+    on other machines stays as it is, and so does whatever is not proven to be a node's. ``told`` is
+    called with the name of each sandbox before it ends. Raises FleetError, HostError, MachineError;
+    then the rest is still there, and it can be done again."""
+    with changing_fleet(paths):
+        record = read_fleet(paths)
+        if record is None:
+            raise FleetError("no fleet is up", hint="`quicksand-tui fleet up` brings one up")
+        for node in record.nodes:
+            await _end_node(paths, node, told)
+        remove_fleet(paths)
+
+
+async def _end_node(paths: Paths, node: NodeRecord, told: Callable[[str], None]) -> None:
+    registry = Registry(node.paths(paths))
+    with best_effort("end the spares of a node", paths.engine_log):
+        await asyncio.to_thread(end_all, registry)
+    for entry in await asyncio.to_thread(registry.list):
+        told(f"{entry.name}@{node.name}")
+        await remove_sandbox(registry, entry.id, now=True, stop=True)
+    for place in (node.runtime(paths), node.data(paths)):
+        with map_os_errors(place):
+            await in_thread_to_the_end(functools.partial(remove, place))

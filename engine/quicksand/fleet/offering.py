@@ -1,0 +1,22 @@
+"""What a machine offers to fleets. It is loaded with the first request of its kind."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from quicksand.base.paths import paths
+from quicksand.hosted.offering import LateOffer
+from quicksand.remote.serving import Offer
+
+FLEET = "fleet"
+METHODS = ("capacity", "claim")
+
+
+def fleet_offer() -> LateOffer:
+    """The offer, for `serve_stdio`."""
+
+    def load() -> Offer:
+        made: Offer = import_module("quicksand.fleet.far_end").MachineOfFleets(paths())
+        return made
+
+    return LateOffer(FLEET, METHODS, load)

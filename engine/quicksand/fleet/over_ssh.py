@@ -1,0 +1,333 @@
+"""The back end for machines that are reached by ssh, and for local nodes (`BackEnd`).
+
+It is optimistic: it chooses by what the machines have told, and has the chosen one keep the memory.
+The machine decides; if it refuses, the next one is asked. Nobody else is asked anything: machines
+tell by themselves when something has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.base.disk_changes import DiskChanges
+from quicksand.base.effort import best_effort
+from quicksand.base.errors import (
+    FleetError,
+    FleetHostNotFoundError,
+    MemoryBudgetError,
+    RemoteError,
+    RemoteUnreachableError,
+)
+from quicksand.base.paths import paths
+from quicksand.fleet.interface import (
+    FleetEvent,
+    FleetEventKind,
+    FleetHost,
+    HostState,
+    Need,
+    Reservation,
+)
+from quicksand.fleet.machine import Claim, Machine
+from quicksand.fleet.placing import can_ever_fit, candidates, full_error, lacks_of, wanted_bytes
+from quicksand.fleet.telling import Telling
+from quicksand.hosted.host import RemoteHost
+
+REFUSED_S = 5.0
+"""Seconds for which a machine that has refused a sandbox is not asked for such a one again, unless
+it tells of a change."""
+
+LOOK_EVERY_S = 30.0
+"""The longest time between two looks at which machines are drained, where the system does not tell
+of changes."""
+
+ANSWER_S = 30.0
+"""Seconds that a machine has to keep memory, or to refuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A machine had no memory for a guest, though it had told otherwise."""
+
+    memory_bytes: int
+    until: float
+    """By the loop's clock."""
+    sandboxes: int
+    free_bytes: int
+
+
+@dataclass(slots=True)
+class _Held:
+    """A reservation of this program."""
+
+    reservation: Reservation
+    claim: Claim
+
+
+class OverSsh:
+    """A fleet of machines, each of which keeps its own books."""
+
+    def __init__(
+        self,
+        make: Callable[[Callable[[], None]], Iterable[Machine]],
+        read_drained: Callable[[], frozenset[str]],
+        write_drained: Callable[[str, bool], None],
+        place: Path | None = None,
+    ) -> None:
+        """``make`` makes the machines, which call the function that it is given when they have
+        changed. ``read_drained`` and ``write_drained`` know which of them are drained; other
+        programs may change that in the directory ``place``. An event loop must run."""
+        self._machines: dict[str, Machine] = {one.name: one for one in make(self._note)}
+        self._write_drained = write_drained
+        self._read_drained = read_drained
+        self._drained = read_drained()
+        self._asking: dict[str, tuple[str, Need]] = {}
+        """By the ids of requests that a machine has been asked for and not answered yet, or that
+        it does not tell of yet: the machine."""
+        self._held: dict[str, _Held] = {}
+        self._refusals: dict[str, _Refusal] = {}
+        self._changed = asyncio.Event()
+        self._telling = Telling()
+        self._is_closed = False
+        self._running = [
+            asyncio.create_task(one.run(), name="quicksand-fleet")
+            for one in self._machines.values()
+        ]
+        if place is not None:
+            following = asyncio.create_task(self._follow(place), name="quicksand-fleet-drained")
+            self._running.append(following)
+
+    # What is known
+
+    def hosts(self) -> Sequence[FleetHost]:
+        """See `BackEnd.hosts`."""
+        return [self._host_view(one) for _, one in sorted(self._machines.items())]
+
+    def _host_view(self, machine: Machine) -> FleetHost:
+        capacity = machine.capacity
+        state = machine.state
+        if machine.name in self._drained and state is HostState.READY:
+            is_empty = capacity is not None and not capacity.sandboxes and not capacity.claims
+            state = HostState.DRAINED if is_empty else HostState.DRAINING
+        if capacity is None:
+            return FleetHost(
+                name=machine.name,
+                address=machine.address,
+                state=state,
+                since=machine.since,
+                why=machine.why,
+            )
+        ours = {id_: need for id_, (name, need) in self._asking.items() if name == machine.name}
+        reserved = sum(map(wanted_bytes, ours.values()))
+        untold = sum(wanted_bytes(need) for id_, need in ours.items() if id_ not in capacity.claims)
+        return FleetHost(
+            name=machine.name,
+            machine_id=capacity.machine_id,
+            address=machine.address,
+            state=state,
+            since=machine.since,
+            why=machine.why,
+            cpus=capacity.cpus,
+            memory_bytes=capacity.memory_bytes,
+            free_bytes=max(0, capacity.free_bytes - untold),
+            reserved_bytes=reserved,
+            sandboxes=capacity.sandboxes,
+            images=tuple(capacity.images),
+        )
+
+    def watch(self) -> AsyncIterator[FleetEvent]:
+        """See `BackEnd.watch`."""
+        return self._telling.watch()
+
+    def host(self, name: str) -> RemoteHost:
+        """See `BackEnd.host`."""
+        return self._find(name).host()
+
+    def _find(self, name: str) -> Machine:
+        machine = self._machines.get(name)
+        if machine is None:
+            known = ", ".join(sorted(self._machines)) or "none"
+            raise FleetHostNotFoundError(
+                f"the fleet has no machine {name!r:.100}", hint=f"it has {known}"
+            )
+        return machine
+
+    def _note(self) -> None:
+        """Something has changed: whoever waits looks again."""
+        for name, refusal in list(self._refusals.items()):
+            capacity = self._machines[name].capacity
+            if capacity is not None and (
+                capacity.sandboxes < refusal.sandboxes or capacity.free_bytes > refusal.free_bytes
+            ):
+                del self._refusals[name]
+        self._changed.set()
+        self._changed = asyncio.Event()
+        self._telling.show(self.hosts())
+
+    # Places
+
+    async def reserve(self, need: Need, *, timeout_s: float) -> Reservation:
+        """See `BackEnd.reserve`."""
+        id_ = os.urandom(16).hex()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        is_told = False
+        try:
+            while True:
+                changed = self._changed
+                self._require_open()
+                refused: set[str] = set()
+                if (found := await self._try_all(id_, need, refused)) is not None:
+                    return found
+                refused |= self._refusing(need)
+                left = deadline - loop.time()
+                if left <= 0 or not can_ever_fit(self.hosts(), need):
+                    waited = timeout_s if left <= 0 else 0.0
+                    raise full_error(lacks_of(self.hosts(), need, refused), need, waited_s=waited)
+                if not is_told:
+                    is_told = True
+                    self._telling.tell(FleetEventKind.WAITING, id=id_, need=need)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(left, self._until_asked_again(refused))):
+                        await changed.wait()
+        except BaseException:
+            if is_told:
+                self._telling.tell(FleetEventKind.GAVE_UP, id=id_, need=need)
+            raise
+
+    async def _try_all(self, id_: str, need: Need, refused: set[str]) -> Reservation | None:
+        """Ask one machine after the other; note in ``refused`` who says no."""
+        while True:
+            found = candidates(self.hosts(), need, refused | self._refusing(need))
+            if not found:
+                return None
+            name = found[0].name
+            try:
+                return await self._claim(id_, need, self._machines[name])
+            except MemoryBudgetError:
+                self._refuse(name, need)
+                refused.add(name)
+            except RemoteError:
+                refused.add(name)  # it tells by itself when it is there again
+
+    async def _claim(self, id_: str, need: Need, machine: Machine) -> Reservation:
+        self._asking[id_] = (machine.name, need)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                claim = await machine.claim(id_, need.memory_bytes)
+        except TimeoutError:
+            self._drop_asking(id_)
+            raise RemoteUnreachableError(f"{machine.name} did not answer") from None
+        except BaseException:
+            self._drop_asking(id_)
+            raise
+        capacity = machine.capacity
+        reservation = Reservation(
+            id=id_,
+            host=machine.name,
+            machine_id=capacity.machine_id if capacity is not None else "",
+            need=need,
+            made_at=time.time(),
+        )
+        self._held[id_] = _Held(reservation, claim)
+        self._telling.tell(FleetEventKind.PLACED, id=id_, reservation=reservation)
+        return reservation
+
+    def _drop_asking(self, id_: str) -> None:
+        self._asking.pop(id_, None)
+        self._note()
+
+    def _refusing(self, need: Need) -> set[str]:
+        """The machines that have refused such a sandbox a moment ago."""
+        now = asyncio.get_running_loop().time()
+        return {
+            name
+            for name, one in self._refusals.items()
+            if now < one.until and need.memory_bytes >= one.memory_bytes
+        }
+
+    def _refuse(self, name: str, need: Need) -> None:
+        capacity = self._machines[name].capacity
+        self._refusals[name] = _Refusal(
+            need.memory_bytes,
+            asyncio.get_running_loop().time() + REFUSED_S,
+            capacity.sandboxes if capacity is not None else 0,
+            capacity.free_bytes if capacity is not None else 0,
+        )
+
+    def _until_asked_again(self, refused: set[str]) -> float:
+        """Seconds until somebody who has refused may be asked again."""
+        now = asyncio.get_running_loop().time()
+        times = [one.until - now for name, one in self._refusals.items() if name in refused]
+        return max(0.05, min(times, default=REFUSED_S))
+
+    async def confirm(self, reservation: Reservation, sandbox_id: str) -> None:
+        """See `BackEnd.confirm`. The machine counts the sandbox since it began to start."""
+        held = self._held.pop(reservation.id, None)
+        if held is not None:
+            held.claim.drop()
+            self._drop_asking(reservation.id)
+
+    async def refused(self, reservation: Reservation, why: str) -> None:
+        """See `BackEnd.refused`."""
+        self._refuse(reservation.host, reservation.need)
+        await self.release(reservation)
+
+    async def release(self, reservation: Reservation) -> None:
+        """See `BackEnd.release`. A sandbox that has run is counted by its machine."""
+        held = self._held.pop(reservation.id, None)
+        if held is not None:
+            held.claim.drop()
+            self._telling.tell(
+                FleetEventKind.RELEASED, id=reservation.id, reservation=held.reservation
+            )
+            self._drop_asking(reservation.id)
+
+    # Draining
+
+    async def drain(self, name: str, *, on: bool = True) -> None:
+        """See `BackEnd.drain`."""
+        self._find(name)
+        await asyncio.to_thread(self._write_drained, name, on)
+        await self.look_again()
+
+    async def look_again(self) -> None:
+        """Read anew which machines are drained."""
+        with best_effort("read which machines are drained", paths().engine_log):
+            drained = await asyncio.to_thread(self._read_drained)
+            if drained != self._drained:
+                self._drained = drained
+                self._note()
+
+    async def _follow(self, place: Path) -> None:
+        """Look again when a file of the fleet has changed."""
+        changes = DiskChanges()
+        try:
+            while True:
+                changes.follow([place])
+                await changes.wait(LOOK_EVERY_S)
+                await self.look_again()
+        finally:
+            changes.close()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise FleetError("the fleet is closed", hint="open it anew: Fleet.open()")
+
+    async def close(self) -> None:
+        """See `BackEnd.close`."""
+        self._is_closed = True
+        for held in list(self._held.values()):
+            with best_effort("give up a reservation", paths().engine_log):
+                await self.release(held.reservation)
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+        self._note()
+        self._telling.close()

@@ -1,0 +1,109 @@
+"""Where a sandbox is placed: pure functions of what is known of the machines."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from quicksand.base.errors import FleetFullError
+from quicksand.base.memory import OVERHEAD
+from quicksand.base.text import size_text
+from quicksand.fleet.interface import FleetHost, HostLack, HostState, Lack, Need
+
+SHOWN_MAX = 20
+"""Machines that an error names."""
+
+
+def wanted_bytes(need: Need) -> int:
+    """What a sandbox takes of its machine's memory."""
+    return need.memory_bytes + OVERHEAD
+
+
+def candidates(
+    hosts: Sequence[FleetHost], need: Need, refused: Container[str] = ()
+) -> list[FleetHost]:
+    """The machines that have room, the best first: those that have the image, and of these the one
+    with the most free memory. Those in ``refused`` have said no already."""
+    fitting = [
+        host
+        for host in hosts
+        if host.takes_new and host.name not in refused and host.free_bytes >= wanted_bytes(need)
+    ]
+    return sorted(
+        fitting,
+        key=lambda host: (
+            need.image is not None and need.image not in host.images,
+            -host.free_bytes,
+            host.sandboxes,
+            host.name,
+        ),
+    )
+
+
+def can_ever_fit(hosts: Sequence[FleetHost], need: Need) -> bool:
+    """Whether waiting makes sense: some machine would have room if it were empty, or may have more
+    than is known of it."""
+    return any(
+        host.state in (HostState.UNREACHABLE, HostState.UNFIT)
+        or host.memory_bytes >= wanted_bytes(need)
+        for host in hosts
+    )
+
+
+def lacks_of(
+    hosts: Sequence[FleetHost], need: Need, refused: Container[str] = ()
+) -> tuple[HostLack, ...]:
+    """What each machine lacks that is none of the candidates."""
+    return tuple(
+        lack
+        for host in hosts
+        if (lack := _lack_of(host, need, is_refused=host.name in refused)) is not None
+    )
+
+
+def _lack_of(host: FleetHost, need: Need, *, is_refused: bool) -> HostLack | None:
+    match host.state:
+        case HostState.UNREACHABLE:
+            return HostLack(host=host.name, lack=Lack.UNREACHABLE, why=host.why)
+        case HostState.UNFIT:
+            return HostLack(host=host.name, lack=Lack.UNFIT, why=host.why)
+        case HostState.DRAINING | HostState.DRAINED:
+            return HostLack(host=host.name, lack=Lack.DRAINED)
+    if host.free_bytes < wanted_bytes(need):
+        return HostLack(host=host.name, lack=Lack.MEMORY, free_bytes=host.free_bytes)
+    return HostLack(host=host.name, lack=Lack.REFUSED) if is_refused else None
+
+
+def full_error(lacks: Sequence[HostLack], need: Need, *, waited_s: float) -> FleetFullError:
+    """The error for a sandbox that found no place."""
+    wanted = f"{size_text(need.memory_bytes)} (and {size_text(OVERHEAD)} for QEMU)"
+    when = f" within {waited_s:g} s" if waited_s else ""
+    if not lacks:
+        return FleetFullError(
+            "the fleet has no machine",
+            hint="`quicksand-tui hosts add` adds one, `quicksand-tui fleet up --local 2` makes "
+            "nodes on this one",
+        )
+    words = [_words(one) for one in lacks[:SHOWN_MAX]]
+    if len(lacks) > SHOWN_MAX:
+        words.append(f"and {len(lacks) - SHOWN_MAX} more")
+    return FleetFullError(
+        f"no machine of the fleet had {wanted}{when}: {'; '.join(words)}",
+        lacks=lacks,
+        hint="wait longer, ask for less memory, or end sandboxes; `quicksand-tui fleet status` "
+        "shows the machines",
+    )
+
+
+def _words(lack: HostLack) -> str:
+    match lack.lack:
+        case Lack.MEMORY:
+            return f"{lack.host} has {size_text(lack.free_bytes or 0)} free"
+        case Lack.DRAINED:
+            return f"{lack.host} is drained"
+        case Lack.REFUSED:
+            return f"{lack.host} has refused"
+        case Lack.UNREACHABLE:
+            why = f" ({lack.why})" if lack.why else ""
+            return f"{lack.host} is unreachable{why}"
+        case Lack.UNFIT:
+            return f"{lack.host} cannot be used ({lack.why})"

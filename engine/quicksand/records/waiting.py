@@ -1,0 +1,60 @@
+"""Sandboxes that wait for a place in the fleet, for other programs to see.
+
+Each is an empty file that its process holds locked: it ends with that process at the latest.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from quicksand.base.errors import StateError
+from quicksand.base.files import (
+    give_back,
+    is_locked,
+    lock_within,
+    map_os_errors,
+    try_named_lock,
+)
+from quicksand.base.paths import Paths, make_private_dir
+from quicksand.records.fleet_files import HEX32, fleet_dir
+
+WAITING_MAX = 5000
+"""So many are looked at."""
+LOCK_WAIT_S = 1.0
+
+
+class WaitingList:
+    """Who waits, of all programs of this user on this machine. All methods block."""
+
+    def __init__(self, paths: Paths) -> None:
+        self.place = fleet_dir(paths) / "waiting"
+
+    def join(self) -> tuple[Path, int]:
+        """Wait, for others to see; the result is for `leave`. Raises HostError, StateError."""
+        path = make_private_dir(self.place) / os.urandom(16).hex()
+        with map_os_errors(path):
+            descriptor = lock_within(path, LOCK_WAIT_S, take=try_named_lock)
+        if descriptor is None:
+            raise StateError(f"{path} is locked by somebody else")
+        return path, descriptor
+
+    def leave(self, path: Path, descriptor: int) -> None:
+        """Wait no longer."""
+        give_back(path, descriptor)
+
+    def count(self) -> int:
+        """How many wait. Files whose process has ended are removed. Raises OSError."""
+        try:
+            found = sorted(self.place.iterdir())[:WAITING_MAX]
+        except FileNotFoundError:
+            return 0
+        return sum(self._waits(path) for path in found if HEX32.fullmatch(path.name))
+
+    def _waits(self, path: Path) -> bool:
+        if is_locked(path):
+            return True
+        descriptor = try_named_lock(path)
+        if descriptor is not None:
+            give_back(path, descriptor)
+        return descriptor is None

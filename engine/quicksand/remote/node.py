@@ -1,0 +1,107 @@
+"""Local nodes of a fleet: reached by running our program directly, with directories of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from quicksand.base.errors import ConfigError
+from quicksand.base.paths import SHARED_IMAGES, Paths, make_private_dir, paths
+from quicksand.base.removal import make_marked
+from quicksand.records.fleet_record import NODE_NAME, NodeRecord, read_fleet
+from quicksand.records.memory_budget import BUDGET, CPUS
+from quicksand.remote.destination import Destination
+
+NODE_SCHEME = "node://"
+PROGRAM = ("-P", "-m", "quicksand_tui", "serve", "--stdio")
+"""-P: what lies in the working directory is not imported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDestination:
+    """A local node, as `Connection` is told of it."""
+
+    name: str
+    data: Path
+    runtime: Path
+    memory_bytes: int
+    cpus: int
+
+    @classmethod
+    def of(cls, node: NodeRecord, ours: Paths) -> NodeDestination:
+        """The way to a node of the fleet of these directories."""
+        return cls(
+            name=node.name,
+            data=node.data(ours),
+            runtime=node.runtime(ours),
+            memory_bytes=node.memory_bytes,
+            cpus=node.cpus,
+        )
+
+    def __str__(self) -> str:
+        return f"{NODE_SCHEME}{self.name}"
+
+    @property
+    def short(self) -> str:
+        """The name of the node in messages."""
+        return self.name
+
+    @property
+    def trial(self) -> str:
+        """A command that shows whether it can be reached."""
+        return "quicksand-tui fleet status"
+
+    def environment(self) -> dict[str, str]:
+        """The variables that make it another one than this machine."""
+        return {
+            "QUICKSAND_DATA_DIR": str(self.data),
+            "QUICKSAND_RUNTIME_DIR": str(self.runtime),
+            BUDGET: str(self.memory_bytes),
+            CPUS: str(self.cpus),
+            SHARED_IMAGES: "1",
+        }
+
+
+async def start_node(destination: NodeDestination) -> asyncio.subprocess.Process:
+    """Start the program of a node, which answers on its stdin and stdout. Raises OSError."""
+    if not destination.runtime.exists():  # after a reboot
+        make_private_dir(destination.runtime.parent)
+        make_marked(destination.runtime)
+    pipe = asyncio.subprocess.PIPE
+    env = {key: value for key, value in os.environ.items() if key != "QUICKSAND_HOST"}
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, *PROGRAM),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        env=env | destination.environment(),
+        # As with ssh, Ctrl-C at our terminal is for us alone.
+        start_new_session=True,
+    )
+
+
+def find_node(name: str) -> NodeDestination | None:
+    """The local node of that name; None if the fleet that is up has none. Raises FleetError."""
+    ours = paths()
+    record = read_fleet(ours) if NODE_NAME.fullmatch(name) else None
+    for node in () if record is None else record.nodes:
+        if node.name == name:
+            return NodeDestination.of(node, ours)
+    return None
+
+
+def parse_address(text: str) -> Destination | NodeDestination:
+    """Read an address: ``ssh://…``, or ``node://NAME`` for a local node of the fleet that is up.
+    Raises ConfigError, FleetError."""
+    if not text.startswith(NODE_SCHEME):
+        return Destination.parse(text)
+    name = text.removeprefix(NODE_SCHEME)
+    if (node := find_node(name)) is not None:
+        return node
+    raise ConfigError(
+        f"there is no local node {name!r:.100}",
+        hint="`quicksand-tui fleet status` lists the machines of the fleet",
+    )

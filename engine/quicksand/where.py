@@ -1,0 +1,51 @@
+"""Where a sandbox is made or found: here, on another machine, or somewhere in a fleet. What leads
+to other machines is loaded only for those."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from quicksand.base.errors import ConfigError
+from quicksand.life.making import make_here
+from quicksand.life.parts import Parts
+
+if TYPE_CHECKING:
+    from quicksand.fleet.fleet import Fleet
+    from quicksand.hosted.host import RemoteHost
+
+LOCAL = "local"
+"""The name of this machine, as a ``host``."""
+
+
+def make_parts(
+    host: str | RemoteHost | None,
+    fleet: Fleet | bool | None,
+    own: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> Parts:
+    """The parts of a sandbox that `start` makes. ``own`` are the keywords of `Sandbox` that are no
+    options of the machine. Raises as `Sandbox`."""
+    if fleet is not None and fleet is not False:
+        if host is not None:
+            raise ConfigError("host and fleet exclude each other: a fleet chooses the machine")
+        from quicksand.fleet.life import make_in_fleet  # noqa: PLC0415
+
+        return make_in_fleet(fleet, own, options)
+    if is_elsewhere(host):
+        from quicksand.hosted.making import make_there  # noqa: PLC0415
+
+        return make_there(host, own, options)
+    return make_here(own, options)
+
+
+def open_parts(host: str | RemoteHost, id_or_name: str, **how: Any) -> Parts:
+    """The parts of a sandbox that is on another machine; ``how`` is that of `open_there`."""
+    from quicksand.hosted.making import open_there  # noqa: PLC0415
+
+    return open_there(host, id_or_name, **how)
+
+
+def is_elsewhere(host: str | RemoteHost | None) -> TypeGuard[str | RemoteHost]:
+    """Whether a ``host`` is another machine."""
+    return host is not None and host != LOCAL

@@ -1,0 +1,175 @@
+"""`quicksand-tui fleet`: brings up, shows, drains and ends a fleet of machines."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+from quicksand.base.paths import paths
+from quicksand.fleet.fleet import Fleet
+from quicksand.fleet.interface import HostState
+from quicksand.fleet.nodes import end_fleet, make_nodes, sandboxes_of, take_config
+from quicksand.records.fleet_record import FleetRecord, read_fleet
+
+from quicksand_tui.cli.commands import command_of
+from quicksand_tui.cli.output import (
+    Exit,
+    complain,
+    print_json,
+    print_table,
+    say,
+    show_age,
+    show_size,
+)
+from quicksand_tui.cli.runner import Signals, run_async
+from quicksand_tui.model.text import sanitise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quicksand.fleet.interface import FleetHost
+
+SETTLE_S = 15.0
+"""Seconds that machines have to answer."""
+NAMES_MAX = 10
+"""Sandboxes that a question names."""
+AWAY = (HostState.UNREACHABLE, HostState.UNFIT)
+
+
+@command_of("fleet")
+@click.pass_context
+def fleet_command(ctx: click.Context, as_json: bool) -> int:
+    """Bring up, show, drain and end a fleet: many machines as one.
+
+    A fleet is made of the machines that `quicksand-tui hosts` lists, or of nodes on this machine.
+    `Sandbox(fleet=True)` places a sandbox on one of them, `Fleet.map()` runs many commands over
+    all of them. Without a part of its own this is `fleet status`.
+    """
+    if ctx.invoked_subcommand is None:
+        return run_async(lambda _: _show(as_json=as_json))
+    return Exit.OK
+
+
+@command_of("fleet up")
+def up(local: int | None) -> int:
+    """Bring up a fleet: of the machines of the config or, with --local, of nodes on this one.
+
+    A node is a data directory of its own. All nodes share this machine's images, which they only
+    read, and have equal parts of the memory that is available now, less a reserve. `fleet down`
+    ends them.
+    """
+    if local is None:
+        take_config(paths())
+    else:
+        record = make_nodes(paths(), local)
+        share = show_size(record.nodes[0].memory_bytes)
+        say(f"{len(record.nodes)} nodes with {share} of memory each")
+    return run_async(lambda _: _show(as_json=False))
+
+
+@command_of("fleet status")
+def status(as_json: bool) -> int:
+    """Show the machines of the fleet. Exits with 1 if one of them cannot be used."""
+    return run_async(lambda _: _show(as_json=as_json))
+
+
+async def _show(*, as_json: bool) -> int:
+    async with Fleet.open() as fleet:
+        await fleet.settle(timeout_s=SETTLE_S)
+        hosts = fleet.hosts()
+    if as_json:
+        print_json([_facts(host) for host in hosts])
+    else:
+        heads = ("NAME", "STATE", "SANDBOXES", "MEMORY", "FREE", "CPUS", "IMAGES")
+        print_table(heads, [_row(host) for host in hosts])
+        for host in hosts:
+            if host.why and host.state in AWAY:
+                complain(host.why, about=host.name)
+    return Exit.FAILURE if any(host.state in AWAY for host in hosts) else Exit.OK
+
+
+def _row(host: FleetHost) -> tuple[object, ...]:
+    is_away = host.state in AWAY and host.since is not None
+    state = f"{host.state.value} since {show_age(host.since or 0)}" if is_away else host.state.value
+    if not host.memory_bytes:
+        return (host.name, state, "", "", "", "", "")
+    return (
+        host.name,
+        state,
+        host.sandboxes,
+        show_size(host.memory_bytes),
+        show_size(host.free_bytes),
+        host.cpus,
+        len(host.images),
+    )
+
+
+def _facts(host: FleetHost) -> dict[str, Any]:
+    return {
+        "name": host.name,
+        "address": host.address,
+        "machine_id": host.machine_id,
+        "state": host.state.value,
+        "since": host.since,
+        "why": host.why,
+        "cpus": host.cpus,
+        "memory": host.memory_bytes,
+        "free": host.free_bytes,
+        "reserved": host.reserved_bytes,
+        "sandboxes": host.sandboxes,
+        "images": list(host.images),
+    }
+
+
+@command_of("fleet drain")
+def drain(name: str, off: bool) -> int:
+    """Place no new sandboxes on a machine; those that run there run on.
+
+    It lasts until --off, and holds for all programs of yours.
+    """
+
+    async def change(_: Signals) -> int:
+        async with Fleet.open() as fleet:
+            await fleet.drain(name, on=not off)
+        say(f"{name} takes new sandboxes again" if off else f"{name} takes no new sandboxes")
+        return Exit.OK
+
+    return run_async(change)
+
+
+@command_of("fleet down")
+def down(yes: bool) -> int:
+    """End the fleet. Sandboxes of nodes on this machine are ended and removed, with their disks.
+
+    Sandboxes on other machines run on, and stay in their lists. It asks first if it ends any.
+    """
+    record = read_fleet(paths())
+    doomed = [] if record is None else _names_of(record)
+    if doomed and not yes and not _agreed(doomed):
+        return Exit.FAILURE
+
+    async def end(_: Signals) -> int:
+        await end_fleet(paths(), told=lambda name: say(f"ending {sanitise(name)}"))
+        say("the fleet is down")
+        return Exit.OK
+
+    return run_async(end)
+
+
+def _names_of(record: FleetRecord) -> list[str]:
+    return [
+        f"{entry.name}@{node.name}"
+        for node in record.nodes
+        for entry in sandboxes_of(paths(), node)
+    ]
+
+
+def _agreed(names: Sequence[str]) -> bool:
+    shown = ", ".join(map(sanitise, names[:NAMES_MAX]))
+    more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+    say(f"this ends and removes {shown}{more}, with all that is on their disks")
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return click.confirm("End the fleet?", default=False, err=True)
+    complain("nobody can be asked, so nothing was ended", hint="say --yes")
+    return False

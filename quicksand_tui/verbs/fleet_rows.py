@@ -1,0 +1,24 @@
+"""The verb for fleets: many machines as one."""
+
+from __future__ import annotations
+
+from quicksand_tui.verbs.row import Kind, argument, flag, option
+from quicksand_tui.verbs.shared_rows import JSON, part, verb
+
+# fmt: off
+FLEET_VERBS = (
+    verb("fleet", "fleet", "Bring up, show, drain and end a fleet of machines.",
+        JSON,
+        reads=True,
+        parts=(
+            part("fleet up",
+                  option("--local", Kind.COUNT, "N", "Make N nodes on this machine.", least=1)),
+            part("fleet status", JSON, reads=True),
+            part("fleet drain",
+                  argument("name", Kind.TEXT, "HOST"),
+                  flag("--off", "Place sandboxes there again.")),
+            part("fleet down",
+                  flag("--yes", "Ask nothing.")),
+        )),
+)
+# fmt: on

@@ -1,0 +1,101 @@
+"""The command `fleet`: brought up, shown, drained and ended, with nodes that have no sandboxes."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from quicksand.base.listing import own_sockets
+from quicksand.base.paths import Paths
+from quicksand.records.config import SandboxConfig
+from quicksand.records.fleet_files import machine_id
+from quicksand.records.fleet_record import read_fleet
+from quicksand.records.host_sockets import HOST_SOCKETS
+from quicksand.records.registry import Registry
+
+from quicksand_tui.cli.main import run
+from quicksand_tui.cli.output import Exit
+from tests.conftest import blank_record, wait_for
+from tests.ssh_server import FarHost, far_environ, without_sshd
+
+
+def test_from_up_to_down(places: Paths, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["fleet"]) == Exit.FAILURE
+    assert "there is no fleet" in capfd.readouterr().err
+    assert run(["fleet", "up"]) == Exit.FAILURE
+    assert "names no other machine" in capfd.readouterr().err
+    assert run(["fleet", "down"]) == Exit.FAILURE
+    assert "no fleet is up" in capfd.readouterr().err
+
+    assert run(["fleet", "up", "--local", "2"]) == Exit.OK
+    heads, *rows = capfd.readouterr().out.splitlines()
+    assert heads.split() == ["NAME", "STATE", "SANDBOXES", "MEMORY", "FREE", "CPUS", "IMAGES"]
+    assert [row.split()[:3] for row in rows] == [["node-1", "ready", "0"], ["node-2", "ready", "0"]]
+
+    assert run(["fleet", "drain", "node-3"]) == Exit.FAILURE
+    assert "no machine 'node-3'" in capfd.readouterr().err
+    assert run(["fleet", "drain", "node-1"]) == Exit.OK
+    assert run(["fleet", "status", "--json"]) == Exit.OK
+    told = {one["name"]: one for one in json.loads(capfd.readouterr().out)}
+    assert (told["node-1"]["state"], told["node-2"]["state"]) == ("drained", "ready")
+    assert told["node-1"]["machine_id"] != told["node-2"]["machine_id"]
+    assert run(["fleet", "drain", "node-1", "--off"]) == Exit.OK
+    record = read_fleet(places)
+    assert record is not None and not record.drained
+
+    node = record.nodes[0]
+    registry = Registry(node.paths(places))
+    config = SandboxConfig("debian")
+    os.close(registry.create(replace(blank_record(config), name="web", committed=True)))
+    assert run(["--host", "node-1", "ps", "--all"]) == Exit.OK
+    assert "web" in capfd.readouterr().out
+    assert run(["fleet", "down"]) == Exit.FAILURE
+    told_of = capfd.readouterr().err
+    assert "web@node-1" in told_of and "--yes" in told_of
+    assert read_fleet(places) == record
+    assert run(["fleet", "down", "--yes"]) == Exit.OK
+    assert read_fleet(places) is None
+
+
+@pytest.fixture
+def far(places: Paths, monkeypatch: pytest.MonkeyPatch) -> Iterator[FarHost]:
+    """A machine that is reached over ssh: this one."""
+    with (
+        tempfile.TemporaryDirectory(prefix="qsh-") as root,
+        without_sshd(Path(root), far_environ()) as found,
+    ):
+        monkeypatch.setenv("PATH", found.environ()["PATH"])
+        yield found
+        wait_for(lambda: not own_sockets(places.runtime, HOST_SOCKETS), what="the far end to end")
+
+
+def test_the_machines_of_the_config_are_a_fleet(
+    far: FarHost, places: Paths, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["hosts", "add", "box", far.address]) == Exit.OK
+    assert run(["fleet", "up"]) == Exit.OK
+    assert capfd.readouterr().out.splitlines()[1].split()[:3] == ["box", "ready", "0"]
+    assert run(["fleet", "down"]) == Exit.OK
+    assert read_fleet(places) is None
+    # Without one that is up, they are one all the same.
+    assert run(["fleet", "status", "--json"]) == Exit.OK
+    assert json.loads(capfd.readouterr().out)[0]["machine_id"] == machine_id(places)
+
+
+def test_a_machine_that_is_away_is_named_with_since_when(
+    far: FarHost, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    broken = tmp_path / "ssh"
+    broken.write_text("#!/bin/sh\necho no route to host >&2\nexit 255\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert run(["hosts", "add", "box", far.address]) == Exit.OK
+    assert run(["fleet", "status"]) == Exit.FAILURE
+    told = capfd.readouterr()
+    assert "unreachable since" in told.out
+    assert "no route to host" in told.err

@@ -1,0 +1,177 @@
+"""Local nodes, and the record of the fleet that is up."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from quicksand.base.errors import (
+    ConfigError,
+    FleetError,
+    MemoryBudgetError,
+    PathError,
+    StateError,
+)
+from quicksand.base.memory import available_memory
+from quicksand.base.paths import SHARED_IMAGES, Paths
+from quicksand.disks.images.store import ImageStore
+from quicksand.fleet import nodes as making
+from quicksand.fleet.nodes import end_fleet, make_nodes
+from quicksand.fleet.opening import addresses_of, open_back_end
+from quicksand.life.image_users import ImageUsers
+from quicksand.records.config import SandboxConfig
+from quicksand.records.fleet_files import fleet_file, machine_id
+from quicksand.records.fleet_record import (
+    FleetRecord,
+    nodes_of,
+    read_fleet,
+    set_drained,
+    write_fleet,
+)
+from quicksand.records.memory_budget import BUDGET
+from quicksand.records.registry import Registry
+from quicksand.records.sandboxes import Record
+from quicksand.remote.node import NodeDestination, find_node, parse_address
+
+from tests.conftest import blank_record
+
+
+async def end(places: Paths) -> list[str]:
+    told: list[str] = []
+    await end_fleet(places, told=told.append)
+    return told
+
+
+async def test_nodes_share_the_images_and_divide_the_memory(places: Paths) -> None:
+    record = make_nodes(places, 3)
+    assert [node.name for node in record.nodes] == ["node-1", "node-2", "node-3"]
+    assert read_fleet(places) == record
+    assert sum(node.memory_bytes for node in record.nodes) < available_memory()
+    for node in record.nodes:
+        there = node.paths(places)
+        assert there.images == places.images
+        assert there.sandboxes != places.sandboxes
+        way = parse_address(f"node://{node.name}")
+        assert way == find_node(node.name)
+        assert isinstance(way, NodeDestination)
+        assert way.environment()[BUDGET] == str(node.memory_bytes)
+    with pytest.raises(StateError, match="of 3 local nodes"):
+        make_nodes(places, 1)
+    assert await end(places) == []
+    assert read_fleet(places) is None
+    assert find_node("node-1") is None
+    with pytest.raises(FleetError, match="no fleet is up"):
+        await end(places)
+    with pytest.raises(ConfigError, match="'node-1'"):
+        parse_address("node://node-1")
+
+
+async def test_what_is_not_provably_a_nodes_is_left_alone(places: Paths) -> None:
+    record = make_nodes(places, 1)
+    data = record.nodes[0].data(places)
+    kept = data.with_name("kept")
+    data.rename(kept)
+    data.mkdir(mode=0o700)
+    (data / "precious").write_text("of somebody")
+    with pytest.raises(PathError, match="was not removed"):
+        await end(places)
+    assert (data / "precious").read_text() == "of somebody"
+    assert read_fleet(places) == record  # it can be tried again
+    (data / "precious").unlink()
+    data.rmdir()
+    kept.rename(data)
+    await end(places)
+    assert places.images.is_dir()
+
+
+async def test_sandboxes_of_nodes_are_ended_and_told(places: Paths) -> None:
+    node = make_nodes(places, 1).nodes[0]
+    os.close(Registry(node.paths(places)).create(_committed("web")))
+    assert await end(places) == ["web@node-1"]
+
+
+def test_an_image_that_a_node_needs_is_in_use(places: Paths) -> None:
+    node = make_nodes(places, 1).nodes[0]
+    os.close(Registry(node.paths(places)).create(_committed("web")))
+    image = ImageStore(places.images).get("debian")
+    if image is None:
+        pytest.skip("there is no image here")
+    assert "web@node-1" in ImageUsers(places).of(image).sandboxes
+
+
+def test_a_node_does_not_change_the_images(
+    places: Paths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(SHARED_IMAGES, "1")
+    with pytest.raises(StateError, match="does not change them"):
+        ImageStore(tmp_path).remove("debian")
+
+
+def test_too_many_nodes_for_the_memory_are_refused(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(making, "available_memory", lambda: 1024**3)
+    with pytest.raises(MemoryBudgetError, match="3 nodes would have"):
+        make_nodes(places, 3)
+    with pytest.raises(ConfigError, match="not 0"):
+        make_nodes(places, 0)
+    assert not fleet_file(places).exists()
+
+
+def test_a_failure_in_the_midst_leaves_nothing(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise PathError("no space left")
+
+    monkeypatch.setattr(making, "write_fleet", fail)
+    with pytest.raises(PathError):
+        make_nodes(places, 2)
+    assert not list((places.data / "fleet" / "nodes").iterdir())
+
+
+def test_a_damaged_record_is_named(places: Paths) -> None:
+    write_fleet(places, FleetRecord(made=1.0))
+    fleet_file(places).write_text('{"schema_version": 99}')
+    with pytest.raises(FleetError, match=r"fleet.json cannot be read: schema_version 99"):
+        read_fleet(places)
+    assert nodes_of(places) == ()
+
+
+def test_draining_is_kept(places: Paths) -> None:
+    set_drained(places, "box", on=True)
+    set_drained(places, "lab", on=True)
+    set_drained(places, "box", on=False)
+    assert (read_fleet(places) or FleetRecord()).drained == {"lab"}
+
+
+def test_without_a_fleet_it_is_said_how_to_get_one(places: Paths) -> None:
+    assert addresses_of(FleetRecord()) == {}
+    with pytest.raises(FleetError, match="there is no fleet") as caught:
+        open_back_end()
+    assert "fleet up --local" in caught.value.hint
+
+
+def test_a_fleet_over_ray_without_ray_names_the_extra(places: Paths) -> None:
+    if find_spec("ray") is not None:
+        pytest.skip("Ray is installed here")
+    write_fleet(places, FleetRecord(back_end="ray", made=1.0))
+    with pytest.raises(FleetError) as caught:
+        open_back_end()
+    assert "quicksand-tui[fleet]" in caught.value.hint
+
+
+def test_a_machine_keeps_its_id(places: Paths) -> None:
+    found = machine_id(places)
+    assert (len(found), machine_id(places)) == (32, found)
+    (places.data / "fleet" / "machine").write_text("nonsense")
+    with pytest.raises(PathError, match="is damaged"):
+        machine_id(places)
+
+
+def _committed(name: str) -> Record:
+    record = blank_record(SandboxConfig("debian"))
+    return replace(record, name=name, committed=True)
