@@ -118,8 +118,7 @@ class Sandbox:
 
         ``warm``: let the first start continue from a template (a checkpoint of a machine of this
         kind, taken just after boot). If there is none, the machine boots and a background process
-        makes a template for later starts. If a spare waits (a machine that has started from the
-        template already), the start takes that one over.
+        makes a template for later starts. A spare (a machine started from it) is taken over.
 
         ``build``: whether `start` may build a missing image, which takes minutes, or install one
         that is known to be published. None means yes if stderr is a terminal.
@@ -448,6 +447,7 @@ class Sandbox:
     boot_timing = _to_facts.attribute(Facts.boot_timing)
     qemu_command = _to_facts.attribute(Facts.qemu_command)
     port_forwards = _to_facts.attribute(Facts.port_forwards)
+    udp_port_forwards = _to_facts.attribute(Facts.udp_port_forwards)
     agent_url = _to_facts.attribute(Facts.agent_url)
     agent_token = _to_facts.attribute(Facts.agent_token)
     notices = _to_facts.attribute(Facts.notices)

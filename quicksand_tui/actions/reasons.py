@@ -345,9 +345,9 @@ def unforward(world: World, selection: Selection) -> str | None:
     sandbox, why = _selected(world, selection)
     if sandbox is None:
         return why
-    if sandbox.forwards:
+    if sandbox.forwards or sandbox.udp_forwards:
         return _busy(world, sandbox)
-    if sandbox.ports:
+    if sandbox.ports or sandbox.udp_ports:
         return f"the forwards of {sandbox.name} are those of its start, and end with it"
     return _no_port(world, sandbox)
 
@@ -356,7 +356,7 @@ def copy_port(world: World, selection: Selection) -> str | None:
     sandbox, why = _selected(world, selection)
     if sandbox is None:
         return why
-    return None if sandbox.ports else _no_port(world, sandbox)
+    return None if sandbox.ports or sandbox.udp_ports else _no_port(world, sandbox)
 
 
 def _no_port(world: World, sandbox: SandboxView) -> str:
@@ -399,6 +399,8 @@ def diff(world: World, selection: Selection) -> str | None:
     """Checkpoints are compared whatever is under way: that only reads."""
     if selection.sandbox is None or selection.checkpoint is None:
         return "no checkpoint is selected"
+    if selection.sandbox.away:
+        return _away(selection.sandbox)
     if selection.checkpoint.error:
         return "it cannot be read"
     return None
@@ -407,6 +409,8 @@ def diff(world: World, selection: Selection) -> str | None:
 def compare(world: World, selection: Selection) -> str | None:
     if selection.checkpoint is None or selection.sandbox is None:
         return "no checkpoint is selected"
+    if selection.sandbox.away:
+        return _away(selection.sandbox)
     return None if selection.sandbox.has_display else "it has no display, so there are no screens"
 
 

@@ -20,20 +20,28 @@ from quicksand_tui.cli.output import Exit, say
 from quicksand_tui.cli.runner import Signals, attached, run_async
 from quicksand_tui.cli.ssh_config import is_installed
 from quicksand_tui.cli.ssh_files import SUFFIX, prepare_files
+from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.text import clean
 
 if TYPE_CHECKING:
     from quicksand.sandbox import Sandbox
 
+CODE, ZED, JETBRAINS = "code", "zed", "jetbrains"
+
 GLIBC_LEAST = (2, 28)
 """The oldest C library for which VS Code's server is built ("Remote Development with Linux" of its
 documentation)."""
 
-MEMORY_KIB_LEAST = 1_000_000
-"""VS Code's server wants 1 GB ("System requirements" of Remote-SSH)."""
+GIB = 1 << 30
+
+MEMORY_LEAST = {CODE: 1 * GIB, JETBRAINS: 2 * GIB}
+"""What VS Code's server wants ("System requirements" of Remote-SSH), and the back end of JetBrains.
+Zed names no amount."""
 
 DISK_KIB_LEAST = 500_000
 """The unpacked server takes some 400 MB, and extensions more."""
+
+INSTALL = "`quicksand-tui ssh-config --install` adds all sandboxes to ~/.ssh/config"
 
 FIELD_MAX = 64
 
@@ -41,7 +49,6 @@ LOOK = """
 echo "os $(uname -s)"
 echo "arch $(uname -m)"
 echo "glibc $(getconf GNU_LIBC_VERSION 2>/dev/null | sed 's/^glibc //')"
-echo "memory $(sed -n 's/^MemTotal: *\\([0-9]*\\) kB$/\\1/p' /proc/meminfo)"
 echo "disk $(df -Pk . | sed -n '2s/^[^ ]* *[0-9]* *[0-9]* *\\([0-9]*\\) .*/\\1/p')"
 for program in bash tar curl wget; do
     command -v $program >/dev/null 2>&1 && echo "$program yes"
@@ -56,6 +63,8 @@ class Guest(NamedTuple):
 
     found: Mapping[str, str]
     has_network: bool
+    memory: int
+    """Bytes of the machine's; the guest's own total is some less."""
 
     def number(self, name: str) -> int:
         """Returns a number, or a large one if there is none: then nothing is said of it."""
@@ -71,8 +80,8 @@ def code_command(name: str, directory: str | None, editor: str, check: bool) -> 
     before. It will put a server of its own into the guest, so what the guest lacks for that is
     said first. --check does no more than that, and exits with 1 if something is missing.
 
-    VS Code needs its extension "Remote - SSH". JetBrains Gateway is not opened: give it the host
-    NAME.qs in its own window.
+    VS Code needs its extension "Remote - SSH". JetBrains Gateway (--editor jetbrains) is not
+    opened: it is said what the guest lacks for it, and which host to give it in its own window.
     """
 
     words: list[str] = []
@@ -81,13 +90,20 @@ def code_command(name: str, directory: str | None, editor: str, check: bool) -> 
         with attached(name) as sandbox:
             guest = await look_at(sandbox)
             place = directory or home_in((await sandbox.find_user()).home)
-            words.extend(command_of_editor(editor, sandbox.name, place))
+            if editor != JETBRAINS:
+                words.extend(command_of_editor(editor, sandbox.name, place))
         lacking = list(problems(guest, editor))
         for line in (*lacking, *advice(guest, editor)):
             say(line)
         return Exit.FAILURE if lacking else Exit.OK
 
     code = run_async(main)
+    if editor == JETBRAINS:
+        host = f"{name}{SUFFIX}"
+        say(f"connect with JetBrains Gateway, in its own window, by SSH to the host {host}")
+        if not is_installed():
+            say(INSTALL)
+        return code
     if check:
         click.echo(clean(shlex.join(words)))
         return code
@@ -95,7 +111,7 @@ def code_command(name: str, directory: str | None, editor: str, check: bool) -> 
     if not is_installed():
         raise StateError(
             f"{editor} cannot find {host} yet",
-            hint="`quicksand-tui ssh-config --install` adds all sandboxes to ~/.ssh/config",
+            hint=INSTALL,
         )
     prepare_files()
     if (program := shutil.which(words[0])) is None:
@@ -120,10 +136,10 @@ def command_of_editor(editor: str, name: str, directory: str) -> list[str]:
     with: nothing of it is an option."""
     host = name + SUFFIX
     place = directory if directory.startswith("/") else f"/{directory}"
-    if editor == "zed":
+    if editor == ZED:
         # Of a URL a path is a part: what would end it, or mean something else there, is escaped.
-        return ["zed", f"ssh://{host}{quote(place, errors='surrogateescape')}"]
-    return ["code", "--remote", f"ssh-remote+{host}", place]
+        return [ZED, f"ssh://{host}{quote(place, errors='surrogateescape')}"]
+    return [CODE, "--remote", f"ssh-remote+{host}", place]
 
 
 async def look_at(sandbox: Sandbox) -> Guest:
@@ -133,7 +149,8 @@ async def look_at(sandbox: Sandbox) -> Guest:
     for line in result.stdout.splitlines()[:FIELD_MAX]:
         key, _, value = line.partition(" ")
         found[key] = clean(value.strip())[:FIELD_MAX]
-    return Guest(found, sandbox.config.network_mode is NetworkMode.FULL)
+    config = sandbox.config
+    return Guest(found, config.network_mode is NetworkMode.FULL, config.memory_bytes)
 
 
 def problems(guest: Guest, editor: str) -> Iterator[str]:
@@ -141,7 +158,7 @@ def problems(guest: Guest, editor: str) -> Iterator[str]:
     arch = guest.found.get("arch", "")
     if arch not in ("x86_64", "aarch64"):
         yield f"the editor has no server for a guest of {arch or 'an unknown processor'}"
-    if editor != "code":
+    if editor != CODE:
         return
     glibc = guest.found.get("glibc", "")
     match = re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3}).*", glibc)
@@ -162,12 +179,16 @@ def problems(guest: Guest, editor: str) -> Iterator[str]:
 
 def advice(guest: Guest, editor: str) -> Iterator[str]:
     """Yields what helps, and does not have to be."""
-    if editor == "code" and not (guest.has_network and {"curl", "wget"} & set(guest.found)):
+    if editor == CODE and not (guest.has_network and {"curl", "wget"} & set(guest.found)):
         why = "has neither curl nor wget" if guest.has_network else "has no network"
         yield (
             f'the guest {why}: put `"remote.SSH.localServerDownload": "always"` into VS Code\'s '
             "settings, which has it upload the server"
         )
-    if guest.number("memory") < MEMORY_KIB_LEAST:
-        mib = guest.number("memory") // 1024
-        yield f"the guest has {mib} MiB of memory; an editor's server wants 1 GiB, better 2"
+    least = MEMORY_LEAST.get(editor, 0)
+    if guest.memory < least:
+        wanted = f"{least // GIB} GiB" + (", better 2" if editor == CODE else " or more")
+        yield (
+            f"the sandbox has {size_text(guest.memory)} of memory; the editor's server wants "
+            f"{wanted}: `run --memory 2G` makes one with that"
+        )

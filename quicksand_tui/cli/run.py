@@ -212,6 +212,9 @@ def describe_reach(sandbox: Sandbox) -> str:
     mode = sandbox.config.network_mode
     parts = [] if mode is NetworkMode.MOUNTS_ONLY else [f"network {mode.value}"]
     parts += [f"127.0.0.1:{host} -> {guest}" for guest, host in sandbox.port_forwards.items()]
+    parts += [
+        f"127.0.0.1:{host} -> {guest}/udp" for guest, host in sandbox.udp_port_forwards.items()
+    ]
     parts += [f"agent {sandbox.agent_url}"] if sandbox.agent_url else []
     return ", ".join(parts)
 

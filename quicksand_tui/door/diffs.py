@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quicksand.base.errors import HistoryError, QuicksandError
-from quicksand.sandbox import Sandbox
 
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.diffs import ChangedPath, DiffSpec, DiffView, TextDiff
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from quicksand.disks.diff.changes import FileChange
     from quicksand.disks.diff.versions import FileVersions, Version
     from quicksand.guest.shell import ShellInfo
+    from quicksand.sandbox import Sandbox
     from quicksand.snapshots.comparison import Difference
 
 LETTERS = {"added": "A", "removed": "D", "changed": "M", "type-changed": "T"}
@@ -34,50 +34,34 @@ LINES_MAX = 10_000
 """Lines of a text that are shown."""
 
 
-async def compare(spec: DiffSpec, report: Callable[[int], None]) -> DiffView:
-    """Returns what differs; ``report`` gets the steps done, on another thread."""
-    sandbox = Sandbox.attach(spec.sandbox_id)
-    try:
-        found = await sandbox.compare(spec.a, spec.b, parent=spec.parent, on_progress=report)
-    finally:
-        sandbox.close()
+async def compare(sandbox: Sandbox, spec: DiffSpec, report: Callable[[int], None]) -> DiffView:
+    """Returns what differs; ``report`` gets the steps done, perhaps on another thread."""
+    found = await sandbox.compare(spec.a, spec.b, parent=spec.parent, on_progress=report)
     # There may be a million paths.
     return await asyncio.to_thread(_view_of, found)
 
 
-async def compare_file(spec: DiffSpec, path: str) -> TextDiff:
+async def compare_file(sandbox: Sandbox, spec: DiffSpec, path: str) -> TextDiff:
     """Returns what differs within a path."""
-    sandbox = Sandbox.attach(spec.sandbox_id)
-    try:
-        found = await sandbox.compare_file(path, spec.a, spec.b, parent=spec.parent)
-    finally:
-        sandbox.close()
+    found = await sandbox.compare_file(path, spec.a, spec.b, parent=spec.parent)
     return await asyncio.to_thread(_text_of, found)
 
 
-async def write_patch(spec: DiffSpec, below: str, file: Path) -> int:
-    """Writes what differs below a path into a new file, and returns how many paths are left out.
-    Raises OSError."""
-    sandbox = Sandbox.attach(spec.sandbox_id)
-    try:
-        patch = await sandbox.patch(spec.a, spec.b, parent=spec.parent, below=below)
-    finally:
-        sandbox.close()
+async def write_patch(sandbox: Sandbox, spec: DiffSpec, below: str, file: Path) -> int:
+    """Writes what differs below a path into a new file of this machine, and returns how many paths
+    are left out. Raises OSError."""
+    patch = await sandbox.patch(spec.a, spec.b, parent=spec.parent, below=below)
     if not patch.data:
         raise HistoryError("there is nothing that a patch could say")
     await asyncio.to_thread(_write_new, file, patch.data)
     return len(patch.left_out)
 
 
-async def losing(sandbox_id: str, checkpoint: str) -> Losing:
+async def losing(sandbox: Sandbox, checkpoint: str) -> Losing:
     """Returns what going back to a checkpoint would lose."""
-    sandbox = Sandbox.attach(sandbox_id)
-    try:
-        found = await sandbox.compare(checkpoint, lines=False)
-        then = {made.id: made.created for made in sandbox.checkpoints()}.get(checkpoint, 0.0)
-        shells = await _shells(sandbox) if found.is_live else []
-    finally:
-        sandbox.close()
+    found = await sandbox.compare(checkpoint, lines=False)
+    then = {made.id: made.created for made in sandbox.checkpoints()}.get(checkpoint, 0.0)
+    shells = await _shells(sandbox) if found.is_live else []
     view = await asyncio.to_thread(_view_of, found)
     letters = [path.letter for path in view.paths if not path.is_directory]
     named = [
@@ -96,10 +80,9 @@ async def losing(sandbox_id: str, checkpoint: str) -> Losing:
     )
 
 
-async def shell_then(sandbox_id: str, checkpoint: str) -> Glance | None:
+async def shell_then(sandbox: Sandbox, checkpoint: str) -> Glance | None:
     """Returns what a shell showed when a checkpoint was taken; None if nobody kept it."""
-    with contextlib.closing(Sandbox.open(sandbox_id)) as sandbox:
-        kept = await sandbox.checkpoint_shell(checkpoint)
+    kept = await sandbox.checkpoint_shell(checkpoint)
     if kept is None:
         return None
     lines = await asyncio.to_thread(

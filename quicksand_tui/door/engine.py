@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NOT_KNOWN_THERE = "of sandboxes on other machines, this is not shown"
 SHELLS_WAIT_S = 2.0
 """Seconds to wait for a guest to list its terminals."""
 ANSWER_S = 5.0
@@ -72,22 +71,31 @@ class Engine:
     def __init__(
         self,
         learn: Callable[[Mapping[str, Found]], None],
-        find_there: Callable[[str], tuple[FarHost, str] | None] = lambda _: None,
+        find_there: Callable[[str], tuple[FarHost, str] | None],
+        open_there: Callable[[FarHost, str], Sandbox],
     ) -> None:
         """Calls ``learn`` with the verdicts of verified saves, by key. ``find_there`` returns the
-        machine of a sandbox, and its id there; None if it is this machine's."""
+        machine of a sandbox, and its id there; None if it is this machine's. ``open_there`` opens
+        one of another machine."""
         self._learn = learn
         self._find_there = find_there
+        self._open_there = open_there
 
     def reach(self, sandbox_id: str) -> AbstractAsyncContextManager[Guest]:
         """Reaches a guest of any machine, as `door.reach.Reach`."""
         there = self._find_there(sandbox_id)
         return reach_here(sandbox_id) if there is None else reach_there(*there)
 
-    def _require_here(self, sandbox_id: str) -> None:
-        """Raises OperationError for a sandbox of another machine."""
-        if self._find_there(sandbox_id) is not None:
-            raise OperationError(Failure(title="It is not known", message=NOT_KNOWN_THERE))
+    @contextlib.contextmanager
+    def _opened(self, sandbox_id: str, *, must_run: bool = False) -> Iterator[Sandbox]:
+        """A sandbox of any machine."""
+        there = self._find_there(sandbox_id)
+        if there is not None:
+            sandbox = self._open_there(*there)
+        else:
+            sandbox = Sandbox.attach(sandbox_id) if must_run else Sandbox.open(sandbox_id)
+        with contextlib.closing(sandbox):
+            yield sandbox
 
     async def carry_out(self, verb: Verb[T], sandbox_id: str, report: Report) -> T:
         """Carries out a verb, as `Verb.carry_out`."""
@@ -150,8 +158,7 @@ class Engine:
     async def look_at_screen(
         self, sandbox_id: str, room: tuple[int, int], *, at: str = ""
     ) -> Cells:
-        self._require_here(sandbox_id)
-        with contextlib.closing(Sandbox.open(sandbox_id)) as sandbox:
+        with self._opened(sandbox_id) as sandbox:
             if not at:
                 async with asyncio.timeout(ANSWER_S):
                     image = await sandbox.screenshot(format="image")
@@ -167,25 +174,27 @@ class Engine:
     # What differs
 
     async def compare(self, spec: DiffSpec, report: Callable[[int], None]) -> DiffView:
-        return await diffs.compare(spec, report)
+        with self._opened(spec.sandbox_id, must_run=True) as sandbox:
+            return await diffs.compare(sandbox, spec, report)
 
     async def compare_file(self, spec: DiffSpec, path: str) -> TextDiff:
-        return await diffs.compare_file(spec, path)
+        with self._opened(spec.sandbox_id, must_run=True) as sandbox:
+            return await diffs.compare_file(sandbox, spec, path)
 
     async def write_patch(self, spec: DiffSpec, below: str, file: Path) -> int:
-        return await diffs.write_patch(spec, below, file)
+        with self._opened(spec.sandbox_id, must_run=True) as sandbox:
+            return await diffs.write_patch(sandbox, spec, below, file)
 
     async def losing(self, sandbox_id: str, checkpoint: str) -> Losing:
-        self._require_here(sandbox_id)
-        return await diffs.losing(sandbox_id, checkpoint)
+        with self._opened(sandbox_id, must_run=True) as sandbox:
+            return await diffs.losing(sandbox, checkpoint)
 
     async def shell_then(self, sandbox_id: str, checkpoint: str) -> Glance | None:
-        self._require_here(sandbox_id)
-        return await diffs.shell_then(sandbox_id, checkpoint)
+        with self._opened(sandbox_id) as sandbox:
+            return await diffs.shell_then(sandbox, checkpoint)
 
     async def changes(self, sandbox_id: str, before: str, after: str = "") -> Changes:
-        self._require_here(sandbox_id)
-        with contextlib.closing(Sandbox.open(sandbox_id)) as sandbox:
+        with self._opened(sandbox_id) as sandbox:
             found = await sandbox.diff(before, after or None)
         return await asyncio.to_thread(lambda: Changes(places=by_directory(_places(found))))
 

@@ -87,6 +87,8 @@ class FarHost:
         self._welcomes = 0
         """Counts the connections, so that one is told from the next."""
         self._resumed = False
+        self.generation = 0
+        """Grows when the machine no longer knows what was begun there."""
         self._met: asyncio.Event = asyncio.Event()
         """Set while a connection is there."""
         self._wake = asyncio.Event()
@@ -142,6 +144,10 @@ class FarHost:
                     await asyncio.sleep(PAUSES_S[0])
         except TimeoutError:
             raise error from None
+
+    def can(self, capability: str) -> bool:
+        """Returns whether the machine has said that it has a capability."""
+        return self._connection is not None and self._connection.can(capability)
 
     def got_on(self) -> None:
         """There is nothing to note: `run` decides how long it waits."""
@@ -217,6 +223,7 @@ class FarHost:
                 hint="install the same version on both machines",
             )
         self._resumed = welcome.resumed
+        self.generation += not welcome.resumed
         self._welcomes += 1
         self._met.set()
         await self._follow(connection.link)

@@ -145,6 +145,8 @@ class Reader:
         self._paths = paths()
         self._registry = Registry(self._paths)
         self._known: dict[str, tuple[Stamp, SandboxView]] = {}
+        self._seen: tuple[str, ...] = ()
+        """The directories of sandboxes: one that is new may have no record yet."""
         self._trees: dict[str, TreeReader] = {}
         self._cpu: dict[str, tuple[float, float]] = {}
         """By sandbox: (monotonic time, CPU seconds) of the last reading."""
@@ -201,7 +203,7 @@ class Reader:
         yield self._paths.runtime
         yield self._paths.images
         yield claims_dir(self._paths)
-        for id_ in self._known:
+        for id_ in self._seen:
             yield self._registry.place(id_).root
             yield self._registry.place(id_).checkpoints
             machine = self._registry.machine(id_).root
@@ -217,6 +219,7 @@ class Reader:
             ids = directories(self._paths.sandboxes)
         except OSError as problem:
             return error_text(problem)
+        self._seen = tuple(ids)
         for id_ in ids:
             try:
                 seen = self._look_at_sandbox(id_, visible, due, now)
@@ -386,4 +389,5 @@ def _view(entry: Entry) -> SandboxView:
         ports=entry.ports,
         udp_ports=entry.udp_ports,
         forwards=tuple(sorted({*entry.ports} - {*run.forwards})),
+        udp_forwards=tuple(sorted({*entry.udp_ports} - {*run.udp_forwards})),
     )

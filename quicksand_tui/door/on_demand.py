@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from quicksand_tui.door.far_guest import PlaceThere
     from quicksand_tui.door.far_hosts import FarHosts
     from quicksand_tui.door.far_log import FarLog
+    from quicksand_tui.door.far_sandbox import open_there
     from quicksand_tui.door.fleet_look import FleetLook
     from quicksand_tui.door.logs import FileLog
     from quicksand_tui.door.look import Reader
@@ -42,6 +43,7 @@ __all__ = [
     "SavesReader",
     "TrafficWatch",
     "ask_traffic",
+    "open_there",
     "paths",
     "reach_here",
     "with_traffic",
@@ -60,6 +62,7 @@ _HOMES = {
     "quicksand_tui.door.far_hosts": ("FarHosts",),
     "quicksand_tui.door.ssh_questions": ("askpass_for",),
     "quicksand_tui.door.far_log": ("FarLog",),
+    "quicksand_tui.door.far_sandbox": ("open_there",),
     "quicksand_tui.door.fleet_look": ("FleetLook",),
     "quicksand_tui.door.logs": ("FileLog",),
     "quicksand_tui.door.look": ("Reader",),

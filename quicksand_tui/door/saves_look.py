@@ -229,7 +229,7 @@ def _with_manifest(view: SaveView, manifest: SaveManifest, config: SandboxConfig
         layers=None if manifest.layers is None else len(manifest.layers),
         machine=_machine(config),
         network=config.network_mode.value,
-        ports=", ".join(f"{forward.host}:{forward.guest}" for forward in config.port_forwards),
+        ports=", ".join(forward.word for forward in config.port_forwards),
         frozen=manifest.frozen,
         unsynced=manifest.unsynced,
         volatile=tuple(sanitise(path) for path in manifest.volatile[:VOLATILE_MAX]),
@@ -239,7 +239,7 @@ def _with_manifest(view: SaveView, manifest: SaveManifest, config: SandboxConfig
 def _machine(config: SandboxConfig) -> str:
     parts = [size_text(config.memory_bytes), f"{config.cpus} CPU{'s' if config.cpus != 1 else ''}"]
     parts.append(f"network {config.network_mode.value.replace('_', ' ')}")
-    parts += [f"{forward.host or 'any'}→{forward.guest}" for forward in config.port_forwards]
+    parts += [forward.between("→") for forward in config.port_forwards]
     return _fit(" · ".join(parts))
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from quicksand.remote.askpass import Askpass
+    from quicksand.sandbox import Sandbox
 
     from quicksand_tui.door.engine import Engine
     from quicksand_tui.door.far_host import FarHost
@@ -289,7 +290,11 @@ class EngineService:
     def _current_engine(self) -> Engine:
         """Returns the engine, importing it the first time. On the engine's loop."""
         if self._engine is None:
-            self._engine = on_demand.Engine(self._saves.learn, self._there)
+            self._engine = on_demand.Engine(
+                self._saves.learn,
+                self._there,
+                _open_there,
+            )
         return self._engine
 
     async def _on_the_loop(self, title: str, work: Callable[[], Awaitable[T]]) -> T:
@@ -384,6 +389,11 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:
         loop.close()
+
+
+def _open_there(host: FarHost, sandbox_id: str) -> Sandbox:
+    """Opens a sandbox of another machine; what that needs is imported at the first one."""
+    return on_demand.open_there(host, sandbox_id)
 
 
 def _resolve(ended: asyncio.Future[None]) -> None:

@@ -26,6 +26,7 @@ from quicksand_tui.actions.reasons import NO_IMAGE
 from quicksand_tui.model.amounts import size_text
 from quicksand_tui.model.remedies import hint_of, text_of
 from quicksand_tui.model.text import sanitise
+from quicksand_tui.verbs.ports import TCP
 from quicksand_tui.verbs.starting import machine_records
 from quicksand_tui.views.saves import trouble_of
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from quicksand.records.port_forwards import PortForward
 
     from quicksand_tui.model.checkpoints import CheckpointTree
+    from quicksand_tui.model.sandboxes import SandboxView
     from quicksand_tui.model.saves import SaveView
     from quicksand_tui.model.specs import NewSpec
     from quicksand_tui.model.world import World
@@ -241,12 +243,19 @@ def _find_origin_problem(spec: NewSpec, world: World) -> str:
 
 
 def _find_taken_port(spec: NewSpec, world: World) -> str:
-    wanted = {forward.host for forward in parse_ports(spec.machine.get(PORTS, "")) if forward.host}
-    for view in world.sandboxes:
-        for host, _ in view.ports:
-            if host in wanted and view.is_live:
-                return f"port {host} leads to {view.name} already"
+    for wanted in parse_ports(spec.machine.get(PORTS, "")):
+        if found := find_port_owner(wanted, world):
+            return f"port {wanted.host} leads to {found.name} already"
     return ""
+
+
+def find_port_owner(wanted: PortForward, world: World) -> SandboxView | None:
+    """Finds the sandbox to which a port of this host leads already."""
+    for view in world.sandboxes:
+        ports = view.ports if wanted.protocol == TCP else view.udp_ports
+        if wanted.host and view.is_live and any(wanted.host == host for host, _ in ports):
+            return view
+    return None
 
 
 def look_at_ports(text: str) -> str:
@@ -256,10 +265,11 @@ def look_at_ports(text: str) -> str:
         ports = parse_ports(text)
     except ValueError:
         return ""
-    for port in (forward.host for forward in ports if forward.host):
-        with socket.socket() as asked:
-            # QEMU sets this too: a port that has just been closed counts as free.
-            asked.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    for port, is_tcp in ((one.host, one.protocol == TCP) for one in ports if one.host):
+        kind = socket.SOCK_STREAM if is_tcp else socket.SOCK_DGRAM
+        with socket.socket(type=kind) as asked:
+            if is_tcp:  # one that has just been closed counts as free, as it does for the engine
+                asked.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 asked.bind(("127.0.0.1", port))
             except PermissionError:

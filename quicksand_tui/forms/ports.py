@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from quicksand.base.errors import ConfigError
 from quicksand.records.port_forwards import PortForward, Protocol, parse_forward
 
-from quicksand_tui.forms.checks import look_at_ports
+from quicksand_tui.forms.checks import find_port_owner, look_at_ports
 from quicksand_tui.forms.form import Field, Form, Option, Values
 from quicksand_tui.verbs.commands import command_line
 from quicksand_tui.verbs.ports import address_of, forward, suffix, unforward
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 NO_PORT = "a number from 1 to 65535"
 DIGITS = 5
 PORT = "port"
+PROTOCOL = "protocol"
 
 
 def forward_form(sandbox: SandboxView) -> Form:
@@ -32,6 +33,7 @@ def forward_form(sandbox: SandboxView) -> Form:
         fields=(
             Field(id="guest", label="Guest", hint="a port of the sandbox, as 80", limit=DIGITS),
             Field(id="host", label="Host", hint="a port of this host; any if empty", limit=DIGITS),
+            Field(id=PROTOCOL, label="Protocol", value=Protocol.TCP, choices=tuple(Protocol)),
         ),
         command=lambda values: forward_of(values).command_for(sandbox.name),
         problems=_problems,
@@ -41,7 +43,7 @@ def forward_form(sandbox: SandboxView) -> Form:
 
 def forward_of(values: Values) -> SandboxVerb[PortForward]:
     """Returns what the form asks for. What is no port counts as not typed."""
-    return forward(_port(values["guest"]), _port(values["host"]))
+    return forward(_port(values["guest"]), _port(values["host"]), values[PROTOCOL])
 
 
 def _port(text: str) -> int:
@@ -58,23 +60,22 @@ def _problems(values: Values, world: World) -> Mapping[str, str]:
         problems["guest"] = NO_PORT
     if values["host"]:
         problems["host"] = (
-            find_taken(_port(values["host"]), world) if _is_port(values["host"]) else NO_PORT
+            find_taken(_port(values["host"]), world, Protocol(values[PROTOCOL]))
+            if _is_port(values["host"])
+            else NO_PORT
         )
     return {field: problem for field, problem in problems.items() if problem}
 
 
 def find_taken(host: int, world: World, protocol: Protocol = Protocol.TCP) -> str:
     """Returns that a port of this host leads to a sandbox already, or ""."""
-    for view in world.sandboxes:
-        ports = view.ports if protocol is Protocol.TCP else view.udp_ports
-        if view.is_live and any(host == port for port, _ in ports):
-            return f"it leads to {view.name} already"
-    return ""
+    found = find_port_owner(PortForward(host, 1, protocol), world)
+    return f"it leads to {found.name} already" if found else ""
 
 
 def _look(values: Values) -> Mapping[str, str]:
     host = _port(values["host"])
-    problem = look_at_ports(f"{host}:1") if host else ""
+    problem = look_at_ports(PortForward(host, 1, Protocol(values[PROTOCOL])).word) if host else ""
     return {"host": problem} if problem else {}
 
 
@@ -101,7 +102,7 @@ def find_unforward_problem(word: str, sandbox: SandboxView) -> str:
     except ConfigError as error:
         return str(error)
     port = given.host or given.guest
-    made = sandbox.forwards if given.protocol is Protocol.TCP else sandbox.udp_ports
+    made = sandbox.forwards if given.protocol is Protocol.TCP else sandbox.udp_forwards
     if any(port == host for host, _ in made):
         return ""
     shown = f"{port}{suffix(given.protocol)}"
@@ -118,7 +119,7 @@ def unforward_form(sandbox: SandboxView) -> Form:
             Field(
                 id=PORT,
                 label="Port",
-                options=lambda world, _: _options(_now(sandbox, world).forwards),
+                options=lambda world, _: _made(_now(sandbox, world)),
             ),
         ),
         command=lambda values: unforward_of(values).command_for(sandbox.name),
@@ -128,7 +129,13 @@ def unforward_form(sandbox: SandboxView) -> Form:
 
 def unforward_of(values: Values) -> SandboxVerb[None]:
     """Returns what the form asks for."""
-    return unforward(_port(values[PORT]))
+    _, _, protocol = values[PORT].partition("/")
+    return unforward(port_of(values), protocol or Protocol.TCP)
+
+
+def port_of(values: Values) -> int:
+    """Returns the port of this host that was chosen."""
+    return _port(values[PORT].partition("/")[0])
 
 
 def copy_port_form(sandbox: SandboxView) -> Form:
@@ -141,7 +148,7 @@ def copy_port_form(sandbox: SandboxView) -> Form:
             Field(
                 id=PORT,
                 label="Port",
-                options=lambda world, _: _options(_now(sandbox, world).ports),
+                options=lambda world, _: _all(_now(sandbox, world)),
             ),
         ),
         command=lambda values: command_line("forward", name=sandbox.name),
@@ -149,9 +156,21 @@ def copy_port_form(sandbox: SandboxView) -> Form:
     )
 
 
-def _options(ports: tuple[tuple[int, int], ...]) -> tuple[Option, ...]:
+def _made(view: SandboxView) -> tuple[Option, ...]:
+    return (*_options(view.forwards), *_options(view.udp_forwards, Protocol.UDP))
+
+
+def _all(view: SandboxView) -> tuple[Option, ...]:
+    return (*_options(view.ports), *_options(view.udp_ports, Protocol.UDP))
+
+
+def _options(
+    ports: tuple[tuple[int, int], ...], protocol: Protocol = Protocol.TCP
+) -> tuple[Option, ...]:
+    spoken = suffix(protocol)
     return tuple(
-        Option(value=str(host), label=f"{address_of(host)} → {guest}") for host, guest in ports
+        Option(value=f"{host}{spoken}", label=f"{address_of(host)} → {guest}{spoken}")
+        for host, guest in ports
     )
 
 

@@ -239,6 +239,7 @@ class SandboxView:
     udp_ports: tuple[tuple[int, int], ...] = ()
     forwards: tuple[tuple[int, int], ...] = ()
     """Those of TCP that were made while it runs, and can be ended."""
+    udp_forwards: tuple[tuple[int, int], ...] = ()
     mounts: tuple[MountView, ...] = ()
     """In the order of the guest's paths."""
     error: str = ""

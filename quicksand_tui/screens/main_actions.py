@@ -287,11 +287,12 @@ class MainActions(Doer):
     def do_copy_port(self) -> None:
         if (sandbox := self._selection.sandbox) is None:
             return
-        if len(sandbox.ports) > 1:
+        ports = (*sandbox.ports, *sandbox.udp_ports)
+        if len(ports) > 1:
             form = on_demand.copy_port_form(sandbox)
-            self._dialogs.ask(form, lambda values: self._copy_port(int(values["port"])))
+            self._dialogs.ask(form, lambda values: self._copy_port(on_demand.port_of(values)))
         else:
-            self._copy_port(sandbox.ports[0][0])
+            self._copy_port(ports[0][0])
 
     def _copy_port(self, host: int) -> None:
         address = address_of(host)

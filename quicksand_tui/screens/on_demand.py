@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         copy_port_form,
         forward_form,
         forward_of,
+        port_of,
         unforward_form,
         unforward_of,
     )
@@ -75,6 +76,7 @@ __all__ = [
     "new_form",
     "note_form",
     "note_of",
+    "port_of",
     "recall_last",
     "save_form",
     "save_of",
@@ -113,6 +115,7 @@ _HOMES = {
         "copy_port_form",
         "forward_form",
         "forward_of",
+        "port_of",
         "unforward_form",
         "unforward_of",
     ),

@@ -35,8 +35,8 @@ def forward(guest: int, host: int = 0, protocol: str = TCP) -> SandboxVerb[PortF
         open=attach,
         act=lambda sandbox, _: sandbox.forward(guest, host, protocol=protocol),
         tell=lambda name, made, keymap: (
-            f"{address_of(made.host)} leads to port {made.guest}{suffix(protocol)} of {name}"
-            + (f": {keymap.hint('copy_port')} copies it" if protocol == TCP else "")
+            f"{address_of(made.host)} leads to port {made.guest}{suffix(protocol)} of {name}: "
+            f"{keymap.hint('copy_port')} copies it"
         ),
     )
 

@@ -102,7 +102,7 @@ _USE = _section(
         SANDBOX,
         argument("directory", Kind.TEXT, "[DIR]", required=False),
         option("--editor", Kind.CHOICE, "", "Open this one.", default="code",
-               shows_default=True, choices=("code", "zed")),
+               shows_default=True, choices=("code", "zed", "jetbrains")),
         flag("--check", "Only say what the guest lacks, and how the editor would be called.")),
     verb("ssh-gateway", "ssh_gateway", "Serve SSH at a port, for other machines, by public keys.",
         option("--listen", Kind.TEXT, "ADDRESS", "Listen at this port, or HOST:PORT.",

@@ -17,6 +17,7 @@ def start_facts(sandbox: Sandbox) -> dict[str, Any]:
         "accel": sandbox.accelerator,
         "network": sandbox.config.network_mode.value,
         "ports": [{"host": h, "guest": g} for g, h in sandbox.port_forwards.items()],
+        "udp_ports": [{"host": h, "guest": g} for g, h in sandbox.udp_port_forwards.items()],
         "agent_url": sandbox.agent_url,
         "boot_s": round(timing.total_s, 3) if timing is not None else None,
         "boot_mode": timing.mode if timing is not None else None,

@@ -18,6 +18,7 @@ from quicksand.base.files import is_locked
 from quicksand.base.paths import Paths
 from quicksand.life.forwarder import reset
 from quicksand.records.layout import sandbox_dir
+from quicksand.records.port_forwards import Protocol
 from quicksand.records.registry import Registry
 
 from tests.conftest import free_port, listens, wait_for
@@ -89,8 +90,8 @@ async def vm() -> AsyncIterator[Sandbox]:
 
 @pytest.fixture
 async def with_port() -> AsyncIterator[Sandbox]:
-    """It was started with a port that leads to the service."""
-    async with serving([PortForward(0, 8000)]) as sandbox:
+    """It was started with a port that leads to the service, and one for datagrams."""
+    async with serving([PortForward(0, 8000), PortForward(0, 8000, Protocol.UDP)]) as sandbox:
         yield sandbox
 
 
@@ -111,6 +112,12 @@ def datagrams(port: int, host: str = "127.0.0.1") -> Iterator[socket.socket]:
         made.setblocking(False)
         made.connect((host, port))
         yield made
+
+
+async def echoed(port: int) -> bytes:
+    """What a new client gets back."""
+    with datagrams(port) as made:
+        return (await answered(made, b"hi"))[1]
 
 
 async def answered(made: socket.socket, text: bytes) -> tuple[bytes, bytes]:
@@ -233,7 +240,10 @@ async def test_the_ports_of_a_start_lead_to_the_guests_own_loopback(
     assert guest == 8000
     entry = Registry(places).find(with_port.id)
     assert entry.ports == ((port, 8000),)
+    ((guest, udp),) = with_port.udp_port_forwards.items()
+    assert (guest, entry.udp_ports, entry.dialled) == (8000, ((udp, 8000),), ())
     assert await ask(port) == b"guest:hi"
+    assert await echoed(udp) == b"hi"
     if has_ipv6():
         assert await ask(port, host="::1") == b"guest:hi"
     # One process carries those that are added, too.
@@ -245,6 +255,8 @@ async def test_the_ports_of_a_start_lead_to_the_guests_own_loopback(
     )
     with pytest.raises(StateError, match="not forwarded"):
         await with_port.unforward(port)
+    with pytest.raises(StateError, match="not forwarded"):
+        await with_port.unforward(udp, protocol="udp")
     await with_port.unforward(added.host)
     assert await ask(port) == b"guest:hi"
 
@@ -262,6 +274,7 @@ async def test_the_ports_of_a_start_lead_to_the_guests_own_loopback(
     await with_port.checkpoint("a")
     await with_port.revert("a")
     assert await ask(port) == b"guest:hi"
+    assert await echoed(udp) == b"hi"
 
     # Who asks anything of the sandbox finds that the process was killed.
     (pid,) = forwarders()
@@ -270,6 +283,7 @@ async def test_the_ports_of_a_start_lead_to_the_guests_own_loopback(
     wait_for(lambda: not listens(port), what="its ports to be free")
     assert await say(with_port, "echo alive") == "alive"
     assert await ask(port) == b"guest:hi"
+    assert await echoed(udp) == b"hi"
     assert len(forwarders()) == 1
 
 

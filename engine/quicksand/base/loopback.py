@@ -1,12 +1,13 @@
-"""Listening at this host's loopback."""
+"""Listening at this host's loopback: for connections, and for datagrams."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
 
-from quicksand.base.errors import PortInUseError
+from quicksand.base.errors import HostError, PortInUseError
 
 BACKLOG = 1024
 """Connections that wait until they are taken; the kernel's own limit is 4096 (listen(2))."""
@@ -50,3 +51,37 @@ def _listen(host: str, port: int, family: socket.AddressFamily) -> socket.socket
             f"host port {port} cannot be used: {reason} ({shown}:{port})",
             hint="choose another host port, or 0 for any free one",
         ) from error
+
+
+def bind(port: int) -> list[socket.socket]:
+    """Sockets for UDP at both loopback addresses, or only at that of IPv4 where there is no IPv6;
+    port 0 is any that is free. Raises PortInUseError, HostError."""
+    for _ in range(TRIES):
+        first = _bind("127.0.0.1", port, socket.AF_INET)
+        try:
+            return [first, _bind("::1", first.getsockname()[1], socket.AF_INET6)]
+        except PortInUseError:
+            first.close()
+            if port:
+                raise
+        except HostError:
+            return [first]
+    raise PortInUseError("no UDP port is free on both 127.0.0.1 and ::1")
+
+
+def _bind(host: str, port: int, family: socket.AddressFamily) -> socket.socket:
+    shown = f"[{host}]:{port}/udp" if family == socket.AF_INET6 else f"{host}:{port}/udp"
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
+            made.setblocking(False)
+            made.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise PortInUseError(
+                    f"{shown} is in use", hint="choose another port, or 0 for any that is free"
+                ) from error
+            why = os.strerror(error.errno or 0)
+            raise HostError(f"cannot receive at {shown}: {why}") from error
+        stack.pop_all()
+        return made

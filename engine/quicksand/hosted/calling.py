@@ -19,12 +19,12 @@ from quicksand.hosted.errors import decode_error
 from quicksand.hosted.protocol import ANSWER_MAX, CAPABILITY, UNDO_S
 from quicksand.remote.channel import Channel
 from quicksand.remote.link import Link
-from quicksand.remote.shared import SharedConnection
+from quicksand.remote.shared import Sharing
 
 Report = Callable[..., Any]
 
 
-async def require_capability(shared: SharedConnection, capability: str = CAPABILITY) -> None:
+async def require_capability(shared: Sharing, capability: str = CAPABILITY) -> None:
     """Connect. Raises RemoteRefusedError if the other machine cannot do what is needed."""
     await shared.link()
     if not shared.can(capability):
@@ -35,7 +35,7 @@ async def require_capability(shared: SharedConnection, capability: str = CAPABIL
         )
 
 
-async def ask(shared: SharedConnection, method: str, **params: Any) -> Any:
+async def ask(shared: Sharing, method: str, **params: Any) -> Any:
     """Send a request that changes nothing, and return its answer. Raises RemoteError."""
     link = await shared.link()
     channel = link.open(method, **params)
@@ -46,7 +46,7 @@ async def ask(shared: SharedConnection, method: str, **params: Any) -> Any:
 
 
 async def call(
-    shared: SharedConnection, params: dict[str, Any], report: Report | None = None
+    shared: Sharing, params: dict[str, Any], report: Report | None = None
 ) -> dict[str, Any]:
     """Have a method called; return what is answered. ``report`` gets the reports of progress.
 
@@ -84,7 +84,7 @@ async def call(
         return answer
 
 
-def _unknown(shared: SharedConnection, method: str) -> RemoteUnreachableError:
+def _unknown(shared: Sharing, method: str) -> RemoteUnreachableError:
     return RemoteUnreachableError(
         f"whether {method}() was carried out on {shared.destination.short} is unknown: the "
         "connection broke, and it no longer knows of it",

@@ -385,6 +385,7 @@ def _know(sandbox: Any) -> Known:
         boot_timing=sandbox.boot_timing,
         qemu_command=sandbox.qemu_command,
         port_forwards=sandbox.port_forwards,
+        udp_port_forwards=sandbox.udp_port_forwards,
         agent_token=sandbox.agent_token,
         notices=sandbox.notices,
         active_mounts=sandbox.active_mounts if is_there else [],

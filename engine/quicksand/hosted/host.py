@@ -18,7 +18,7 @@ from quicksand.hosted.save_moving import MovedSave, Mover, Terms
 from quicksand.records.known_hosts import find_address
 from quicksand.remote.destination import SCHEME
 from quicksand.remote.node import NODE_SCHEME, parse_address
-from quicksand.remote.shared import SharedConnection, SharedConnections
+from quicksand.remote.shared import SharedConnection, SharedConnections, Sharing
 
 STDIN = 0
 
@@ -50,7 +50,15 @@ class RemoteHost:
         is_address = address.startswith((SCHEME, NODE_SCHEME))
         self._destination = parse_address(address if is_address else find_address(address))
         self._asks = asks
+        self._sharing: Sharing | None = None
         self.grace = float(grace)
+
+    @classmethod
+    def by(cls, sharing: Sharing) -> RemoteHost:
+        """The machine at the other end of a connection that somebody else keeps up."""
+        made = cls(str(sharing.destination))
+        made._sharing = sharing
+        return made
 
     def __repr__(self) -> str:
         return f"RemoteHost({self.address!r})"
@@ -64,6 +72,10 @@ class RemoteHost:
     def name(self) -> str:
         """The machine's name in messages."""
         return self._destination.short
+
+    def sharing(self) -> Sharing:
+        """The connection to the machine."""
+        return self._sharing or self.shared()
 
     def shared(self) -> SharedConnection:
         """The connection of this program (its event loop) to the machine."""
@@ -121,7 +133,7 @@ class RemoteHost:
         return await Mover(self.shared(), paths(), terms, progress).fetch(name)
 
     async def _ask(self, method: str, **params: Any) -> Any:
-        shared = self.shared()
+        shared = self.sharing()
         try:
             with shared.use():
                 await require_capability(shared)

@@ -27,6 +27,7 @@ class Known:
     boot_timing: BootTiming | None = None
     qemu_command: Sequence[str] = ()
     port_forwards: Mapping[int, int] = field(default_factory=dict)
+    udp_port_forwards: Mapping[int, int] = field(default_factory=dict)
     agent_token: str | None = field(default=None, repr=False)
     notices: Sequence[str] = ()
     active_mounts: Sequence[MountHandle] = ()

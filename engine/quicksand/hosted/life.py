@@ -33,7 +33,7 @@ from quicksand.hosted.methods import METHODS
 from quicksand.life.stats import SandboxStats
 from quicksand.remote.agents import RelayedAgent
 from quicksand.remote.channel import Channel
-from quicksand.remote.shared import SharedConnection
+from quicksand.remote.shared import Sharing
 
 ENDS = frozenset({"stop", "trash"})
 """Methods after which nothing of a sandbox may be in use."""
@@ -65,8 +65,8 @@ class FarLife:
         self._handle = handle or os.urandom(16).hex()
         self._is_held = bool(handle)
         self._generation = 0
-        self._shared: SharedConnection | None = None
-        self._left: SharedConnection | None = None
+        self._shared: Sharing | None = None
+        self._left: Sharing | None = None
         """The connection that was used last."""
         self._using = contextlib.ExitStack()
         self._agent: RelayedAgent | None = None
@@ -94,9 +94,9 @@ class FarLife:
 
     # The connection
 
-    def _use(self) -> SharedConnection:
+    def _use(self) -> Sharing:
         if self._shared is None:
-            self._shared = self.host.shared()
+            self._shared = self.host.sharing()
             self._using.enter_context(self._shared.use())
         return self._shared
 
@@ -149,7 +149,7 @@ class FarLife:
         found = answer.get("value")
         return self._read(found, hints_of(METHODS[name])["return"] if wanted is None else wanted)
 
-    def _require_known_there(self, shared: SharedConnection) -> None:
+    def _require_known_there(self, shared: Sharing) -> None:
         """Raise MachineError if the process that held the sandbox for us is gone."""
         if self._is_held and self._generation != shared.generation:
             self._is_held = False

@@ -233,6 +233,9 @@ class FarFacts(FarPart):
     def port_forwards(self) -> Mapping[int, int]:
         return {**self._life.known.port_forwards, **self._forwarding.ports}
 
+    def udp_port_forwards(self) -> Mapping[int, int]:
+        return self._life.known.udp_port_forwards
+
     def agent_url(self) -> None:
         """It would be a port of the other machine."""
 

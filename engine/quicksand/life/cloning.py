@@ -263,7 +263,7 @@ def _make(
     id_ = new_id()
     config = source.config
     # Two processes cannot listen on the same host port, so each clone gets a free one.
-    forwards = tuple(PortForward(0, forward.guest) for forward in config.port_forwards)
+    forwards = tuple(PortForward(0, one.guest, one.protocol) for one in config.port_forwards)
     vnc_port = None if config.vnc_port is None else 0
     record = replace(
         source,

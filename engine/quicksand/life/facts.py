@@ -81,13 +81,19 @@ class Facts:
         """Guest port -> host port of each forward of TCP, those of `Sandbox.forward` included;
         where host port 0 was asked for, the port that was chosen. Empty while the sandbox is
         stopped."""
+        return self._forwards(Protocol.TCP)
+
+    def udp_port_forwards(self) -> dict[int, int]:
+        """The same of UDP."""
+        return self._forwards(Protocol.UDP)
+
+    def _forwards(self, protocol: Protocol) -> dict[int, int]:
         run = self._life.run
         if run is None:
             return {}
         runtime = runtime_dir(self._life.registry.paths, self._life.id)
-        made = read_dialled(ForwarderFiles(runtime.root)).forwards
-        dialled = [(one.host, one.guest) for one in made if one.protocol is Protocol.TCP]
-        return {guest: host for host, guest in (*run.forwards, *dialled)}
+        made = (*run.published, *read_dialled(ForwarderFiles(runtime.root)).forwards)
+        return {one.guest: one.host for one in made if one.protocol is protocol}
 
     def agent_url(self) -> str | None:
         """The URL of the agent's HTTP interface (guest-agent/openapi.yaml), or None without the

@@ -58,8 +58,6 @@ class Listening:
 
     forward: PortForward
     servers: list[asyncio.Server]
-    published: bool
-    """The sandbox was started with it, and its record tells of it."""
     connections: set[asyncio.Task[None]] = field(default_factory=set)
 
     def stop(self) -> None:
@@ -81,6 +79,8 @@ class Forwarder:
         self._forwards: dict[int, Listening] = {}
         self._changing = asyncio.Lock()
         self._datagrams = UdpRelay(self._dial_udp)
+        self._published: frozenset[PortForward] = frozenset()
+        """The sandbox was started with them, and its record tells of them."""
         self._has_ended = asyncio.Event()
         """The last forward was removed."""
 
@@ -89,8 +89,12 @@ class Forwarder:
         are added, until the last one is removed, or the sandbox ends. Raises what keeps it from
         seeing that end: it is not to outlive the sandbox."""
         self._resets = Resets()
+        self._published = frozenset(forward for forward, _ in published)
         for forward, sockets in published:
-            await self._serve_at(forward, sockets, published=True)
+            if forward.protocol is Protocol.UDP:
+                await self._datagrams.serve_at(forward, sockets)
+            else:
+                await self._serve_at(forward, sockets)
         server = await asyncio.start_unix_server(
             self._control, str(self._files.socket), limit=REQUEST_MAX
         )
@@ -196,13 +200,11 @@ class Forwarder:
             raise StateError(f"{FORWARDS_MAX} forwards are the most")
         sockets = listen(wanted.host)
         made = PortForward(host=sockets[0].getsockname()[1], guest=wanted.guest)
-        await self._serve_at(made, sockets, published=False)
+        await self._serve_at(made, sockets)
         return {"host": made.host}
 
-    async def _serve_at(
-        self, forward: PortForward, sockets: Sequence[socket.socket], *, published: bool
-    ) -> None:
-        listening = Listening(forward, [], published)
+    async def _serve_at(self, forward: PortForward, sockets: Sequence[socket.socket]) -> None:
+        listening = Listening(forward, [])
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
@@ -237,9 +239,9 @@ class Forwarder:
         """Write what there is, for those who list sandboxes."""
         if not _is_at(self._files, self._lock):
             return  # the directory is that of the sandbox's next run
-        added = [one.forward for one in self._forwards.values() if not one.published]
+        all_ = [*(one.forward for one in self._forwards.values()), *self._datagrams.forwards]
         with best_effort("tell of the forwarded ports", self._life.log):
-            write_dialled(self._files, [*added, *self._datagrams.forwards])
+            write_dialled(self._files, [one for one in all_ if one not in self._published])
 
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
@@ -315,16 +317,18 @@ def _is_at(files: ForwarderFiles, lock: int) -> bool:
     return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
 
-def _match(
-    pairs: Sequence[Sequence[int]], descriptors: Sequence[int]
+def match_sockets(
+    told: Sequence[tuple[int, int, str]], descriptors: Sequence[int]
 ) -> list[tuple[PortForward, list[socket.socket]]]:
     """Each forward with the sockets that listen for it. Raises OSError, ValueError."""
-    sockets: dict[int, list[socket.socket]] = {}
+    sockets: dict[tuple[int, Protocol], list[socket.socket]] = {}
     for number in descriptors:
         found = socket.socket(fileno=number)
         found.setblocking(False)
-        sockets.setdefault(found.getsockname()[1], []).append(found)
-    return [(PortForward(host, guest), sockets[host]) for host, guest in pairs]
+        protocol = Protocol.UDP if found.type == socket.SOCK_DGRAM else Protocol.TCP
+        sockets.setdefault((found.getsockname()[1], protocol), []).append(found)
+    forwards = [PortForward(host, guest, Protocol(protocol)) for host, guest, protocol in told]
+    return [(forward, sockets[forward.host, forward.protocol]) for forward in forwards]
 
 
 async def _serve(given: dict[str, Any], descriptors: Sequence[int]) -> None:
@@ -332,7 +336,7 @@ async def _serve(given: dict[str, Any], descriptors: Sequence[int]) -> None:
     lock."""
     lock, *rest = descriptors
     registry = Registry(paths())
-    published = _match(given["forwards"], rest)
+    published = match_sockets(given["forwards"], rest)
     entry = registry.inspect(str(given["id"]))
     if entry is None or entry.run is None:
         return

@@ -145,7 +145,7 @@ class Life:
         record, run = self.record, self.run
         if record is None or run is None or not self.is_owned:
             return False
-        ports = (*run.forwards, run.http_port, run.vnc_port)
+        ports = (*run.published, run.http_port, run.vnc_port)
         return (
             record.discard
             and record.name == record.id
@@ -191,11 +191,11 @@ class Life:
             raise self.not_running()
         if self.record is not None:
             await self._keeper.ensure(self.registry, self.record)
-        if self.run is not None and self.run.forwards:
+        if self.run is not None and (published := self.run.published):
             if self._forwarder is None:
                 self._forwarder = machinery.ForwarderCheck()
             runtime = runtime_dir(self.registry.paths, self.id)
-            await self._forwarder.ensure(runtime, self.id, self.run.forwards)
+            await self._forwarder.ensure(runtime, self.id, published)
         return await self._link.session()
 
     @property

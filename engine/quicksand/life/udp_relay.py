@@ -4,17 +4,15 @@ client has a socket of its own in the guest, so that the guest's answers find ba
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
-import os
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from quicksand.base.errors import HostError, PortInUseError, QuicksandError, StateError
+from quicksand.base.errors import QuicksandError, StateError
+from quicksand.base.loopback import bind
 from quicksand.guest.datagrams import DATAGRAM_MAX, GuestDatagrams
 from quicksand.records.port_forwards import FORWARDS_MAX, PortForward, Protocol
 
@@ -29,9 +27,6 @@ WAITING_MAX = 128 * 1024
 
 OVERHEAD = 96
 """Bytes that a datagram takes in memory in addition to its own."""
-
-FREE_TRIES = 50
-"""Attempts to find a port that is free on both loopback addresses."""
 
 Dial = Callable[[int], AbstractAsyncContextManager[GuestDatagrams]]
 """Connects a socket to a port of the guest. Raises QuicksandError."""
@@ -148,17 +143,21 @@ class UdpRelay:
             raise StateError(f"{FORWARDS_MAX} forwards are the most")
         sockets = bind(wanted.host)
         made = PortForward(sockets[0].getsockname()[1], wanted.guest, Protocol.UDP)
+        await self.serve_at(made, sockets)
+        return made
+
+    async def serve_at(self, forward: PortForward, sockets: Sequence[socket.socket]) -> None:
+        """Begin a forward whose sockets are there, and become this relay's."""
         loop = asyncio.get_running_loop()
 
         def take(door: _Door, data: bytes, address: Any) -> None:
-            self._take(door, data, address, made.guest)
+            self._take(door, data, address, forward.guest)
 
         doors: list[_Door] = []
-        self._doors[made.host] = made, doors
+        self._doors[forward.host] = forward, doors
         for one in sockets:
             _, door = await loop.create_datagram_endpoint(lambda: _Door(take), sock=one)
             doors.append(door)
-        return made
 
     async def remove(self, host: int) -> None:
         """End a forward, and its clients' sockets in the guest. Raises StateError if there is
@@ -240,37 +239,3 @@ async def _to_client(client: _Client, guest: GuestDatagrams) -> None:
         data = await guest.receive()
         client.last = loop.time()
         client.door.send(data, client.address)
-
-
-def bind(port: int) -> list[socket.socket]:
-    """Sockets for UDP at both loopback addresses, or only at that of IPv4 where there is no IPv6;
-    port 0 is any that is free. Raises PortInUseError, HostError."""
-    for _ in range(FREE_TRIES):
-        first = _bind("127.0.0.1", port, socket.AF_INET)
-        try:
-            return [first, _bind("::1", first.getsockname()[1], socket.AF_INET6)]
-        except PortInUseError:
-            first.close()
-            if port:
-                raise
-        except HostError:
-            return [first]
-    raise PortInUseError("no UDP port is free on both 127.0.0.1 and ::1")
-
-
-def _bind(host: str, port: int, family: socket.AddressFamily) -> socket.socket:
-    shown = f"[{host}]:{port}/udp" if family == socket.AF_INET6 else f"{host}:{port}/udp"
-    with contextlib.ExitStack() as stack:
-        try:
-            made = stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
-            made.setblocking(False)
-            made.bind((host, port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise PortInUseError(
-                    f"{shown} is in use", hint="choose another port, or 0 for any that is free"
-                ) from error
-            why = os.strerror(error.errno or 0)
-            raise HostError(f"cannot receive at {shown}: {why}") from error
-        stack.pop_all()
-        return made

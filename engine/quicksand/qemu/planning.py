@@ -197,6 +197,7 @@ def make_run_state(
     origin: str = "",
     vnc_port: int | None = None,
     forwards: tuple[tuple[int, int], ...] = (),
+    udp_forwards: tuple[tuple[int, int], ...] = (),
 ) -> RunState:
     """The `RunState` of a machine whose keeper and QEMU have the process ids ``pids``."""
     return RunState(
@@ -208,6 +209,7 @@ def make_run_state(
         accel=machine.accel.value,
         accel_reason=parts.status.error or "",
         forwards=forwards,
+        udp_forwards=udp_forwards,
         http_port=machine.http_port,
         vnc_port=vnc_port,
         started=time.time(),

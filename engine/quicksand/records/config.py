@@ -35,6 +35,7 @@ from quicksand.records.port_forwards import (
     check_forwards,
     check_port,
     decode_forward,
+    encode_forward,
     parse_forward,
     reached_ports,
 )
@@ -222,16 +223,16 @@ class SandboxConfig:
         (),
         "-p",
         "--publish",
-        metavar="HOST:GUEST",
+        metavar="HOST:GUEST[/udp]",
         label="Ports",
-        help="Forward a TCP port of 127.0.0.1 and ::1 to a port of the guest; HOST 0 takes a free "
-        "one. May be repeated.",
-        hint="host:guest, such as 8080:80, 0:22; host 0 takes a free one",
+        help="Forward a port of 127.0.0.1 and ::1 to a port of the guest, of TCP unless /udp is "
+        "said; HOST 0 takes a free one. May be repeated.",
+        hint="host:guest, such as 8080:80, 5353:53/udp; host 0 takes a free one",
         is_usual=True,
         split=lambda text: re.findall(r"[^,\s]+", text),
         read=parse_forward,
         decode=decode_items("port_forwards", decode_forward),
-        encode=lambda forwards: [{"host": f.host, "guest": f.guest} for f in forwards],
+        encode=lambda forwards: [encode_forward(forward) for forward in forwards],
         limits=check_forwards,
         reaches=reached_ports,
     )

@@ -36,6 +36,19 @@ class PortForward:
         check_port("guest", self.guest, lowest=1)
         object.__setattr__(self, "protocol", as_protocol(self.protocol))
 
+    @property
+    def word(self) -> str:
+        """As `parse_forward` takes it, as in 8080:80 or 5353:53/udp."""
+        return f"{self.host}:{self.guest}{self._suffix}"
+
+    def between(self, arrow: str) -> str:
+        """Both ports for people, as in 8080->80 or any->53/udp."""
+        return f"{self.host or 'any'}{arrow}{self.guest}{self._suffix}"
+
+    @property
+    def _suffix(self) -> str:
+        return "" if self.protocol is Protocol.TCP else f"/{self.protocol}"
+
 
 def parse_forward(word: str) -> PortForward:
     """Reads a port forward as `run --publish` takes it: a port alone is the guest's, and what has
@@ -49,28 +62,32 @@ def parse_forward(word: str) -> PortForward:
 def decode_forward(value: object) -> PortForward:
     if isinstance(value, PortForward):
         return value
-    if isinstance(value, Mapping) and set(value) == {"host", "guest"}:
-        return PortForward(host=value["host"], guest=value["guest"])
+    if isinstance(value, Mapping) and {"host", "guest"} == set(value) - {"protocol"}:
+        return PortForward(value["host"], value["guest"], value.get("protocol", Protocol.TCP))
     raise ConfigError(f"{value!r} is not a PortForward", hint="PortForward(host=8080, guest=80)")
+
+
+def encode_forward(forward: PortForward) -> dict[str, object]:
+    """TCP is not named: earlier versions know nothing else."""
+    ports: dict[str, object] = {"host": forward.host, "guest": forward.guest}
+    if forward.protocol is not Protocol.TCP:
+        ports["protocol"] = forward.protocol.value
+    return ports
 
 
 def check_forwards(forwards: Sequence[PortForward]) -> None:
     if len(forwards) > FORWARDS_MAX:
         raise ConfigError(f"{len(forwards)} port forwards are too many; {FORWARDS_MAX} is the most")
-    seen: set[int] = set()
+    seen: set[tuple[int, Protocol]] = set()
     for forward in forwards:
-        if forward.protocol is not Protocol.TCP:
-            raise ConfigError(
-                f"port {forward.guest}/{forward.protocol} cannot be forwarded from the start on",
-                hint="start it, and forward the port then",
-            )
-        if forward.host and forward.host in seen:
+        port = forward.host, forward.protocol
+        if forward.host and port in seen:
             raise ConfigError(f"host port {forward.host} is forwarded twice")
-        seen.add(forward.host)
+        seen.add(port)
 
 
 def reached_ports(forwards: Sequence[PortForward]) -> str:
-    ports = ", ".join(f"{f.host or 'any'}->{f.guest}" for f in forwards)
+    ports = ", ".join(forward.between("->") for forward in forwards)
     return f"ports {ports}" if ports else ""
 
 
@@ -78,7 +95,7 @@ def as_protocol(value: str) -> Protocol:
     """Raises ConfigError."""
     try:
         return Protocol(value)
-    except ValueError:
+    except (ValueError, TypeError):
         raise ConfigError(
             f"{value!r:.80} is no protocol of a port", hint=", ".join(Protocol)
         ) from None

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -118,8 +117,8 @@ class RunState:
     accel_reason: str
     """Why no faster accelerator is used; "" if it is the fastest."""
     forwards: tuple[tuple[int, int], ...]
-    """(host port, guest port) of those that it was started with, with the host ports that were
-    chosen."""
+    """(host port, guest port) of those of TCP that it was started with, with the host ports that
+    were chosen."""
     http_port: int | None
     """The host port of the agent's HTTP interface."""
     run: str
@@ -132,6 +131,16 @@ class RunState:
     qemu_command: tuple[str, ...]
     vnc_port: int | None = None
     """The host port at which the screen is served, too."""
+    udp_forwards: tuple[tuple[int, int], ...] = ()
+    """As ``forwards``, of UDP."""
+
+    @property
+    def published(self) -> tuple[PortForward, ...]:
+        """All forwards that it was started with."""
+        return (
+            *(PortForward(host, guest) for host, guest in self.forwards),
+            *(PortForward(host, guest, Protocol.UDP) for host, guest in self.udp_forwards),
+        )
 
     @property
     def forwarded(self) -> tuple[int, ...]:
@@ -160,6 +169,7 @@ class RunState:
             qemu_command=found.texts("qemu_command"),
             # Older versions had none.
             vnc_port=found.maybe("vnc_port", found.whole) if "vnc_port" in value else None,
+            udp_forwards=read_forwards(found, "udp_forwards") if "udp_forwards" in value else (),
         )
 
 
@@ -183,16 +193,17 @@ class Entry:
     @property
     def ports(self) -> tuple[tuple[int, int], ...]:
         """(host port, guest port) of all forwards of TCP, in order."""
-        made = self.run.forwards if self.run is not None else ()
-        return tuple(sorted((*made, *self._dialled(Protocol.TCP))))
+        return self._all(Protocol.TCP)
 
     @property
     def udp_ports(self) -> tuple[tuple[int, int], ...]:
         """(host port, guest port) of all forwards of UDP, in order."""
-        return tuple(sorted(self._dialled(Protocol.UDP)))
+        return self._all(Protocol.UDP)
 
-    def _dialled(self, protocol: Protocol) -> Iterator[tuple[int, int]]:
-        return ((one.host, one.guest) for one in self.dialled if one.protocol is protocol)
+    def _all(self, protocol: Protocol) -> tuple[tuple[int, int], ...]:
+        published = self.run.published if self.run is not None else ()
+        found = (one for one in (*published, *self.dialled) if one.protocol is protocol)
+        return tuple(sorted((one.host, one.guest) for one in found))
 
     @property
     def is_live(self) -> bool:

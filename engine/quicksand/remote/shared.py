@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import weakref
 from collections.abc import Iterator, MutableMapping
-from typing import ClassVar
+from contextlib import AbstractContextManager
+from typing import ClassVar, Protocol
 
 from quicksand.base.errors import HostError, RemoteError, RemoteUnreachableError
 from quicksand.remote.connection import Connection
@@ -16,6 +17,22 @@ from quicksand.remote.node import NodeDestination
 
 Way = Destination | NodeDestination
 """Where a connection leads."""
+
+
+class Sharing(Protocol):
+    """What `quicksand.hosted` needs of a connection that others use, too. See
+    `SharedConnection`."""
+
+    @property
+    def destination(self) -> Way: ...
+    @property
+    def generation(self) -> int: ...
+    def use(self) -> AbstractContextManager[None]: ...
+    async def link(self) -> Link: ...
+    def present(self) -> Link: ...
+    def can(self, capability: str) -> bool: ...
+    def got_on(self) -> None: ...
+    async def ended(self) -> None: ...
 
 
 class SharedConnection:

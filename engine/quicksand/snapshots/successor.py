@@ -138,6 +138,7 @@ class Successor:
             token=token,
             started=live.run.started,
             forwards=live.run.forwards,
+            udp_forwards=live.run.udp_forwards,
             http_port=live.run.http_port,
             vnc_port=live.run.vnc_port,
         )

@@ -14,11 +14,11 @@ from typing import Final, Self
 from quicksand.base.background import StandBy
 from quicksand.base.errors import HostError
 from quicksand.base.files import is_locked, lock_within, try_named_lock
-from quicksand.base.loopback import listen
+from quicksand.base.loopback import bind, listen
 from quicksand.base.threads import in_thread_to_the_end
 from quicksand.records.dialled import ForwarderFiles
 from quicksand.records.layout import RuntimeDir
-from quicksand.records.port_forwards import PortForward
+from quicksand.records.port_forwards import PortForward, Protocol
 
 FORWARDER: Final = "quicksand.life.forwarder"
 """The module of that process."""
@@ -47,12 +47,14 @@ class Published:
 
     @classmethod
     def listen(cls, wanted: Sequence[PortForward]) -> Self:
-        """Raises PortInUseError, naming the port."""
+        """Raises PortInUseError, naming the port; HostError."""
         chosen, sockets = [], []
         try:
             for forward in wanted:
-                sockets += (found := listen(forward.host))
-                chosen.append(PortForward(found[0].getsockname()[1], forward.guest))
+                take = listen if forward.protocol is Protocol.TCP else bind
+                sockets += (found := take(forward.host))
+                port = found[0].getsockname()[1]
+                chosen.append(PortForward(port, forward.guest, forward.protocol))
         except BaseException:
             for one in sockets:
                 one.close()
@@ -65,10 +67,9 @@ class Published:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def pairs(self) -> tuple[tuple[int, int], ...]:
-        """(host port, guest port) of each."""
-        return tuple((forward.host, forward.guest) for forward in self.forwards)
+    def pairs(self, protocol: Protocol) -> tuple[tuple[int, int], ...]:
+        """(host port, guest port) of each of a protocol."""
+        return tuple((one.host, one.guest) for one in self.forwards if one.protocol is protocol)
 
     async def begin(self) -> None:
         """Start the process. Raises HostError."""
@@ -93,7 +94,7 @@ class Published:
         if self._process is None or self._lock is None:
             return
         with _mapped():
-            give(self._process, id_, self._lock, self.pairs, self._sockets)
+            give(self._process, id_, self._lock, self.forwards, self._sockets)
         self.close()
 
     def close(self) -> None:
@@ -111,12 +112,13 @@ def give(
     process: StandBy,
     id_: str,
     lock: int,
-    pairs: Sequence[tuple[int, int]] = (),
+    forwards: Sequence[PortForward] = (),
     sockets: Sequence[socket.socket] = (),
 ) -> None:
     """Tell the process for which sandbox it is, with the lock that it is to hold, and its ports.
     Raises OSError."""
-    value = {"id": id_, "forwards": [list(pair) for pair in pairs]}
+    told = [[forward.host, forward.guest, forward.protocol.value] for forward in forwards]
+    value = {"id": id_, "forwards": told}
     process.give(value, [lock, *(one.fileno() for one in sockets)])
 
 
@@ -141,15 +143,14 @@ class ForwarderCheck:
     def __init__(self) -> None:
         self._not_before = 0.0
 
-    async def ensure(self, runtime: RuntimeDir, id_: str, pairs: Sequence[tuple[int, int]]) -> None:
-        """``pairs``: (host port, guest port) of those that the sandbox was started with. Attempts
-        that fail are made again later: somebody else may have a port meanwhile."""
-        if not pairs or time.monotonic() < self._not_before:
+    async def ensure(self, runtime: RuntimeDir, id_: str, wanted: Sequence[PortForward]) -> None:
+        """``wanted``: those that the sandbox was started with. Attempts that fail are made again
+        later: somebody else may have a port meanwhile."""
+        if not wanted or time.monotonic() < self._not_before:
             return
         if is_locked(ForwarderFiles(runtime.root).lock) or not runtime.root.exists():
             return
         try:
-            wanted = [PortForward(host, guest) for host, guest in pairs]
             with Published.listen(wanted) as published:
                 await published.begin()
                 await in_thread_to_the_end(lambda: published.claim(runtime.root))

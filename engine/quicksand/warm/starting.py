@@ -55,6 +55,7 @@ from quicksand.qemu.started_machine import (
 from quicksand.records.last_run import find_panic
 from quicksand.records.layout import MachineDir, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.nodes import Head, Node, new_id
+from quicksand.records.port_forwards import Protocol
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Record, RunState
 from quicksand.saves.boot_disk import finish_start, prepare_disk
@@ -227,7 +228,8 @@ class _Planned:
             run=self.head.run or new_id(),
             origin="" if node is None or node.hidden else node.tag,
             vnc_port=self.ports.vnc,
-            forwards=published.pairs,
+            forwards=published.pairs(Protocol.TCP),
+            udp_forwards=published.pairs(Protocol.UDP),
         )
 
 

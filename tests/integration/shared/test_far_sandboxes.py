@@ -29,6 +29,9 @@ from quicksand.errors import (
 from quicksand.records.host_sockets import HOST_SOCKETS
 from quicksand.records.registry import Registry
 
+from quicksand_tui.door.service import EngineService
+from quicksand_tui.model.diffs import DiffSpec
+from quicksand_tui.model.sandboxes import SandboxView
 from tests.conftest import wait_for
 from tests.ssh_server import FarHost, far_environ, find_sshd, with_sshd, without_sshd
 from tests.unit.remote.far import until
@@ -112,6 +115,43 @@ async def test_it_goes_back_and_forth_in_time(there: Sandbox) -> None:
     assert await there.checkpoint_screen("one") is None
     difference = await there.compare("one", on_progress=lambda steps: None)
     assert any(one.path == "/later" for one in difference.changes)
+
+
+async def test_the_app_compares_its_checkpoints_as_those_of_a_sandbox_here(
+    far: FarHost, there: Sandbox, tmp_path: Path
+) -> None:
+    made = await there.checkpoint("before")
+    await there.execute("echo text > /root/new; sync")
+    service = EngineService()
+    try:
+        service.meet({"box": far.address})
+
+        async def found() -> SandboxView | None:
+            world = await asyncio.to_thread(service.read)
+            return next((view for view in world.sandboxes if view.host), None)
+
+        async with asyncio.timeout(120):
+            while (view := await found()) is None:
+                await asyncio.sleep(0.05)
+            spec = DiffSpec(sandbox_id=view.id, a=made.id, names=("before", "now"), words=())
+            steps: list[int] = []
+            all_ = await service.ask("", lambda engine: engine.compare(spec, steps.append))
+            assert ("/root/new", "A") in [(one.path, one.letter) for one in all_.paths]
+            text = await service.ask("", lambda engine: engine.compare_file(spec, "/root/new"))
+            assert ("+", "text") in text.lines
+            patch = tmp_path / "patch"
+            await service.ask("", lambda engine: engine.write_patch(spec, "/root", patch))
+            assert "+text" in patch.read_text().splitlines()
+            losing = await service.ask("", lambda engine: engine.losing(view.id, made.id))
+            assert losing.added >= 1
+            changes = await service.ask("", lambda engine: engine.changes(view.id, made.id))
+            assert changes.places
+            picture = await service.ask(
+                "", lambda engine: engine.look_at_screen(view.id, (80, 24), at=made.id)
+            )
+            assert picture == (), "it has no display"
+    finally:
+        await asyncio.to_thread(service.close)
 
 
 async def test_errors_are_of_the_classes_that_they_have_here(far: FarHost, there: Sandbox) -> None:

@@ -448,7 +448,7 @@ class FakeService(FakeSaves, EngineService):
         self.world = replace(self.world, sandboxes=views)
 
     def set_forwards(self, sandbox_id: str, made: tuple[tuple[int, int], ...]) -> None:
-        """Has a sandbox other forwards that were made while it runs."""
+        """Has a sandbox other forwards of TCP that were made while it runs."""
         views = tuple(
             replace(
                 s,

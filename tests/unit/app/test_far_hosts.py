@@ -9,10 +9,11 @@ import shlex
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from quicksand.base.errors import RemoteUnreachableError
 from quicksand.base.listing import own_sockets
 from quicksand.base.paths import Paths
 from quicksand.records.host_sockets import HOST_SOCKETS
@@ -21,9 +22,11 @@ from quicksand.remote.hello import read_hello, welcome
 from quicksand.remote.link import Link, Request
 
 from quicksand_tui.door import far_host
+from quicksand_tui.door.far_sandbox import open_there
 from quicksand_tui.door.far_verbs import carry_out_there
-from quicksand_tui.door.protocol import LogKind
+from quicksand_tui.door.protocol import LogKind, Questions
 from quicksand_tui.door.service import EngineService
+from quicksand_tui.model.diffs import DiffSpec
 from quicksand_tui.model.jobs import OperationError
 from quicksand_tui.model.sandboxes import State
 from quicksand_tui.model.specs import CheckpointSpec
@@ -479,3 +482,35 @@ async def test_errors_of_a_command_are_put_together_and_harmless(
         await carry_out_there(host, life.STOP, WEB_ID, ignore)
     failure = error.value.failure
     assert (failure.message, failure.hint, failure.log) == ("one; two", "h", ("Traceback",))
+
+
+# What is asked by the methods of a sandbox
+
+
+async def test_checkpoints_there_are_asked_about_as_here(
+    service: EngineService, ssh: Path, places: Paths
+) -> None:
+    make_stopped(places, "web")
+    service.meet({"box": "ssh://far"})
+    async with asyncio.timeout(60):
+        (view,) = [view for view in (await there(service)).sandboxes if view.host]
+        specs = DiffSpec(sandbox_id=view.id, a="nothing", names=("a", "b"), words=())
+        questions: list[Callable[[Questions], Awaitable[object]]] = [
+            lambda engine: engine.compare(specs, lambda _: None),
+            lambda engine: engine.compare_file(specs, "/etc/passwd"),
+            lambda engine: engine.losing(view.id, "nothing"),
+            lambda engine: engine.shell_then(view.id, "nothing"),
+            lambda engine: engine.changes(view.id, "nothing"),
+            lambda engine: engine.look_at_screen(view.id, (80, 24), at="nothing"),
+        ]
+        for question in questions:
+            with pytest.raises(OperationError) as caught:
+                await service.ask("It is not known", question)
+            assert "no checkpoint 'nothing'" in caught.value.failure.message
+        assert len(pids(ssh)) == 1, "all of it goes over one ssh"
+
+
+async def test_nothing_is_asked_of_a_machine_that_is_away() -> None:
+    box = far_host.FarHost("box", "ssh://far", changed=lambda: None)
+    with pytest.raises(RemoteUnreachableError, match="box is away"):
+        open_there(box, "web")

@@ -5,11 +5,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from quicksand_tui.actions.record import Scope
+from quicksand_tui.actions.registry import find_action
 from quicksand_tui.door.protocol import ShellView
 from quicksand_tui.forms.mounts import mount_form
 from quicksand_tui.forms.saves import save_form
 from quicksand_tui.model.sandboxes import SandboxView, State, at_host
-from quicksand_tui.model.world import HERE, HostView, MachineState, MachineView, World
+from quicksand_tui.model.world import (
+    HERE,
+    HostView,
+    MachineState,
+    MachineView,
+    Selection,
+    World,
+)
 from quicksand_tui.panes.content import LinkState
 from quicksand_tui.ui.app import QuicksandApp
 from quicksand_tui.verbs.commands import command_about
@@ -177,6 +186,16 @@ async def test_what_is_not_possible_there_says_what_does_it() -> None:
         await pilot.press("w")
         told = "not from here: web is on box; `quicksand-tui --host box view web` shows its screen"
         await until(lambda: told in toasts(app))
+
+
+def test_checkpoints_there_are_compared_as_here_unless_their_machine_is_away() -> None:
+    away = far(replace(WEB_PAST, has_display=True), LAB)
+    for action in ("diff", "compare"):
+        reason = find_action(action, Scope.TREE).disabled_reason
+        first = next(one for one in FAR_WEB.tree.checkpoints if not one.error)
+        assert reason(WORLD, Selection(sandbox=FAR_WEB, checkpoint=first)) is None
+        told = reason(WORLD, Selection(sandbox=away, checkpoint=first))
+        assert told == "lab is away: web is shown as it was"
 
 
 async def test_a_new_sandbox_starts_on_the_machine_under_the_cursor() -> None:

@@ -40,6 +40,7 @@ from tests.unit.app.fakes import (
 MADE = replace(WEB, ports=((8080, 80), (9000, 90), (9001, 91)), forwards=((9000, 90), (9001, 91)))
 WITH_MADE = replace(FULL, sandboxes=(MADE, DB, PAUSED))
 BARE = replace(WEB, ports=())
+WITH_DNS = replace(BARE, udp_ports=((5353, 53),), udp_forwards=((5353, 53),))
 
 
 def free_port() -> int:
@@ -104,6 +105,28 @@ async def test_a_forward_is_ended_and_gone_from_what_is_shown() -> None:
         assert "9000 → 90" in screen_text(app)
 
 
+async def test_datagrams_are_forwarded_copied_and_ended_too() -> None:
+    service = FakeService(replace(FULL, sandboxes=(WITH_DNS, DB)))
+    async with shown(service, size=(160, 45)) as (app, pilot):
+        await pilot.press("p")
+        await until(lambda: isinstance(app.screen, FormScreen))
+        await until(lambda: isinstance(app.focused, Input))
+        await pilot.press(*"67", "tab", "tab", "right")
+        await until(lambda: "forward web 67/udp" in screen_text(app))
+        await pilot.press("enter")
+        await until(lambda: toasts(app))
+        assert service.calls[-1] == f"forward {WEB.id} 0:67 udp"
+        service.set_forwards(WEB.id, ())
+        await until(lambda: app.screen is app.main and "40000 →" not in screen_text(app))
+        await pilot.press("Y")
+        await until(lambda: app.clipboard == "127.0.0.1:5353")
+        await pilot.press("e")
+        await until(lambda: "forward --remove web 5353/udp" in screen_text(app))
+        await until(lambda: app.focused is not None)
+        await pilot.press("enter")
+        await until(lambda: f"unforward {WEB.id} 5353 udp" in service.calls)
+
+
 async def test_what_cannot_be_forwarded_says_why() -> None:
     service = FakeService(WITH_MADE)
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -122,17 +145,22 @@ async def test_what_cannot_be_forwarded_says_why() -> None:
 
 def test_the_checks_of_the_form() -> None:
     form = forward_form(WEB)
-    assert form.problems({"guest": "80", "host": ""}, WITH_MADE) == {}
-    assert set(form.problems({"guest": "", "host": "²"}, WITH_MADE)) == {"guest", "host"}
-    assert form.problems({"guest": "0", "host": "9000"}, WITH_MADE) == {
+    tcp, udp = {"protocol": "tcp"}, {"protocol": "udp"}
+    assert form.problems({"guest": "80", "host": "", **tcp}, WITH_MADE) == {}
+    assert set(form.problems({"guest": "", "host": "²", **tcp}, WITH_MADE)) == {"guest", "host"}
+    assert form.problems({"guest": "0", "host": "9000", **tcp}, WITH_MADE) == {
         "guest": "a number from 1 to 65535",
         "host": "it leads to web already",
     }
+    assert form.problems({"guest": "53", "host": "9000", **udp}, WITH_MADE) == {}
+    with_dns = replace(FULL, sandboxes=(WITH_DNS,))
+    assert "host" in form.problems({"guest": "53", "host": "5353", **udp}, with_dns)
+    assert form.problems({"guest": "53", "host": "5353", **tcp}, with_dns) == {}
     assert find_taken(9000, replace(WITH_MADE, sandboxes=())) == ""
     assert find_forward_problem("80", WITH_MADE) == ""
     assert find_forward_problem("9000:80", WITH_MADE) == "port 9000: it leads to web already"
     assert "HOST:GUEST" in find_forward_problem("a:b", WITH_MADE)
-    dns = replace(MADE, udp_ports=((5353, 53),))
+    dns = replace(MADE, udp_ports=((5353, 53),), udp_forwards=((5353, 53),))
     assert find_unforward_problem("5353/udp", dns) == ""
     assert "port 9000/udp is not forwarded" in find_unforward_problem("9000/udp", dns)
     gone = replace(WITH_MADE, sandboxes=(WEB,))
@@ -147,9 +175,11 @@ def test_the_checks_of_the_form() -> None:
         ("forward", PAUSED, "builder is paused: P resumes it"),
         ("unforward", MADE, None),
         ("unforward", WEB, "the forwards of web are those of its start, and end with it"),
+        ("unforward", WITH_DNS, None),
         ("unforward", BARE, "no port is forwarded to web: p forwards one"),
         ("unforward", DB, "no port is forwarded to db: p forwards one, while it runs"),
         ("copy_port", WEB, None),
+        ("copy_port", WITH_DNS, None),
         ("copy_port", BARE, "no port is forwarded to web: p forwards one"),
     ],
 )

@@ -53,6 +53,7 @@ def run_state(qemu_pid: int) -> RunState:
         accel="tcg",
         accel_reason="kvm: no\x1b[2J",
         forwards=((8080, 80),),
+        udp_forwards=((5353, 53),),
         http_port=None,
         run="r1",
         origin="",
@@ -123,6 +124,17 @@ def test_a_running_one_has_memory_at_once_and_cpu_at_the_second_reading(
         shutil.rmtree(runtime.root)
 
 
+def test_a_sandbox_that_has_no_record_yet_is_followed_until_it_has(places: Paths) -> None:
+    coming = sandbox_dir(places, "0123456789ab").root
+    coming.mkdir(parents=True)
+    looking = Reader()
+    assert looking.read(VISIBLE).sandboxes == ()
+    assert coming in set(looking.directories())
+    coming.rmdir()
+    looking.read(VISIBLE)
+    assert coming not in set(looking.directories())
+
+
 def test_forwards_show_as_they_come_and_go(places: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     record = make(places)
     runtime = runtime_dir(places, record.id)
@@ -136,6 +148,7 @@ def test_forwards_show_as_they_come_and_go(places: Paths, monkeypatch: pytest.Mo
         looking = Reader()
         found = only(looking.read(VISIBLE).sandboxes)
         assert (found.ports, found.forwards) == (((8080, 80),), ())
+        assert (found.udp_ports, found.udp_forwards) == (((5353, 53),), ())
         # No reading of what it uses is due: they show nevertheless.
         monkeypatch.setattr(reader, "USAGE_EVERY_S", 3600.0)
         looking.read(frozenset(), fresh=True)

@@ -63,6 +63,8 @@ def test_a_good_spec_has_no_problems() -> None:
         ("port_forwards", "99999:80", "0 to 65535"),
         ("port_forwards", "8081:80 8081:81", "forwarded twice"),
         ("port_forwards", "8080:80", "leads to web already"),
+        ("port_forwards", "8081:80/sctp", "is not HOST:GUEST"),
+        ("port_forwards", "8081:80/udp 8081:81/udp", "forwarded twice"),
         ("name", "web", "taken"),
         ("name", "-x", "1 to 63"),
         ("name", "", "1 to 63"),
@@ -88,6 +90,7 @@ def test_problems_name_the_field_and_the_remedy(field: str, value: str, says: st
 
 def test_ports_need_no_network() -> None:
     assert not find_problems(machine(GOOD, port_forwards="80", network_mode="none"), FULL)
+    assert not find_problems(machine(GOOD, port_forwards="8080:80/udp"), FULL)
 
 
 @pytest.mark.parametrize(

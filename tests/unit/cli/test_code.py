@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from quicksand.records.sizes import parse_memory
 
 from quicksand_tui.cli.code import Guest, advice, command_of_editor, home_in, problems
 
 FINE = {
-    **{"os": "Linux", "arch": "x86_64", "glibc": "2.41", "memory": "2000000", "disk": "4000000"},
+    **{"os": "Linux", "arch": "x86_64", "glibc": "2.41", "disk": "4000000"},
     **dict.fromkeys(("bash", "tar", "curl", "wget"), "yes"),
 }
 
 
 def said(
-    other: Mapping[str, str] = FINE, *, has_network: bool = True, editor: str = "code"
+    other: Mapping[str, str] = FINE,
+    *,
+    has_network: bool = True,
+    editor: str = "code",
+    memory: str = "2G",
 ) -> list[str]:
     found = {key: value for key, value in {**FINE, **other}.items() if value}
-    guest = Guest(found, has_network)
+    guest = Guest(found, has_network, parse_memory(memory))
     return [*problems(guest, editor), *advice(guest, editor)]
 
 
@@ -36,7 +41,6 @@ def test_of_a_guest_that_has_all_nothing_is_said() -> None:
         ({"bash": ""}, "no bash"),
         ({"tar": ""}, "no tar"),
         ({"disk": "1000"}, "0 MiB left"),
-        ({"memory": "500000"}, "488 MiB of memory"),
         ({"curl": "", "wget": ""}, "neither curl nor wget"),
     ],
 )
@@ -52,7 +56,32 @@ def test_without_network_the_editor_has_to_upload_its_server() -> None:
 
 
 def test_numbers_that_make_no_sense_are_passed_over() -> None:
-    assert said({"memory": "x" * 99, "disk": "-1"}) == []
+    assert said({"disk": "x" * 99}) == []
+    assert said({"disk": "-1"}) == []
+
+
+@pytest.mark.parametrize(
+    ("editor", "memory", "wants"),
+    [
+        ("code", "512M", "wants 1 GiB, better 2"),
+        ("code", "1G", ""),
+        ("zed", "512M", ""),
+        ("jetbrains", "1G", "wants 2 GiB or more"),
+        ("jetbrains", "2G", ""),
+    ],
+)
+def test_each_editor_wants_an_amount_of_memory_of_its_own(
+    editor: str, memory: str, wants: str
+) -> None:
+    lines = said(editor=editor, memory=memory)
+    assert len(lines) == bool(wants)
+    assert all(wants in line and "run --memory 2G" in line for line in lines)
+
+
+def test_a_guest_of_musl_is_no_problem_but_for_vs_code() -> None:
+    lacking = {"glibc": "", "bash": "", "curl": "", "wget": ""}
+    assert said(lacking, editor="zed") == said(lacking, editor="jetbrains") == []
+    assert len(said(lacking)) == 3
 
 
 def test_the_command_opens_a_directory_of_the_host() -> None:

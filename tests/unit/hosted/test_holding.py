@@ -61,6 +61,7 @@ class Fake:
         self.machine, self.name, self.id = machine, name, "0123456789ab"
         self.config = SandboxConfig("debian")
         self.port_forwards: dict[int, int] = {8080: 80}
+        self.udp_port_forwards: dict[int, int] = {}
         self.active_mounts: list[Any] = []
         self._progress = progress
 

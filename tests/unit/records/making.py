@@ -52,6 +52,7 @@ RUN = RunState(
     started=1_700_000_001.5,
     paused=False,
     qemu_command=("qemu-system-x86_64", "-nodefaults"),
+    udp_forwards=((5353, 53),),
 )
 
 

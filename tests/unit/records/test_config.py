@@ -12,7 +12,7 @@ from quicksand.base.arch import Architecture
 from quicksand.base.errors import ConfigError, UnknownOptionError
 from quicksand.records.config import CPUS_MAX, Accelerator, NetworkMode, SandboxConfig, check_name
 from quicksand.records.option_values import parse_choice, refuse_unknown
-from quicksand.records.port_forwards import PortForward
+from quicksand.records.port_forwards import PortForward, Protocol
 from quicksand.records.sizes import MEMORY_MIN, MIB, parse_memory, parse_size
 
 GIB = 1024 * MIB
@@ -219,6 +219,9 @@ def test_what_is_no_port_is_refused(host: Any, guest: Any) -> None:
         [{"host": 1}],
         [None],
         [{"host": 1, "guest": 2, "more": 3}],
+        [{"host": 1, "guest": 2, "protocol": "sctp"}],
+        [{"host": 1, "guest": 2, "protocol": []}],
+        [{"host": 1, "protocol": "udp"}],
         True,
     ],
 )
@@ -353,7 +356,9 @@ CONFIGS = st.builds(
     memory=st.integers(64, 2**20).map("{}M".format),
     cpus=st.integers(1, CPUS_MAX),
     port_forwards=st.lists(
-        st.builds(PortForward, st.integers(0, 65535), st.integers(1, 65535)),
+        st.builds(
+            PortForward, st.integers(0, 65535), st.integers(1, 65535), st.sampled_from(Protocol)
+        ),
         max_size=3,
         unique_by=lambda forward: forward.host,
     ).map(tuple),

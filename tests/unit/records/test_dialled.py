@@ -80,6 +80,7 @@ def test_what_is_no_protocol_is_refused() -> None:
     assert PortForward(5353, 53, "udp") == DNS  # type: ignore[arg-type]
 
 
-def test_a_machine_is_started_with_tcp_only() -> None:
-    with pytest.raises(ConfigError, match="53/udp cannot be forwarded from the start on"):
-        check_forwards([WEB, DNS])
+def test_a_port_of_udp_is_another_one_than_that_of_tcp() -> None:
+    check_forwards([WEB, DNS, PortForward(DNS.host, 80)])
+    with pytest.raises(ConfigError, match="5353 is forwarded twice"):
+        check_forwards([DNS, PortForward(DNS.host, 54, Protocol.UDP)])

@@ -19,7 +19,7 @@ from quicksand.base.arch import Architecture
 from quicksand.records.config import NetworkMode, SandboxConfig
 from quicksand.records.machine_options import NO, YES, MachineOption, dashed, option, options_of
 from quicksand.records.params import MachineOptions, ResumeOptions, SandboxOptions
-from quicksand.records.port_forwards import PortForward
+from quicksand.records.port_forwards import PortForward, Protocol
 from quicksand.sandbox import OPTIONS, OWN, Sandbox
 from quicksand.saves.manifest import SaveManifest
 from quicksand.saves.resolving import confine, left_out_of
@@ -280,6 +280,8 @@ def test_defaults_are_as_they_always_were() -> None:
     )
     taken = SandboxConfig("debian", arch=Architecture.ARM64, port_forwards=(PortForward(1, 2),))
     assert taken.to_json()["port_forwards"] == [{"host": 1, "guest": 2}]
+    dns = SandboxConfig("debian", port_forwards=(PortForward(1, 2, Protocol.UDP),))
+    assert dns.to_json()["port_forwards"] == [{"host": 1, "guest": 2, "protocol": "udp"}]
 
 
 def test_a_save_says_yes_or_no_to_a_switch() -> None:

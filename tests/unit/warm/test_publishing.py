@@ -12,9 +12,10 @@ import pytest
 from quicksand.base.background import StandBy, receive
 from quicksand.base.errors import HostError, PortInUseError
 from quicksand.base.files import is_locked, try_named_lock
+from quicksand.life.forwarder import match_sockets
 from quicksand.records.dialled import ForwarderFiles
 from quicksand.records.layout import RuntimeDir
-from quicksand.records.port_forwards import PortForward
+from quicksand.records.port_forwards import PortForward, Protocol
 from quicksand.warm import publishing
 from quicksand.warm.publishing import ForwarderCheck, Published
 
@@ -59,18 +60,22 @@ def connects(port: int) -> bool:
     return True
 
 
+def told(published: Published) -> list[list[Any]]:
+    return [[one.host, one.guest, one.protocol.value] for one in published.forwards]
+
+
 async def test_ports_listen_from_the_beginning_and_go_on_with_the_process(
     process: Process, runtime: RuntimeDir
 ) -> None:
     published = Published.listen([PortForward(0, 80), PortForward(0, 81)])
-    ports = [host for host, _ in published.pairs]
-    assert [guest for _, guest in published.pairs] == [80, 81]
+    ports = [one.host for one in published.forwards]
+    assert [one.guest for one in published.forwards] == [80, 81]
     assert all(map(connects, ports))
     await published.begin()
     published.claim(runtime.root)
     published.hand_over("a")
     value, passed = process.given()
-    assert value == {"id": "a", "forwards": [list(pair) for pair in published.pairs]}
+    assert value == {"id": "a", "forwards": told(published)}
     assert is_locked(lock_of(runtime)), "nobody starts a second one"
     assert all(map(connects, ports))
     for descriptor in passed:
@@ -83,7 +88,7 @@ async def test_a_start_that_fails_leaves_neither_port_nor_process(
     process: Process, runtime: RuntimeDir
 ) -> None:
     published = Published.listen([PortForward(0, 80)])
-    ((port, _),) = published.pairs
+    (port,) = (one.host for one in published.forwards)
     await published.begin()
     published.claim(runtime.root)
     published.close()
@@ -117,19 +122,19 @@ async def test_a_process_that_was_killed_is_replaced_with_its_ports(
     process: Process, runtime: RuntimeDir
 ) -> None:
     check = ForwarderCheck()
-    pairs = Published.listen([PortForward(0, 80)])
-    pairs.close()
+    before = Published.listen([PortForward(0, 80)])
+    before.close()
     held = try_named_lock(lock_of(runtime))
     assert held is not None
-    await check.ensure(runtime, "a", pairs.pairs)
+    await check.ensure(runtime, "a", before.forwards)
     assert not process.ends, "it lives"
     os.close(held)
     await check.ensure(runtime, "a", ())
     assert not process.ends, "it was started with none"
-    await check.ensure(runtime, "a", pairs.pairs)
+    await check.ensure(runtime, "a", before.forwards)
     value, passed = process.given()
-    assert value["forwards"] == [list(pair) for pair in pairs.pairs]
-    assert connects(pairs.pairs[0][0])
+    assert value["forwards"] == told(before)
+    assert connects(before.forwards[0].host)
     for descriptor in passed:
         os.close(descriptor)
 
@@ -137,10 +142,37 @@ async def test_a_process_that_was_killed_is_replaced_with_its_ports(
 async def test_it_is_not_tried_all_the_time(process: Process, runtime: RuntimeDir) -> None:
     check = ForwarderCheck()
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        pairs = [(taken.getsockname()[1], 80)]
-        await check.ensure(runtime, "a", pairs)
-    await check.ensure(runtime, "a", pairs)
+        wanted = [PortForward(taken.getsockname()[1], 80)]
+        await check.ensure(runtime, "a", wanted)
+    await check.ensure(runtime, "a", wanted)
     assert not process.ends
+
+
+async def test_a_port_of_tcp_and_one_of_udp_may_have_the_same_number(
+    process: Process, runtime: RuntimeDir
+) -> None:
+    with Published.listen([PortForward(0, 80)]) as first:
+        (port,) = (one.host for one in first.forwards)
+        wanted = PortForward(port, 53, Protocol.UDP)
+        with Published.listen([wanted]) as second:
+            assert (second.pairs(Protocol.TCP), second.pairs(Protocol.UDP)) == ((), ((port, 53),))
+            with pytest.raises(PortInUseError, match=f"{port}/udp"):
+                Published.listen([wanted])
+    both = [PortForward(port, 80), wanted]
+    with Published.listen(both) as published:
+        await published.begin()
+        published.claim(runtime.root)
+        published.hand_over("a")
+    value, passed = process.given()
+    lock, *rest = passed
+    os.close(lock)
+    carried = match_sockets(value["forwards"], rest)
+    assert [forward for forward, _ in carried] == both
+    kinds = [{one.type for one in sockets} for _, sockets in carried]
+    assert kinds == [{socket.SOCK_STREAM}, {socket.SOCK_DGRAM}]
+    for _, sockets in carried:
+        for one in sockets:
+            one.close()
 
 
 async def test_two_cannot_carry_the_ports_of_one_sandbox(

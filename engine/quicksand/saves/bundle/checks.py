@@ -55,7 +55,7 @@ def warnings(config: SandboxConfig, arch: str, *, trusted: bool) -> Iterator[str
     if config.network_mode is NetworkMode.FULL:
         yield "its network mode is full: what runs in it reaches this host's own services"
     if config.port_forwards:
-        ports = ", ".join(f"{f.host or 'any'} -> {f.guest}" for f in config.port_forwards)
+        ports = ", ".join(forward.between(" -> ") for forward in config.port_forwards)
         yield f"it forwards ports of this host: {ports}"
 
 

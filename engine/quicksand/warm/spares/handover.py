@@ -21,6 +21,7 @@ from quicksand.qemu.hypervisor import Qemu
 from quicksand.qemu.planning import Parts, hostname
 from quicksand.qemu.started_machine import StartedMachine, why_gone
 from quicksand.records.layout import runtime_dir, sandbox_dir
+from quicksand.records.port_forwards import Protocol
 from quicksand.records.registry import Registry, publish_state
 from quicksand.records.sandboxes import Record
 from quicksand.warm.publishing import Published
@@ -116,7 +117,8 @@ async def _hand_over(
         run = replace(
             spare.run,
             keeper_pid=claimed.process.keeper_pid,
-            forwards=published.pairs,
+            forwards=published.pairs(Protocol.TCP),
+            udp_forwards=published.pairs(Protocol.UDP),
             started=time.time(),
         )
         undo.push_async_callback(mounts.give_up)
