@@ -62,8 +62,8 @@ impl KeptCommands {
         self.0.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists a command that runs. Nobody is attached to it yet. An input that cannot be fed is
-    /// closed.
+    /// Lists a command that runs, to which no client is attached yet. An input that cannot be fed
+    /// is closed.
     pub fn add(&self, pid: i32, first: &Arc<Channel>, stdin: Option<OwnedFd>) -> Arc<Kept> {
         let number = self.0.last_number.fetch_add(1, Relaxed) + 1;
         let kept = Arc::new(Kept {
@@ -171,7 +171,7 @@ impl Kept {
     }
 
     /// Moves at most `limit` of the bytes that wait in `source` to the client; `None` when nobody is
-    /// attached. What was on its way to a client that is gone is lost.
+    /// attached. Bytes on their way to a client that is gone are lost.
     pub async fn forward(&self, source: &Source, stream: u8, limit: usize) -> Option<Moved> {
         let Client { out, channel } = self.client.borrow().clone()?;
         let window = channel.window(stream)?;

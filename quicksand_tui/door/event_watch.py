@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quicksand.base.paths import paths
@@ -34,10 +35,26 @@ class EventWatch:
         before, after = self._world, self._reader.read(frozenset(visible))
         # What could not be read has not happened.
         after = before if before is not None and after.error and not after.sandboxes else after
+        after = self._with_known_runs(after)
         found = list(past_of(after) if before is None else differences(before, after))
         found += self._commands(after)
         self._world = after
         return sorted(found, key=lambda event: event.time)
+
+    def _with_known_runs(self, world: World) -> World:
+        """Returns a world in which a running sandbox has the run that was known last, if its own
+        could not be read just then: a revert is told by another run."""
+        known = self._world.sandboxes if self._world is not None else ()
+        runs = {view.id: view.run for view in known if view.run and view.is_live}
+        return replace(
+            world,
+            sandboxes=tuple(
+                replace(view, run=runs[view.id])
+                if not view.run and view.is_live and view.id in runs
+                else view
+                for view in world.sandboxes
+            ),
+        )
 
     def _commands(self, world: World) -> Iterator[Happened]:
         names = {view.id: view.name for view in world.sandboxes if view.is_live}

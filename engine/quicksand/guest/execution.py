@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
-import io
 import shlex
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 from quicksand.base.errors import (
     AgentProtocolError,
@@ -25,6 +24,7 @@ from quicksand.guest.agent import raw, values
 from quicksand.guest.agent.channel import ALL_OUTPUT, Channel
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
+from quicksand.guest.input import StdinSource, iterate_chunks
 
 KEEP_MAX = 64 * 1024 * 1024
 """Bytes of each stream that `Sandbox.execute` keeps; callbacks get all of it."""
@@ -41,13 +41,6 @@ ATTACH = "command_attach"
 
 NAME_MAX = 128
 """Characters of the agent's name for a command."""
-
-STDIN_CHUNK = 256 * 1024
-"""Bytes of a file that are read at once."""
-
-StdinSource = str | bytes | BinaryIO | AsyncIterable[bytes] | Iterable[bytes]
-"""Data for a command's stdin or for a file. Text is encoded as UTF-8, except for the characters
-that `os.fsdecode` makes of other bytes: they become these bytes again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,37 +441,3 @@ async def _feeding(command: Command, source: StdinSource | None) -> AsyncIterato
         await asyncio.wait((task,))
     if failure is not None:
         raise failure
-
-
-async def iterate_chunks(source: StdinSource) -> AsyncIterator[bytes]:
-    """Yield the bytes of a source in pieces. Files are read in a thread. Raises ConfigError for
-    what is neither text nor bytes."""
-    if isinstance(source, str | bytes | bytearray | memoryview):
-        yield to_bytes(source)
-    elif isinstance(source, AsyncIterable):
-        async for chunk in source:
-            yield to_bytes(chunk)
-    elif isinstance(source, io.IOBase) or hasattr(source, "read"):
-        while chunk := await asyncio.to_thread(source.read, STDIN_CHUNK):
-            yield to_bytes(chunk)
-    else:
-        for chunk in source:
-            yield to_bytes(chunk)
-
-
-def to_bytes(chunk: object) -> bytes:
-    """Return text or bytes as bytes. Raises ConfigError for text that no bytes stand for, and for
-    any other type."""
-    if isinstance(chunk, str):
-        return raw.encode(chunk, "the input")
-    if isinstance(chunk, bytes):
-        return chunk
-    if isinstance(chunk, bytearray | memoryview):
-        return bytes(chunk)
-    raise ConfigError(f"input must be bytes or text, not {type(chunk).__name__}")
-
-
-def checked(source: StdinSource) -> StdinSource:
-    """Return a source whose text is encoded, so that this does not fail halfway. Raises as
-    `to_bytes`."""
-    return to_bytes(source) if isinstance(source, str) else source

@@ -27,7 +27,7 @@ from quicksand.guest.agent.extents import Extent
 from quicksand.guest.agent.session import Session
 from quicksand.guest.agent.wire import Stream
 from quicksand.guest.carried import require_able
-from quicksand.guest.execution import StdinSource, checked, iterate_chunks
+from quicksand.guest.input import StdinSource, checked, iterate_chunks
 
 COPIES = "copies"
 """The capability of agents that write files without their holes, set times and make hard links."""

@@ -12,7 +12,8 @@ from quicksand.base.effort import best_effort
 from quicksand.base.errors import AgentError
 from quicksand.guest import execution
 from quicksand.guest.agent.session import Ask, Session, sync_guest
-from quicksand.guest.execution import Command, ExecuteResult, ExitStatus, StdinSource
+from quicksand.guest.execution import Command, ExecuteResult, ExitStatus
+from quicksand.guest.input import StdinSource, checked
 from quicksand.life import machinery
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class InGuest:
         AgentUnreachableError if the guest is gone (whether the command ran is then unknown),
         RevertedError if the sandbox was reverted meanwhile. Cancelling ends the command.
         """
-        source = None if stdin is None else execution.checked(stdin)
+        source = None if stdin is None else checked(stdin)
         running = await self.spawn(
             command,
             timeout=timeout,

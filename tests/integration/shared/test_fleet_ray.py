@@ -22,14 +22,10 @@ from quicksand.base.processes import PROC
 from quicksand.fleet.fleet import Fleet
 from quicksand.fleet.interface import HostState, Need, Reservation
 from quicksand.fleet.nodes import end_fleet, make_nodes
-from quicksand.fleet.over_ray.cluster import (
-    parent_of,
-    processes_of_cluster,
-    ray_root,
-    start_seat,
-)
+from quicksand.fleet.over_ray.cluster import ray_root, start_seat
 from quicksand.fleet.over_ray.cluster_record import ClusterRecord
 from quicksand.fleet.over_ray.lifecycle import end_ray, seat_of, start_ray
+from quicksand.fleet.over_ray.ray_processes import parent_of, processes_of_cluster
 from quicksand.records.fleet_record import FleetRecord, read_fleet, write_fleet
 from quicksand.records.layout import sandbox_dir
 
@@ -64,7 +60,7 @@ class Up:
     def raylet(self, number: int) -> int:
         """The process of the raylet of a node."""
         seat = seat_of(self.record.nodes[number], self.places)
-        pids = {pid for pid, _ in processes_of_cluster(self.cluster, of=seat)}
+        pids = {pid for pid, _ in processes_of_cluster(self.cluster, having=seat.environment)}
         return next(pid for pid in pids if parent_of(pid) not in pids)
 
     def start_again(self, number: int) -> None:

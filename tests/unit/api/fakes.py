@@ -362,7 +362,7 @@ class FakeMachines:
         for new in names:
             guest = FakeGuest()
             guest.users |= source.guest.users
-            guest.files = FakeFiles(dict(source.guest.files.found))
+            guest.files = FakeFiles(found=dict(source.guest.files.found))
             self.found[new] = FakeMachine(guest)
         return [self.found[new].guest for new in names]
 

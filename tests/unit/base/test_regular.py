@@ -109,6 +109,7 @@ OF_THE_KERNEL_OR_THE_PROGRAM = {
     "snapshots/paged.py",
     "snapshots/userfault.py",
     "base/process_usage.py",
+    "fleet/over_ray/ray_processes.py",
 }
 """They read below /proc, /sys, /etc and /var/lib/dpkg, and what this package consists of."""
 

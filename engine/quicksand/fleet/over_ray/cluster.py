@@ -3,7 +3,6 @@ fleet that is here. Blocks."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
@@ -12,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,8 +19,8 @@ from pathlib import Path
 from quicksand.base.errors import FleetError, HostError
 from quicksand.base.files import map_os_errors
 from quicksand.base.paths import TEMPORARY, make_private_dir
-from quicksand.base.processes import PROC, is_process, send_signal, start_of
-from quicksand.base.regular import create
+from quicksand.base.processes import is_process, send_signal
+from quicksand.base.regular import append_to, create, read_file
 from quicksand.base.removal import make_marked, remove
 from quicksand.base.text import printable
 from quicksand.fleet.over_ray.cluster_record import (
@@ -31,6 +30,7 @@ from quicksand.fleet.over_ray.cluster_record import (
     ClusterRecord,
     resource_of,
 )
+from quicksand.fleet.over_ray.ray_processes import processes_of_cluster
 
 LAUNCHING = "quicksand.fleet.over_ray.launching"
 OBJECT_STORE = 80_000_000
@@ -130,7 +130,7 @@ def _launch(record: ClusterRecord, words: Sequence[str], environment: Mapping[st
     ]
     # Ray leaves its processes with our output: it must be a file, or reading it would not end.
     log = record.directory / "start.log"
-    with map_os_errors(log), log.open("ab") as output:
+    with map_os_errors(log), append_to(log) as output:
         began = output.tell()
         try:
             done = subprocess.run(
@@ -150,66 +150,18 @@ def _launch(record: ClusterRecord, words: Sequence[str], environment: Mapping[st
 
 
 def _not_started(why: str, log: Path, began: int) -> FleetError:
-    said = log.read_bytes()[began:].decode("utf-8", "replace").strip().splitlines()
+    said = read_file(log)[began:].decode("utf-8", "replace").strip().splitlines()
     last = printable(said[-1])[:300] if said else "it said nothing"
     return FleetError(f"Ray did not start ({why}): {last}", hint=f"{log} has all that it said")
 
 
-# Ray's processes
-
-
-def processes_of_cluster(record: ClusterRecord, *, of: Seat | None = None) -> list[tuple[int, str]]:
-    """The processes of a cluster on this machine: process id and start time. They have its mark in
-    their environment, write to files in its directory (those of Ray that change their title lose
-    their environment), or are children of such. ``of``: only the raylet of this machine, and its
-    children."""
-    own = list(_own())
-    wanted = {f"{MARK}={record.id}".encode()}
-    if of is not None:
-        wanted |= {os.fsencode(f"{name}={value}") for name, value in of.environment.items()}
-    found = {
-        pid
-        for pid, _, _ in own
-        if wanted <= _environment(pid) or (of is None and _writes_to(pid, record.directory))
-    }
-    while more := {pid for pid, parent, _ in own if parent in found and pid not in found}:
-        found |= more
-    return [(pid, started) for pid, _, started in own if pid in found]
-
-
-def _own() -> Iterator[tuple[int, int, str]]:
-    """The processes of this user but this one: process id, parent, start time."""
-    for entry in os.scandir(PROC):
-        if entry.name.isdecimal() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError, ValueError):
-                if entry.stat().st_uid == os.getuid() and (started := start_of(int(entry.name))):
-                    yield int(entry.name), parent_of(int(entry.name)), started
-
-
-def parent_of(pid: int) -> int:
-    """The parent of a process (proc_pid_stat(5)). Raises OSError if it has ended."""
-    text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    return int(text.rpartition(")")[2].split()[1])
-
-
-def _environment(pid: int) -> set[bytes]:
-    try:
-        return {*(PROC / str(pid) / "environ").read_bytes().split(b"\0")}
-    except OSError:
-        return set()
-
-
-def _writes_to(pid: int, directory: Path) -> bool:
-    for descriptor in ("1", "2"):
-        with contextlib.suppress(OSError):
-            if (PROC / str(pid) / "fd" / descriptor).readlink().is_relative_to(directory):
-                return True
-    return False
+# Ending
 
 
 def end_processes(record: ClusterRecord, *, of: Seat | None = None) -> None:
     """End those of `processes_of_cluster`, and wait for that. Raises HostError if some stay."""
-    found = processes_of_cluster(record, of=of)
+    having = None if of is None else of.environment
+    found = processes_of_cluster(record, having=having)
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + END_S
         for pid, started in found:
@@ -219,7 +171,7 @@ def end_processes(record: ClusterRecord, *, of: Seat | None = None) -> None:
             time.sleep(0.05)
             # Children that have lost their parents are still meant.
             found = [one for one in found if is_process(*one)] or processes_of_cluster(
-                record, of=of
+                record, having=having
             )
         if not found:
             return

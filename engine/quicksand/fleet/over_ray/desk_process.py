@@ -20,6 +20,7 @@ from quicksand.base.paths import paths
 from quicksand.fleet.over_ray.cluster_record import ClusterRecord
 from quicksand.fleet.over_ray.desk import DeskError, Place
 from quicksand.fleet.over_ray.ray_desk import RayDesk, connect
+from quicksand.qemu.keeper_parts.bounds import no_core_files
 
 LOOK_S = 0.5
 """Seconds between two looks at what Ray knows."""
@@ -119,6 +120,7 @@ async def _main(output: int) -> None:
 
 
 if __name__ == "__main__":
+    no_core_files()
     # What Ray prints must not come between the lines.
     mine = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -12,6 +12,8 @@ import sys
 from ray._private import services
 from ray.scripts.scripts import main as run_ray
 
+from quicksand.qemu.keeper_parts.bounds import no_core_files
+
 
 def keep_address(address: str) -> None:
     """Have this process take ``address`` for its own. Raises RuntimeError if Ray has changed."""
@@ -23,6 +25,7 @@ def keep_address(address: str) -> None:
 
 
 if __name__ == "__main__":
+    no_core_files()
     keep_address(sys.argv[1])
     sys.argv = ["ray", *sys.argv[2:]]
     run_ray()

@@ -19,6 +19,7 @@ from quicksand.fleet.over_ray.cluster_record import (
     machine_of,
     resource_of,
 )
+from quicksand.fleet.over_ray.ray_processes import processes_of_cluster
 
 from tests.unit.fleet.over_ray.fakes import ONE
 
@@ -52,7 +53,7 @@ def test_only_processes_with_the_mark_of_the_cluster_are_ended(record: ClusterRe
     other = made(record.directory.parent, os.urandom(6).hex())
     make_marked(record.directory)
     with process({MARK: record.id}) as ours, process({MARK: other.id}) as theirs, process({}) as no:
-        assert [pid for pid, _ in cluster.processes_of_cluster(record)] == [ours.pid]
+        assert [pid for pid, _ in processes_of_cluster(record)] == [ours.pid]
         cluster.end_cluster(record)
         assert ours.wait() < 0
         assert (theirs.poll(), no.poll()) == (None, None)
@@ -67,7 +68,8 @@ def test_a_raylet_is_told_from_those_of_other_machines(record: ClusterRecord) ->
         process({**mark, **seat.environment}) as one,
         process({**mark, "QUICKSAND_DATA_DIR": "/b"}),
     ):
-        assert [pid for pid, _ in cluster.processes_of_cluster(record, of=seat)] == [one.pid]
+        found = processes_of_cluster(record, having=seat.environment)
+        assert [pid for pid, _ in found] == [one.pid]
 
 
 def test_what_writes_to_the_directory_is_found_without_its_environment(
@@ -79,7 +81,7 @@ def test_what_writes_to_the_directory_is_found_without_its_environment(
         pipe = subprocess.PIPE
         argv = [sys.executable, "-c", "import sys; sys.stdin.read()"]
         with subprocess.Popen(argv, stdin=pipe, stderr=output, env={}) as hidden:
-            assert [pid for pid, _ in cluster.processes_of_cluster(record)] == [hidden.pid]
+            assert [pid for pid, _ in processes_of_cluster(record)] == [hidden.pid]
             cluster.end_processes(record)
 
 
