@@ -94,6 +94,8 @@ async def test_what_ran_on_a_lost_node_is_told_and_repeated_only_if_asked_for(
     lost = await run(0)
     assert isinstance(lost.error, Exception) and not isinstance(lost.error, FleetFullError)
     assert (lost.exit_code, lost.attempts) == (None, 1)
+    # The far end of the first one ends it some time after it has lost its client.
+    await until(lambda: not running(places, nodes), "the end of the first one")
     again = await run(1)
     assert (again.error, again.exit_code, again.attempts) == (None, 0, 2)
 
