@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 COMMANDS: Mapping[str, str] = {
+    "add_host": "hosts add NAME ssh://USER@HOST",
     "build_any_image": "images build",
     "build_image": "images build {name}",
     "build_image_for": "images build {name} --arch {arch}",
@@ -21,6 +22,12 @@ COMMANDS: Mapping[str, str] = {
     "end": "kill {name}",
     "end_and_trash": "rm -f {name}",
     "export_full": "export --full",
+    "fleet_down": "fleet down",
+    "fleet_status": "fleet status",
+    "fleet_up": "fleet up",
+    "fleet_up_local": "fleet up --local 2",
+    "fleet_up_ray": "fleet up --ray",
+    "fleet_up_ray_local": "fleet up --ray --local 3",
     "get_qemu": "setup --no-image",
     "get_qemu_for": "setup --no-image --arch {arch}",
     "import_bundle": "import {file}",

@@ -15,8 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
 Verb = Literal[
-    "build_any_image", "build_image", "build_image_for", "checkpoint", "checkpoint_without_9p",
-    "clean", "du", "end", "end_and_trash", "export_full", "get_qemu", "get_qemu_for",
+    "add_host", "build_any_image", "build_image", "build_image_for", "checkpoint",
+    "checkpoint_without_9p", "clean", "du", "end", "end_and_trash", "export_full",
+    "fleet_down", "fleet_status",
+    "fleet_up", "fleet_up_local", "fleet_up_ray", "fleet_up_ray_local", "get_qemu", "get_qemu_for",
     "import_bundle", "install", "install_for", "key", "list", "list_saves", "list_trash",
     "list_trashed_saves", "logs", "mount", "mouse_move", "remove", "remove_checkpoint",
     "remove_image", "restore", "restore_as", "restore_save_as", "resume", "run_with_display",
@@ -32,6 +34,7 @@ PYTHON: Mapping[Verb, str] = {
     "checkpoint_without_9p": "`checkpoint(unmount_9p=True)`",
     "end": "`Sandbox.open({name!r}, to_end_it=True).kill()`",
     "end_and_trash": "`Sandbox.open({name!r}, to_end_it=True).trash()`",
+    "fleet_status": "`Fleet.open().hosts()`",
     "import_bundle": "`quicksand.saves.import_({file!r})`",
     "list": "`Sandbox.list()`",
     "list_saves": "`quicksand.saves.list()`",

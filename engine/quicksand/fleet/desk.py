@@ -32,7 +32,7 @@ class Desk:
 
     @classmethod
     def open(cls, *, wait_s: float = WAIT_S) -> Self:
-        """The fleet that is up (`quicksand-tui fleet up`); if none is, the machines of the config's
+        """The fleet that is up (the command `fleet up`); if none is, the machines of the config's
         table [hosts]. An event loop must run. Raises FleetError if there is none, ConfigError."""
         return cls(open_back_end(), wait_s=wait_s)
 

@@ -20,6 +20,7 @@ from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.removal import make_marked, remove
 from quicksand.base.text import size_text
 from quicksand.base.threads import in_thread_to_the_end
+from quicksand.fleet.remedies import ADD_MACHINES, BRING_UP, END_IT
 from quicksand.life.sandbox_removal import remove_sandbox
 from quicksand.records.fleet_files import nodes_dir, nodes_runtime
 from quicksand.records.fleet_record import (
@@ -107,8 +108,7 @@ def take_config(paths: Paths) -> FleetRecord:
     if not read_addresses():
         raise FleetError(
             "the config names no other machine",
-            hint="`quicksand-tui hosts add NAME ssh://USER@HOST` adds one; `quicksand-tui fleet up "
-            "--local 2` makes nodes on this one",
+            hint=ADD_MACHINES,
         )
     with changing_fleet(paths):
         _require_none(paths)
@@ -122,9 +122,7 @@ def take_config(paths: Paths) -> FleetRecord:
 def _require_none(paths: Paths) -> None:
     """Raise StateError if a fleet is up."""
     if (known := read_fleet(paths)) is not None and known.made:
-        raise StateError(
-            f"a fleet is up already{_words(known)}", hint="`quicksand-tui fleet down` ends it"
-        )
+        raise StateError(f"a fleet is up already{_words(known)}", hint=END_IT)
 
 
 def sandboxes_of(paths: Paths, node: NodeRecord) -> list[Entry]:
@@ -140,7 +138,7 @@ async def end_fleet(paths: Paths, *, told: Callable[[str], None]) -> None:
     with changing_fleet(paths):
         record = read_fleet(paths)
         if record is None:
-            raise FleetError("no fleet is up", hint="`quicksand-tui fleet up` brings one up")
+            raise FleetError("no fleet is up", hint=BRING_UP)
         for node in record.nodes:
             await _end_node(paths, node, told)
         remove_fleet(paths)

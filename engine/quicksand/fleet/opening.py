@@ -10,6 +10,7 @@ from quicksand.base.paths import Paths, make_private_dir, paths
 from quicksand.fleet.interface import BackEnd
 from quicksand.fleet.machine import FarMachine, Machine
 from quicksand.fleet.over_ssh import OverSsh
+from quicksand.fleet.remedies import ADD_MACHINES, GET_RAY
 from quicksand.hosted.host import RemoteHost
 from quicksand.records.fleet_files import fleet_dir
 from quicksand.records.fleet_record import RAY, FleetRecord, read_fleet, set_drained
@@ -33,15 +34,14 @@ def open_back_end() -> BackEnd:
                 raise
             raise FleetError(
                 "the fleet that is up needs Ray, which is not installed here",
-                hint="pip install 'quicksand-tui[fleet]'",
+                hint=GET_RAY,
             ) from error
         return opened
     addresses = addresses_of(record)
     if not addresses:
         raise FleetError(
             "there is no fleet: none is up, and the config names no other machine",
-            hint="`quicksand-tui hosts add NAME ssh://USER@HOST` adds one, `quicksand-tui fleet up "
-            "--local 2` makes nodes on this one",
+            hint=ADD_MACHINES,
         )
     return OverSsh(
         lambda changed: list(_machines(addresses, changed)),

@@ -6,8 +6,10 @@ from collections.abc import Container, Sequence
 
 from quicksand.base.errors import FleetFullError
 from quicksand.base.memory import OVERHEAD
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.text import size_text
 from quicksand.fleet.interface import FleetHost, HostLack, HostState, Lack, Need
+from quicksand.fleet.remedies import ADD_MACHINES
 
 SHOWN_MAX = 20
 """Machines that an error names."""
@@ -78,19 +80,18 @@ def full_error(lacks: Sequence[HostLack], need: Need, *, waited_s: float) -> Fle
     wanted = f"{size_text(need.memory_bytes)} (and {size_text(OVERHEAD)} for QEMU)"
     when = f" within {waited_s:g} s" if waited_s else ""
     if not lacks:
-        return FleetFullError(
-            "the fleet has no machine",
-            hint="`quicksand-tui hosts add` adds one, `quicksand-tui fleet up --local 2` makes "
-            "nodes on this one",
-        )
+        return FleetFullError("the fleet has no machine", hint=ADD_MACHINES)
     words = [_words(one) for one in lacks[:SHOWN_MAX]]
     if len(lacks) > SHOWN_MAX:
         words.append(f"and {len(lacks) - SHOWN_MAX} more")
     return FleetFullError(
         f"no machine of the fleet had {wanted}{when}: {'; '.join(words)}",
         lacks=lacks,
-        hint="wait longer, ask for less memory, or end sandboxes; `quicksand-tui fleet status` "
-        "shows the machines",
+        hint=Words(
+            "wait longer, ask for less memory, or end sandboxes; ",
+            Remedy("fleet_status"),
+            " shows the machines",
+        ),
     )
 
 

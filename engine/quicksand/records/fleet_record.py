@@ -17,6 +17,7 @@ from quicksand.base.errors import FleetError, StateError
 from quicksand.base.fields import Fields
 from quicksand.base.files import lock_within, map_os_errors, read_json, write_json
 from quicksand.base.paths import Paths, make_private_dir
+from quicksand.base.remedies import Remedy, Words
 from quicksand.records.fleet_files import fleet_dir, fleet_file, nodes_dir, nodes_runtime
 
 SCHEMA = 1
@@ -125,7 +126,11 @@ def read_fleet(paths: Paths) -> FleetRecord | None:
     except (OSError, ValueError) as error:
         raise FleetError(
             f"{place} cannot be read: {error}",
-            hint="have a look at it; `quicksand-tui fleet up` makes another one once it is removed",
+            hint=Words(
+                "have a look at it; ",
+                Words(Remedy("fleet_up"), python="the command `fleet up`"),
+                " makes another one once it is removed",
+            ),
         ) from error
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from quicksand.base.errors import ConfigError
 from quicksand.base.paths import SHARED_IMAGES, Paths, make_private_dir, paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import make_marked
 from quicksand.records.fleet_record import NODE_NAME, NodeRecord, read_fleet
 from quicksand.records.memory_budget import BUDGET, CPUS
@@ -103,5 +104,5 @@ def parse_address(text: str) -> Destination | NodeDestination:
         return node
     raise ConfigError(
         f"there is no local node {name!r:.100}",
-        hint="`quicksand-tui fleet status` lists the machines of the fleet",
+        hint=Words(Remedy("fleet_status"), " lists the machines of the fleet"),
     )

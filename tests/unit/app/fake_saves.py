@@ -136,6 +136,7 @@ class FakeSaves:
     operate: Callable[..., Awaitable[None]]
 
     def __init__(self) -> None:
+        super().__init__()
         self.kept = SAVES
         """What there is."""
         self.imported = SimpleNamespace(

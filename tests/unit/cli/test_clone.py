@@ -31,6 +31,7 @@ class FakeClone:
         self.id = f"id-of-{name}"
         self.accelerator = "tcg"
         self.port_forwards = {80: 4711}
+        self.udp_port_forwards: dict[int, int] = {}
         self.agent_url = None
         self.config = SandboxConfig.parse({"image": "debian"})
         self.notices: tuple[str, ...] = ()

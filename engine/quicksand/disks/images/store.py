@@ -377,7 +377,7 @@ def _require_own() -> None:
     if os.environ.get(SHARED_IMAGES):
         raise StateError(
             "a node of a fleet shares the images of its machine, and does not change them",
-            hint="do that on the machine itself, without --host",
+            hint="do that on the machine itself, whose images these are",
         )
 
 

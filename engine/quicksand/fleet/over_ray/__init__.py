@@ -2,6 +2,6 @@
 
 Ray is the phone book and the reservation desk: it knows which machines are there, and a placement
 group keeps a place. What is true stands on the machines' disks. Ray is the extra
-``quicksand-tui[fleet]``; only `launching`, `ray_desk` and `desk_process` import it, which run in
+``fleet``; only `launching`, `ray_desk` and `desk_process` import it, which run in
 processes of their own: it writes to stdout, keeps threads, and may wait without end.
 """

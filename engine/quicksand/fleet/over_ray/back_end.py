@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import FleetError, FleetHostNotFoundError
 from quicksand.base.paths import paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.fleet.capacity import Capacity
 from quicksand.fleet.interface import (
     FleetEvent,
@@ -352,5 +353,5 @@ def _capacity_of(look: Mapping[str, Any]) -> Capacity | None:
 def _away(error: DeskError) -> FleetError:
     return FleetError(
         f"Ray did not keep a place: {error}",
-        hint="`quicksand-tui fleet status` shows the machines; sandboxes run on without Ray",
+        hint=Words(Remedy("fleet_status"), " shows the machines; sandboxes run on without Ray"),
     )

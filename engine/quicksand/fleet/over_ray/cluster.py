@@ -31,6 +31,7 @@ from quicksand.fleet.over_ray.cluster_record import (
     resource_of,
 )
 from quicksand.fleet.over_ray.ray_processes import processes_of_cluster
+from quicksand.fleet.remedies import GET_RAY
 
 LAUNCHING = "quicksand.fleet.over_ray.launching"
 OBJECT_STORE = 80_000_000
@@ -49,8 +50,6 @@ START_S = 60.0
 END_S = 5.0
 """Seconds from SIGTERM to SIGKILL."""
 
-MISSING = "'quicksand-tui[fleet]'"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
@@ -68,7 +67,7 @@ def require_ray() -> None:
     if find_spec("ray") is None:
         raise FleetError(
             "Ray is not installed, which this fleet stands on",
-            hint=f"pip install {MISSING}",
+            hint=GET_RAY,
         )
 
 

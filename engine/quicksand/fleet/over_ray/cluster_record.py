@@ -10,6 +10,7 @@ from typing import Any
 
 from quicksand.base.errors import FleetError
 from quicksand.base.fields import Fields
+from quicksand.base.remedies import Remedy, Words
 
 NAMESPACE = "quicksand"
 """The namespace of Ray in which our actors and placement groups have their names."""
@@ -104,8 +105,12 @@ class ClusterRecord:
 def _damaged(why: str) -> FleetError:
     return FleetError(
         f"the record of the Ray cluster cannot be used: {why}",
-        hint="`quicksand-tui fleet down` and `quicksand-tui fleet up --ray` make another one; no "
-        "sandbox is lost",
+        hint=Words(
+            Words(Remedy("fleet_down"), python="the commands `fleet down`"),
+            " and ",
+            Words(Remedy("fleet_up_ray"), python="`fleet up`"),
+            " make another one; no sandbox is lost",
+        ),
     )
 
 

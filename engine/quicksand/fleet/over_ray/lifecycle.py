@@ -8,6 +8,7 @@ from dataclasses import replace
 from quicksand.base.effort import describe, note
 from quicksand.base.errors import FleetError
 from quicksand.base.paths import Paths
+from quicksand.base.remedies import Remedy, Words
 from quicksand.fleet.interface import BackEnd
 from quicksand.fleet.over_ray.back_end import Member, OverRay
 from quicksand.fleet.over_ray.cluster import (
@@ -53,7 +54,12 @@ def _cluster_of(ours: Paths) -> ClusterRecord:
     """The cluster of the fleet that is up. Raises FleetError."""
     record = read_fleet(ours)
     if record is None or record.back_end != RAY:
-        raise FleetError("the fleet is down", hint="`quicksand-tui fleet up --ray` brings one up")
+        raise FleetError(
+            "the fleet is down",
+            hint=Words(
+                Words(Remedy("fleet_up_ray"), python="the command `fleet up`"), " brings one up"
+            ),
+        )
     return ClusterRecord.from_json(record.more)
 
 
@@ -87,7 +93,10 @@ def start_ray(ours: Paths, *, health_period_s: float = HEALTH_PERIOD_S) -> Fleet
         if record is None or not record.nodes:
             raise FleetError(
                 "there are no local nodes for Ray to keep",
-                hint="`quicksand-tui fleet up --ray --local 3` makes three",
+                hint=Words(
+                    Words(Remedy("fleet_up_ray_local"), python="the command `fleet up`"),
+                    " makes some",
+                ),
             )
         end_ray(ours)
         cluster = new_cluster(health_period_s=health_period_s)
