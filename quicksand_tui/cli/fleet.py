@@ -14,6 +14,7 @@ from quicksand.fleet.nodes import end_fleet, make_nodes, sandboxes_of, take_conf
 from quicksand.fleet.over_ray.cluster import require_ray
 from quicksand.fleet.over_ray.lifecycle import end_ray, start_ray
 from quicksand.records.fleet_record import FleetRecord, read_fleet
+from quicksand.records.waiting import WaitingList
 
 from quicksand_tui.cli.commands import command_of
 from quicksand_tui.cli.output import (
@@ -100,11 +101,14 @@ async def _show(*, as_json: bool) -> int:
     async with Fleet.open() as fleet:
         await fleet.settle(timeout_s=SETTLE_S)
         hosts = fleet.hosts()
+    waiting = await asyncio.to_thread(WaitingList(paths()).count)
     if as_json:
         print_json([_facts(host) for host in hosts])
     else:
         heads = ("NAME", "STATE", "SANDBOXES", "MEMORY", "FREE", "CPUS", "IMAGES")
         print_table(heads, [_row(host) for host in hosts])
+        if waiting:
+            say(f"{waiting} {'sandbox waits' if waiting == 1 else 'sandboxes wait'} for a place")
         for host in hosts:
             if host.why and host.state in AWAY:
                 complain(host.why, about=host.name)

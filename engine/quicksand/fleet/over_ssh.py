@@ -8,14 +8,11 @@ tell by themselves when something has changed.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quicksand.base.disk_changes import DiskChanges
 from quicksand.base.effort import best_effort
 from quicksand.base.errors import (
     FleetError,
@@ -25,6 +22,7 @@ from quicksand.base.errors import (
     RemoteUnreachableError,
 )
 from quicksand.base.paths import paths
+from quicksand.fleet.drained import Drained
 from quicksand.fleet.interface import (
     FleetEvent,
     FleetEventKind,
@@ -34,17 +32,14 @@ from quicksand.fleet.interface import (
     Reservation,
 )
 from quicksand.fleet.machine import Claim, Machine
-from quicksand.fleet.placing import can_ever_fit, candidates, full_error, lacks_of, wanted_bytes
+from quicksand.fleet.placing import candidates, wanted_bytes
 from quicksand.fleet.telling import Telling
+from quicksand.fleet.waiting import Attempt, place_within
 from quicksand.hosted.host import RemoteHost
 
 REFUSED_S = 5.0
 """Seconds for which a machine that has refused a sandbox is not asked for such a one again, unless
 it tells of a change."""
-
-LOOK_EVERY_S = 30.0
-"""The longest time between two looks at which machines are drained, where the system does not tell
-of changes."""
 
 ANSWER_S = 30.0
 """Seconds that a machine has to keep memory, or to refuse."""
@@ -83,9 +78,7 @@ class OverSsh:
         changed. ``read_drained`` and ``write_drained`` know which of them are drained; other
         programs may change that in the directory ``place``. An event loop must run."""
         self._machines: dict[str, Machine] = {one.name: one for one in make(self._note)}
-        self._write_drained = write_drained
-        self._read_drained = read_drained
-        self._drained = read_drained()
+        self._drained = Drained(read_drained, write_drained, self._note)
         self._asking: dict[str, tuple[str, Need]] = {}
         """By the ids of requests that a machine has been asked for and not answered yet, or that
         it does not tell of yet: the machine."""
@@ -99,7 +92,9 @@ class OverSsh:
             for one in self._machines.values()
         ]
         if place is not None:
-            following = asyncio.create_task(self._follow(place), name="quicksand-fleet-drained")
+            following = asyncio.create_task(
+                self._drained.follow(place), name="quicksand-fleet-drained"
+            )
             self._running.append(following)
 
     # What is known
@@ -111,7 +106,7 @@ class OverSsh:
     def _host_view(self, machine: Machine) -> FleetHost:
         capacity = machine.capacity
         state = machine.state
-        if machine.name in self._drained and state is HostState.READY:
+        if machine.name in self._drained.names and state is HostState.READY:
             is_empty = capacity is not None and not capacity.sandboxes and not capacity.claims
             state = HostState.DRAINED if is_empty else HostState.DRAINING
         if capacity is None:
@@ -173,32 +168,23 @@ class OverSsh:
 
     async def reserve(self, need: Need, *, timeout_s: float) -> Reservation:
         """See `BackEnd.reserve`."""
-        id_ = os.urandom(16).hex()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        is_told = False
-        try:
-            while True:
-                changed = self._changed
-                self._require_open()
-                refused: set[str] = set()
-                if (found := await self._try_all(id_, need, refused)) is not None:
-                    return found
-                refused |= self._refusing(need)
-                left = deadline - loop.time()
-                if left <= 0 or not can_ever_fit(self.hosts(), need):
-                    waited = timeout_s if left <= 0 else 0.0
-                    raise full_error(lacks_of(self.hosts(), need, refused), need, waited_s=waited)
-                if not is_told:
-                    is_told = True
-                    self._telling.tell(FleetEventKind.WAITING, id=id_, need=need)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(left, self._until_asked_again(refused))):
-                        await changed.wait()
-        except BaseException:
-            if is_told:
-                self._telling.tell(FleetEventKind.GAVE_UP, id=id_, need=need)
-            raise
+        return await place_within(
+            timeout_s,
+            need,
+            lambda id_: self._attempt(id_, need),
+            hosts=self.hosts,
+            changed=lambda: self._changed,
+            telling=self._telling,
+        )
+
+    async def _attempt(self, id_: str, need: Need) -> Attempt:
+        self._require_open()
+        refused: set[str] = set()
+        found = await self._try_all(id_, need, refused)
+        refused |= self._refusing(need)
+        return Attempt(
+            found=found, refused=frozenset(refused), again_s=self._until_asked_again(refused)
+        )
 
     async def _try_all(self, id_: str, need: Need, refused: set[str]) -> Reservation | None:
         """Ask one machine after the other; note in ``refused`` who says no."""
@@ -293,27 +279,7 @@ class OverSsh:
     async def drain(self, name: str, *, on: bool = True) -> None:
         """See `BackEnd.drain`."""
         self._find(name)
-        await asyncio.to_thread(self._write_drained, name, on)
-        await self.look_again()
-
-    async def look_again(self) -> None:
-        """Read anew which machines are drained."""
-        with best_effort("read which machines are drained", paths().engine_log):
-            drained = await asyncio.to_thread(self._read_drained)
-            if drained != self._drained:
-                self._drained = drained
-                self._note()
-
-    async def _follow(self, place: Path) -> None:
-        """Look again when a file of the fleet has changed."""
-        changes = DiskChanges()
-        try:
-            while True:
-                changes.follow([place])
-                await changes.wait(LOOK_EVERY_S)
-                await self.look_again()
-        finally:
-            changes.close()
+        await self._drained.set(name, on=on)
 
     def _require_open(self) -> None:
         if self._is_closed:

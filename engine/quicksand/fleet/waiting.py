@@ -1,13 +1,18 @@
-"""Lets other programs see that a sandbox waits for a place."""
+"""How a sandbox waits for a place, and how other programs see that it does."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from quicksand.base.effort import best_effort
 from quicksand.base.paths import paths
+from quicksand.fleet.interface import FleetEventKind, FleetHost, Need, Reservation
+from quicksand.fleet.placing import can_ever_fit, full_error, lacks_of
+from quicksand.fleet.telling import Telling
 from quicksand.records.waiting import WaitingList
 
 SEEN_AFTER_S = 0.2
@@ -34,3 +39,53 @@ async def _wait(waiting: WaitingList) -> None:
             await asyncio.Event().wait()
         finally:
             await asyncio.to_thread(waiting.leave, *await joining)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What came of asking all machines that may have room."""
+
+    found: Reservation | None
+    refused: frozenset[str] = frozenset()
+    """Machines that have refused such a sandbox, now or a moment ago."""
+    again_s: float
+    """Seconds after which they may be asked again, though nothing has changed."""
+
+
+async def place_within(
+    timeout_s: float,
+    need: Need,
+    attempt: Callable[[str], Awaitable[Attempt]],
+    *,
+    hosts: Callable[[], Sequence[FleetHost]],
+    changed: Callable[[], asyncio.Event],
+    telling: Telling,
+) -> Reservation:
+    """Attempt to place a sandbox, again whenever something has changed. ``attempt`` is given the
+    id of the reservation; ``changed`` returns what is set by the next change. Raises FleetFullError
+    after ``timeout_s``, or at once if no machine could ever hold it, and what ``attempt`` raises.
+    """
+    id_ = os.urandom(16).hex()
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    is_told = False
+    try:
+        while True:
+            change = changed()
+            made = await attempt(id_)
+            if made.found is not None:
+                return made.found
+            left = deadline - loop.time()
+            if left <= 0 or not can_ever_fit(hosts(), need):
+                lacks = lacks_of(hosts(), need, set(made.refused))
+                raise full_error(lacks, need, waited_s=timeout_s if left <= 0 else 0.0)
+            if not is_told:
+                is_told = True
+                telling.tell(FleetEventKind.WAITING, id=id_, need=need)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, made.again_s)):
+                    await change.wait()
+    except BaseException:
+        if is_told:
+            telling.tell(FleetEventKind.GAVE_UP, id=id_, need=need)
+        raise

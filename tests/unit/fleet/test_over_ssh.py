@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicksand.base.errors import FleetError, FleetFullError, FleetHostNotFoundError
+from quicksand.base.paths import Paths
+from quicksand.fleet.desk import Desk
 from quicksand.fleet.interface import (
     FleetEvent,
     FleetEventKind,
@@ -19,6 +21,7 @@ from quicksand.fleet.interface import (
     Reservation,
 )
 from quicksand.fleet.over_ssh import OverSsh
+from quicksand.records.waiting import WaitingList
 
 from tests.conftest import examples
 from tests.unit.fleet.fakes import GIB, Truth, fleet_of, room_for
@@ -62,6 +65,25 @@ async def test_a_sandbox_waits_until_another_has_ended() -> None:
         only.end(first.id)
         only.tell()
         assert (await waiting).host == "only"
+
+
+async def test_other_programs_see_who_waits(places: Paths) -> None:
+    only, list_ = Truth("only", room_for(1)), WaitingList(places)
+    async with fleet_of(only) as fleet:
+        desk = Desk(fleet)
+        first = await desk.reserve(NEED, timeout_s=0)
+        assert list_.count() == 0
+        waiting = asyncio.create_task(desk.reserve(NEED, timeout_s=60))
+        await until(lambda: list_.count() == 1, "the one who waits")
+        await desk.release(first)
+        only.tell()
+        await waiting
+        assert list_.count() == 0
+        given_up = asyncio.create_task(desk.reserve(NEED, timeout_s=60))
+        await until(lambda: list_.count() == 1, "the one who waits")
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        assert list_.count() == 0
 
 
 async def test_all_refuse_and_the_deadline_passes() -> None:

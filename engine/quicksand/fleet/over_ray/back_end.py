@@ -7,10 +7,10 @@ memory on just that one. Of two programs that want the last of it, one gets it.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from quicksand.base.effort import best_effort
@@ -18,6 +18,7 @@ from quicksand.base.errors import FleetError, FleetHostNotFoundError
 from quicksand.base.paths import paths
 from quicksand.base.remedies import Remedy, Words
 from quicksand.fleet.capacity import Capacity
+from quicksand.fleet.drained import Drained
 from quicksand.fleet.interface import (
     FleetEvent,
     FleetEventKind,
@@ -28,8 +29,9 @@ from quicksand.fleet.interface import (
 )
 from quicksand.fleet.over_ray.desk import DeskError, Place
 from quicksand.fleet.over_ray.desk_client import State
-from quicksand.fleet.placing import can_ever_fit, candidates, full_error, lacks_of, wanted_bytes
+from quicksand.fleet.placing import candidates, wanted_bytes
 from quicksand.fleet.telling import Telling
+from quicksand.fleet.waiting import Attempt, place_within
 from quicksand.hosted.codec import ForeignValueError, decode
 from quicksand.hosted.host import RemoteHost
 
@@ -72,12 +74,13 @@ class OverRay:
         members: Sequence[Member],
         read_drained: Callable[[], frozenset[str]],
         write_drained: Callable[[str, bool], None],
+        place: Path | None = None,
     ) -> None:
         """``make`` makes the way to Ray, which calls the function that it is given when its state
-        has changed. ``members`` are known from the start; others tell of themselves."""
+        has changed. ``members`` are known from the start; others tell of themselves. ``place`` is
+        the directory in which other programs may change which machines are drained."""
         self._members = {one.machine_id: one for one in members}
-        self._read_drained, self._write_drained = read_drained, write_drained
-        self._drained = read_drained()
+        self._drained = Drained(read_drained, write_drained, self._wake)
         self._seen: dict[str, tuple[HostState, str, float | None]] = {}
         """State, why, and since when, of each machine."""
         self._asking: dict[str, tuple[str, int]] = {}
@@ -90,7 +93,11 @@ class OverRay:
         self._telling = Telling()
         self._is_closed = False
         self._client = make(self._note)
-        self._running = asyncio.create_task(self._client.run(), name="quicksand-fleet")
+        self._running = [asyncio.create_task(self._client.run(), name="quicksand-fleet")]
+        if place is not None:
+            self._running.append(
+                asyncio.create_task(self._drained.follow(place), name="quicksand-fleet-drained")
+            )
 
     # What is known
 
@@ -115,7 +122,7 @@ class OverRay:
                 why=why,
             )
         reserved = self._reserved(id_, frozenset(look["kept"]))
-        if state is HostState.READY and member.name in self._drained:
+        if state is HostState.READY and member.name in self._drained.names:
             is_empty = not capacity.sandboxes and not reserved
             state = HostState.DRAINED if is_empty else HostState.DRAINING
         return FleetHost(
@@ -206,32 +213,19 @@ class OverRay:
 
     async def reserve(self, need: Need, *, timeout_s: float) -> Reservation:
         """See `BackEnd.reserve`."""
-        id_ = os.urandom(16).hex()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        is_told = False
-        try:
-            while True:
-                changed = self._changed
-                self._require_open()
-                if (found := await self._try_all(id_, need)) is not None:
-                    return found
-                left = deadline - loop.time()
-                if left <= 0 or not can_ever_fit(self.hosts(), need):
-                    lacks = lacks_of(self.hosts(), need, self._refusing(need))
-                    raise full_error(lacks, need, waited_s=timeout_s if left <= 0 else 0.0)
-                if not is_told:
-                    is_told = True
-                    self._telling.tell(FleetEventKind.WAITING, id=id_, need=need)
-                try:
-                    async with asyncio.timeout(min(left, REFUSED_S)):
-                        await changed.wait()
-                except TimeoutError:
-                    continue
-        except BaseException:
-            if is_told:
-                self._telling.tell(FleetEventKind.GAVE_UP, id=id_, need=need)
-            raise
+        return await place_within(
+            timeout_s,
+            need,
+            lambda id_: self._attempt(id_, need),
+            hosts=self.hosts,
+            changed=lambda: self._changed,
+            telling=self._telling,
+        )
+
+    async def _attempt(self, id_: str, need: Need) -> Attempt:
+        self._require_open()
+        found = await self._try_all(id_, need)
+        return Attempt(found=found, refused=frozenset(self._refusing(need)), again_s=REFUSED_S)
 
     async def _try_all(self, id_: str, need: Need) -> Reservation | None:
         """Ask for a place on one machine after the other."""
@@ -318,13 +312,7 @@ class OverRay:
     async def drain(self, name: str, *, on: bool = True) -> None:
         """See `BackEnd.drain`."""
         self._find(name)
-        await asyncio.to_thread(self._write_drained, name, on)
-        await self.look_again()
-
-    async def look_again(self) -> None:
-        """Read anew which machines are drained."""
-        self._drained = await asyncio.to_thread(self._read_drained)
-        self._wake()
+        await self._drained.set(name, on=on)
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -335,8 +323,9 @@ class OverRay:
         self._is_closed = True
         for reservation in list(self._held.values()):
             await self.release(reservation)
-        self._running.cancel()
-        await asyncio.wait([self._running])
+        for task in self._running:
+            task.cancel()
+        await asyncio.wait(self._running)
         self._wake()
         self._telling.close()
 

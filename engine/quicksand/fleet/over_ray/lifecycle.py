@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from quicksand.base.effort import describe, note
 from quicksand.base.errors import FleetError
-from quicksand.base.paths import Paths
+from quicksand.base.paths import Paths, make_private_dir
 from quicksand.base.remedies import Remedy, Words
 from quicksand.fleet.interface import BackEnd
 from quicksand.fleet.over_ray.back_end import Member, OverRay
@@ -26,7 +26,7 @@ from quicksand.fleet.over_ray.cluster_record import (
     ClusterRecord,
 )
 from quicksand.fleet.over_ray.desk_client import DeskClient
-from quicksand.records.fleet_files import machine_id
+from quicksand.records.fleet_files import fleet_dir, machine_id
 from quicksand.records.fleet_record import (
     RAY,
     FleetRecord,
@@ -47,6 +47,7 @@ def open_back_end(record: FleetRecord, ours: Paths) -> BackEnd:
         [_member_of(node, ours) for node in record.nodes],
         read_drained=lambda: (read_fleet(ours) or FleetRecord()).drained,
         write_drained=lambda name, on: set_drained(ours, name, on=on),
+        place=make_private_dir(fleet_dir(ours)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from quicksand.base.errors import FleetError, FleetFullError, FleetHostNotFoundError
@@ -13,6 +14,7 @@ from quicksand.fleet.interface import FleetEventKind, HostState, Lack, Need
 from quicksand.fleet.over_ray.back_end import Member, OverRay
 
 from tests.unit.fleet.over_ray.fakes import MIB, ONE, TWO, FakeRay, capacity
+from tests.unit.remote.far import until
 
 MEMBERS = [
     Member(machine_id=ONE, name="one", address="node://one"),
@@ -172,6 +174,17 @@ async def test_a_drained_machine_takes_nothing_new() -> None:
         assert fleet.hosts()[1].state is HostState.READY
         with pytest.raises(FleetHostNotFoundError):
             await fleet.drain("three")
+
+
+async def test_what_another_program_drains_is_noticed(tmp_path: Path) -> None:
+    books = Books()
+    fleet = OverRay(FakeRay, MEMBERS, lambda: books.drained, books.write, place=tmp_path)
+    try:
+        books.write("one", on=True)
+        (tmp_path / "fleet.json").touch()
+        await until(lambda: fleet._drained.names == {"one"}, "the drained machine")
+    finally:
+        await fleet.close()
 
 
 async def test_of_a_place_refused_by_its_machine_nothing_stays() -> None:
