@@ -83,7 +83,7 @@ Figures = dict[str, Any]
 
 
 class Client:
-    """The SDK in a process of its own, which is told what to do."""
+    """A process that runs the SDK and does what it is told."""
 
     def __init__(self, python: str, environment: dict[str, str]) -> None:
         script = SDK.replace("MEGABYTES", str(MEGABYTES)).replace("LISTED", str(LISTED))

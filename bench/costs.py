@@ -51,7 +51,7 @@ MIB = 1024 * 1024
 PARTS = ("running", "disk", "listing", "clients", "watching")
 GUEST_PORT = 8080
 WRITTEN_MIB = 8
-"""What the guest writes before its checkpoint and its save."""
+"""The guest writes so much before its checkpoint and its save."""
 CALM_S = 1.0
 """Seconds for what has just started to come to rest."""
 
@@ -63,7 +63,7 @@ Figures = dict[str, Any]
 
 
 def counts_of(pid: int) -> Figures:
-    """What a process takes of the host; empty if it has ended."""
+    """Returns how much a process takes of the host; nothing if it has ended."""
     place = Path(f"/proc/{pid}")
     with suppress(OSError):
         opened = list(_opened(place / "fd"))
@@ -77,8 +77,8 @@ def counts_of(pid: int) -> Figures:
 
 
 def is_ours(process: OurProcess) -> bool:
-    """Whether a process is of a sandbox in our data directory; others of this user may start some
-    meanwhile."""
+    """Returns whether a process belongs to a sandbox in our data directory: other programs of this
+    user may start some meanwhile."""
     if process.role is Role.SANDBOX:
         return True
     with suppress(OSError):
@@ -93,7 +93,7 @@ def _opened(place: Path) -> Iterator[str]:
 
 
 def medians(found: Iterable[Figures]) -> Figures:
-    """Of each figure the median, and how many processes there were."""
+    """Returns the median of each figure, and the number of processes."""
     rows = [row for row in found if row]
     names = rows[0] if rows else ()
     middle = {name: round(statistics.median(row[name] for row in rows), 1) for name in names}
@@ -163,7 +163,7 @@ async def measure_disk(options: argparse.Namespace) -> Figures:
 
 
 def _mib(place: Path) -> float:
-    """What removing it would free: layers and templates that others share count there."""
+    """Returns the MiB that it alone has: what it shares with others is not counted."""
     return round(Footprint(place).own / MIB, 1)
 
 

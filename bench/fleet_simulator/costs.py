@@ -1,4 +1,4 @@
-"""What things cost, and where each figure is from.
+"""The costs of a fleet, and where each figure is from.
 
 "M" is measured by `bench/costs.py` on the development machine, "R" by trials with Ray 2.60 on it,
 "C" is a constant of this project, and "A" is assumed."""
@@ -24,7 +24,7 @@ class Costs:
     push_s: float = 0.031
     """C: from a change to the client: 30 ms in which the far end gathers changes, and the way."""
     line_s: float = 0.001
-    """M: a client's processor time for a line that it is told."""
+    """M: a client's processor time for each line that a host tells it."""
     look_s: float = 0.0001
     """M: a far end's processor time for each sandbox on its host, once a second and at each
     change: it looks at all of them."""
