@@ -28,9 +28,10 @@ $bin/python scripts/tools.py
 # would compile anew what has changed since `make setup`.
 $bin/python -m compileall -q engine smb3 quicksand_tui images
 
-# A test on a VM waits half of its time. A worker and the guests of its test take 2.5 GB.
+# A test on a VM waits at times, so one worker more than there are processors keeps them busy: two
+# for each took no less time, and made guests late. A worker and its test's guests take 2.5 GB.
 workers() {
-    most=$((2 * $(nproc)))
+    most=$(($(nproc) + 1))
     room=$(awk '/^MemAvailable:/ { print int($2 / 2500000) }' /proc/meminfo)
     [ "$room" -lt "$most" ] && most=$room
     [ "$most" -lt 2 ] && most=2

@@ -31,6 +31,19 @@ fn a_file_is_read_whole_or_in_part() {
     assert!(client.collect(id).stdout.starts_with(b"Name:"));
 }
 
+#[test]
+fn a_file_is_closed_before_its_end_is_told() {
+    let agent = Agent::start();
+    let mut client = agent.session();
+    let path = agent.dir.join("file");
+    fs::write(&path, "contents").unwrap();
+    for round in 0..500 {
+        let id = client.send("file_read", json!({"path": path, "sparse": round % 2 == 0}));
+        client.collect(id);
+        assert!(!agent.has_open(&path), "it is open after round {round}");
+    }
+}
+
 /// The contents that the records of a file describe.
 fn unpack(mut records: &[u8]) -> Vec<u8> {
     let mut file = Vec::new();

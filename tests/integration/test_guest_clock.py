@@ -108,7 +108,7 @@ async def test_a_template_is_made_of_another_guest_if_the_clock_of_the_first_run
     assert is_new
     async with Sandbox(image="debian", accel=None) as vm:
         assert vm.boot_timing is not None
-        assert vm.boot_timing.mode == "template"
+        assert vm.boot_timing.mode == "template", vm.notices
         assert (await measure(vm)).is_right(TOLERANCE)
     # One that an earlier version has made, unchecked, is not used, and removed.
     (template.place.root / CHECKED).unlink()

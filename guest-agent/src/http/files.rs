@@ -38,20 +38,22 @@ async fn send(mut reader: OffRuntime<FileReader>, sender: mpsc::Sender<Result<By
             let mut chunk = vec![0; CHUNK];
             let count = reader.read(&mut chunk)?;
             chunk.truncate(count);
-            Ok((reader, chunk))
+            // Closed before the client hears of the end, as in a session.
+            Ok(((count > 0).then_some(reader), chunk))
         });
         let chunk = match result.await {
-            Ok((back, chunk)) => {
+            Ok((Some(back), chunk)) => {
                 reader = back;
                 chunk
             }
+            Ok((None, _)) => return,
             Err(error) => {
                 // It makes no difference whether the client still receives the error.
                 let _ = sender.send(Err(error)).await;
                 return;
             }
         };
-        if chunk.is_empty() || sender.send(Ok(chunk.into())).await.is_err() {
+        if sender.send(Ok(chunk.into())).await.is_err() {
             return;
         }
     }

@@ -110,13 +110,13 @@ async fn send(session: &Session, channel: &Channel, mut contents: Contents, sent
         };
         let (back, full, count) = blocking::run(move || {
             let count = contents.read(&mut frame[DATA_HEADER..DATA_HEADER + room])?;
-            Ok((contents, frame, count))
+            // A file that has ended is closed before the client hears of that: it may unmount the
+            // file's file system next.
+            Ok(((count > 0).then_some(contents), frame, count))
         })
         .await?;
+        let Some(back) = back else { return Ok(()) };
         (contents, frame) = (back, full);
-        if count == 0 {
-            return Ok(());
-        }
         frame[..DATA_HEADER].copy_from_slice(&wire::encode_data_header(STDOUT, channel.id, count));
         channel.stdout.spend(count);
         session.out.raw(&frame[..DATA_HEADER + count]).await?;

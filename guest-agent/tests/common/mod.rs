@@ -62,6 +62,14 @@ impl Agent {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
+    /// Whether it has a file open.
+    pub fn has_open(&self, path: &Path) -> bool {
+        let opened = std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap();
+        opened
+            .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
+            .any(|found| found == path)
+    }
+
     pub fn memory_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();

@@ -97,7 +97,7 @@ def through_socks(proxy: int, port: int) -> bytes:
 def test_the_command_says_what_is_missing_and_what_it_would_run(vm: str) -> None:
     done = quicksand("code", vm, "--check")
     assert done.stdout.decode() == f"code --remote ssh-remote+{vm}.qs /root\n"
-    assert b"MiB of memory" in done.stderr
+    assert b"the sandbox has 512M of memory" in done.stderr
     assert quicksand("code", vm, "/src", "--check", "--editor", "zed").stdout.decode() == (
         f"zed ssh://{vm}.qs/src\n"
     )

@@ -270,10 +270,12 @@ async def test_it_lives_as_long_as_its_block(far: FarHost, places: Paths) -> Non
         await made.pause()
         await made.resume()
         await made.save("kept", workspace=str(places.data / "kept"))
+        # A command that begins before that is noticed is told that nobody knows its fate.
+        noticed = asyncio.create_task(made.wait_disconnected())
+        await made.execute("true")
         for pid in our_ssh():
             os.kill(pid, signal.SIGKILL)
-        shared = RemoteHost(far.address).shared()
-        await until(lambda: not shared.is_alive, "the connection to break")
+        await noticed
         assert (await made.execute("echo lives")).stdout == "lives\n"
     assert stages
     entry = next(one for one in Registry(places).list() if one.name == "block")

@@ -697,6 +697,7 @@ class FakeClone(SimpleNamespace):
             accelerator="tcg",
             config=config,
             port_forwards={},
+            udp_port_forwards={},
             agent_url="",
             boot_timing=None,
             notices=(),

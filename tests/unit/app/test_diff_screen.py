@@ -123,7 +123,7 @@ async def test_enter_shows_the_text_and_escape_goes_back_step_by_step(
         assert app.focused is app.screen.query_one("#diff-text")
         await pilot.press("escape")
         await until(lambda: app.focused is app.screen.query_one("LongTable"))
-        assert "M hosts" in screen_text(app)
+        await is_shown(app, "M hosts")
         await pilot.press("slash", *"hosts", "enter")
         await until(lambda: "/srv/app" not in screen_text(app))
         await pilot.press("escape")
