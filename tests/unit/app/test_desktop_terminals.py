@@ -83,9 +83,8 @@ def box_of(found: list[Place]) -> tuple[int, int, int, int]:
     return min(columns), min(rows), max(columns) + 1, max(rows) + 1
 
 
-def shown(terminal: PtyTerminal) -> Image.Image:
-    """The part of the terminal that shows images. Cells without their image are black."""
-    found, known = places(terminal), images(terminal).images
+def pictured(found: list[Place], known: dict[int, Image.Image]) -> Image.Image:
+    """What those places show, at least one. Cells without their image are black."""
     left, top, right, bottom = box_of(found)
     picture = Image.new("RGB", ((right - left) * CELL[0], (bottom - top) * CELL[1]))
     for place in found:
@@ -123,7 +122,7 @@ def shows(terminal: PtyTerminal, picture: Image.Image) -> set[Place]:
             return False
         left, top, right, bottom = box_of(found)
         is_whole = len(found) == (right - left) * (bottom - top)
-        return is_whole and differs(shown(terminal), picture) < 8
+        return is_whole and differs(pictured(found, known), picture) < 8
 
     wait_for(is_there, what="the picture")
     return set(found)
@@ -259,13 +258,18 @@ def test_it_follows_the_size_of_the_terminal_and_of_the_screen(screen: FakeDeskt
         screen.show(desktop(1000, 300))
         shows(terminal, desktop(1000, 300))
         terminal.type(b"\x1d+\x1d+")
-        wait_for(
-            lambda: places(terminal) and differs(shown(terminal), desktop(1000, 300)) > 8,
-            what="a part of it",
-        )
+        wait_for(_is_not(terminal, desktop(1000, 300)), what="a part of it")
         terminal.type(b"\x1d0")
         shows(terminal, desktop(1000, 300))
         leave(terminal)
+
+
+def _is_not(terminal: PtyTerminal, picture: Image.Image) -> Callable[[], bool]:
+    def is_not() -> bool:
+        found = places(terminal)
+        return bool(found) and differs(pictured(found, images(terminal).images), picture) > 8
+
+    return is_not
 
 
 def _fits(terminal: PtyTerminal, size: tuple[int, int]) -> Callable[[], bool]:
