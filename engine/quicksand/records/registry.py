@@ -33,7 +33,7 @@ from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
 from quicksand.base.staging import sweep_staging
 from quicksand.records.config import check_name
-from quicksand.records.host_sockets import ASKPASS_SOCKETS, HOST_SOCKETS
+from quicksand.records.host_sockets import ours_beside_sandboxes
 from quicksand.records.inspection import inspect
 from quicksand.records.last_run import write_end
 from quicksand.records.layout import (
@@ -353,16 +353,14 @@ class Registry:
         """Directories among the sandboxes' that lack quicksand's mark: path -> what is wrong. They
         are never touched."""
         found = {}
+        beside = ours_beside_sandboxes(self.paths.runtime)
         roots = [self.paths.runtime, self.paths.sandboxes, trash_dir(self.paths)]
         roots += [self.paths.memory] if self.paths.memory is not None else []
         for root in roots:
             for name in _entries(root):
                 path = root / name
                 ours = name.startswith(".") and root == self.paths.sandboxes
-                ours = ours or (
-                    root == self.paths.runtime
-                    and any(names.fullmatch(name) for names in (HOST_SOCKETS, ASKPASS_SOCKETS))
-                )
+                ours = ours or (root == self.paths.runtime and name in beside)
                 ours = ours or (name == NOTE and root == trash_dir(self.paths))
                 if not ours and (why := why_not_ours(path)):
                     found[path] = why
