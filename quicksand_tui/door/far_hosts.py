@@ -37,18 +37,26 @@ class FarHosts:
         self._hosts: dict[str, FarHost] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         """Tasks by the names of their machines, on the engine's loop."""
-        self._addresses: dict[str, str] = {}
+        self._known_by: dict[str, tuple[str, str]] = {}
+        """The address and the id of each."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def meet(self, addresses: Mapping[str, str], loop: asyncio.AbstractEventLoop) -> None:
+    def meet(
+        self,
+        addresses: Mapping[str, str],
+        loop: asyncio.AbstractEventLoop,
+        ids: Mapping[str, str],
+    ) -> None:
         """Sets the machines. Those that are no longer among them are left; nothing is connected to
-        before `want`, but for those that come later."""
+        before `want`, but for those that come later. ``ids`` tell those whose address may be that
+        of another one by now."""
         self._loop = loop
-        before, self._addresses = self._addresses, dict(addresses)
+        before = self._known_by
+        self._known_by = {name: (addresses[name], ids.get(name, "")) for name in addresses}
         hosts = {}
         for name, address in addresses.items():
             known = self._hosts.get(name)
-            same = known is not None and before.get(name) == address
+            same = known is not None and before.get(name) == self._known_by[name]
             hosts[name] = (
                 known
                 if same and known is not None

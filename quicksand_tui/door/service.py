@@ -76,8 +76,8 @@ class EngineService:
         self._meeting = threading.Lock()
         self._of_config: Mapping[str, str] = {}
         """The addresses of the machines of the config, by their names."""
-        self._nodes: Mapping[str, str] = {}
-        """The same of the fleet's local nodes."""
+        self._fleet: FleetView | None = None
+        """The fleet whose local nodes were met."""
         self._fleet_look: FleetLook | None = None
         self._saves_reader: SavesReader | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -122,14 +122,24 @@ class EngineService:
 
     def _follow_fleet(self) -> FleetView:
         """Looks at the fleet, and meets its local nodes if they are others than before."""
-        if self._fleet_look is None:
-            self._fleet_look = on_demand.FleetLook()
-        fleet = self._fleet_look.read()
-        if fleet.nodes != self._nodes:
+        fleet, met = self._read_fleet(), self._fleet
+        if (fleet.ids != met.ids) if met is not None else fleet.ids:
             with self._meeting:
-                self._nodes = fleet.nodes
+                self._fleet = fleet
                 self._meet_all()
         return fleet
+
+    def _read_fleet(self) -> FleetView:
+        if self._fleet_look is None:
+            self._fleet_look = on_demand.FleetLook()
+        return self._fleet_look.read()
+
+    def find_node(self, name: str) -> str:
+        """Returns the address of a local node of the fleet that is up; "" if there is none of that
+        name, or if that cannot be read. Blocks."""
+        with contextlib.suppress(OSError, on_demand.QuicksandError):
+            return self._read_fleet().nodes.get(name, "")
+        return ""
 
     def meet(self, hosts: Mapping[str, str]) -> None:
         """Sets the other machines of the config: their addresses by their names. They are connected
@@ -139,15 +149,18 @@ class EngineService:
             self._meet_all()
 
     def _meet_all(self) -> None:
-        nodes = {name: self._nodes[name] for name in self._nodes if name not in self._of_config}
-        hosts = {**self._of_config, **nodes, **self.asked_for}
+        nodes: Mapping[str, str] = {} if self._fleet is None else self._fleet.nodes
+        others = {name: nodes[name] for name in nodes if name not in self._of_config}
+        hosts = {**self._of_config, **others, **self.asked_for}
         if self._hosts is None:
             if not hosts:
                 return
             self._hosts = on_demand.FarHosts(
                 self._tell_there, tasks=self._tasks, askpass=self._make_askpass
             )
-        self._hosts.meet(hosts, self._engine_loop())
+        ids = {} if self._fleet is None else self._fleet.ids
+        of_nodes = {name: ids[name] for name in ids if hosts[name] == nodes[name]}
+        self._hosts.meet(hosts, self._engine_loop(), of_nodes)
 
     def when_told(self, tell: Callable[[], None]) -> None:
         """Has ``tell`` called, on the engine's loop, when another machine has told something."""

@@ -32,6 +32,8 @@ class RoomView:
     """What new ones may still have."""
     claims: int = 0
     """Places that are kept for sandboxes that do not run yet."""
+    is_limit: bool = False
+    """The machine refuses more, as a node does that has a part of its machine's memory."""
 
 
 @frozen
@@ -46,6 +48,13 @@ class HostView:
     """Bytes of memory that they take."""
     room: RoomView | None = None
     """Of machines of a fleet."""
+
+    @property
+    def free_for_new(self) -> int | None:
+        """The bytes of memory that a new sandbox can have; None if unknown."""
+        if self.room is None or not self.room.is_limit or self.memory_free is None:
+            return self.memory_free
+        return min(self.room.free, self.memory_free)
 
 
 class MachineState(StrEnum):

@@ -58,6 +58,10 @@ class Kind(Enum):
     """K=V or K: a variable of the guest's environment."""
     ARGV = auto()
     """A command of the guest with its arguments."""
+    HOST = auto()
+    """Another machine, by its name in the config."""
+    FLEET_HOST = auto()
+    """A machine of the fleet: one of those, or a local node."""
     THEME = auto()
     REST = auto()
     """The rest of the `:` line, as it is."""
