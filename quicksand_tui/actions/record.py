@@ -113,7 +113,7 @@ class Action:
         if self.instead:
             reason = here_only(self.disabled_reason, self.instead)
             object.__setattr__(self, "disabled_reason", reason)
-        if self.verb and not find_verb(self.verb).reads:
+        if self.verb and not find_verb(self.verb).only_reads(self.flags):
             object.__setattr__(self, "changes", True)
         if self.changes:
             object.__setattr__(self, "disabled_reason", reasons.guarded(self.disabled_reason))

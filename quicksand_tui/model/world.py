@@ -95,6 +95,9 @@ class MachineView:
         return f"{MACHINE_KEY}{self.name}"
 
 
+NONE_TOLD = SavesView()
+"""The saves of a machine that has not told of any: forms do not wait for them."""
+
 MACHINE_KEY = "machine:"
 HERE = MachineView(name="")
 """This machine."""
@@ -149,13 +152,15 @@ class World:
         return next((machine for machine in self.machines if machine.name == name), None)
 
     def at(self, name: str) -> World:
-        """Returns what a form needs of the machine with that name: its images, its sandboxes, and
-        what is free there. Of other machines, the saves are not known."""
+        """Returns what a form needs of the machine with that name: its images, its sandboxes, its
+        saves as far as they are known, and what is free there."""
         machine = self.machine(name)
         if machine is None:
             here = tuple(view for view in self.sandboxes if not view.host)
-            return replace(self, sandboxes=here) if self.machines else self
+            mine = replace(self, sandboxes=here, saves=self.saves.of(""))
+            return mine if self.machines else self
         there = (view for view in self.sandboxes if view.host == name)
+        part = self.saves.of(name)
         return replace(
             self,
             sandboxes=tuple(replace(view, name=view.short_name) for view in there),
@@ -163,7 +168,7 @@ class World:
             images_loaded=machine.state is not MachineState.CONNECTING,
             images_error="",
             host=machine.host,
-            saves=replace(NO_SAVES, loaded=True),
+            saves=part if part.loaded else NONE_TOLD,
         )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -22,33 +22,44 @@ from quicksand_tui.forms.saves import (
     export_of,
     import_form,
     import_of,
+    restore,
     restore_form,
     restore_of,
 )
 from quicksand_tui.kit.base import ActionScreen, bindings_of, refuse_paste
 from quicksand_tui.kit.doing import Doer
 from quicksand_tui.kit.telling import tell
-from quicksand_tui.model.saves import SaveView, TrashedView
+from quicksand_tui.model.saves import SaveView, TrashedView, by_machine
 from quicksand_tui.model.text import TITLE_CELLS, clip, plain
-from quicksand_tui.model.world import Selection
-from quicksand_tui.verbs.saves import bring_back, purge, verify
+from quicksand_tui.model.world import MachineView, Selection
+from quicksand_tui.verbs.saves import bring_back, purge
+from quicksand_tui.verbs.verdicts import verify
 from quicksand_tui.views import losses
 from quicksand_tui.views.saves import (
     TRASH_ORDERS,
-    arrange_trash,
     counts_text,
     describe_save,
     describe_trashed,
     empty_saves_text,
     empty_trash_text,
     jobs_text,
-    marked_text,
     plan_trash_columns,
-    trash_row,
+)
+from quicksand_tui.views.saves_machines import (
+    Removed,
+    Saved,
+    arrange_removed,
+    describe_head,
+    is_head,
+    listed_saves,
+    listed_trash,
+    marked_text,
+    removed_row,
 )
 from quicksand_tui.widgets.bars import ActionBar, CommandLine
-from quicksand_tui.widgets.browser import Browser, Keyed, Listing
+from quicksand_tui.widgets.browser import Browser, Listing
 from quicksand_tui.widgets.details import Facts
+from quicksand_tui.widgets.listed import Listed
 
 if TYPE_CHECKING:
     from quicksand_tui.actions.registry import Action
@@ -62,7 +73,7 @@ if TYPE_CHECKING:
     from quicksand_tui.views.rows import Line
 
 
-T = TypeVar("T", bound=Keyed)
+T = TypeVar("T", SaveView, TrashedView)
 
 
 class BrowsingScreen(ActionScreen, Doer, Generic[T]):
@@ -71,7 +82,7 @@ class BrowsingScreen(ActionScreen, Doer, Generic[T]):
     CSS_PATH = "saves.tcss"
     VERTICAL_BREAKPOINTS = [(0, "-low"), (17, "-usual"), (30, "-high")]  # noqa: RUF012
     AUTO_FOCUS = "LongTable"
-    listing: ClassVar[Listing[T]]
+    listing: ClassVar[Listing[Any]]
 
     def __init__(
         self,
@@ -95,7 +106,7 @@ class BrowsingScreen(ActionScreen, Doer, Generic[T]):
         self.world = world
         self._ascii = ascii_only
         self._counts = Static(id="counts", markup=False)
-        self.browser: Browser[T] = Browser(self.listing, ascii_only=ascii_only, id="browser")
+        self.browser: Browser[Any] = Browser(self.listing, ascii_only=ascii_only, id="browser")
         self._about = Facts(ascii_only=ascii_only, id="about")
         self._same = CommandHint(find_action("refresh", self.scope).command_for())
         self._command_line = CommandLine(self._same, ascii_only=ascii_only, id="command-line")
@@ -119,7 +130,7 @@ class BrowsingScreen(ActionScreen, Doer, Generic[T]):
 
     # Showing
 
-    def things(self) -> Sequence[T]:
+    def things(self) -> Sequence[T | MachineView]:
         """Returns the things to list."""
         raise NotImplementedError
 
@@ -157,8 +168,11 @@ class BrowsingScreen(ActionScreen, Doer, Generic[T]):
 
     @on(Browser.Moved)
     def _show_selection(self) -> None:
-        chosen = self.browser.selected
-        title, lines = self.describe(chosen) if chosen is not None else ("", [])
+        chosen, found = self.chosen, self.browser.selected
+        if isinstance(found, MachineView):
+            title, lines = describe_head(found, self.world)
+        else:
+            title, lines = self.describe(chosen) if chosen is not None else ("", [])
         self._about.show_lines(title, lines)
         self._command_line.show_hint(self.hint(chosen) if chosen is not None else self._same)
         self._actions.show(self.world, self.selection)
@@ -199,6 +213,25 @@ class BrowsingScreen(ActionScreen, Doer, Generic[T]):
     def do_cancel(self) -> None:
         if (job := job_to_cancel(self.world, self.selection)) is not None:
             self._operations.cancel(job.sandbox_id)
+
+    @property
+    def chosen(self) -> T | None:
+        """What the cursor is on, if that is no header of a machine."""
+        found = self.browser.selected
+        return None if found is None or isinstance(found, MachineView) else found
+
+    @property
+    def marked(self) -> tuple[T, ...]:
+        """The marked things; headers cannot be marked."""
+        return tuple(one for one in self.browser.marked if not isinstance(one, MachineView))
+
+    @property
+    def machine(self) -> str:
+        """The name of the machine whose header or thing the cursor is on."""
+        found = self.browser.selected
+        if isinstance(found, MachineView):
+            return found.name
+        return "" if found is None else found.host
 
     def do_mark(self) -> None:
         self.browser.toggle_mark()
@@ -256,9 +289,10 @@ class SavesScreen(BrowsingScreen[SaveView]):
             ascii_only=ascii_only,
         )
         self._begin = begin
+        self._listed = Listed(listed_saves, lambda world: (world.saves, world.machines))
 
-    def things(self) -> Sequence[SaveView]:
-        return self.world.saves.saves
+    def things(self) -> Sequence[Saved]:
+        return self._listed.of(self.world)
 
     def empty_text(self, query: str) -> str:
         return empty_saves_text(self.world.saves, query)
@@ -271,7 +305,7 @@ class SavesScreen(BrowsingScreen[SaveView]):
 
     @property
     def selection(self) -> Selection:
-        return Selection(save=self.browser.selected, marked=self.browser.marked)
+        return Selection(save=self.chosen, marked=self.marked, machine=self.machine)
 
     @on(Browser.Opened)
     def _opened(self) -> None:
@@ -281,16 +315,17 @@ class SavesScreen(BrowsingScreen[SaveView]):
 
     def do_begin(self) -> None:
         if saves := self.selection.saves:
-            self._dialogs.ask_for_new(None, self._begin, save=saves[0].key)
+            self._dialogs.ask_for_new(None, self._begin, save=saves[0])
 
     def do_discard(self) -> None:
         self._dialogs.ask_to_discard(self.selection.saves)
 
     def do_prune(self) -> None:
-        """Lists the old saves with their sizes, and asks before they go."""
+        """Lists the old saves of a machine with their sizes, and asks before they go."""
+        host = self.machine
         self._dialogs.ask(
-            prune_form(),
-            lambda values: self._dialogs.ask_to_discard(chosen_of(values, self.world)),
+            prune_form(host),
+            lambda values: self._dialogs.ask_to_discard(chosen_of(values, self.world, host)),
         )
 
     def do_export(self) -> None:
@@ -317,19 +352,21 @@ class SavesScreen(BrowsingScreen[SaveView]):
         self._verify(deep=True)
 
     def _verify(self, *, deep: bool) -> None:
-        saves = self.selection.saves
-        keys, shown = [save.key for save in saves], [save.address for save in saves]
-        self._dialogs.save_operations.do(verify(keys, deep=deep, shown=shown), saves)
+        for host, saves in by_machine(self.selection.saves).items():
+            keys, shown = [save.own_key for save in saves], [save.address for save in saves]
+            verb = verify(keys, deep=deep, shown=shown, host=host)
+            self._dialogs.save_operations.do(verb, saves)
 
     def do_copy(self) -> None:
         self.copy([save.address for save in self.selection.saves])
 
 
-TRASH: Listing[TrashedView] = Listing(
+TRASH: Listing[Removed] = Listing(
     title="Trash",
     plan=plan_trash_columns,
-    row=trash_row,
-    arrange=arrange_trash,
+    row=removed_row,
+    arrange=arrange_removed,
+    is_head=is_head,
     orders=TRASH_ORDERS,
     marked_text=marked_text,
     placeholder="words, !word",
@@ -344,8 +381,23 @@ class TrashScreen(BrowsingScreen[TrashedView]):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of(in_scope(Scope.TRASH))]
     listing = TRASH
 
-    def things(self) -> Sequence[TrashedView]:
-        return self.world.saves.trash
+    def __init__(
+        self,
+        world: World,
+        operations: Operations,
+        dialogs: Dialogs,
+        keys: Keys,
+        *,
+        everywhere: Handlers,
+        ascii_only: bool,
+    ) -> None:
+        super().__init__(
+            world, operations, dialogs, keys, everywhere=everywhere, ascii_only=ascii_only
+        )
+        self._listed = Listed(listed_trash, lambda world: (world.saves, world.machines))
+
+    def things(self) -> Sequence[Removed]:
+        return self._listed.of(self.world)
 
     def empty_text(self, query: str) -> str:
         return empty_trash_text(self.world.saves, query)
@@ -358,7 +410,7 @@ class TrashScreen(BrowsingScreen[TrashedView]):
 
     @property
     def selection(self) -> Selection:
-        return Selection(trashed=self.browser.selected, marked_trash=self.browser.marked)
+        return Selection(trashed=self.chosen, marked_trash=self.marked, machine=self.machine)
 
     @on(Browser.Opened)
     def _opened(self) -> None:
@@ -367,19 +419,29 @@ class TrashScreen(BrowsingScreen[TrashedView]):
     # Actions, by the registry's ids
 
     def do_restore(self) -> None:
-        trash, begin = self.selection.trash, self._dialogs.save_operations
+        trash = self.selection.trash
         there = self.world.sandboxes if trash[0].kind == "sandbox" else self.world.saves.saves
         names = {view.name for view in there}
         if len(trash) > 1 or trash[0].name not in names:
-            each = [bring_back([], shown=found.id).command_for() for found in trash]
-            places = [Path(found.key) for found in trash]
-            begin.do(bring_back(places), trash, command="; ".join(each))
+            self._restore(trash)
             return
 
         def take(values: Values) -> None:
-            begin.do(restore_of(values, trash[0]), trash)
+            self._dialogs.save_operations.do(restore_of(values, trash[0]), trash)
 
         self._dialogs.ask(restore_form(trash[0]), take)
+
+    def _restore(self, trash: Sequence[TrashedView]) -> None:
+        """Brings things back under their names: in a job those of this machine, and each of others
+        in one of its own."""
+        begin = self._dialogs.save_operations
+        if here := [found for found in trash if not found.host]:
+            each = [bring_back([], shown=found.id).command_for() for found in here]
+            places = [Path(found.key) for found in here]
+            begin.do(bring_back(places), here, command="; ".join(each))
+        for found in trash:
+            if found.host:
+                begin.do(restore(found), [found])
 
     def do_purge(self) -> None:
         trash = self.selection.trash
@@ -388,11 +450,18 @@ class TrashScreen(BrowsingScreen[TrashedView]):
             f"Remove {one if len(trash) == 1 else f'{len(trash)} things'} for good?",
             losses.of_trash(trash, self.world.taken),
             "Remove",
-            lambda: self._dialogs.save_operations.do(
-                purge([Path(found.key) for found in trash], shown=[found.id for found in trash]),
-                trash,
-            ),
+            lambda: self._purge(trash),
         )
+
+    def _purge(self, trash: Sequence[TrashedView]) -> None:
+        for host, found in by_machine(trash).items():
+            verb = purge(
+                [Path(one.own_key) for one in found],
+                shown=[one.id for one in found],
+                named=[one.short_name for one in found],
+                host=host,
+            )
+            self._dialogs.save_operations.do(verb, found)
 
     def do_copy(self) -> None:
         self.copy([view.name for view in self.selection.trash])
