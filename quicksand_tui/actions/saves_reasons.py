@@ -20,7 +20,7 @@ def _none(world: World, what: str) -> str:
     return f"no save is {what}"
 
 
-def _away(view: SaveView | TrashedView) -> str | None:
+def away(view: SaveView | TrashedView) -> str | None:
     """Returns that its machine does not answer, so that nothing can be done with it."""
     return f"{view.host} is away: {view.short_name} is shown as it was" if view.away else None
 
@@ -44,7 +44,7 @@ def begin(world: World, selection: Selection) -> str | None:
     if save is None:
         return why
     if save.away:
-        return _away(save)
+        return away(save)
     trouble, problems = trouble_of(save)
     if trouble:
         return f"{save.name} cannot be used: {problems[0] if problems else trouble}"
@@ -78,7 +78,7 @@ def several(world: World, selection: Selection) -> str | None:
     """Checks an action on one or more saves that must not be busy with another job."""
     if not selection.saves:
         return _none(world, "selected")
-    busy = (_away(save) or _busy(world, save.key, save.name) for save in selection.saves)
+    busy = (away(save) or _busy(world, save.key, save.name) for save in selection.saves)
     return next((why for why in busy if why is not None), None)
 
 
@@ -131,7 +131,7 @@ def job_to_cancel(world: World, selection: Selection) -> Job | None:
 def trashed(world: World, selection: Selection) -> str | None:
     if not selection.trash:
         return _none_in_trash(world)
-    busy = (_away(found) or _busy(world, found.key, found.name) for found in selection.trash)
+    busy = (away(found) or _busy(world, found.key, found.name) for found in selection.trash)
     return next((why for why in busy if why is not None), None)
 
 

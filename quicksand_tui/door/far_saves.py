@@ -63,7 +63,7 @@ class FarSaves:
     def view(self) -> SavesView:
         """Returns them as one machine's; the same object as before if nothing has changed. May be
         called by any thread."""
-        is_away = self.host.view.state is not MachineState.THERE
+        is_away = self.host.view.state not in (MachineState.THERE, MachineState.CONNECTING)
         of = (self._told, self._verdicts, is_away)
         before, shown = self._shown
         if isinstance(before, tuple) and all(a is b for a, b in zip(of, before, strict=True)):

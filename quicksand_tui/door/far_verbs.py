@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from quicksand.base.errors import QuicksandError
+from quicksand.base.errors import QuicksandError, RemoteUnreachableError
 from quicksand.guest.agent.wire import Stream
 from quicksand.remote.asking import AskedCommand, CommandLine
 
@@ -51,6 +51,10 @@ async def carry_out_there(host: FarHost, verb: Verb[T], sandbox_id: str, report:
     it was done."""
     if not verb.can_be_relayed:
         raise _failure(verb, f"{find_verb(verb.name).name} is not done on other machines from here")
+    if not host.connection:
+        # What is shown of it is as it was: nothing is begun with that. One that goes away later is
+        # waited for.
+        raise RemoteUnreachableError(host.away_words)
     listener = _Listener(lambda progress: report(_with_id(progress, host, verb.spec)))
     before = host.sandbox(sandbox_id)
     asked = AskedCommand(

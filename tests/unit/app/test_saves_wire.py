@@ -35,7 +35,9 @@ def test_all_that_is_shown_of_saves_and_the_trash_arrives() -> None:
     seen = told(SavesLearner("box"), None, VIEW)
     assert [save.name for save in seen.saves] == ["ws", "dev", "here"]
     assert (seen.size, seen.trash_frees, seen.error) == (VIEW.size, VIEW.trash_frees, "")
-    for one, before in zip((*seen.saves, *seen.trash), (*VIEW.saves, *VIEW.trash), strict=True):
+    pairs: list[tuple[Any, Any]] = [*zip(seen.saves, VIEW.saves, strict=True)]
+    pairs += zip(seen.trash, VIEW.trash, strict=True)
+    for one, before in pairs:
         assert (one.host, one.key, one.own_key) == ("box", f"box:{before.key}", before.key)
         skipped = {"key", "host", "away", "words", "verdict"}
         for name in (field.name for field in fields(one) if field.name not in skipped):
