@@ -13,7 +13,7 @@ from quicksand.guest.agent.wire import Stream
 
 from quicksand_tui.door import on_demand
 from quicksand_tui.door.far_end import StatelessOffer, ending_together
-from quicksand_tui.door.saves_wire import difference
+from quicksand_tui.door.saves_wire import LEAVE, LOOK, WATCH_SAVES, difference
 from quicksand_tui.door.wire_values import encode_line
 
 if TYPE_CHECKING:
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
     from quicksand_tui.door.saves_look import SavesReader
     from quicksand_tui.model.saves import SavesView
-
-WATCH_SAVES = "watch_saves"
-"""The request, and its capability."""
-LOOK, LEAVE = "look", "leave"
-"""Events of the client: it wants all to be read anew, and no more."""
 
 LOOK_EVERY_S = 10.0
 """The longest time between two looks at the disk: for what leaves no trace in a directory. All else
@@ -66,12 +61,12 @@ class _Watch:
     async def take_wishes(self) -> None:
         """Takes what the client wants, until it leaves. Raises RemoteError when it has gone."""
         while True:
-            match await self._channel.event():
-                case {"event": "look"}:
-                    self._fresh = True
-                    self._changes.note()
-                case {"event": "leave"}:
-                    return
+            event = (await self._channel.event()).get("event")
+            if event == LOOK:
+                self._fresh = True
+                self._changes.note()
+            elif event == LEAVE:
+                return
 
     async def tell(self) -> None:
         """Tells what has changed, as soon as what was told before is under way."""

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from quicksand.base.errors import RemoteError
 
-from quicksand_tui.door.far_end_saves import LEAVE, LOOK, WATCH_SAVES
 from quicksand_tui.door.saves_look import Found, with_verdicts
-from quicksand_tui.door.saves_wire import SavesLearner
+from quicksand_tui.door.saves_wire import LEAVE, LOOK, WATCH_SAVES, SavesLearner
 from quicksand_tui.door.wire_values import Lines, WireError
 from quicksand_tui.model.remedies import text_of
 from quicksand_tui.model.saves import NO_SAVES, SavesView, VerdictView, key_at

@@ -24,6 +24,11 @@ from quicksand_tui.door.wire_values import (
 from quicksand_tui.model.saves import SavesView, SaveView, TrashedView, key_at
 from quicksand_tui.model.text import sanitise
 
+WATCH_SAVES = "watch_saves"
+"""The request, and its capability."""
+LOOK, LEAVE = "look", "leave"
+"""Events of the client: it wants all to be read anew, and no more."""
+
 THINGS_MAX = 20_000
 """Saves of one machine, and as many things in its trash."""
 
