@@ -75,7 +75,7 @@ class BrowsingScreen(ActionScreen, Doer, Generic[T]):
         self._command_line = CommandLine(self._same, ascii_only=ascii_only, id="command-line")
         self._actions = ActionBar(self.scope, id="actions")
         self._counted = ""
-        self._listed = Listed(self.things, lambda world: (world.saves, world.machines))
+        self._listed: Listed[Any] = Listed(self.things, lambda world: (world.saves, world.machines))
 
     @property
     def shows_saves(self) -> bool:

@@ -40,6 +40,7 @@ from quicksand_tui.views.saves import (
 )
 from quicksand_tui.views.saves_machines import (
     Removed,
+    Saved,
     arrange_removed,
     is_head,
     listed_saves,
