@@ -35,6 +35,11 @@ THINGS_MAX = 20_000
 ROUGHLY = 256 * 1024
 """Bytes from which a line is long enough, and the next one begins."""
 
+NAME_LIMIT = 200
+"""Characters of a name, as of those of this machine."""
+KINDS = ("save", "sandbox")
+"""What can be in the trash."""
+
 OWN = frozenset({"host", "away", "verdict", "words", *RAW})
 """Fields that are not sent: this end fills them in, and a key stands before the others."""
 
@@ -169,6 +174,7 @@ class SavesLearner:
         """Returns a save as one of its machine; by our clock."""
         found = replace(
             view,
+            name=sanitise(view.name, limit=NAME_LIMIT),
             key=key_at(view.key, self._host),
             host=self._host,
             created=None if view.created is None else view.created + self.skew,
@@ -180,6 +186,8 @@ class SavesLearner:
     def _trashed(self, view: TrashedView) -> TrashedView:
         return replace(
             view,
+            name=sanitise(view.name, limit=NAME_LIMIT),
+            kind=view.kind if view.kind in KINDS else TRASHED.kind,
             key=key_at(view.key, self._host),
             host=self._host,
             removed=view.removed + self.skew,

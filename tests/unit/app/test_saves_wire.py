@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from quicksand_tui.door import saves_wire, wire_values
 from quicksand_tui.door.saves_wire import SavesLearner, difference
 from quicksand_tui.door.wire_values import WireError, encode_line
+from quicksand_tui.forms.saves import restore
 from quicksand_tui.model.saves import NO_SAVES, SavesView, VerdictView
 from tests.unit.app.fake_saves import DEV, GONE, SAVES, saved, trashed, view_of
 
@@ -91,6 +92,14 @@ def test_names_that_are_hostile_are_cut_and_cleaned() -> None:
     (save,) = seen.saves
     for text in (save.name, save.address, save.parent, *save.problems):
         assert "\x1b" not in text and "\u202e" not in text and len(text) <= 1001
+    assert len(save.name) <= 201
+    line = {"trash": {"/t": {"name": evil, "kind": evil, "id": "--empty"}}}
+    seen = SavesLearner("box").learn(encode_line(line))
+    assert seen is not None
+    (found,) = seen.trash
+    assert found.kind == "save" and len(found.name) <= 201
+    # An id that looks like an option is an argument all the same.
+    assert [*restore(found).relayed_words("")] == ["restore", "--", "--empty"]
 
 
 @pytest.mark.parametrize(
