@@ -39,7 +39,6 @@ from quicksand_tui.views.saves_machines import (
     marked_text,
     saved_row,
 )
-from quicksand_tui.views.saves_machines import is_head as is_saves_head
 from quicksand_tui.widgets.browser import Browser, Listing, Title
 from quicksand_tui.widgets.listed import Listed
 
@@ -66,7 +65,7 @@ SAVES: Listing[Saved] = Listing(
     keys=lambda world: f"enter starts from it · {world.keymap.hint('saves')} manages them",
     row=saved_row,
     arrange=arrange_saves,
-    is_head=is_saves_head,
+    is_head=is_head,
     orders=SAVE_ORDERS,
     marked_text=marked_text,
     placeholder="words, !word, base:debian, problem",

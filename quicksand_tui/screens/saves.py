@@ -30,6 +30,7 @@ from quicksand_tui.screens.browsing import BrowsingScreen
 from quicksand_tui.verbs.saves import bring_back, purge
 from quicksand_tui.verbs.verdicts import verify
 from quicksand_tui.views import losses
+from quicksand_tui.views.machines import is_head
 from quicksand_tui.views.saves import (
     TRASH_ORDERS,
     describe_save,
@@ -42,7 +43,6 @@ from quicksand_tui.views.saves_machines import (
     Removed,
     Saved,
     arrange_removed,
-    is_head,
     listed_saves,
     listed_trash,
     marked_text,

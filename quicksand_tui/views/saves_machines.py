@@ -84,10 +84,6 @@ def marked_text(marked: Sequence[Saved] | Sequence[Removed]) -> str:
     return text_of_marked([one for one in marked if not isinstance(one, MachineView)])
 
 
-def is_head(thing: object) -> bool:
-    return isinstance(thing, MachineView)
-
-
 def saved_row(thing: Saved, world: World) -> Row:
     if isinstance(thing, MachineView):
         return Row(thing.key, {}, line=tuple(_head(thing, world, saves_counts)))
