@@ -16,8 +16,9 @@ from quicksand.base.files import is_locked, read_json
 from quicksand.base.paths import Paths
 from quicksand.base.settings import OFF, SPARES
 from quicksand.qemu.planning import Parts
+from quicksand.records.glances import ids_in
 from quicksand.records.layout import AGENT_PORTS, runtime_dir, sandbox_dir
-from quicksand.records.sandboxes import Record, RunState, is_id
+from quicksand.records.sandboxes import Record, RunState
 from quicksand.warm.templates import Templates
 
 SCHEMA = 1
@@ -85,10 +86,12 @@ def has_spares(paths: Paths) -> bool:
 
 
 def _roots(paths: Paths) -> Iterator[Path]:
+    # One that waits has its sockets in the runtime directory, as only those have that run.
     with contextlib.suppress(OSError):
-        for root in paths.sandboxes.iterdir():
-            if is_id(root.name) and (root / "spare.json").exists():
-                yield root
+        for id_ in ids_in(paths.runtime):
+            place = sandbox_dir(paths, id_)
+            if place.spare.exists():
+                yield place.root
 
 
 def _read(paths: Paths, root: Path) -> Spare | None:
