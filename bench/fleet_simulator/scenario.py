@@ -83,7 +83,7 @@ class Scenario:
     """Share of sandboxes that end with their client."""
     restarts: float = 0.5
     """Share of the others that are started elsewhere if their host is gone."""
-    choice: Choice = Choice.MOST_FREE
+    choice: Choice = Choice.TWO
     fenced: bool = True
     """A host ends what is to be restarted elsewhere when its lease is over."""
     faults: Faults = field(default_factory=Faults)
