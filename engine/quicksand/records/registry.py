@@ -33,7 +33,7 @@ from quicksand.base.regular import NotAFileError
 from quicksand.base.remedies import Remedy, Words
 from quicksand.base.removal import belongs_to, make_marked, remove, require_ours, why_not_ours
 from quicksand.base.staging import sweep_staging
-from quicksand.records.config import check_name
+from quicksand.records.config import SandboxConfig, check_name
 from quicksand.records.glances import Glance, glance_at_all, ids_in, names_in
 from quicksand.records.host_sockets import ASKPASS_SOCKETS, HOST_SOCKETS
 from quicksand.records.inspection import inspect
@@ -87,7 +87,9 @@ class Registry:
 
     def list(self) -> list[Entry]:
         """Every sandbox, oldest first. One that cannot be read is listed as BROKEN, not raised."""
-        entries = [e for id_ in self._ids() if (e := self.inspect(id_)) is not None]
+        known: dict[str, SandboxConfig] = {}
+        found = (inspect(self.paths, id_, known) for id_ in self._ids())
+        entries = [entry for entry in found if entry is not None]
         return sorted(entries, key=lambda e: (e.record.created if e.record else 0.0, e.id))
 
     def list_live(self) -> builtins.list[Entry]:

@@ -18,6 +18,7 @@ from quicksand.records.registry import Registry
 
 from quicksand_tui.door import look
 from quicksand_tui.door.look import Reader
+from quicksand_tui.door.stamps import dir_stamp
 from quicksand_tui.model.sandboxes import State
 from tests.unit.app.test_reader import make
 
@@ -28,7 +29,7 @@ TOLD_S = 10.0
 def stamped(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The directories whose stamps are asked for, as they are asked for."""
     asked: list[Path] = []
-    real = look.dir_stamp
+    real = dir_stamp
 
     def stamping(path: Path) -> tuple[int, ...]:
         asked.append(path)

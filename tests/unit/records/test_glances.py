@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -16,14 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quicksand.base.errors import NameTakenError
-from quicksand.base.files import try_lock, write_json
+from quicksand.base.files import read_json, try_lock, write_json
 from quicksand.base.paths import Paths
 from quicksand.base.removal import make_marked, remove
 from quicksand.records import glances, inspection
 from quicksand.records import registry as registry_module
+from quicksand.records.config import SandboxConfig
 from quicksand.records.glances import Glance, glance_at_all, ids_in
 from quicksand.records.registry import Registry
-from quicksand.records.sandboxes import new_id
+from quicksand.records.sandboxes import Status, new_id
 
 from tests.unit.records.making import RECORD, age, make, place_of, runtime_of
 
@@ -80,7 +82,7 @@ def test_a_directory_that_is_removed_meanwhile_is_as_one_without_a_record(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = make(registry, "first"), make(registry, "second")
-    real = glances.read_json
+    real = read_json
 
     def removing(path: str) -> dict[str, Any]:
         for record in (first, second):
@@ -98,6 +100,29 @@ def test_nothing_is_left_of_those_in_no_directory(tmp_path: Path) -> None:
     assert [*glance_at_all(tmp_path / "none")] == []
     (tmp_path / "file").touch()
     assert ids_in(tmp_path / "file") == []
+
+
+def test_equal_configs_are_read_once_and_each_sandbox_has_its_own(registry: Registry) -> None:
+    configs = [SandboxConfig("debian"), SandboxConfig("debian"), SandboxConfig("debian", cpus=2)]
+    for number, config in enumerate(configs):
+        make(registry, f"box-{number}", config=config)
+    found = {entry.name: entry.record.config for entry in registry.list() if entry.record}
+    assert [*found.values()] == [found[f"box-{number}"] for number in range(3)]
+    assert [found[f"box-{number}"] for number in range(3)] == configs
+    assert found["box-0"] is found["box-1"]
+
+
+@pytest.mark.parametrize("depth", range(50, 1000, 50))
+def test_a_config_nested_as_deep_as_can_be_is_one_that_is_broken(
+    registry: Registry, depth: int
+) -> None:
+    record = make(registry, "box")
+    written = json.dumps(record.to_json() | {"config": "here"})
+    nested = '{"image":' * depth + "1" + "}" * depth
+    place_of(registry, record).record.write_text(written.replace('"here"', nested))
+    (entry,) = registry.list()
+    assert entry.status is Status.BROKEN
+    assert registry.named("another") is None
 
 
 @pytest.fixture
