@@ -12,7 +12,7 @@ class Design(StrEnum):
     """How a place is found."""
 
     SSH = "ssh"
-    """Each client is connected to all hosts, and asks the one that it believes to be best."""
+    """Each client is connected to all hosts, and asks one by what it believes (`Choice`)."""
     RAY = "ray"
     """A head keeps the books."""
 
@@ -25,7 +25,7 @@ class Choice(StrEnum):
     OWN_ORDER = "own-order"
     """The same, but each client has an order of its own."""
     TWO = "two"
-    """The better of two that are drawn."""
+    """The better of two that are drawn, as fleets do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,6 +164,7 @@ class Registry:
         with self._names_locked():
             glances = [*self._glances()]
             self._reap(glances)
+            self._expire()
             if not unlisted:
                 self._require_free(record.name, glances, hint=taken_hint(record.name))
             with map_os_errors(place.root):

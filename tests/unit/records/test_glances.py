@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -26,7 +28,9 @@ from quicksand.records.config import SandboxConfig
 from quicksand.records.glances import Glance, glance_at_all, ids_in
 from quicksand.records.registry import Registry
 from quicksand.records.sandboxes import Status, new_id
+from quicksand.records.trash import Trash
 
+from tests.unit.base.test_files import locked_elsewhere
 from tests.unit.records.making import RECORD, age, make, place_of, runtime_of
 
 STEPS = ("make_marked", "lock_within", "write_json")
@@ -107,7 +111,6 @@ def test_equal_configs_are_read_once_and_each_sandbox_has_its_own(registry: Regi
     for number, config in enumerate(configs):
         make(registry, f"box-{number}", config=config)
     found = {entry.name: entry.record.config for entry in registry.list() if entry.record}
-    assert [*found.values()] == [found[f"box-{number}"] for number in range(3)]
     assert [found[f"box-{number}"] for number in range(3)] == configs
     assert found["box-0"] is found["box-1"]
 
@@ -123,6 +126,39 @@ def test_a_config_nested_as_deep_as_can_be_is_one_that_is_broken(
     (entry,) = registry.list()
     assert entry.status is Status.BROKEN
     assert registry.named("another") is None
+
+
+def test_those_that_run_are_found_without_reading_the_others(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [make(registry, f"box-{number}") for number in range(5)]
+    damaged, odd = made[3:]
+    place_of(registry, damaged).record.write_text("{")
+    place_of(registry, odd).lock.unlink()
+    place_of(registry, odd).lock.mkdir()
+    read = record_counted(monkeypatch, inspection, "read_json")
+    assert registry.list_live() == []
+    assert not read
+    with locked_elsewhere(place_of(registry, made[1]).lock):
+        assert registry.list_live() == [entry for entry in registry.list() if entry.is_live]
+        assert [entry.id for entry in registry.list_live()] == [made[1].id]
+
+
+def test_of_what_is_in_the_trash_only_what_is_overdue_is_looked_at(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bin_ = Trash(registry.paths).root
+    now = time.time()
+    for number, removed in enumerate([now, now - 60, now - 8 * 86400, math.inf]):
+        record = make(registry, f"box-{number}")
+        about = {"id": record.id, "name": record.name, "removed": removed, "why": "", "instant": ""}
+        write_json(place_of(registry, record).trashed, about, durable=False)
+        bin_.mkdir(exist_ok=True)
+        place_of(registry, record).root.rename(bin_ / record.id)
+    looked_at = record_counted(monkeypatch, Trash, "_look_at")
+    make(registry, "another")
+    assert len(looked_at) == 2, "the overdue one, and the one whose time makes no sense"
+    assert len(Trash(registry.paths).list()) == 4
 
 
 @pytest.fixture
