@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from quicksand.base.paths import Paths
 from quicksand.base.settings import OFF, SPARES
 from quicksand.qemu.planning import Parts
 from quicksand.records.glances import ids_in
-from quicksand.records.layout import AGENT_PORTS, runtime_dir, sandbox_dir
+from quicksand.records.layout import AGENT_PORTS, SandboxDir, runtime_dir, sandbox_dir
 from quicksand.records.sandboxes import Record, RunState
 from quicksand.warm.templates import Templates
 
@@ -86,12 +87,13 @@ def has_spares(paths: Paths) -> bool:
 
 
 def _roots(paths: Paths) -> Iterator[Path]:
-    # One that waits has its sockets in the runtime directory, as only those have that run.
+    sandboxes = paths.sandboxes
+    place, name = os.fspath(sandboxes), SandboxDir(sandboxes).spare.name
     with contextlib.suppress(OSError):
-        for id_ in ids_in(paths.runtime):
-            place = sandbox_dir(paths, id_)
-            if place.spare.exists():
-                yield place.root
+        for id_ in ids_in(sandboxes):
+            # Each start asks this of all sandboxes, so no more is made of them than a text.
+            if os.path.lexists(f"{place}/{id_}/{name}"):
+                yield sandboxes / id_
 
 
 def _read(paths: Paths, root: Path) -> Spare | None:
