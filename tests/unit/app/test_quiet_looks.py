@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -16,10 +17,12 @@ from quicksand.base.removal import make_marked
 from quicksand.records.layout import runtime_dir
 from quicksand.records.registry import Registry
 
-from quicksand_tui.door import look
+from quicksand_tui.door import far_end, look
 from quicksand_tui.door.look import Reader
 from quicksand_tui.door.stamps import dir_stamp
 from quicksand_tui.model.sandboxes import State
+from quicksand_tui.model.world import World
+from tests.unit.app.fakes import until
 from tests.unit.app.test_reader import make
 
 NOBODY: frozenset[str] = frozenset()
@@ -145,3 +148,62 @@ async def test_with_what_the_system_tells_quiet_looks_miss_nothing(
         has_changed = await changes.wait(TOLD_S)
         assert has_changed
     changes.close()
+
+
+class OneClient:
+    """The channel of a client that asks for nothing."""
+
+    def __init__(self) -> None:
+        self.told = b""
+
+    async def send(self, _: object, data: bytes) -> None:
+        self.told += data
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each look was a quiet one."""
+    quiet: list[bool] = []
+    real = Reader.read
+
+    def reading(self: Reader, visible: frozenset[str], **how: bool) -> World:
+        quiet.append(how["is_quiet"])
+        return real(self, visible, **how)
+
+    monkeypatch.setattr(Reader, "read", reading)
+    monkeypatch.setattr(far_end, "LOOK_EVERY_S", 0.01)
+    return quiet
+
+
+async def test_a_far_end_looks_at_all_after_a_change_only_and_tells_it(
+    places: Paths, looks: list[bool]
+) -> None:
+    make(places, 0)
+    make_private_dir(places.runtime)
+    client = OneClient()
+    watch = far_end._Watch(client)  # type: ignore[arg-type]
+    task = asyncio.create_task(watch.tell())
+    await until(lambda: looks[-5:] == [True] * 5)
+    assert not looks[0]
+    before = looks.count(False)
+    await asyncio.to_thread(make, places, 1)
+    await until(lambda: b"box-1" in client.told)
+    await until(lambda: looks[-5:] == [True] * 5)
+    assert looks.count(False) > before
+    task.cancel()
+    await asyncio.wait([task])
+    watch.close()
+
+
+async def test_a_far_end_looks_at_all_now_and_then_whatever_it_is_told(
+    places: Paths, looks: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(far_end, "LOOK_AT_ALL_EVERY_S", 0.0)
+    make(places, 0)
+    watch = far_end._Watch(OneClient())  # type: ignore[arg-type]
+    task = asyncio.create_task(watch.tell())
+    await until(lambda: len(looks) > 10)
+    assert not any(looks)
+    task.cancel()
+    await asyncio.wait([task])
+    watch.close()
