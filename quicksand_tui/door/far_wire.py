@@ -57,7 +57,10 @@ def difference(before: World | None, after: World) -> dict[str, Any]:
     told: dict[str, Any] = {}
     changed = {}
     for view in after.sandboxes:
-        if ID.fullmatch(view.id) and (found := changed_fields(known.get(view.id), view, OWN)):
+        was = known.get(view.id)
+        if view is was or not ID.fullmatch(view.id):
+            continue
+        if found := changed_fields(was, view, OWN):
             changed[view.id] = found
     if changed:
         told["sandboxes"] = changed
