@@ -59,7 +59,7 @@ def hint_for(selection: Selection, tab: Tab | None = None) -> CommandHint:
                 found = _checkpoint_hint(sandbox, selection.checkpoint)
             elif tab is Tab.LOG:
                 found = CommandHint(command_line("logs", follow=True, name=sandbox.name))
-            elif tab is Tab.DESKTOP and sandbox.shows_screen:
+            elif tab is Tab.DESKTOP and sandbox.has_display:
                 found = CommandHint(command_line("view", name=sandbox.name))
             elif tab is Tab.STATS:
                 found = CommandHint(command_line("stats", names=[sandbox.name]))

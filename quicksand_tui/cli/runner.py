@@ -150,7 +150,7 @@ def _find(name: str, *, with_display: bool) -> Entry:
     must have one: that it does not run, if so, would be half of the truth."""
     entry = Registry(paths()).find(name)
     if with_display and entry.record is not None and not entry.record.config.enable_display:
-        from quicksand.life.display import no_display  # noqa: PLC0415
+        from quicksand.display.sought import no_display  # noqa: PLC0415
 
         raise no_display(entry.name)
     return entry

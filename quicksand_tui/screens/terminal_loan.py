@@ -14,6 +14,7 @@ from quicksand_tui.actions.reasons import READ_ONLY
 from quicksand_tui.door.service import shells_of
 from quicksand_tui.kit.telling import tell
 from quicksand_tui.model.jobs import Failure
+from quicksand_tui.model.sandboxes import split_host
 from quicksand_tui.model.text import error_text, plain, sanitise, sanitise_lines
 from quicksand_tui.screens.shells import ShellsScreen
 from quicksand_tui.verbs.commands import command_line
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from quicksand_tui.door.service import EngineService
     from quicksand_tui.jobs.operations import Operations
     from quicksand_tui.model.sandboxes import SandboxView
+    from quicksand_tui.model.world import World
 
 
 STDERR_KEPT = 4096
@@ -39,10 +41,12 @@ class Ended(NamedTuple):
     failure: Failure | None = None
 
 
-def shell_argv(sandbox_id: str, session: str | None = None) -> list[str]:
-    """Returns the command `quicksand-tui shell` for this Python. ``-P`` keeps a directory named
-    quicksand_tui in the working directory from being imported."""
-    argv = [sys.executable, "-P", "-m", "quicksand_tui", "shell", sandbox_id]
+def shell_argv(sandbox_id: str, session: str | None = None, *, address: str = "local") -> list[str]:
+    """Returns the command `quicksand-tui shell` for this Python, on the machine with that address,
+    whichever the environment names. ``-P`` keeps a directory named quicksand_tui in the working
+    directory from being imported."""
+    program = [sys.executable, "-P", "-m", "quicksand_tui"]
+    argv = [*program, f"--host={address}", "shell", sandbox_id]
     return argv if session is None else [*argv, f"--session={session}"]
 
 
@@ -58,7 +62,7 @@ class FullShell:
         lend_terminal: Callable[[Callable[[], Coroutine[Any, Any, Ended]]], Awaitable[Ended]],
         failed: Callable[[Failure], None],
         ended: Callable[[], None],
-        now: Callable[[], float],
+        world: Callable[[], World],
         ascii_only: bool,
     ) -> None:
         """``lend_terminal`` runs a program on the app's terminal. Calls ``ended`` when the app has
@@ -69,7 +73,7 @@ class FullShell:
         self._lend_terminal = lend_terminal
         self._failed = failed
         self._ended = ended
-        self._now = now
+        self._world = world
         self._ascii = ascii_only
         self.opens = False
         """True from the key until the shell has the terminal; keys are already meant for it."""
@@ -101,7 +105,7 @@ class FullShell:
             self._operations.note_command(command, sandbox.id)
             banner = f"── {sandbox.name}: exit ends this shell, ctrl-] d leaves it running ──"
             self._loan = Loan(
-                shell_argv(sandbox.id, session or None),
+                self._argv(sandbox, session),
                 sandbox.name,
                 banner=plain(banner) if self._ascii else banner,
             )
@@ -113,13 +117,21 @@ class FullShell:
         if ended.failure is not None:
             self._failed(ended.failure)
 
+    def _argv(self, sandbox: SandboxView, session: str) -> list[str]:
+        own, host = split_host(sandbox.id)
+        machine = self._world().machine(host) if host else None
+        if machine is None:
+            return shell_argv(own, session or None)
+        # By a connection of its own: that of the app lets nobody ask on the terminal.
+        return shell_argv(own, session or None, address=machine.address)
+
     async def _choose(self, sandbox: SandboxView) -> str | None:
         """Asks which session to open; returns "" for a new terminal, None if the user leaves."""
         left = await shells_of(self._service, sandbox.id)
         if not left:
             return ""
         return await self._app.push_screen_wait(
-            ShellsScreen(sandbox.name, left, now=self._now(), ascii_only=self._ascii)
+            ShellsScreen(sandbox.name, left, now=self._world().taken, ascii_only=self._ascii)
         )
 
 

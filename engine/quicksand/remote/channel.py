@@ -184,6 +184,12 @@ class Channel:
         """Send an event. Does nothing once the link has ended."""
         self._link.post(wire.encode_message({"event": event, "channel": self.number, **facts}))
 
+    def abandon(self, stream: int) -> None:
+        """End our stream, by which the other end sees that nobody is there, and forget the
+        channel."""
+        self.finish(stream)
+        self.close()
+
     def close(self) -> None:
         """Forget the channel; what still arrives for it is passed over."""
         self._link.forget(self)

@@ -1,0 +1,41 @@
+"""The screen of a sandbox of another machine, whose VNC server's bytes are relayed from there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from quicksand.base.errors import StateError
+from quicksand.display.place import open_screen
+from quicksand.hosted.relayed_screen import ScreenRelay
+
+from quicksand_tui.door.far_sandbox import FarSharing, open_there
+from quicksand_tui.door.screen_here import OpenScreen
+
+if TYPE_CHECKING:
+    from quicksand_tui.door.far_host import FarHost
+
+
+class ScreenThere:
+    """Implements `door.screen_here.ScreenPlace`. What its machine is now, the far end has told."""
+
+    def __init__(self, host: FarHost, sandbox_id: str) -> None:
+        self._host = host
+        self._id = sandbox_id
+
+    @property
+    def mark(self) -> object:
+        view = self._host.sandbox(self._id)
+        if view is None or view.away or not view.is_live:
+            return None
+        return self._host.connection, view.run, view.origin
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[OpenScreen]:
+        with contextlib.closing(open_there(self._host, self._id)) as sandbox:
+            async with ScreenRelay.open(FarSharing(self._host), self._id) as relay:
+                if relay.place is None:
+                    raise StateError("it has just ended")
+                async with open_screen(relay.place) as client:
+                    yield OpenScreen(relay.place, client, sandbox)
